@@ -1,0 +1,100 @@
+"""The caption table and the parallel table: every sentence of a corpus, one Parquet file each."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from datasets import Dataset
+
+from data.errors import DataError
+
+HUMAN = "human"
+
+
+@dataclass(frozen=True, slots=True)
+class Caption:
+    """One sentence about one image.
+
+    `source` is who wrote it: `human`, or the translator and its path (`mmt:en-de`, `mt:en-de-en`).
+    A synthetic caption names the human caption it came from as `parent` and the translator's
+    length-normalised log-probability as `score`.
+    """
+
+    image_id: str
+    caption_id: str
+    language: str
+    text: str
+    split: str
+    source: str = HUMAN
+    parent: str | None = None
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One sentence in several languages, translations of each other; about an image or about none.
+
+    `origin` says where the pair was found (`task1`, `tatoeba`, `scenes`), `texts` maps language to text.
+    """
+
+    pair_id: str
+    image_id: str | None
+    split: str
+    origin: str
+    texts: dict[str, str]
+
+
+_SCHEMA = pa.schema(
+    [(field.name, pa.float64() if field.name == "score" else pa.string()) for field in fields(Caption)]
+)
+_PAIR_COLUMNS = ("pair_id", "image_id", "split", "origin")
+
+
+def write_captions(captions: Iterable[Caption], path: Path) -> None:
+    """Write the caption table to the Parquet file `path`."""
+    pq.write_table(pa.Table.from_pylist([asdict(caption) for caption in captions], schema=_SCHEMA), path)
+
+
+def read_captions(path: Path) -> Dataset:
+    """Read a caption table; its columns are the fields of `Caption`.
+
+    Raises:
+        DataError: the file is missing, is no Parquet file, or has other columns.
+    """
+    table = _read_table(path)
+    missing = [name for name in _SCHEMA.names if name not in table.column_names]
+    if missing:
+        raise DataError(f"{path}: no column {missing[0]!r}; a caption table has {', '.join(_SCHEMA.names)}")
+    return Dataset(table.select(_SCHEMA.names))
+
+
+def write_pairs(pairs: Sequence[Pair], path: Path) -> None:
+    """Write the parallel table to the Parquet file `path`, a column for each language."""
+    languages = sorted({language for pair in pairs for language in pair.texts})
+    schema = pa.schema([(name, pa.string()) for name in (*_PAIR_COLUMNS, *languages)])
+    rows = [{name: getattr(pair, name) for name in _PAIR_COLUMNS} | pair.texts for pair in pairs]
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+
+
+def read_pairs(path: Path) -> Dataset:
+    """Read a parallel table: `pair_id, image_id, split, origin` and a column for each language.
+
+    Raises:
+        DataError: the file is missing, is no Parquet file, or lacks one of the first four columns.
+    """
+    table = _read_table(path)
+    missing = [name for name in _PAIR_COLUMNS if name not in table.column_names]
+    if missing:
+        raise DataError(f"{path}: no column {missing[0]!r}; a parallel table has {', '.join(_PAIR_COLUMNS)}")
+    return Dataset(table)
+
+
+def _read_table(path: Path) -> pa.Table:
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; `make stage-prepare` writes it")
+    try:
+        return pq.read_table(path)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None

@@ -1,0 +1,33 @@
+"""Corpora by name. To add one: a file here with a settings dataclass and `read`, and a line in `CORPORA`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from data.captions import Caption, Pair
+
+
+@dataclass
+class Corpus:
+    """What a corpus's `read` returns.
+
+    Attributes:
+        captions: every human caption that retrieval trains, validates or tests on.
+        pairs: sentences and their translations, for the translators; `split` train, val, test …
+            A train pair's image must never be a val or test image of `captions`.
+        pictures: image id → picture file, for images that have one; regions are extracted from them
+            when `regions` is None.
+        regions: folder of a region store made elsewhere (`data.regions`), or None.
+        task: which task of the corpus the captions are (`task2`, `scenes`), named in every result.
+        label: what the corpus is called beside its figures.
+        twins: twin image ids and expected words for the ambiguity test; empty in most corpora.
+    """
+
+    captions: list[Caption]
+    pairs: list[Pair]
+    pictures: dict[str, Path]
+    regions: Path | None
+    task: str
+    label: str
+    twins: list[dict[str, str]] = field(default_factory=list)

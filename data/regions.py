@@ -1,0 +1,138 @@
+"""The region store: all regions of a corpus as memory-mapped arrays, checked when opened."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.errors import DataError
+
+_BLOCK = 2048  # images looked at together when values are checked: bounds memory at any corpus size
+
+
+class RegionStore:
+    """Regions of every image: `regions.npy` (images, R, D) float16, `boxes.npy` (images, R, 4) float32, `ids.txt`.
+
+    The arrays are mapped, not loaded, and mapped again in each worker process.
+
+    Args:
+        folder: where the three files are.
+        check_values: also read every number once and refuse NaN and infinity.
+
+    Raises:
+        DataError: a file is missing or damaged, shapes or types do not fit, ids are doubled, or values are not finite.
+    """
+
+    def __init__(self, folder: Path, check_values: bool = True) -> None:
+        self.folder = Path(folder)
+        self.ids = _read_ids(self.folder / "ids.txt")
+        self._row = {image_id: row for row, image_id in enumerate(self.ids)}
+        self.regions = _map(self.folder / "regions.npy", np.float16)
+        self.boxes = _map(self.folder / "boxes.npy", np.float32)
+        self._check_shapes()
+        if check_values:
+            _check_finite(self.regions, self.ids, self.folder / "regions.npy")
+            _check_finite(self.boxes, self.ids, self.folder / "boxes.npy")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, image_id: object) -> bool:
+        return image_id in self._row
+
+    def __getstate__(self) -> dict[str, Path]:
+        return {"folder": self.folder}
+
+    def __setstate__(self, state: dict[str, Path]) -> None:
+        self.__init__(state["folder"], check_values=False)  # type: ignore[misc]
+
+    @property
+    def num_regions(self) -> int:
+        """R, regions an image."""
+        return int(self.regions.shape[1])
+
+    @property
+    def dim(self) -> int:
+        """D, numbers a region."""
+        return int(self.regions.shape[2])
+
+    def rows(self, image_ids: Sequence[str]) -> NDArray[np.int64]:
+        """Row numbers of images, in the order asked for.
+
+        Raises:
+            DataError: an image has no regions.
+        """
+        try:
+            return np.array([self._row[image_id] for image_id in image_ids], dtype=np.int64)
+        except KeyError as error:
+            raise DataError(
+                f"{self.folder}: image {error.args[0]!r} has no regions; run prepare again or leave the image out"
+            ) from None
+
+    def _check_shapes(self) -> None:
+        regions, boxes, count = self.regions.shape, self.boxes.shape, len(self.ids)
+        if len(regions) != 3 or min(regions) < 1:
+            raise DataError(f"{self.folder}/regions.npy: shape {regions}, expected (images, regions, features)")
+        if boxes != (*regions[:2], 4):
+            raise DataError(f"{self.folder}/boxes.npy: shape {boxes}, expected {(*regions[:2], 4)} as in regions.npy")
+        if regions[0] != count:
+            raise DataError(f"{self.folder}/ids.txt: {count} ids for {regions[0]} rows of regions.npy")
+
+
+def write_regions(
+    folder: Path, ids: Sequence[str], items: Iterable[tuple[NDArray[np.floating], NDArray[np.floating]]]
+) -> None:
+    """Write a region store, one image at a time, so that any number of images fits in memory.
+
+    Args:
+        folder: made if missing.
+        ids: the image of each row.
+        items: for each id its regions (R, D) and boxes (R, 4), x1, y1, x2, y2 in 0…1.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    regions = boxes = None
+    for row, (vectors, corners) in enumerate(items):
+        if regions is None or boxes is None:
+            shape = (len(ids), *vectors.shape)
+            regions = np.lib.format.open_memmap(folder / "regions.npy", "w+", np.float16, shape)
+            boxes = np.lib.format.open_memmap(folder / "boxes.npy", "w+", np.float32, (*shape[:2], 4))
+        regions[row], boxes[row] = vectors, corners
+    for array in (regions, boxes):
+        if array is not None:
+            array.flush()
+    (folder / "ids.txt").write_text("".join(f"{image_id}\n" for image_id in ids), encoding="utf-8")
+
+
+def _read_ids(path: Path) -> list[str]:
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; a region store holds regions.npy, boxes.npy and ids.txt")
+    ids = path.read_text(encoding="utf-8").splitlines()
+    seen: dict[str, int] = {}
+    for line, image_id in enumerate(ids, 1):
+        if not image_id.strip():
+            raise DataError(f"{path}:{line}: empty line, expected an image id")
+        if image_id in seen:
+            raise DataError(f"{path}:{line}: {image_id!r} stands on line {seen[image_id]} already; ids are unique")
+        seen[image_id] = line
+    return ids
+
+
+def _map(path: Path, dtype: type[np.floating]) -> NDArray[np.floating]:
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; a region store holds regions.npy, boxes.npy and ids.txt")
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path}: not a readable .npy file, perhaps cut short ({error})") from None
+    if array.dtype != dtype:
+        raise DataError(f"{path}: type {array.dtype}, expected {np.dtype(dtype)}; convert it with .astype")
+    return array
+
+
+def _check_finite(array: NDArray[np.floating], ids: Sequence[str], path: Path) -> None:
+    for start in range(0, len(array), _BLOCK):
+        bad = ~np.isfinite(array[start : start + _BLOCK]).reshape(len(array[start : start + _BLOCK]), -1).all(1)
+        if bad.any():
+            row = start + int(bad.argmax())
+            raise DataError(f"{path}: NaN or infinity in row {row} (image {ids[row]!r}); extract that image again")

@@ -1,0 +1,1 @@
+"""What is learned: layers, translators, retrieval models, losses, metrics, LightningModules. Knows no path."""

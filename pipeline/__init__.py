@@ -1,0 +1,1 @@
+"""The order of things: reads recipes, wires data to modules, writes artifacts. Knows no formula."""
