@@ -46,9 +46,7 @@ class Pair:
     texts: dict[str, str]
 
 
-_SCHEMA = pa.schema(
-    [(field.name, pa.float64() if field.name == "score" else pa.string()) for field in fields(Caption)]
-)
+_SCHEMA = pa.schema([(field.name, pa.float64() if field.name == "score" else pa.string()) for field in fields(Caption)])
 _PAIR_COLUMNS = ("pair_id", "image_id", "split", "origin")
 
 
@@ -96,5 +94,5 @@ def _read_table(path: Path) -> pa.Table:
         raise DataError(f"{path}: no such file; `make stage-prepare` writes it")
     try:
         return pq.read_table(path)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, OSError) as error:  # OSError: damaged inside, or not ours to read
         raise DataError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None

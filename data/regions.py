@@ -89,14 +89,21 @@ def write_regions(
         folder: made if missing.
         ids: the image of each row.
         items: for each id its regions (R, D) and boxes (R, 4), x1, y1, x2, y2 in 0…1.
+
+    Raises:
+        DataError: an image has more or fewer regions than the first, or another number of features or boxes.
+        ValueError: there are more or fewer items than ids.
     """
     folder.mkdir(parents=True, exist_ok=True)
     regions = boxes = None
-    for row, (vectors, corners) in enumerate(items):
+    for row, (image_id, (vectors, corners)) in enumerate(zip(ids, items, strict=True)):
         if regions is None or boxes is None:
             shape = (len(ids), *vectors.shape)
             regions = np.lib.format.open_memmap(folder / "regions.npy", "w+", np.float16, shape)
             boxes = np.lib.format.open_memmap(folder / "boxes.npy", "w+", np.float32, (*shape[:2], 4))
+        found, expected = (vectors.shape, corners.shape), (regions.shape[1:], boxes.shape[1:])
+        if found != expected:  # numpy would stretch one region to R in silence
+            raise DataError(f"{folder}: image {image_id!r} has regions and boxes {found}, expected {expected}")
         regions[row], boxes[row] = vectors, corners
     for array in (regions, boxes):
         if array is not None:
@@ -107,7 +114,10 @@ def write_regions(
 def _read_ids(path: Path) -> list[str]:
     if not path.is_file():
         raise DataError(f"{path}: no such file; a region store holds regions.npy, boxes.npy and ids.txt")
-    ids = path.read_text(encoding="utf-8").splitlines()
+    try:
+        ids = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 at byte {error.start}; it holds an image id a line") from None
     seen: dict[str, int] = {}
     for line, image_id in enumerate(ids, 1):
         if not image_id.strip():
@@ -122,7 +132,7 @@ def _map(path: Path, dtype: type[np.floating]) -> NDArray[np.floating]:
     if not path.is_file():
         raise DataError(f"{path}: no such file; a region store holds regions.npy, boxes.npy and ids.txt")
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = np.lib.format.open_memmap(path, mode="r")  # unlike np.load it refuses .npz, pickles and empty files
     except (ValueError, OSError) as error:
         raise DataError(f"{path}: not a readable .npy file, perhaps cut short ({error})") from None
     if array.dtype != dtype:

@@ -1,0 +1,263 @@
+"""Multi30K (Elliott et al. 2016): Flickr30K pictures with captions and their translations, official repository layout.
+
+Task 1 is one English caption an image, translated; task 2 is five captions an image, written independently in each
+language. Figures on one say nothing about the other, so every result names its task.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from data.captions import Caption, Pair
+from data.corpora import Corpus
+from data.errors import DataError
+
+ORIGINALS = "https://github.com/multi30k/dataset"
+
+
+@dataclass
+class Multi30kSettings:
+    """What is read of Multi30K, and from where. Paths are relative to the data root."""
+
+    text: str = "multi30k"
+    """Folder of the text in the official layout: `task1/raw`, `task2/raw`, `task*/image_splits`."""
+
+    languages: list[str] = field(default_factory=lambda: ["en", "de"])
+    """Languages of captions and pairs: en, de in both tasks, fr and cs in task 1 only."""
+
+    task: str = "task2"
+    """Task that the retrieval captions are from: `task1` (one an image) or `task2` (five an image and language)."""
+
+    splits: str | None = None
+    """Folder with `train.txt`, `val.txt`, `test.txt`, an image file name a line; null is the official split."""
+
+    regions: str | None = None
+    """Region store of the images (`data.regions`); null: regions are extracted from `pictures`."""
+
+    pictures: str | None = None
+    """Folder of the pictures, named as in the lists (`1000092795.jpg`); null: no pictures."""
+
+    parallel: str | None = None
+    """More parallel text without pictures: a TSV (or .tsv.gz), `english TAB german`; null: none."""
+
+    label: str = "Multi30K"
+    """What the corpus is called beside its figures."""
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Where one task keeps its files: split → list of images, split → stem of the raw files, captions an image."""
+
+    lists: dict[str, str]
+    stems: dict[str, str]
+    numbers: tuple[int, ...]
+    languages: tuple[str, ...]
+
+    def raw(self, split: str, language: str, number: int) -> str:
+        middle = f".{number}" if len(self.numbers) > 1 else ""
+        return f"{self.stems[split]}{middle}.{language}.gz"
+
+
+_TASKS = {
+    "task1": _Task(
+        lists={"train": "train.txt", "val": "val.txt", "test": "test_2016_flickr.txt"},
+        stems={"train": "train", "val": "val", "test": "test_2016_flickr"},
+        numbers=(1,),
+        languages=("en", "de", "fr", "cs"),
+    ),
+    "task2": _Task(
+        lists={"train": "train_images.txt", "val": "val_images.txt", "test": "test_2016_images.txt"},
+        stems={"train": "train", "val": "val", "test": "test_2016"},
+        numbers=(1, 2, 3, 4, 5),
+        languages=("en", "de"),
+    ),
+}
+
+
+def read(settings: Multi30kSettings, root: Path | None, folder: Path) -> Corpus:
+    """Read captions, parallel text and the whereabouts of regions and pictures.
+
+    An image of a split list may be in any official file: its captions are found wherever they are. Empty captions
+    are left out; the data report names the images that lack one.
+
+    Args:
+        settings: what to read.
+        root: the data root that the paths of `settings` start from.
+        folder: unused; nothing is made.
+
+    Raises:
+        DataError: no root, a setting or a file that does not fit, or a training pair of a val or test image.
+    """
+    if root is None:
+        raise DataError("multi30k: no data root; set BILDWORT_DATA=FOLDER or pass --corpus.root=FOLDER")
+    _check(settings)
+    text = root / settings.text
+    official = _official_images(text, settings.task)
+    split_of = {image_id: split for split, images in official.items() for image_id in images}
+    if settings.splits is not None:
+        split_of = _own_split(root / settings.splits, known=split_of)
+    captions = list(_captions(text, settings, official, split_of))
+    pairs = list(_task1_pairs(text, settings.languages, split_of))
+    if settings.parallel is not None:
+        pairs += _parallel_pairs(root / settings.parallel)
+    refuse_leaks(split_of, pairs)
+    return Corpus(
+        captions=captions,
+        pairs=pairs,
+        pictures=_pictures(root / settings.pictures, split_of) if settings.pictures is not None else {},
+        regions=root / settings.regions if settings.regions is not None else None,
+        task=settings.task,
+        label=settings.label,
+    )
+
+
+def refuse_leaks(split_of: dict[str, str], pairs: list[Pair]) -> None:
+    """Refuse a training pair about a val or test image: a translator trained on it would know the answer.
+
+    Raises:
+        DataError: there is one.
+    """
+    for pair in pairs:
+        split = split_of.get(pair.image_id, "train") if pair.image_id is not None else "train"
+        if pair.split == "train" and split != "train":
+            raise DataError(f"pair {pair.pair_id!r}: is for training, but its image {pair.image_id!r} is for {split}")
+
+
+def _check(settings: Multi30kSettings) -> None:
+    if settings.task not in _TASKS:
+        raise DataError(f"multi30k: task {settings.task!r} is unknown; expected {' or '.join(_TASKS)}")
+    allowed = _TASKS[settings.task].languages
+    for language in settings.languages:
+        if language not in allowed:
+            raise DataError(f"multi30k: {settings.task} has no captions in {language!r}; it has {', '.join(allowed)}")
+    if len(set(settings.languages)) != len(settings.languages) or not settings.languages:
+        raise DataError(f"multi30k: languages {settings.languages} must be one or more, each once")
+    if settings.parallel is not None and not {"en", "de"} <= set(settings.languages):
+        raise DataError(f"multi30k: parallel is English and German, but languages are {settings.languages}")
+
+
+def _official_images(text: Path, task: str) -> dict[str, list[str]]:
+    """Official split → the image of each line."""
+    seen: dict[str, str] = {}
+    lists = _TASKS[task].lists
+    return {split: _read_list(text / task / "image_splits" / name, seen) for split, name in lists.items()}
+
+
+def _own_split(folder: Path, known: dict[str, str]) -> dict[str, str]:
+    """Image → split, from `train.txt`, `val.txt` and `test.txt`, whose images must all be `known`."""
+    seen: dict[str, str] = {}
+    split_of = {}
+    for split in ("train", "val", "test"):
+        for image_id in _read_list(folder / f"{split}.txt", seen):
+            if image_id not in known:
+                raise DataError(f"{seen[image_id]}: image {image_id!r} is in no official list of Multi30K")
+            split_of[image_id] = split
+    return split_of
+
+
+def _captions(
+    text: Path, settings: Multi30kSettings, official: dict[str, list[str]], split_of: dict[str, str]
+) -> Iterator[Caption]:
+    for split, images in official.items():
+        columns = _columns(text, settings.task, split, settings.languages, len(images))
+        for row, image_id in enumerate(images):
+            if image_id not in split_of:
+                continue
+            for (language, number), lines in columns.items():
+                if lines[row]:
+                    caption_id = f"{image_id}#{language}{number}"
+                    yield Caption(image_id, caption_id, language, lines[row], split_of[image_id])
+
+
+def _task1_pairs(text: Path, languages: list[str], split_of: dict[str, str]) -> Iterator[Pair]:
+    """Task 1 lines that are whole in all languages.
+
+    A line about an image of no list is text to train on if it is officially for training. Official val and test
+    lines in no list are nobody's: not trained on, for then no figure on the official test would hold any more.
+    """
+    if len(languages) < 2:
+        return
+    for split, images in _official_images(text, "task1").items():
+        columns = _columns(text, "task1", split, languages, len(images))
+        for row, image_id in enumerate(images):
+            own = split_of.get(image_id, "train" if split == "train" else None)
+            texts = {language: lines[row] for (language, _), lines in columns.items()}
+            if own is not None and all(texts.values()):
+                yield Pair(f"task1#{image_id}", image_id, own, "task1", texts)
+
+
+def _parallel_pairs(path: Path) -> Iterator[Pair]:
+    """Pairs about no image; their origin is the name of the file's folder (`tatoeba/deu-eng.tsv.gz`: `tatoeba`)."""
+    origin = path.parent.name
+    for number, line in enumerate(_read_lines(path, "a TSV of English and German sentences"), 1):
+        english, tab, rest = line.partition("\t")
+        german = rest.partition("\t")[0].strip()  # newer exports name the authors in a third column
+        if not tab:
+            raise DataError(f"{path}:{number}: no TAB, expected `english TAB german`")
+        if english.strip() and german:
+            yield Pair(f"{origin}#{number}", None, "train", origin, {"en": english.strip(), "de": german})
+
+
+def _pictures(folder: Path, image_ids: dict[str, str]) -> dict[str, Path]:
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; expected the pictures of Multi30K, named as in its lists")
+    on_disk = {path.name for path in folder.iterdir()}
+    return {image_id: folder / image_id for image_id in image_ids if image_id in on_disk}
+
+
+def _columns(text: Path, task: str, split: str, languages: list[str], count: int) -> dict[tuple[str, int], list[str]]:
+    """The raw files of one official split: (language, caption number) → a caption for each of `count` images."""
+    layout = _TASKS[task]
+    columns = {}
+    for language in languages:
+        for number in layout.numbers:
+            path = text / task / "raw" / layout.raw(split, language, number)
+            lines = [line.strip() for line in _read_lines(path)]
+            if len(lines) != count:
+                raise DataError(f"{path}: {len(lines)} lines for {count} images in image_splits/{layout.lists[split]}")
+            columns[language, number] = lines
+    return columns
+
+
+def _read_list(path: Path, seen: dict[str, str]) -> list[str]:
+    """Image names, one a line; `seen` remembers over several lists where each name stands (file:line)."""
+    names = [line.strip() for line in _read_lines(path, "a list of image file names")]
+    for number, name in enumerate(names, 1):
+        if not name:
+            raise DataError(f"{path}:{number}: empty line, expected an image file name")
+        if name in seen:
+            raise DataError(f"{path}:{number}: image {name!r} stands twice, first in {seen[name]}")
+        seen[name] = f"{path}:{number}"
+    return names
+
+
+def _read_lines(path: Path, expected: str = f"Multi30K's text; it is at {ORIGINALS}") -> list[str]:
+    """Lines of a UTF-8 file, unpacked if its name ends in .gz.
+
+    Only a newline ends a line: `str.splitlines` would cut at U+2028 and U+0085 too, and shift all that follows.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; expected {expected}")
+    raw = path.read_bytes()
+    try:
+        raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: not a whole gzip file ({error}); get it again") from None
+    try:
+        lines = raw.decode("utf-8").removeprefix("\ufeff").split("\n")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{path}:{line}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
+    return lines[:-1] if not lines[-1] else lines
+
+
+def sources(settings: Multi30kSettings, root: Path | None) -> list[Path]:
+    """The files that decide what `read` returns: text, lists and the region store (pictures are only looked at)."""
+    if root is None:
+        return []
+    folders = [root / settings.text]
+    folders += [root / name for name in (settings.splits, settings.regions) if name is not None]
+    files = [path for folder in folders if folder.is_dir() for path in folder.rglob("*") if path.is_file()]
+    return sorted(files + ([root / settings.parallel] if settings.parallel is not None else []))

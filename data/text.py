@@ -1,0 +1,165 @@
+"""From surface text to token numbers and back: Moses, joint BPE for translation, words for retrieval."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
+from tokenizers import Tokenizer
+from tokenizers.decoders import Metaspace as MetaspaceDecoder
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import Metaspace
+from tokenizers.trainers import BpeTrainer
+
+from data.errors import DataError
+
+PADDING, BEGIN, END, UNKNOWN = range(4)
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+MAX_TOKENS = 100  # sentences are cut here (mmt-retrieval, section 4.2)
+
+
+@cache
+def _moses(language: str) -> tuple[MosesPunctNormalizer, MosesTokenizer, MosesDetokenizer]:
+    return MosesPunctNormalizer(language), MosesTokenizer(language), MosesDetokenizer(language)
+
+
+def tokenize(text: str, language: str) -> str:
+    """Normalise punctuation, tokenise as Moses does and lower-case; tokens are joined by spaces."""
+    normalizer, tokenizer, _ = _moses(language)
+    return tokenizer.tokenize(normalizer.normalize(text), escape=False, return_str=True).lower()
+
+
+def detokenize(text: str, language: str) -> str:
+    """Undo Moses tokenisation (not the lower-casing)."""
+    return _moses(language)[2].detokenize(text.split())
+
+
+class TextInput(Protocol):
+    """What a retrieval model reads words with; chosen by the model, saved with its weights."""
+
+    def encode(self, text: str, language: str) -> list[int]:
+        """Token numbers of a sentence, never empty, at most `MAX_TOKENS`."""
+
+    def __len__(self) -> int:
+        """How many different tokens there are."""
+
+    def save(self, path: Path) -> None:
+        """Write it to one file."""
+
+
+class JointBPE:
+    """Sub-words shared by all languages of a corpus, for translation.
+
+    Args:
+        tokenizer: a `tokenizers` BPE whose first four entries are `SPECIALS`.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+
+    def __len__(self) -> int:
+        return self.tokenizer.get_vocab_size()
+
+    @classmethod
+    def train(cls, sentences: Iterable[str], size: int) -> "JointBPE":
+        """Learn `size` sub-words from Moses-tokenised lower-cased sentences."""
+        tokenizer = Tokenizer(BPE(unk_token=SPECIALS[UNKNOWN]))
+        tokenizer.pre_tokenizer = Metaspace()
+        tokenizer.decoder = MetaspaceDecoder()
+        trainer = BpeTrainer(vocab_size=size, special_tokens=list(SPECIALS), show_progress=False)
+        tokenizer.train_from_iterator(sentences, trainer)
+        return cls(tokenizer)
+
+    @classmethod
+    def load(cls, path: Path) -> "JointBPE":
+        """Read what `save` wrote.
+
+        Raises:
+            DataError: the file is missing or holds no vocabulary of ours.
+        """
+        if not path.is_file():
+            raise DataError(f"{path}: no such file; `make stage-mmt` writes it")
+        try:
+            tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises bare Exception
+            raise DataError(f"{path}: not a BPE vocabulary ({error}); run `make stage-mmt` again") from None
+        if [tokenizer.id_to_token(number) for number in range(len(SPECIALS))] != list(SPECIALS):
+            raise DataError(f"{path}: its first entries are not {', '.join(SPECIALS)}; run `make stage-mmt` again")
+        return cls(tokenizer)
+
+    def save(self, path: Path) -> None:
+        """Write it to one JSON file."""
+        self.tokenizer.save(str(path))
+
+    def encode_all(self, texts: Sequence[str], language: str) -> list[list[int]]:
+        """Token numbers of surface sentences, cut at `MAX_TOKENS`; an empty sentence is one unknown token."""
+        encodings = self.tokenizer.encode_batch([tokenize(text, language) for text in texts])
+        return [encoding.ids[:MAX_TOKENS] or [UNKNOWN] for encoding in encodings]
+
+    def decode(self, tokens: Sequence[int], language: str) -> str:
+        """A surface sentence (lower-case, detokenised) from token numbers."""
+        return detokenize(self.decode_tokens(tokens), language)
+
+    def decode_tokens(self, tokens: Sequence[int]) -> str:
+        """A Moses-tokenised sentence from token numbers."""
+        return self.tokenizer.decode(list(tokens)).strip()
+
+
+class WordVocabulary:
+    """Whole words, for retrieval; rare ones are unknown.
+
+    Args:
+        words: in the order of their numbers, the first two being padding and unknown.
+        shared: languages share a word that is written alike; else each language has its own words.
+    """
+
+    PADDING, UNKNOWN = 0, 1
+
+    def __init__(self, words: Sequence[str], shared: bool = True) -> None:
+        self.words = list(words)
+        self.shared = shared
+        self._number = {word: number for number, word in enumerate(self.words)}
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @classmethod
+    def build(
+        cls, texts: Iterable[str], languages: Iterable[str], min_count: int = 4, shared: bool = True
+    ) -> "WordVocabulary":
+        """Count the words of training sentences and keep those seen at least `min_count` times."""
+        counts: Counter[str] = Counter()
+        for text, language in zip(texts, languages, strict=True):
+            counts.update(_keys(text, language, shared))
+        kept = sorted((word for word, count in counts.items() if count >= min_count), key=lambda w: (-counts[w], w))
+        return cls([SPECIALS[PADDING], SPECIALS[UNKNOWN], *kept], shared)
+
+    def encode(self, text: str, language: str) -> list[int]:
+        """Token numbers of a surface sentence, cut at `MAX_TOKENS`; an empty sentence is one unknown word."""
+        keys = _keys(text, language, self.shared)[:MAX_TOKENS]
+        return [self._number.get(key, self.UNKNOWN) for key in keys] or [self.UNKNOWN]
+
+    def save(self, path: Path) -> None:
+        """Write it to one JSON file."""
+        path.write_text(json.dumps({"shared": self.shared, "words": self.words}, ensure_ascii=False), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "WordVocabulary":
+        """Read what `save` wrote.
+
+        Raises:
+            DataError: the file is missing or holds no vocabulary of ours.
+        """
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return cls(content["words"], content["shared"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path}: not a word vocabulary ({error!r}); run `make stage-vse` again") from None
+
+
+def _keys(text: str, language: str, shared: bool) -> list[str]:
+    words = tokenize(text, language).split()
+    return words if shared else [f"{language}:{word}" for word in words]

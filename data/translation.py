@@ -1,0 +1,222 @@
+"""Batches for translators: pairs of token numbers, with the regions of their picture where the translator looks."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from data.regions import RegionStore
+from data.text import BEGIN, END, PADDING
+
+_POOL = 50  # batches' worth of sentences that are sorted by length together
+
+
+@dataclass
+class Sentences:
+    """Sentences to translate, and their translations where known.
+
+    Attributes:
+        source: token numbers of each source sentence.
+        target: of each translation; None when there is nothing to learn from or score.
+        image_ids: the picture of each sentence, or None; needed by a translator that looks.
+    """
+
+    source: Sequence[Sequence[int]]
+    target: Sequence[Sequence[int]] | None
+    image_ids: Sequence[str | None]
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+class SentenceBatches(Dataset):
+    """Collated batches by lists of sentence numbers.
+
+    A batch is a dict: `index` (B,), `source` (B, N) and `source_lengths` (B,); with translations also `target`
+    (B, M + 1) led by the begin mark, `labels` (B, M + 1) closed by the end mark and `target_lengths` (B,); with
+    regions also `regions` (B, K, D).
+
+    Args:
+        sentences: what to batch.
+        regions: the store to look into; None for text alone.
+    """
+
+    def __init__(self, sentences: Sentences, regions: RegionStore | None) -> None:
+        self.sentences, self.regions = sentences, regions
+        self._rows = None if regions is None else regions.rows([str(name) for name in sentences.image_ids])
+
+    def __getitem__(self, numbers: list[int]) -> dict[str, Tensor]:
+        source = [self.sentences.source[number] for number in numbers]
+        batch = {
+            "index": torch.tensor(numbers),
+            "source": pad(source),
+            "source_lengths": torch.tensor([len(sentence) for sentence in source]),
+        }
+        if self.sentences.target is not None:
+            target = [self.sentences.target[number] for number in numbers]
+            batch["target"] = pad([[BEGIN, *sentence] for sentence in target])
+            batch["labels"] = pad([[*sentence, END] for sentence in target])
+            batch["target_lengths"] = torch.tensor([len(sentence) + 1 for sentence in target])
+        if self.regions is not None and self._rows is not None:
+            batch["regions"] = torch.from_numpy(self.regions.regions[self._rows[numbers]])
+        return batch
+
+
+class TokenBatches(Sampler[list[int]]):
+    """Lists of sentences of like length, about `batch_tokens` padded tokens each, the same at any number of ranks.
+
+    An *epoch* is `steps` batches of an endless stream of shuffled passes over the data, so that training is
+    counted in steps and a resumed epoch sees what it would have seen.
+
+    Args:
+        lengths: (S,) tokens of each sentence (the longer side).
+        batch_tokens: sentences times the longest length, over all ranks.
+        steps: batches an epoch.
+        seed: of the shuffling.
+        rank: which process this is.
+        world_size: of how many.
+    """
+
+    def __init__(
+        self, lengths: NDArray[np.int64], batch_tokens: int, steps: int, seed: int, rank: int = 0, world_size: int = 1
+    ) -> None:
+        self.lengths, self.batch_tokens, self.steps, self.seed = lengths, batch_tokens, steps, seed
+        self.rank, self.world_size = rank, world_size
+        self.epoch = 0
+        self._pass = lru_cache(maxsize=2)(self._make_pass)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that the next iteration draws; Lightning calls it."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[list[int]]:
+        start, number = self.epoch * self.steps, 0
+        while start >= len(self._pass(number)):
+            start -= len(self._pass(number))
+            number += 1
+        for _ in range(self.steps):
+            if start >= len(self._pass(number)):
+                start, number = 0, number + 1
+            yield share(self._pass(number)[start], self.rank, self.world_size)
+            start += 1
+
+    def _make_pass(self, number: int) -> list[list[int]]:
+        generator = np.random.default_rng((self.seed, number))
+        order = generator.permutation(len(self.lengths))
+        pool = max(1, _POOL * self.batch_tokens // max(1, int(self.lengths.mean())))
+        batches: list[list[int]] = []
+        for start in range(0, len(order), pool):
+            part = order[start : start + pool]
+            batches += cut(part[self.lengths[part].argsort(kind="stable")].tolist(), self.lengths, self.batch_tokens)
+        return [batches[place] for place in generator.permutation(len(batches))]
+
+
+class InOrder(Sampler[list[int]]):
+    """Every sentence once, longest first, in batches of about `batch_tokens` padded tokens; ranks take turns.
+
+    Args:
+        lengths: (S,) tokens of each sentence.
+        batch_tokens: sentences times the longest length.
+        rank: which process this is.
+        world_size: of how many.
+    """
+
+    def __init__(self, lengths: NDArray[np.int64], batch_tokens: int, rank: int = 0, world_size: int = 1) -> None:
+        ordered = (-lengths).argsort(kind="stable").tolist()
+        self.batches = cut(ordered, lengths, batch_tokens)[rank::world_size]
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(self.batches)
+
+
+class TranslationData(pl.LightningDataModule):
+    """Training and validation batches of one direction.
+
+    Args:
+        train: sentence pairs to learn from.
+        validation: sentence pairs to select on.
+        regions: the store that a translator with pictures looks into; None for text alone.
+        batch_tokens: padded tokens of a training batch, over all devices.
+        steps: training batches an epoch.
+        seed: of the shuffling.
+        workers: processes that prepare batches; 0 prepares them in the training process.
+    """
+
+    def __init__(
+        self, train: Sentences, validation: Sentences, regions: RegionStore | None,
+        batch_tokens: int, steps: int, seed: int, workers: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.train, self.validation, self.regions = train, validation, regions
+        self.batch_tokens, self.steps, self.seed, self.workers = batch_tokens, steps, seed, workers
+
+    def train_dataloader(self) -> DataLoader:
+        """Shuffled batches of about `batch_tokens`, `steps` an epoch."""
+        rank, world_size = self._place()
+        assert self.train.target is not None
+        pairs = zip(self.train.source, self.train.target, strict=True)
+        lengths = np.array([max(len(source), len(target) + 1) for source, target in pairs])
+        sampler = TokenBatches(lengths, self.batch_tokens, self.steps, self.seed, rank, world_size)
+        return loader(SentenceBatches(self.train, self.regions), sampler, self.workers)
+
+    def val_dataloader(self) -> DataLoader:
+        """Every validation pair once."""
+        return in_order_loader(self.validation, self.regions, self.batch_tokens, *self._place())
+
+    def _place(self) -> tuple[int, int]:
+        return (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
+
+
+def in_order_loader(
+    sentences: Sentences, regions: RegionStore | None, batch_tokens: int, rank: int = 0, world_size: int = 1
+) -> DataLoader:
+    """Every sentence once in batches of like length, shared out among the ranks without repetition."""
+    lengths = np.array([len(sentence) for sentence in sentences.source])
+    return loader(SentenceBatches(sentences, regions), InOrder(lengths, batch_tokens, rank, world_size), 0)
+
+
+def loader(dataset: Dataset, sampler: Sampler, workers: int) -> DataLoader:
+    """A DataLoader whose sampler gives whole batches; its worker seeds do not touch the global generator."""
+    return DataLoader(
+        dataset, batch_size=None, sampler=sampler, num_workers=workers,
+        generator=torch.Generator().manual_seed(0), persistent_workers=workers > 0, pin_memory=torch.cuda.is_available(),
+    )  # fmt: skip
+
+
+def share(numbers: list[int], rank: int, world_size: int) -> list[int]:
+    """What one rank takes of a batch: every `world_size`-th, so lengths and kinds spread evenly."""
+    return numbers[rank::world_size]
+
+
+def cut(ordered: list[int], lengths: NDArray[np.int64], batch_tokens: int) -> list[list[int]]:
+    """Cut sentences that are sorted by length into batches of at most `batch_tokens` padded tokens, or one sentence."""
+    batches: list[list[int]] = []
+    longest = 0
+    for number in ordered:
+        longest = max(longest, int(lengths[number]))
+        if not batches or longest * (len(batches[-1]) + 1) > batch_tokens:
+            batches.append([])
+            longest = int(lengths[number])
+        batches[-1].append(number)
+    return batches
+
+
+def pad(sentences: Sequence[Sequence[int]]) -> Tensor:
+    """Token numbers of sentences as one (B, N) tensor, padding behind."""
+    width = max(len(sentence) for sentence in sentences)
+    batch = np.full((len(sentences), width), PADDING, dtype=np.int64)
+    for row, sentence in enumerate(sentences):
+        batch[row, : len(sentence)] = sentence
+    return torch.from_numpy(batch)

@@ -1,0 +1,50 @@
+"""The few things that processes tell each other. With one process each of them gives back what it was given."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.nn.functional import all_gather as all_gather_with_gradient
+from torch.nn import functional as F
+
+T = TypeVar("T")
+
+
+def gather_objects(items: Sequence[T], world_size: int) -> list[T]:
+    """The items of all ranks, rank by rank, on every rank."""
+    if world_size == 1:
+        return list(items)
+    parts: list[list[T]] = [[] for _ in range(world_size)]
+    dist.all_gather_object(parts, list(items))
+    return [item for part in parts for item in part]
+
+
+def sum_over_ranks(value: Tensor, world_size: int) -> Tensor:
+    """The sum of a tensor over all ranks, on every rank; no gradient."""
+    if world_size == 1:
+        return value
+    total = value.detach().clone()
+    dist.all_reduce(total)
+    return total
+
+
+def gather_rows(rows: Tensor, world_size: int) -> Tensor:
+    """Rows (N_r, …) of all ranks as one tensor (Σ N_r, …), with gradient; ranks may hold different numbers of rows.
+
+    Every rank computes the same loss from the gathered rows. The gradient of a row is summed over the ranks'
+    losses, and DDP then averages over ranks: together that is the gradient of one loss on the joined batch.
+    """
+    if world_size == 1:
+        return rows
+    counts = [torch.zeros(1, dtype=torch.int64, device=rows.device) for _ in range(world_size)]
+    dist.all_gather(counts, torch.tensor([len(rows)], device=rows.device))
+    sizes = [int(count) for count in counts]
+    padded = F.pad(rows, [0, 0] * (rows.dim() - 1) + [0, max(sizes) - len(rows)]).contiguous()
+    if rows.requires_grad:
+        parts = list(all_gather_with_gradient(padded))
+    else:
+        parts = [torch.empty_like(padded) for _ in range(world_size)]
+        dist.all_gather(parts, padded)
+    return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])

@@ -1,0 +1,140 @@
+"""Losses on a similarity matrix: triplets of an image and captions, told apart by masks, not by position.
+
+`positives` and `negatives` come from `negative_mask`; a pair that is neither (the same sentence under another
+image) takes no part. Scores of half precision are raised to float32 first; float64 stays as it is.
+"""
+
+import torch
+from torch import Tensor
+
+from modules.errors import ModelError
+
+
+def negative_mask(image_keys: Tensor, caption_image: Tensor, sentence_hash: Tensor) -> tuple[Tensor, Tensor]:
+    """Tell which pairs of a batch match, and which surely do not.
+
+    A caption is a negative of an image unless the image owns the same normalised sentence in this batch: neither
+    its own captions, nor the same words under another image, may be pushed away from it.
+
+    Args:
+        image_keys: (I,) whole numbers that name the images; two rows of one key are one image.
+        caption_image: (C,) row of each caption's image.
+        sentence_hash: (C,) hash of each caption's normalised sentence.
+
+    Returns:
+        `positives` and `negatives`, each (I, C) bool and never both true.
+
+    """
+    positives = image_keys[:, None] == image_keys[caption_image][None, :]
+    _, sentence = sentence_hash.unique(return_inverse=True)
+    owned = positives.new_zeros(len(image_keys), len(sentence_hash))  # there are at most C sentences
+    image, caption = positives.nonzero(as_tuple=True)
+    owned[image, sentence[caption]] = True
+    return positives, ~owned[:, sentence]
+
+
+def hard_negative_loss(
+    similarity: Tensor,
+    positives: Tensor,
+    negatives: Tensor,
+    types: Tensor,
+    margin: float = 0.2,
+    weights: Tensor | None = None,
+    hardest: bool = True,
+) -> Tensor:
+    """Multilingual hard-negative triplet loss (mmt-retrieval, Eq. 9-10), summed over the positive pairs (v, t).
+
+    [α - s(v,t) + Σ_l β_l s(v, t̂_l)]₊ + [α - s(v,t) + s(v̂, t)]₊, with t̂_l the hardest negative caption of type l
+    for image v, and v̂ the hardest negative image for caption t. β is renormalised, per image, over the types of
+    which the image has a negative in the batch; where an anchor has no negative at all, its term is 0.
+
+    With `hardest=False` (warm-up), the mean over all negatives stands for the hardest, outside the hinge:
+    Σ_l β_l mean_{t̂ of type l} [α - s(v,t) + s(v,t̂)]₊ + mean_{v̂} [α - s(v,t) + s(v̂,t)]₊.
+
+    Args:
+        similarity: (I, C) scores of images and captions, higher is nearer.
+        positives: (I, C) bool, the pairs that match.
+        negatives: (I, C) bool, the pairs that may be pushed apart.
+        types: (C,) type (language and source) of each caption, a whole number; an index into `weights` if given.
+        margin: α.
+        weights: (T,) non-negative β before renormalisation; None weighs the types in the batch equally.
+        hardest: the hardest negative (True) or the mean over negatives (False).
+
+    Returns:
+        The loss, a scalar that can always be differentiated.
+
+    Raises:
+        ModelError: a caption's type has no weight.
+
+    """
+    scores = _full_precision(similarity)
+    members, beta = _caption_types(types, weights)
+    valid = negatives & members[:, None, :]  # (T, I, C)
+    beta = _renormalised(beta.to(scores)[:, None] * valid.any(dim=2))  # (T, I)
+    if not hardest:
+        of_captions = (_renormalised(valid.to(scores), dim=2) * beta[:, :, None]).sum(dim=0)
+        of_images = _renormalised(negatives.to(scores))
+        return _weighted_hinges(scores, positives, of_captions, of_images, margin)
+    hard_captions = (beta * _hardest(scores, valid, dim=2)).sum(dim=0)[:, None]  # (I, 1), Eq. 10
+    hard_images = _hardest(scores, negatives, dim=0)  # (C,)
+    by_image = (margin - scores + hard_captions).relu() * (positives & (beta.sum(dim=0) > 0)[:, None])
+    by_caption = (margin - scores + hard_images).relu() * (positives & negatives.any(dim=0))
+    return by_image.sum() + by_caption.sum()
+
+
+def sum_of_hinges_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, margin: float = 0.2) -> Tensor:
+    """VSE's triplet loss over *all* negatives (mmt-retrieval, Eq. 8), summed over the positive pairs (v, t).
+
+    Σ_t̂ [α - s(v,t) + s(v,t̂)]₊ + Σ_v̂ [α - s(v,t) + s(v̂,t)]₊
+
+    Args:
+        similarity: (I, C) scores of images and captions, higher is nearer.
+        positives: (I, C) bool, the pairs that match.
+        negatives: (I, C) bool, the pairs that may be pushed apart.
+        margin: α.
+
+    Returns:
+        The loss, a scalar that can always be differentiated.
+
+    """
+    scores = _full_precision(similarity)
+    return _weighted_hinges(scores, positives, negatives.to(scores), negatives.to(scores), margin)
+
+
+def _full_precision(similarity: Tensor) -> Tensor:
+    """Raise half precision to float32: differences of bfloat16 scores are as coarse as the margin."""
+    return similarity.float() if similarity.dtype in (torch.float16, torch.bfloat16) else similarity
+
+
+def _caption_types(types: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Give who is of which type, (T, C) bool, and the types' weights, (T,)."""
+    if weights is None:
+        present = types.unique()
+        return types == present[:, None], torch.ones_like(present)
+    if types.numel() and not 0 <= int(types.min()) <= int(types.max()) < len(weights):
+        found = f"{int(types.min())} to {int(types.max())}"
+        raise ModelError(f"caption types run from {found}, but there are {len(weights)} weights; give one a type")
+    return types == torch.arange(len(weights), device=types.device)[:, None], weights.to(types.device)
+
+
+def _renormalised(weights: Tensor, dim: int = 0) -> Tensor:
+    """Let non-negative weights sum to 1 along a dimension; where all are 0 they stay 0."""
+    total = weights.sum(dim=dim, keepdim=True)
+    return weights / total.masked_fill(total == 0, 1)
+
+
+def _hardest(scores: Tensor, valid: Tensor, dim: int) -> Tensor:
+    """Give the highest valid score along a dimension; 0, without gradient, where none is valid."""
+    highest = scores.masked_fill(~valid, -torch.inf).amax(dim=dim)
+    return highest.masked_fill(~valid.any(dim=dim), 0)
+
+
+def _weighted_hinges(
+    scores: Tensor, positives: Tensor, of_captions: Tensor, of_images: Tensor, margin: float
+) -> Tensor:
+    """Sum the hinges of every positive pair against every negative, weighted by (I, C) for each kind of negative."""
+    image, caption = positives.nonzero(as_tuple=True)  # P pairs
+    slack = (margin - scores[image, caption])[:, None]
+    by_image = (slack + scores[image]).relu() * of_captions[image]  # (P, C)
+    by_caption = (slack + scores.T[caption]).relu() * of_images.T[caption]  # (P, I)
+    return by_image.sum() + by_caption.sum()

@@ -1,0 +1,322 @@
+"""Retrieval metrics: ranks from explicit caption-image links, the figures the papers print, and how sure they are.
+
+A rank is 1 + the number of wrong candidates that score at least as high as the right one: ties count against the
+model, or constant embeddings would score 100 %. Recall is a hit rate, as in the papers (not torchmetrics'
+`RetrievalRecall`, which gives 0.2 for a perfect ranking of five captions an image).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from modules.errors import ModelError
+
+CUTS = (1, 5, 10)
+RECALLS = tuple(f"{task}_r{k}" for task in ("t2i", "i2t") for k in CUTS)
+NO_QUERY = "no query has a right answer; give at least one caption of one image"
+
+
+@dataclass(frozen=True)
+class RetrievalRanks:
+    """Where the right answer stood, for every query of both tasks.
+
+    Attributes:
+        text_to_image: (C,) rank of each caption's image among all images, from 1.
+        image_to_text: (I,) rank of each image's best caption among all captions, from 1; 0 if it has no caption.
+        caption_image: (C,) row of each caption's image.
+
+    """
+
+    text_to_image: Tensor
+    image_to_text: Tensor
+    caption_image: Tensor
+
+
+class Interval(NamedTuple):
+    """A score and the interval it is known to."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Difference(NamedTuple):
+    """What one system scores above another, the interval of that, and the two-sided p-value of no difference."""
+
+    value: float
+    low: float
+    high: float
+    p_value: float
+
+
+def retrieval_ranks(similarity: Tensor, caption_image: Tensor) -> RetrievalRanks:
+    """Rank each caption's image among all images, and each image's best caption among those of all other images.
+
+    An image without captions is still in the gallery, but no query. An image's other captions never count
+    against it.
+
+    Args:
+        similarity: (I, C) scores of images and captions, higher is nearer.
+        caption_image: (C,) row of each caption's image.
+
+    Raises:
+        ModelError: a score is not finite, or a link names no image.
+
+    """
+    require_links(caption_image, *similarity.shape)
+    require_finite(similarity)
+    positives = similarity[caption_image, torch.arange(len(caption_image), device=similarity.device)]
+    best = best_captions(positives, caption_image, len(similarity))
+    by_image = image_ranks_from_counts((similarity >= best[:, None]).sum(dim=1), positives, best, caption_image)
+    return RetrievalRanks((similarity >= positives).sum(dim=0), by_image, caption_image)
+
+
+def best_captions(positives: Tensor, caption_image: Tensor, num_images: int) -> Tensor:
+    """Reduce the captions' scores with their own image, (C,), to each image's best, (I,); -inf where it has none."""
+    worst = positives.new_full((num_images,), -torch.inf)
+    return worst.scatter_reduce(0, caption_image, positives, "amax")
+
+
+def image_ranks_from_counts(counts: Tensor, positives: Tensor, thresholds: Tensor, caption_image: Tensor) -> Tensor:
+    """Turn counts of captions at or above an image's threshold into ranks, by leaving its own captions out.
+
+    Args:
+        counts: (I,) number of captions, its own included, that score at least the threshold.
+        positives: (C,) score of each caption with its own image.
+        thresholds: (I,) the score of the image's best caption.
+        caption_image: (C,) row of each caption's image.
+
+    Returns:
+        (I,) ranks from 1; 0 for an image without captions.
+
+    """
+    own = torch.zeros_like(counts).index_add(0, caption_image, (positives >= thresholds[caption_image]).to(counts))
+    return torch.where(own > 0, 1 + counts - own, 0)
+
+
+def require_finite(similarity: Tensor, images: Tensor | None = None, captions: Tensor | None = None) -> None:
+    """Stop at a score that is not finite, which every comparison would pass over in silence.
+
+    The ModelError names the first such image and caption, by `images` (I,) and `captions` (C,) if the scores (I, C)
+    are a block of a larger matrix.
+    """
+    if bool(similarity.isfinite().all()):
+        return
+    row, column = (~similarity.isfinite()).nonzero()[0].tolist()
+    image = row if images is None else int(images[row])
+    caption = column if captions is None else int(captions[column])
+    score = float(similarity[row, column])
+    raise ModelError(f"score of image {image} (row) and caption {caption} (column) is {score}, expected a finite one")
+
+
+def require_links(caption_image: Tensor, num_images: int, num_captions: int) -> None:
+    """Check that every caption has one link, and that it names an image; raise ModelError otherwise."""
+    if caption_image.shape != (num_captions,):
+        raise ModelError(f"caption_image has shape {tuple(caption_image.shape)}, expected ({num_captions},)")
+    wrong = ((caption_image < 0) | (caption_image >= num_images)).nonzero()
+    if len(wrong):
+        caption = int(wrong[0])
+        raise ModelError(f"caption {caption} names image {int(caption_image[caption])}, but there are {num_images}")
+
+
+def recall_at(ranks: Tensor, k: int) -> float:
+    """Give the share of queries whose right answer is among the first k, in %; ranks of 0 are no queries.
+
+    >>> recall_at(torch.tensor([1, 7, 2, 0, 30]), 5)
+    50.0
+    """
+    return 100 * float((_queries(ranks) <= k).double().mean())
+
+
+def median_rank(ranks: Tensor) -> float:
+    """Give the median rank, the mean of the middle two for an even number; ranks of 0 are no queries."""
+    return float(_queries(ranks).double().quantile(0.5))
+
+
+def retrieval_scores(ranks: RetrievalRanks) -> dict[str, float]:
+    """Give the figures of both tasks.
+
+    Returns:
+        `t2i_r1`, `t2i_r5`, `t2i_r10` (in %), `t2i_medr`, the same as `i2t_…`, their sum `rsum` (of the six recalls,
+        at most 600) and their mean `mean_recall`.
+
+    Raises:
+        ModelError: there is no query.
+
+    """
+    scores: dict[str, float] = {}
+    for task, values in (("t2i", ranks.text_to_image), ("i2t", ranks.image_to_text)):
+        scores |= {f"{task}_r{k}": recall_at(values, k) for k in CUTS}
+        scores[f"{task}_medr"] = median_rank(values)
+    rsum = sum(scores[name] for name in RECALLS)
+    return scores | {"rsum": rsum, "mean_recall": rsum / len(RECALLS)}
+
+
+def image_folds(caption_image: Tensor, num_images: int, folds: int = 5) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Cut a test set into folds of consecutive images, each with its own captions (COCO's 5 x 1K).
+
+    Yields rows of the fold's images, rows of its captions, and the captions' links (C of the fold,) within it.
+    """
+    for images in torch.arange(num_images, device=caption_image.device).tensor_split(folds):
+        captions = torch.isin(caption_image, images).nonzero()[:, 0]
+        yield images, captions, caption_image[captions] - images[0]
+
+
+def fold_scores(similarity: Tensor, caption_image: Tensor, folds: int = 5) -> dict[str, float]:
+    """Average `retrieval_scores` over `image_folds`: COCO's "1K" figures from the 5K scores.
+
+    Args:
+        similarity: (I, C) scores of images and captions, higher is nearer.
+        caption_image: (C,) row of each caption's image.
+        folds: how many.
+
+    Raises:
+        ModelError: a score is not finite, a link names no image, or a fold has no caption.
+
+    """
+    require_links(caption_image, *similarity.shape)
+    parts = [
+        retrieval_scores(retrieval_ranks(similarity[images][:, captions], links))
+        for images, captions, links in image_folds(caption_image, len(similarity), folds)
+    ]
+    return {name: sum(part[name] for part in parts) / len(parts) for name in parts[0]}
+
+
+def bootstrap_interval(
+    ranks: RetrievalRanks | Sequence[RetrievalRanks], resamples: int = 1000, level: float = 0.95, seed: int = 0
+) -> dict[str, Interval]:
+    """Give the percentile interval of every score by bootstrap over *images*.
+
+    Captions of one image are not independent, so they come and go with it. Ranks stay those of the whole gallery.
+    Several rank sets (seeds of one system, row for row on the same images) are averaged within each resample.
+
+    Args:
+        ranks: the ranks of one run, or of several.
+        resamples: how many.
+        level: what share of the resamples the interval holds.
+        seed: of the resampling.
+
+    Returns:
+        An `Interval` for each name in `retrieval_scores`.
+
+    Raises:
+        ModelError: the runs are not on the same images, or there is no query.
+
+    """
+    runs = _runs(ranks)
+    resampled = _mean_scores(runs, _image_weights(runs, resamples, seed))
+    whole = _mean_scores(runs, torch.ones(1, len(runs[0].image_to_text)))
+    return {name: Interval(float(whole[name]), *_percentiles(resampled[name], level)) for name in whole}
+
+
+def paired_difference(
+    system: RetrievalRanks | Sequence[RetrievalRanks],
+    baseline: RetrievalRanks | Sequence[RetrievalRanks],
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Difference]:
+    """Compare two systems on the same images, both resampled alike, so that what is hard for both cancels out.
+
+    The p-value is twice the smaller share of the resamples on one side of zero (zero included), never below
+    2 / (resamples + 1).
+
+    Args:
+        system: the ranks of one run, or of several seeds, row for row on the same images as the baseline's.
+        baseline: what it is compared with.
+        resamples: how many.
+        level: what share of the resamples the interval holds.
+        seed: of the resampling.
+
+    Returns:
+        A `Difference`, system - baseline, for each name in `retrieval_scores` (a lower median rank is better).
+
+    Raises:
+        ModelError: the runs are not on the same images, or there is no query.
+
+    """
+    ours, theirs = _runs(system), _runs(baseline)
+    weights = _image_weights(ours + theirs, resamples, seed)
+    gains = _score_gains(ours, theirs, weights)
+    whole = _score_gains(ours, theirs, torch.ones(1, weights.shape[1]))
+    differences = {}
+    for name, gain in gains.items():
+        rarer_side = 1 + min(int((gain <= 0).sum()), int((gain >= 0).sum()))
+        p_value = min(1.0, 2 * rarer_side / (resamples + 1))
+        differences[name] = Difference(float(whole[name]), *_percentiles(gain, level), p_value)
+    return differences
+
+
+def _queries(ranks: Tensor) -> Tensor:
+    """Leave out the images without captions."""
+    if not bool((ranks > 0).any()):
+        raise ModelError(NO_QUERY)
+    return ranks[ranks > 0]
+
+
+def _runs(ranks: RetrievalRanks | Sequence[RetrievalRanks]) -> list[RetrievalRanks]:
+    """Make one run a list of one."""
+    return [ranks] if isinstance(ranks, RetrievalRanks) else list(ranks)
+
+
+def _image_weights(runs: Sequence[RetrievalRanks], resamples: int, seed: int) -> Tensor:
+    """Count how often each image is drawn: (S, I) for S resamples of the images that have captions."""
+    has_captions = runs[0].image_to_text.cpu() > 0
+    if any(not torch.equal(run.image_to_text.cpu() > 0, has_captions) for run in runs):
+        raise ModelError("the runs to compare are not on the same images: their images with captions differ")
+    rows = has_captions.nonzero()[:, 0]
+    if not len(rows):
+        raise ModelError(NO_QUERY)
+    generator = torch.Generator().manual_seed(seed)
+    drawn = rows[torch.randint(len(rows), (resamples, len(rows)), generator=generator)]
+    return torch.zeros(resamples, len(has_captions)).scatter_add_(1, drawn, torch.ones(drawn.shape))
+
+
+def _mean_scores(runs: Sequence[RetrievalRanks], weights: Tensor) -> dict[str, Tensor]:
+    """Average `retrieval_scores` over runs, with images weighted by (S, I): a tensor (S,) a name."""
+    each = [_weighted_scores(run, weights) for run in runs]
+    return {name: torch.stack([scores[name] for scores in each]).mean(dim=0) for name in each[0]}
+
+
+def _weighted_scores(ranks: RetrievalRanks, weights: Tensor) -> dict[str, Tensor]:
+    """Give `retrieval_scores` where image i stands weights[s, i] times, for each s: a tensor (S,) a name."""
+    scores: dict[str, Tensor] = {}
+    queries = ranks.image_to_text.cpu().nonzero()[:, 0]
+    tasks = {
+        "t2i": (ranks.text_to_image.cpu(), ranks.caption_image.cpu()),
+        "i2t": (ranks.image_to_text.cpu()[queries], queries),
+    }
+    for task, (values, image) in tasks.items():
+        hits = torch.stack([values <= k for k in CUTS] + [values > 0], dim=1).double()
+        per_image = hits.new_zeros(weights.shape[1], len(CUTS) + 1).index_add(0, image, hits)
+        totals = weights.double() @ per_image  # float64: lower matmul precisions would not count exactly
+        for column, k in enumerate(CUTS):
+            scores[f"{task}_r{k}"] = 100 * totals[:, column] / totals[:, -1]
+        scores[f"{task}_medr"] = _weighted_median(values, weights[:, image])
+    rsum = torch.stack([scores[name] for name in RECALLS]).sum(dim=0)
+    return scores | {"rsum": rsum, "mean_recall": rsum / len(RECALLS)}
+
+
+def _weighted_median(values: Tensor, weights: Tensor) -> Tensor:
+    """Give the median (S,) of values (N,) where value n stands weights[s, n] times."""
+    values, order = values.sort()
+    upto = weights[:, order].cumsum(dim=1)
+    middle = torch.cat([((upto[:, -1:] - 1) / 2).floor(), (upto[:, -1:] / 2).floor()], dim=1)
+    return values[torch.searchsorted(upto, middle, right=True)].double().mean(dim=1)
+
+
+def _score_gains(
+    system: Sequence[RetrievalRanks], baseline: Sequence[RetrievalRanks], weights: Tensor
+) -> dict[str, Tensor]:
+    """Subtract the baseline's `_mean_scores` from the system's: a tensor (S,) a name."""
+    ours, theirs = _mean_scores(system, weights), _mean_scores(baseline, weights)
+    return {name: ours[name] - theirs[name] for name in ours}
+
+
+def _percentiles(values: Tensor, level: float) -> tuple[float, float]:
+    """Give the ends of the middle share `level` of the values (S,)."""
+    low, high = values.quantile(torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=values.dtype)).tolist()
+    return low, high

@@ -1,0 +1,237 @@
+"""LSTMs over sentences of different lengths: packed steps, threads that share their inputs, one weight gradient.
+
+`nn.LSTM` on a CPU adds up the gradient of its recurrent matrix at every time step and cannot share input
+products between the K threads of a multimodal encoder. `scan` here does one product over all steps instead,
+and lets many threads read the same input. Same parameters, same values, same gradients as `nn.LSTM`
+(`tests/modules/test_recurrent.py`).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How the sentences of a batch are laid out step by step: longest first, no padding.
+
+    Attributes:
+        order: (B,) the sentences from longest to shortest.
+        rank: (B,) where each sentence went in that order.
+        sizes: sentences that are still running at each step; their sum T is the number of tokens.
+        forward: (T,) position in the flattened (B · N) batch of each packed token.
+        backward: (T,) the same for sentences read from their end.
+        width: N, the padded length.
+    """
+
+    order: Tensor
+    rank: Tensor
+    sizes: tuple[int, ...]
+    forward: Tensor
+    backward: Tensor
+    width: int
+
+    @classmethod
+    def of(cls, lengths: Tensor, width: int) -> "Packing":
+        """The packing of sentences of `lengths` (B,), each at least 1, padded to `width`."""
+        lengths = lengths.to("cpu", torch.int64)
+        ordered, order = lengths.sort(descending=True, stable=True)
+        step = torch.arange(width)
+        running = step[:, None] < ordered[None, :]  # (N, B), sentences in order
+        offset = order * width
+        forward = (offset[None, :] + step[:, None])[running]
+        backward = (offset[None, :] + ordered[None, :] - 1 - step[:, None])[running]
+        sizes = tuple(int(size) for size in running.sum(1) if size)
+        return cls(order, order.argsort(), sizes, forward, backward, width)
+
+    def to(self, device: torch.device) -> "Packing":
+        """The same packing with its indexes on `device`."""
+        if self.order.device == device:
+            return self
+        moved = (self.order.to(device), self.rank.to(device))
+        return Packing(*moved, self.sizes, self.forward.to(device), self.backward.to(device), self.width)
+
+    def spread(self, packed: Tensor, backward: bool = False) -> Tensor:
+        """Packed tokens (T, …) back to (B, N, …), zeros where a sentence has ended."""
+        where = self.backward if backward else self.forward
+        batch = packed.new_zeros(len(self.order) * self.width, *packed.shape[1:])
+        return batch.index_copy(0, where, packed).unflatten(0, (len(self.order), self.width))
+
+    def last(self, packed: Tensor) -> Tensor:
+        """The last token's row of each sentence: (T, …) → (B, …) in the batch's own order."""
+        starts = torch.tensor([0, *self.sizes]).cumsum(0)[:-1].to(packed.device)
+        lengths = (torch.tensor(self.sizes)[:, None] > torch.arange(len(self.order))[None, :]).sum(0)
+        rows = starts[lengths.to(packed.device) - 1] + torch.arange(len(self.order), device=packed.device)
+        return packed[rows][self.rank]
+
+
+def matmul_dtype(tensor: Tensor) -> torch.dtype:
+    """The type in which matrix products run: autocast's where it is on, else the tensor's own."""
+    kind = tensor.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else tensor.dtype
+
+
+def widen(tensor: Tensor) -> Tensor:
+    """The tensor in float32, or as it is if it is wider: sums and softmaxes are not done in bfloat16."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def scan(
+    inputs: Tensor, recurrent: Tensor, hidden: Tensor, cell: Tensor, sizes: tuple[int, ...], threads: int = 1
+) -> tuple[Tensor, Tensor]:
+    """Run an LSTM over packed tokens.
+
+    Args:
+        inputs: (T, 4H) the input's part of the gates, W_ih x + b, in nn.LSTM's order i, f, g, o; the same for
+            all threads.
+        recurrent: (4H, H) W_hh.
+        hidden: (B · threads, H) state before the first step, sentences in packed order, threads of a sentence adjacent.
+        cell: (B · threads, H) likewise.
+        sizes: sentences running at each step, never rising.
+        threads: how many sequences read each input.
+
+    Returns:
+        hidden states (T · threads, H) and the last cell state of each sequence (B · threads, H).
+    """
+    dtype = matmul_dtype(inputs)
+    with torch.autocast(inputs.device.type, enabled=False):
+        return _Scan.apply(inputs, recurrent, widen(hidden), widen(cell), sizes, threads, dtype)
+
+
+def lstm_cell(gates: Tensor, cell: Tensor | None) -> tuple[Tensor, Tensor]:
+    """One LSTM step from whole gates (…, 4H) and the cell state (…, H) before it; `None` is a zero state."""
+    i, f, g, o = widen(gates).chunk(4, -1)
+    fresh = i.sigmoid() * g.tanh()
+    cell = fresh if cell is None else f.sigmoid() * cell + fresh
+    return o.sigmoid() * cell.tanh(), cell
+
+
+class BiLSTM(nn.Module):
+    """A one-layer bidirectional LSTM over sentences of different lengths (`nn.LSTM`'s parameters).
+
+    Args:
+        input_dim: E, size of a word vector.
+        hidden_dim: H, size of a state in each direction.
+    """
+
+    def __init__(self, input_dim: int, hidden_dim: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(input_dim, hidden_dim, batch_first=True, bidirectional=True)
+
+    def gates(self, inputs: Tensor, backward: bool = False) -> Tensor:
+        """The input's part W_ih x + b of the gates: (…, E) → (…, 4H)."""
+        suffix = "_reverse" if backward else ""
+        bias = getattr(self.lstm, f"bias_ih_l0{suffix}") + getattr(self.lstm, f"bias_hh_l0{suffix}")
+        return F.linear(inputs, getattr(self.lstm, f"weight_ih_l0{suffix}"), bias)
+
+    def recurrent(self, backward: bool = False) -> Tensor:
+        """The recurrent matrix W_hh (4H, H) of one direction."""
+        return self.lstm.weight_hh_l0_reverse if backward else self.lstm.weight_hh_l0
+
+    def forward(self, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Encode sentences.
+
+        Args:
+            words: (B, N, E).
+            lengths: (B,) on the CPU, each at least 1.
+
+        Returns:
+            forward and backward states, each (B, N, H), zero where a sentence has ended.
+        """
+        if words.is_cuda:
+            packed = nn.utils.rnn.pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            states, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], True, total_length=words.shape[1])
+            ahead, back = states.chunk(2, -1)
+            return ahead, back
+        packing = Packing.of(lengths, words.shape[1])
+        start = words.new_zeros(len(words), self.lstm.hidden_size)
+        flat = words.flatten(0, 1)
+        states = []
+        for backward, where in ((False, packing.forward), (True, packing.backward)):
+            inputs = self.gates(flat[where], backward)
+            packed_states, _ = scan(inputs, self.recurrent(backward), start, start, packing.sizes)
+            states.append(packing.spread(packed_states, backward))
+        return states[0], states[1]
+
+
+class _Scan(torch.autograd.Function):
+    """`scan` and its gradient; kept apart because autograd would store and add far more than is needed."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, inputs: Tensor, recurrent: Tensor, hidden: Tensor, cell: Tensor,
+        sizes: tuple[int, ...], threads: int, dtype: torch.dtype,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        tokens, width = inputs.shape[0] * threads, recurrent.shape[1]
+        gates = hidden.new_empty(tokens, 4 * width)
+        cells, tanh_cells, states = (hidden.new_empty(tokens, width) for _ in range(3))
+        low = torch.empty(tokens, width, dtype=dtype, device=inputs.device)  # states as the products see them
+        weight = recurrent.to(dtype).t()
+        last = cell.clone()
+        h, done = hidden.to(dtype), 0
+        for size in sizes:
+            rows, now = size * threads, slice(done * threads, (done + size) * threads)
+            a = gates[now]
+            product = torch.mm(h[:rows], weight).view(size, threads, -1)
+            torch.add(product, inputs[done : done + size, None], out=a.view(size, threads, -1))
+            a[:, : 2 * width].sigmoid_(), a[:, 2 * width : 3 * width].tanh_(), a[:, 3 * width :].sigmoid_()
+            i, f, g, o = a.chunk(4, 1)
+            c = torch.mul(f, last[:rows], out=cells[now]).addcmul_(i, g)
+            last[:rows] = c
+            torch.mul(o, torch.tanh(c, out=tanh_cells[now]), out=states[now])
+            h = low[now].copy_(states[now])
+            done += size
+        ctx.save_for_backward(recurrent, hidden, cell, gates, cells, tanh_cells, low)
+        ctx.sizes, ctx.threads, ctx.dtype, ctx.input_dtype = sizes, threads, dtype, inputs.dtype
+        return states, last
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        recurrent, hidden, cell, gates, cells, tanh_cells, low = ctx.saved_tensors
+        grad_states, grad_last = grads
+        sizes, threads, width = ctx.sizes, ctx.threads, recurrent.shape[1]
+        weight = recurrent.to(ctx.dtype)
+        grad_gates = torch.empty(gates.shape, dtype=ctx.dtype, device=gates.device)
+        dh, dc = torch.zeros_like(hidden), grad_last.clone()  # a row of dc waits until its sentence's last step
+        end = len(gates)
+        for step in range(len(sizes) - 1, -1, -1):
+            rows = sizes[step] * threads
+            now = slice(end - rows, end)
+            i, f, g, o = gates[now].chunk(4, 1)
+            before = end - rows - (sizes[step - 1] * threads if step else 0)
+            c_before = cells[before : before + rows] if step else cell[:rows]
+            tanh_c = tanh_cells[now]
+            dh_now = dh[:rows].add_(grad_states[now])
+            dc_now = dc[:rows]
+            do = dh_now * o
+            dc_now.add_(do).addcmul_(do * tanh_c, tanh_c, value=-1)  # d tanh = 1 - tanh²
+            a = grad_gates[now]
+            a[:, :width] = _through_sigmoid(dc_now * g, i)
+            a[:, width : 2 * width] = _through_sigmoid(dc_now * c_before, f)
+            di = dc_now * i
+            a[:, 2 * width : 3 * width] = di.addcmul_(di * g, g, value=-1)
+            a[:, 3 * width :] = _through_sigmoid(dh_now * tanh_c, o)
+            dc_now.mul_(f)
+            dh[:rows] = torch.mm(a, weight)
+            end -= rows
+        previous = torch.cat([hidden.to(ctx.dtype)[: sizes[0] * threads], *_shifted(low, sizes, threads)])
+        grad_recurrent = torch.mm(grad_gates.t(), previous).to(recurrent.dtype)
+        grad_inputs = grad_gates if threads == 1 else grad_gates.unflatten(0, (-1, threads)).float().sum(1)
+        return grad_inputs.to(ctx.input_dtype), grad_recurrent, dh, dc, None, None, None
+
+
+def _through_sigmoid(grad: Tensor, value: Tensor) -> Tensor:
+    grad = grad.mul_(value)
+    return grad.addcmul_(grad, value, value=-1)
+
+
+def _shifted(states: Tensor, sizes: tuple[int, ...], threads: int) -> list[Tensor]:
+    """For each step but the first, the states of the step before it of the sequences that go on."""
+    starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
+    return [
+        states[starts[step - 1] * threads : (starts[step - 1] + sizes[step]) * threads]
+        for step in range(1, len(sizes))
+    ]

@@ -1,0 +1,132 @@
+"""Training a translator: text-only pre-training (NMT) and fine-tuning on captions as MT or, with regions, as MMT."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from sacrebleu.metrics.bleu import BLEU
+from torch import Tensor
+from torch.nn import functional as F
+
+from modules.beam import BeamSettings, Hypothesis, beam_search
+from modules.distributed import gather_objects, sum_over_ranks
+from modules.translator import RegionalTranslator
+
+Batch = dict[str, Tensor]
+
+
+class Translation(pl.LightningModule):
+    """Maximum likelihood training of a `RegionalTranslator` (mmt-retrieval, Eq. 6), selected by validation BLEU.
+
+    Args:
+        network: arguments of `RegionalTranslator`, plain values.
+        learning_rate: of Adam, reached after `warmup` steps and falling by a cosine to a twentieth at `steps`.
+        warmup: steps of linear warm-up.
+        steps: training steps in all.
+        label_smoothing: share of probability spread over the vocabulary.
+        begin: number of the begin-of-sentence token.
+        end: number of the end-of-sentence token.
+        beam_size: hypotheses of the validation search.
+
+    Before validation, `reference` must be set: for each sentence number its translation in surface form, and
+    `decode`, which turns token numbers into such a form.
+    """
+
+    def __init__(
+        self, network: dict[str, Any], learning_rate: float, warmup: int, steps: int, label_smoothing: float,
+        begin: int, end: int, beam_size: int = 1,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.save_hyperparameters()
+        self.translator = RegionalTranslator(**network)
+        self.reference: Sequence[str] = ()
+        self.decode: Callable[[list[int]], str] | None = None
+        self._bleu = BLEU(lowercase=True)
+        self._validated: list[tuple[int, str]] = []
+
+    @property
+    def bleu_signature(self) -> str:
+        """What sacreBLEU says of how validation BLEU was computed; there is one after the first validation."""
+        return str(self._bleu.get_signature())
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Mean smoothed cross-entropy over the target words of the whole batch, whatever the number of ranks."""
+        loss, words = self._cross_entropy(batch, self.hparams["label_smoothing"])
+        world = self.trainer.world_size
+        mean = loss * world / sum_over_ranks(words, world)  # DDP averages gradients over ranks
+        self.log("train/loss", mean.detach(), prog_bar=True)
+        self.log("train/words", float(words), reduce_fx="sum")
+        return mean
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Translate, and sum the likelihood of the human translation."""
+        loss, words = self._cross_entropy(batch, 0.0)
+        self.log("val/loss", loss / words, batch_size=int(words), on_epoch=True, sync_dist=True)
+        settings = BeamSettings(beam_size=self.hparams["beam_size"])
+        hypotheses = translate(self.translator, batch, settings, self.hparams["begin"], self.hparams["end"])
+        assert self.decode is not None
+        for number, best in zip(batch["index"].tolist(), hypotheses, strict=True):
+            self._validated.append((number, self.decode(best[0].tokens)))
+
+    def on_validation_epoch_end(self) -> None:
+        """Log validation BLEU (sacreBLEU, lower-cased) over all ranks' sentences."""
+        found = dict(gather_objects(self._validated, self.trainer.world_size))
+        self._validated = []
+        numbers = sorted(found)
+        score = self._bleu.corpus_score([found[n] for n in numbers], [[self.reference[n] for n in numbers]]).score
+        self.log("val/bleu", score, prog_bar=True, rank_zero_only=False)
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """Adam with warm-up and cosine decay, by step."""
+        optimizer = torch.optim.Adam(self.parameters(), lr=self.hparams["learning_rate"], fused=True)
+        warmup, steps = self.hparams["warmup"], self.hparams["steps"]
+
+        def factor(step: int) -> float:
+            progress = min(1.0, step / max(1, steps))
+            return min(1.0, (step + 1) / max(1, warmup)) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * progress)))
+
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _cross_entropy(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
+        """Summed cross-entropy, and the number of words it is summed over."""
+        memory = self.translator.encode(batch["source"], batch["source_lengths"], batch.get("regions"))
+        logits, where = self.translator(memory, batch["target"], batch["target_lengths"])
+        labels = batch["labels"].flatten()[where]
+        loss = F.cross_entropy(logits.float(), labels, reduction="sum", label_smoothing=smoothing)
+        return loss, torch.tensor(float(len(labels)), device=loss.device)
+
+
+class Synthesis(pl.LightningModule):
+    """Caption synthesis: `predict_step` translates a batch by beam search, on any number of devices.
+
+    Args:
+        translator: a trained translator.
+        beam: how to search.
+        begin: number of the begin-of-sentence token.
+        end: number of the end-of-sentence token.
+        n_best: hypotheses returned a sentence, best first.
+    """
+
+    def __init__(
+        self, translator: RegionalTranslator, beam: BeamSettings, begin: int, end: int, n_best: int = 1
+    ) -> None:
+        super().__init__()
+        self.translator, self.beam, self.begin, self.end, self.n_best = translator, beam, begin, end, n_best
+
+    def predict_step(self, batch: Batch, batch_idx: int) -> list[tuple[int, list[Hypothesis]]]:
+        """For each sentence of the batch its number and its translations."""
+        found = translate(self.translator, batch, self.beam, self.begin, self.end)
+        return [(number, best[: self.n_best]) for number, best in zip(batch["index"].tolist(), found, strict=True)]
+
+
+def translate(
+    translator: RegionalTranslator, batch: Mapping[str, Tensor], settings: BeamSettings, begin: int, end: int
+) -> list[list[Hypothesis]]:
+    """Translations of the sentences of a batch (`source`, `source_lengths`, `regions` if it looks), best first."""
+    with torch.no_grad():
+        memory = translator.encode(batch["source"], batch["source_lengths"], batch.get("regions"))
+        longest = int(settings.max_ratio * batch["source"].shape[1]) + 10
+        return beam_search(translator, memory, settings, begin, end, longest)

@@ -1,0 +1,227 @@
+"""The regional translator: a Bi-LSTM over K threads, one a region, and a decoder that attends to words and regions.
+
+        thread k:  v_k  x_1  x_2 … x_N        forward states differ by thread (v_k comes first);
+                    │    │    │     │         backward states over the words are the same for all
+                   s_1k s_2k s_3k … s_Nk+1    (v_k comes last), so they are computed once.
+
+Without regions there is one thread and no v: that is the text-only translator (NMT, MT).
+Source: mmt-retrieval, section 3.1, Eq. 1–6.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from modules.errors import ModelError
+from modules.recurrent import BiLSTM, Packing, lstm_cell, matmul_dtype, scan, widen
+
+
+@dataclass
+class Memory:
+    """What the encoder leaves for the decoder.
+
+    Attributes:
+        states: (B, K, J, 2H) s_jk, J = N + 1 with regions and N without.
+        mask: (B, J) bool, true where a state is real.
+        means: (B, K, 2H) the masked mean of each thread's states.
+        hidden: (B, H') the decoder's first hidden state.
+        cell: (B, H') the decoder's first cell state.
+    """
+
+    states: Tensor
+    mask: Tensor
+    means: Tensor
+    hidden: Tensor
+    cell: Tensor
+
+    def select(self, sentences: Tensor) -> "Memory":
+        """The memory of some of the sentences, by index."""
+        parts = (self.states, self.mask, self.means, self.hidden, self.cell)
+        return Memory(*(part[sentences] for part in parts))
+
+
+class RegionalTranslator(nn.Module):
+    """Translate a sentence, looking at regions of its picture or at none.
+
+    Args:
+        vocabulary_size: V, entries of the joint BPE vocabulary.
+        region_dim: D, size of a region; None builds a text-only translator.
+        embedding_dim: E, size of a word vector and of the attentional state.
+        hidden_dim: H, size of an encoder state in each direction; the decoder's is 2H.
+        dropout: share of numbers dropped from words, regions and attentional states while training.
+        padding: the padding token's number.
+
+    Reading: source, target and output words share one matrix, as the vocabulary is joint; a dropout mask
+    is the same for all threads; the decoder reads the previous word alone (no input feeding).
+    """
+
+    def __init__(
+        self, vocabulary_size: int, region_dim: int | None = None, embedding_dim: int = 256,
+        hidden_dim: int = 256, dropout: float = 0.3, padding: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        state_dim = 2 * hidden_dim
+        self.dropout = dropout
+        self.words = nn.Embedding(vocabulary_size, embedding_dim, padding_idx=padding)
+        nn.init.normal_(self.words.weight, std=embedding_dim**-0.5)
+        self.regions = None if region_dim is None else nn.Linear(region_dim, embedding_dim)
+        self.encoder = BiLSTM(embedding_dim, hidden_dim)
+        self.to_hidden = nn.Linear(state_dim, state_dim)
+        self.to_cell = nn.Linear(state_dim, state_dim)
+        self.decoder = nn.LSTM(embedding_dim, state_dim, batch_first=True)
+        self.attention = RegionalAttention(state_dim, state_dim)
+        self.combine = nn.Linear(2 * state_dim, embedding_dim)
+        self.output_bias = nn.Parameter(torch.zeros(vocabulary_size))
+
+    def encode(self, source: Tensor, lengths: Tensor, regions: Tensor | None = None) -> Memory:
+        """Encode sentences with their regions.
+
+        Args:
+            source: (B, N) token numbers.
+            lengths: (B,) on the CPU, each at least 1.
+            regions: (B, K, D); left out by a text-only translator.
+
+        Raises:
+            ModelError: regions are given to a text-only translator, or missing for one that looks.
+        """
+        if (regions is None) != (self.regions is None):
+            has, got = ("no", "regions") if self.regions is None else ("a", "none")
+            raise ModelError(f"translator: it has {has} projection for regions but got {got}; choose mt or mmt to match")
+        words = self._drop(self.words(source))
+        packing = Packing.of(lengths, source.shape[1]).to(source.device)
+        if regions is None or self.regions is None:
+            ahead, back, finals = self._encode_words(words, packing)
+        else:
+            objects = self._drop(self.regions(regions.to(words.dtype)), shared=1)
+            ahead, back, finals = self._encode_threads(words, objects, packing)
+        states = torch.cat([ahead, back], -1)
+        extra = states.shape[2] - source.shape[1]  # 1 for the region at the head of each thread
+        mask = torch.arange(states.shape[2])[None] < lengths.cpu()[:, None] + extra
+        mask = mask.to(source.device)
+        means = states.sum(2) / mask.sum(1)[:, None, None]  # states are zero where a sentence has ended
+        hidden, cell = (torch.cat(pair, -1).mean(1) for pair in finals)
+        states = states.to(matmul_dtype(states))  # read by every decoding step: cast once
+        return Memory(states, mask, means, self.to_hidden(hidden), self.to_cell(cell))
+
+    def forward(self, memory: Memory, target: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Score target sentences word by word (teacher forcing).
+
+        Args:
+            memory: of the B source sentences.
+            target: (B, M + 1) begin-of-sentence and the words before each prediction.
+            lengths: (B,) on the CPU, predictions a sentence.
+
+        Returns:
+            logits (T, V) of all predictions, and their (T,) positions in the flattened (B · (M + 1)) batch.
+        """
+        packing = Packing.of(lengths, target.shape[1]).to(target.device)
+        words = self._drop(self.words(target.flatten()[packing.forward]))
+        bias = self.decoder.bias_ih_l0 + self.decoder.bias_hh_l0
+        inputs = F.linear(words, self.decoder.weight_ih_l0, bias)
+        start = memory.hidden[packing.order], memory.cell[packing.order]
+        states, _ = scan(inputs, self.decoder.weight_hh_l0, *start, packing.sizes)
+        attentional = self._attend(packing.spread(states), memory).flatten(0, 1)[packing.forward]
+        return self._logits(self._drop(attentional)), packing.forward
+
+    def step(self, memory: Memory, token: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """One decoding step for S hypotheses a sentence; the memory is shared by them, never copied.
+
+        Args:
+            memory: of the B source sentences.
+            token: (B, S) the last word of each hypothesis.
+            hidden: (B, S, H') and cell (B, S, H'): the decoder's state of each.
+            cell: see hidden.
+
+        Returns:
+            log-probabilities (B, S, V), and the new hidden and cell states.
+        """
+        bias = self.decoder.bias_ih_l0 + self.decoder.bias_hh_l0
+        gates = F.linear(self.words(token), self.decoder.weight_ih_l0, bias)
+        hidden, cell = lstm_cell(gates + F.linear(hidden, self.decoder.weight_hh_l0), cell)
+        return widen(self._logits(self._attend(hidden, memory))).log_softmax(-1), hidden, cell
+
+    def _encode_words(self, words: Tensor, packing: Packing) -> tuple[Tensor, Tensor, tuple]:
+        """One thread, no region: states (B, 1, N, H) ahead and back, and their final states and cells."""
+        start = words.new_zeros(len(words), self.encoder.lstm.hidden_size)
+        ahead, ahead_last, ahead_cell = self._run(words, packing, start, start, backward=False)
+        back, back_last, back_cell = self._run(words, packing, start, start, backward=True)
+        finals = ((ahead_last, back_last[:, None]), (ahead_cell, back_cell[:, None]))
+        return ahead, back[:, None], finals
+
+    def _encode_threads(self, words: Tensor, objects: Tensor, packing: Packing) -> tuple[Tensor, Tensor, tuple]:
+        """K threads u_k = [v_k, x_1 … x_N]: states (B, K, N + 1, H) ahead and back, final states and cells."""
+        first, first_cell = lstm_cell(self.encoder.gates(objects), None)
+        ahead, ahead_last, ahead_cell = self._run(words, packing, first, first_cell, backward=False)
+        start = words.new_zeros(len(words), self.encoder.lstm.hidden_size)
+        back, last, cell = self._run(words, packing, start, start, backward=True)
+        # The backward LSTM has read all words; one more step, apart for each thread, reads v_k.
+        shared = F.linear(last, self.encoder.recurrent(backward=True))
+        back_last, back_cell = lstm_cell(self.encoder.gates(objects, backward=True) + shared[:, None], cell[:, None])
+        threads = objects.shape[1]
+        ahead = torch.cat([first[:, :, None], ahead], 2)
+        back = torch.cat([back_last[:, :, None], back[:, None].expand(-1, threads, -1, -1)], 2)
+        return ahead, back, ((ahead_last, back_last), (ahead_cell, back_cell))
+
+    def _run(
+        self, words: Tensor, packing: Packing, hidden: Tensor, cell: Tensor, backward: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One direction over the words from start states (B, H), or (B, K, H) for K threads.
+
+        Returns states (B, N, H) for one sequence backward, (B, K, N, H) forward; last states and cells alike.
+        """
+        where = packing.backward if backward else packing.forward
+        inputs = self.encoder.gates(words.flatten(0, 1)[where], backward)
+        threads = hidden.shape[1] if hidden.dim() == 3 else 1
+        start = (state[packing.order].reshape(-1, state.shape[-1]) for state in (hidden, cell))
+        states, last_cell = scan(inputs, self.encoder.recurrent(backward), *start, packing.sizes, threads)
+        states = states.unflatten(0, (-1, threads))
+        last, last_cell = packing.last(states), last_cell.unflatten(0, (-1, threads))[packing.rank]
+        spread = packing.spread(states, backward).transpose(1, 2)
+        return (spread[:, 0], last[:, 0], last_cell[:, 0]) if backward else (spread, last, last_cell)
+
+    def _attend(self, hidden: Tensor, memory: Memory) -> Tensor:
+        """Eq. 1: h̃ = tanh(W_c [c; h]), (B, T, H') → (B, T, E)."""
+        return torch.tanh(self.combine(torch.cat([self.attention(hidden, memory), hidden], -1)))
+
+    def _logits(self, attentional: Tensor) -> Tensor:
+        """Eq. 5 before the softmax."""
+        return F.linear(attentional, self.words.weight, self.output_bias)
+
+    def _drop(self, tensor: Tensor, shared: int | None = None) -> Tensor:
+        """Dropout, with one mask for the whole of dimension `shared`."""
+        if not self.training or not self.dropout:
+            return tensor
+        shape = [1 if dim == shared else size for dim, size in enumerate(tensor.shape)]
+        return tensor * F.dropout(tensor.new_ones(shape), self.dropout)
+
+
+class RegionalAttention(nn.Module):
+    """Factorised local attention over threads and their states (mmt-retrieval, Eq. 2–4).
+
+    a_ijk = softmax_j(h_iᵀ W s_jk) · softmax_k(h_iᵀ W' s̄_k), c_i = Σ_jk a_ijk s_jk. The weights sum to 1 over
+    j and k, so Eq. 4's division by |a| changes nothing.
+
+    Args:
+        query_dim: size of the decoder's state h.
+        state_dim: 2H, size of the encoder's states s.
+    """
+
+    def __init__(self, query_dim: int, state_dim: int) -> None:
+        super().__init__()
+        self.to_states = nn.Linear(query_dim, state_dim, bias=False)
+        self.to_threads = nn.Linear(query_dim, state_dim, bias=False)
+
+    def weights(self, hidden: Tensor, memory: Memory) -> Tensor:
+        """a_ijk: (B, T, H') → (B, T, K, J)."""
+        threads, steps = memory.states.shape[1:3]
+        scores = self.to_states(hidden) @ memory.states.flatten(1, 2).transpose(1, 2)
+        scores = widen(scores).unflatten(-1, (threads, steps))
+        scores = scores.masked_fill(~memory.mask[:, None, None], -torch.inf)
+        regional = self.to_threads(hidden) @ memory.means.transpose(1, 2)
+        return scores.softmax(-1) * widen(regional).softmax(-1)[..., None]
+
+    def forward(self, hidden: Tensor, memory: Memory) -> Tensor:
+        """The context c_i of each decoder state: (B, T, H') → (B, T, 2H)."""
+        return self.weights(hidden, memory).flatten(2) @ memory.states.flatten(1, 2)

@@ -1,0 +1,309 @@
+"""Jobs: work that leaves one folder, named by a digest of all that changes what is in it.
+
+    artifacts/jobs/<job>/<key>/          finished: whole, and never written again
+    artifacts/jobs/<job>/<key>.partial/  running or interrupted: goes on from its last checkpoint
+    artifacts/<recipe>/<stage>.json      which keys a recipe uses
+
+The manifest goes in last and the folder is renamed when it is whole, so what has a name can be read.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import resource
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from pipeline.errors import RecipeError
+
+FORMAT = 1
+CONSOLE = Console(highlight=False, soft_wrap=True)
+_LIBRARIES = ("torch", "pytorch-lightning", "numpy", "tokenizers", "sacremoses", "sacrebleu", "faiss-cpu", "faiss-gpu")
+Run = Callable[[Path, dict[str, Path]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One piece of work.
+
+    Attributes:
+        name: `mmt-en-de`, `vse-san-none-1` …; the folder under `artifacts/jobs`.
+        stage: the stage it belongs to; `make stage-<stage>` runs it.
+        version: raised when the code changes what the job computes.
+        settings: plain values that change the result.
+        inputs: jobs whose folders it reads, by a name of its own.
+        run: called with the folder to write into and the inputs' folders; returns figures for the manifest.
+        collective: all ranks of a distributed run take part; else rank 0 alone works and the others wait.
+    """
+
+    name: str
+    stage: str
+    version: int
+    settings: Mapping[str, Any]
+    inputs: Mapping[str, "Job"]
+    run: Run = field(compare=False)
+    collective: bool = False
+
+    @cached_property
+    def key(self) -> str:
+        """Twelve hexadecimal digits of a digest of name, version, settings and the inputs' keys."""
+        content = {
+            "job": self.name,
+            "version": self.version,
+            "settings": self.settings,
+            "inputs": {name: job.key for name, job in self.inputs.items()},
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
+class Workspace:
+    """The artifacts on disk.
+
+    Args:
+        root: the folder; null is BILDWORT_ARTIFACTS or `artifacts`.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or Path(os.environ.get("BILDWORT_ARTIFACTS", "artifacts"))
+        self._warned = False
+
+    def folder(self, job: Job) -> Path:
+        """Where the finished job's artifact lies or will lie."""
+        return self.root / "jobs" / job.name / job.key
+
+    def done(self, job: Job) -> bool:
+        """Is the job's artifact there?"""
+        return (self.folder(job) / "manifest.json").is_file()
+
+    def manifest(self, job: Job) -> dict[str, Any]:
+        """The manifest of a finished job.
+
+        Raises:
+            RecipeError: it is damaged, or of another format.
+        """
+        path = self.folder(job) / "manifest.json"
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RecipeError(f"{path}: not a readable manifest ({error}); delete the folder and run again") from None
+        if manifest.get("format") != FORMAT:
+            raise RecipeError(
+                f"{path}: format {manifest.get('format')}, this code reads {FORMAT}; run `make stage-{job.stage}` with "
+                "ARGS=--force"
+            )
+        return manifest
+
+    def require(self, job: Job) -> Path:
+        """The folder of a job that must have been done.
+
+        Raises:
+            RecipeError: it has not; the message says which command does it.
+        """
+        if not self.done(job):
+            raise RecipeError(
+                f"{job.name}: not done yet (no {self.folder(job)}); run `make stage-{job.stage}` with the same recipe "
+                "and settings"
+            )
+        return self.folder(job)
+
+    def perform(self, job: Job, force: bool = False) -> Path:
+        """Do a job unless it is done; its inputs must be.
+
+        Returns:
+            its folder.
+
+        Raises:
+            RecipeError: an input is missing, or the folder cannot be written.
+        """
+        inputs = {name: self.require(other) for name, other in job.inputs.items()}
+        final = self.folder(job)
+        if self.done(job) and not force:
+            self._say_done(job)
+            return final
+        if _rank() > 0:
+            return self._follow(job, inputs)
+        partial = final.with_name(final.name + ".partial")
+        with _lock(final.with_name(final.name + ".lock"), job.name):
+            if self.done(job) and not force:  # another process did it while we waited
+                return final
+            if force:
+                shutil.rmtree(partial, ignore_errors=True)
+                shutil.rmtree(final, ignore_errors=True)
+            shutil.rmtree(final, ignore_errors=True) if final.exists() else None
+            resumed = partial.exists()
+            partial.mkdir(parents=True, exist_ok=True)
+            say(f"[bold]{job.name}[/] [dim]{job.key}[/] {'goes on' if resumed else 'starts'}")
+            cost = _Cost()
+            figures = job.run(partial, inputs)
+            spent = cost.stop()
+            manifest = self._describe(job) | spent | {"resumed": resumed, "metrics": figures}
+            _write_json(partial / "manifest.json", manifest)
+            partial.rename(final)
+            say(f"[green]{job.name} done[/] in {spent['wall_s']:.0f} s, {spent['peak_memory_mb']:.0f} MB at most")
+        return final
+
+    def note(self, recipe: str, stage: str, jobs: Mapping[str, Job]) -> None:
+        """Write down which keys a recipe uses for a stage."""
+        if _rank() == 0:
+            path = self.root / recipe / f"{stage}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write_json(path, {name: {"key": job.key, "folder": str(self.folder(job))} for name, job in jobs.items()})
+
+    def _describe(self, job: Job) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "job": job.name,
+            "key": job.key,
+            "version": job.version,
+            "settings": dict(job.settings),
+            "inputs": {name: {"job": other.name, "key": other.key} for name, other in job.inputs.items()},
+            "python": platform.python_version(),
+            "libraries": _library_versions(),
+            "source": source_digest(),
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+
+    def _say_done(self, job: Job) -> None:
+        say(f"[dim]{job.name} {job.key} is up to date[/]")
+        if not self._warned and self.manifest(job).get("source") != source_digest():
+            self._warned = True
+            say("[yellow]the source has changed since at least one of these jobs ran; ARGS=--force runs them again[/]")
+
+    def _follow(self, job: Job, inputs: dict[str, Path]) -> Path:
+        """What ranks above 0 do: take part in collective work, then wait until rank 0 has finished the folder."""
+        if job.collective:
+            partial = self.folder(job).with_name(self.folder(job).name + ".partial")
+            while not partial.exists() and not self.done(job):
+                time.sleep(0.1)
+            if not self.done(job):
+                job.run(partial, inputs)
+        while not self.done(job):
+            time.sleep(0.1)
+        return self.folder(job)
+
+
+def say(text: str) -> None:
+    """Print a line for people, on rank 0 only."""
+    if _rank() == 0:
+        CONSOLE.print(text)
+
+
+def source_digest() -> str:
+    """A digest of all Python files of the three packages."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parents[1]
+    for package in ("data", "modules", "pipeline"):
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def fingerprint(paths: list[Path], cache: Path) -> str:
+    """A digest of the contents of files; unchanged files (size, date) are not read again."""
+    try:
+        known = json.loads(cache.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        known = {}
+    fresh, total = {}, hashlib.sha256()
+    for path in paths:
+        if not path.is_file():
+            raise RecipeError(f"{path}: no such file; check corpus.root or BILDWORT_DATA")
+        stat = path.stat()
+        state = f"{stat.st_size}:{stat.st_mtime_ns}"
+        entry = known.get(str(path))
+        if not entry or entry[0] != state:
+            with path.open("rb") as file:
+                entry = [state, hashlib.file_digest(file, "sha256").hexdigest()]
+        fresh[str(path)] = entry
+        total.update(f"{path.name}:{entry[1]}\n".encode())
+    if fresh and fresh != known:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        _write_json(cache, known | fresh)
+    return total.hexdigest()[:16]
+
+
+class _Cost:
+    """Wall time, CPU time (children too) and peak memory between making it and `stop`."""
+
+    def __init__(self) -> None:
+        try:  # makes Linux forget the process's highest memory so far
+            Path("/proc/self/clear_refs").write_text("5")
+        except OSError:
+            pass
+        self.wall, self.cpu = time.monotonic(), _cpu_seconds()
+
+    def stop(self) -> dict[str, float]:
+        """Seconds and megabytes, rounded."""
+        wall, cpu = time.monotonic() - self.wall, _cpu_seconds() - self.cpu
+        return {"wall_s": round(wall, 2), "cpu_s": round(cpu, 2), "peak_memory_mb": round(_peak_memory(), 1)}
+
+
+def _cpu_seconds() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def _peak_memory() -> float:
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) / 1024
+    except OSError:
+        pass
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _library_versions() -> dict[str, str]:
+    found = {}
+    for name in _LIBRARIES:
+        try:
+            found[name] = version(name)
+        except ImportError:
+            continue
+    return found
+
+
+def _rank() -> int:
+    """This process's rank before any process group exists (torchrun, SLURM and Lightning set these)."""
+    for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"):
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return 0
+
+
+@contextmanager
+def _lock(path: Path, name: str) -> Iterator[None]:
+    """Let one process at a time work on a job; another one waits and says so."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError as error:
+        raise RecipeError(f"{path.parent}: cannot be written ({error.strerror}); set BILDWORT_ARTIFACTS") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"{name}: another process is at it; waiting")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _write_json(path: Path, content: Any) -> None:
+    """Write whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -1,0 +1,105 @@
+"""Stage prepare: a corpus becomes a caption table, a parallel table, a region store and a data report."""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from data.captions import write_captions, write_pairs
+from data.corpora import Corpus
+from data.corpora.registry import CORPORA
+from data.extractor import extract_all
+from data.regions import RegionStore, write_regions
+from data.report import data_report
+from pipeline.errors import RecipeError
+from pipeline.jobs import Job, Workspace, fingerprint, say
+from pipeline.settings import Recipe
+
+VERSION = 1
+
+
+def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
+    """The one job of this stage: `captions.parquet`, `pairs.parquet`, `regions/`, `pictures.json`, `report.md`."""
+    corpus = recipe.corpus
+    root = None if corpus.root is None else Path(corpus.root)
+    reader = CORPORA[corpus.name]
+    sources = reader.sources(corpus.options, root)
+    settings: dict[str, Any] = {
+        "corpus": corpus.name,
+        "options": asdict(corpus.options),
+        "files": fingerprint(sources, workspace.root / "fingerprints.json"),
+        "regions": asdict(recipe.regions),
+    }
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        content = reader.read(corpus.options, root, folder)
+        write_captions(content.captions, folder / "captions.parquet")
+        write_pairs(content.pairs, folder / "pairs.parquet")
+        store = _regions(content, folder, recipe)
+        _write_about(content, folder)
+        report = data_report(content.captions, content.pairs, store)
+        (folder / "report.md").write_text(report.as_markdown(), encoding="utf-8")
+        (folder / "report.json").write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
+        if report.errors:
+            first = report.errors[0]
+            raise RecipeError(
+                f"{corpus.name}: {first.what} ({first.count}×, {first.where}: {', '.join(first.examples[:3])}); "
+                f"mend the data; all findings are in {folder / 'report.md'}"
+            )
+        return {
+            "captions": len(content.captions),
+            "pairs": len(content.pairs),
+            "images": len({caption.image_id for caption in content.captions}),
+            "regions": list(store.regions.shape[1:]),
+            "warnings": len(report.findings),
+        }
+
+    return Job("corpus", "prepare", VERSION, settings, {}, run)
+
+
+def prepare(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
+    """Run the stage and say what is in the corpus."""
+    job = corpus_job(recipe, workspace)
+    folder = workspace.perform(job, force)
+    workspace.note(recipe.name, "prepare", {"corpus": job})
+    counts = workspace.manifest(job)["metrics"]
+    say(
+        f"{recipe.corpus.name}: {counts['captions']:,} captions of {counts['images']:,} images, {counts['pairs']:,} "
+        f"pairs, regions {'×'.join(map(str, counts['regions']))}; data report: {folder / 'report.md'}"
+    )
+
+
+def pictures_of(corpus: Path) -> dict[str, Path]:
+    """Image id → picture file of a prepared corpus; empty where the pictures are not at hand."""
+    about = json.loads((corpus / "about.json").read_text(encoding="utf-8"))
+    pictures = {name: Path(path) for name, path in about["pictures"].items()}
+    return {name: path if path.is_absolute() else corpus / path for name, path in pictures.items()}
+
+
+def _regions(content: Corpus, folder: Path, recipe: Recipe) -> RegionStore:
+    """Copy the corpus's region store row by row, or extract one from its pictures."""
+    target = folder / "regions"
+    if content.regions is None:
+        if not content.pictures:
+            raise RecipeError(f"{recipe.corpus.name}: neither regions nor pictures; set corpus.regions or corpus.pictures")
+        extract_all(content.pictures, target, recipe.regions, workers=os.cpu_count() or 1)
+        return RegionStore(target)
+    source = RegionStore(content.regions)
+    wanted = sorted({caption.image_id for caption in content.captions})
+    ids = [image_id for image_id in wanted if image_id in source]
+    rows = source.rows(ids)
+    write_regions(target, ids, ((source.regions[row], source.boxes[row]) for row in rows))
+    return RegionStore(target)
+
+
+def _write_about(content: Corpus, folder: Path) -> None:
+    """Task, label, twins and where the pictures are (those made here by a path that moves with the folder)."""
+    pictures = {
+        name: str(path.relative_to(folder) if path.is_relative_to(folder) else path.absolute())
+        for name, path in content.pictures.items()
+    }
+    about = {"task": content.task, "label": content.label, "twins": content.twins, "pictures": pictures}
+    (folder / "about.json").write_text(json.dumps(about, ensure_ascii=False), encoding="utf-8")
+
+

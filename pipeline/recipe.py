@@ -1,0 +1,205 @@
+"""Reading a recipe: base, file and command line laid over one another, then checked and typed before anything runs."""
+
+import difflib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import yaml
+from jsonargparse import ArgumentError, ArgumentParser
+
+from data.corpora.registry import CORPORA
+from data.extractor import ExtractorSettings
+from modules.retrieval_models import model_class, option_names
+from pipeline.errors import RecipeError
+from pipeline.settings import (
+    RUNTIME_ONLY,
+    AugmentSettings,
+    CorpusSettings,
+    MmtSettings,
+    Recipe,
+    ReportSettings,
+    TrainerSettings,
+    VseSettings,
+)
+
+T = TypeVar("T")
+CONFIGS = Path(__file__).parent / "configs"
+_SECTIONS: dict[str, type] = {
+    "regions": ExtractorSettings,
+    "mmt": MmtSettings,
+    "augment": AugmentSettings,
+    "vse": VseSettings,
+    "report": ReportSettings,
+}
+_TOP = {"base", "seed", "trainer", "corpus", *_SECTIONS}
+
+
+def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
+    """Read a recipe by name (`pipeline/configs/<name>.yaml`) or path, with overrides `--section.key=value`.
+
+    Raises:
+        RecipeError: no such recipe, an unknown key, a value of the wrong type, or settings that contradict.
+    """
+    path = _find(name)
+    raw = _read_with_base(path)
+    for override in overrides:
+        raw = _merge(raw, _parse_override(override), "the command line")
+    return build_recipe(raw, path.stem, str(path))
+
+
+def build_recipe(raw: dict[str, Any], name: str, where: str) -> Recipe:
+    """Check and type a recipe that has been read into plain values; `where` names its file in errors."""
+    _refuse_unknown(raw, _TOP, where, "")
+    trainer = raw.get("trainer") or {}
+    _refuse_unknown(trainer, _names(TrainerSettings), where, "trainer.")
+    sections: dict[str, Any] = {}
+    for section, kind in _SECTIONS.items():
+        values = dict(raw.get(section) or {})
+        if "trainer" in _names(kind):
+            values["trainer"] = {**trainer, **(values.get("trainer") or {})}
+        sections[section] = typed(kind, values, where, section)
+    seed = raw.get("seed", 0)
+    if not isinstance(seed, int) or seed < 0:
+        raise RecipeError(f"{where}: seed is {seed!r}; expected a whole number from 0")
+    recipe = Recipe(name=name, seed=seed, corpus=_corpus(dict(raw.get("corpus") or {}), where), **sections)
+    _check(recipe, where)
+    return recipe
+
+
+def typed(kind: type[T], values: Mapping[str, Any], where: str, section: str) -> T:
+    """Make the dataclass `kind` of plain values, or say which key is unknown or has a value of the wrong type."""
+    _check_keys(kind, values, where, section)
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(kind, "it")
+    try:
+        return parser.instantiate_classes(parser.parse_object({"it": dict(values)})).it
+    except (ArgumentError, TypeError, ValueError) as error:
+        text = " ".join(str(error).split()).replace('Parser key "it.', f'key "{section}.').replace('"it"', f'"{section}"')
+        raise RecipeError(f"{where}: {text}") from None
+
+
+def result_settings(settings: Any) -> dict[str, Any]:
+    """The settings of a section that change a result: all but where and how fast it runs."""
+    plain = asdict(settings)
+    if "trainer" in plain:
+        plain["trainer"] = {key: value for key, value in plain["trainer"].items() if key not in RUNTIME_ONLY}
+    return plain
+
+
+def _find(name: str) -> Path:
+    path = Path(name) if name.endswith((".yaml", ".yml")) else CONFIGS / f"{name}.yaml"
+    if not path.is_file():
+        known = sorted(p.stem for p in CONFIGS.glob("*.yaml"))
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        raise RecipeError(f"recipe {name!r}: no file {path}; {hint}")
+    return path
+
+
+def _read_with_base(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: not a YAML file ({' '.join(str(error).split())})") from None
+    if not isinstance(raw, dict):
+        raise RecipeError(f"{path}: expected sections (corpus, mmt, vse …), found {type(raw).__name__}")
+    base = raw.pop("base", None)
+    if base is None:
+        return raw
+    if path in seen:
+        raise RecipeError(f"{path}: its base leads back to itself")
+    return _merge(_read_with_base(_find(base), (*seen, path)), raw, str(path))
+
+
+def _merge(below: dict[str, Any], above: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Lay one mapping over another; `rows` and other mappings are laid over key by key, lists replaced."""
+    merged = dict(below)
+    for key, value in above.items():
+        if isinstance(value, Mapping) and isinstance(merged.get(key), dict):
+            merged[key] = _merge(merged[key], value, where)
+        elif isinstance(merged.get(key), dict) and value is not None:
+            raise RecipeError(f"{where}: {key} is a section; expected {key}.KEY, found {value!r}")
+        else:
+            merged[key] = value
+    return merged
+
+
+def _parse_override(argument: str) -> dict[str, Any]:
+    key, equals, text = argument.removeprefix("--").partition("=")
+    if not argument.startswith("--") or not equals or not key:
+        raise RecipeError(f"argument {argument!r}: expected --section.key=value")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise RecipeError(f"argument {argument!r}: its value is not YAML; quote it") from None
+    if isinstance(value, str):  # YAML reads 5e-4 as text
+        try:
+            value = float(value)
+        except ValueError:
+            pass
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return value
+
+
+def _corpus(values: dict[str, Any], where: str) -> CorpusSettings:
+    name = values.pop("name", "scenes")
+    root = values.pop("root", None) or os.environ.get("BILDWORT_DATA") or None
+    if name not in CORPORA:
+        near = difflib.get_close_matches(str(name), list(CORPORA), 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(CORPORA)}"
+        raise RecipeError(f"{where}: corpus.name is {name!r}; {hint}")
+    return CorpusSettings(name, root, typed(CORPORA[name].settings, values, where, "corpus"))
+
+
+def _check_keys(kind: type, values: Mapping[str, Any], where: str, prefix: str) -> None:
+    _refuse_unknown(values, _names(kind), where, f"{prefix}.")
+    hints = get_type_hints(kind)
+    for key, value in values.items():
+        inner = next((t for t in (hints[key], *get_args(hints[key])) if is_dataclass(t)), None)
+        if inner is not None and isinstance(value, Mapping):
+            _check_keys(inner, value, where, f"{prefix}.{key}")  # type: ignore[arg-type]
+
+
+def _refuse_unknown(values: Any, known: set[str], where: str, prefix: str) -> None:
+    if not isinstance(values, Mapping):
+        raise RecipeError(f"{where}: {prefix.rstrip('.')} is {values!r}; expected keys with values")
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, 1)
+            hint = f"did you mean {prefix}{near[0]}?" if near else f"known are {', '.join(sorted(known))}"
+            raise RecipeError(f"{where}: unknown key {prefix}{key}; {hint}")
+
+
+def _names(kind: type) -> set[str]:
+    return {field.name for field in fields(kind)}
+
+
+def _check(recipe: Recipe, where: str) -> None:
+    """Refuse settings that contradict one another, each in a sentence that names both."""
+    vse, mmt = recipe.vse, recipe.mmt
+    known = option_names(model_class(vse.model))
+    _refuse_unknown(vse.options, known, where, "vse.options.")
+    for row in vse.only:
+        if row not in vse.rows:
+            raise RecipeError(f"{where}: vse.only names {row!r}, but vse.rows has {', '.join(vse.rows)}")
+    if not vse.seeds or not vse.rows:
+        raise RecipeError(f"{where}: vse.seeds and vse.rows must each hold at least one entry")
+    for path in recipe.augment.paths:
+        system, _, way = path.partition(":")
+        languages = way.split("-")
+        if system not in ("mt", "mmt") or len(languages) < 2:
+            raise RecipeError(f"{where}: augment.paths has {path!r}; expected mt:en-de, mmt:en-de, mmt:en-de-en …")
+        for hop in zip(languages, languages[1:], strict=False):
+            if "-".join(hop) not in mmt.directions:
+                raise RecipeError(f"{where}: augment.paths has {path!r}, but mmt.directions lacks {'-'.join(hop)!r}")
+    for name, phase in (("pretrain", mmt.pretrain), ("finetune", mmt.finetune)):
+        if phase.steps and phase.steps % phase.eval_every:
+            raise RecipeError(
+                f"{where}: mmt.{name}.steps is {phase.steps}, not a multiple of mmt.{name}.eval_every {phase.eval_every}"
+            )
+    if vse.warmup_epochs > vse.epochs:
+        raise RecipeError(f"{where}: vse.warmup_epochs {vse.warmup_epochs} is more than vse.epochs {vse.epochs}")

@@ -1,0 +1,183 @@
+"""Everything a recipe can say, section by section. The defaults are the main paper's settings where it names them."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from data.extractor import ExtractorSettings
+
+
+@dataclass
+class TrainerSettings:
+    """Where and how training runs; `<stage>.trainer` overlays the recipe's top-level `trainer`."""
+
+    accelerator: str = "auto"
+    """`auto`, `cpu` or `gpu` (Lightning's names)."""
+    devices: int | str = 1
+    """How many devices on each machine, or `auto` for all; more than one trains by DDP."""
+    num_nodes: int = 1
+    """How many machines (started by torchrun or SLURM)."""
+    strategy: str = "auto"
+    """Lightning's strategy; `auto` is right unless you know better."""
+    precision: str = "32-true"
+    """`32-true`, or `bf16-mixed` for matrix products in bfloat16."""
+    threads: int | None = None
+    """CPU threads a process; null leaves the choice to torch."""
+    workers: int = 0
+    """Processes that prepare batches; 0 prepares them in the training process."""
+    progress: bool = True
+    """Show progress bars."""
+
+
+RUNTIME_ONLY = {"accelerator", "devices", "num_nodes", "strategy", "threads", "workers", "progress"}
+"""Trainer settings that do not change a result, so they stay out of a job's key."""
+
+
+@dataclass
+class CorpusSettings:
+    """Which corpus; the other keys of the section are the corpus's own (`data/corpora/<name>.py`)."""
+
+    name: str = "scenes"
+    """One of `data.corpora`'s readers."""
+    root: str | None = None
+    """Folder that the corpus's paths start from; null: the environment's BILDWORT_DATA."""
+    options: Any = None
+    """The corpus's own settings (a dataclass), filled from the section's other keys."""
+
+
+@dataclass
+class Phase:
+    """One training of a translator."""
+
+    steps: int = 20000
+    """Optimiser steps in all; 0 leaves the phase out."""
+    eval_every: int = 1000
+    """Steps between validations (and checkpoints); the best by validation BLEU is kept."""
+    learning_rate: float = 1e-3
+    """Adam's, after warm-up."""
+    warmup: int = 400
+    """Steps of linear warm-up."""
+
+
+@dataclass
+class MmtSettings:
+    """Translators: NMT on text, then MT and MMT on captions with the same pairs and steps."""
+
+    directions: list[str] = field(default_factory=lambda: ["en-de", "de-en"])
+    """source-target."""
+    vocabulary: int = 10000
+    """Sub-words of the joint BPE."""
+    embedding_dim: int = 512
+    """E, size of a word vector."""
+    hidden_dim: int = 256
+    """H, size of an encoder state in each direction; the decoder's is 2H."""
+    dropout: float = 0.3
+    """Share of numbers dropped."""
+    label_smoothing: float = 0.1
+    """Share of probability spread over the vocabulary."""
+    batch_tokens: int = 2048
+    """Padded tokens of a batch, over all devices."""
+    clip: float = 1.0
+    """Largest norm of the gradient."""
+    pretrain: Phase = field(default_factory=Phase)
+    """NMT on pairs without regions (on all pairs where each has regions)."""
+    finetune: Phase = field(default_factory=lambda: Phase(4000, 400, 5e-4, 100))
+    """MT and MMT on pairs with regions."""
+    beam_size: int = 5
+    """Of the test translations."""
+    length_penalty: float = 1.0
+    """α of log p / length^α."""
+    trainer: TrainerSettings = field(default_factory=TrainerSettings)
+    """Overlay of the recipe's trainer."""
+
+
+@dataclass
+class AugmentSettings:
+    """Caption synthesis, for training images only."""
+
+    paths: list[str] = field(default_factory=lambda: ["mmt:en-de", "mt:en-de", "mmt:en-de-en", "mt:en-de-en"])
+    """system:languages on the way; each hop starts from the path without its last language."""
+    beam_size: int = 5
+    """Hypotheses kept while searching."""
+    length_penalty: float = 1.0
+    """α of log p / length^α."""
+    batch_tokens: int = 2048
+    """Padded source tokens of a batch."""
+    trainer: TrainerSettings = field(default_factory=TrainerSettings)
+    """Overlay of the recipe's trainer."""
+
+
+@dataclass
+class VseSettings:
+    """Retrieval models: one job for each row and seed."""
+
+    model: str = "san"
+    """One of `modules.retrieval_models`."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """The model's own settings."""
+    rows: dict[str, list[str]] = field(default_factory=lambda: {"none": ["en/human"]})
+    """Row of the table → groups of captions that fill batches in equal shares, each a slot `language/source`,
+    or slots of one image joined by ` + `, with counts (`2*en/human + de/human`)."""
+    only: list[str] = field(default_factory=list)
+    """Rows to train and show; empty: all."""
+    seeds: list[int] = field(default_factory=lambda: [1])
+    """One model a row and seed."""
+    dim: int = 512
+    """H, size of the joint space."""
+    word_dim: int = 300
+    """Size of a word vector."""
+    words: Literal["random", "fasttext"] = "random"
+    """Start of the word vectors: random, or fastText trained on the row's training captions."""
+    min_count: int = 4
+    """Words seen less often in training captions are unknown."""
+    share_words: bool = True
+    """Languages share words that are written alike."""
+    margin: float = 0.2
+    """α of Eq. 9 (the paper names none)."""
+    type_weights: dict[str, float] = field(default_factory=dict)
+    """β of Eq. 9 by caption type `language/source`; empty: equal."""
+    warmup_epochs: int = 1
+    """Epochs with the mean of hinges before hardest negatives."""
+    batch_size: int = 128
+    """Images with their captions a batch, over all devices."""
+    epochs: int = 24
+    """Passes over the row's captions."""
+    steps: int | None = None
+    """Steps an epoch, to compare rows at equal steps; null: as many as the row's captions fill."""
+    learning_rate: float = 5e-4
+    """Adam's."""
+    decay_epoch: int = 15
+    """After this epoch the learning rate is multiplied by `decay`."""
+    decay: float = 0.1
+    """Factor of the learning rate after `decay_epoch`."""
+    clip: float = 2.0
+    """Largest norm of the gradient; 0 does not clip."""
+    dropout: float = 0.0
+    """Share of word vectors' numbers dropped."""
+    select: list[str] = field(default_factory=lambda: ["en"])
+    """Languages whose validation rsum chooses the epoch."""
+    test: list[str] = field(default_factory=lambda: ["en", "de"])
+    """Languages tested, on human captions."""
+    trainer: TrainerSettings = field(default_factory=TrainerSettings)
+    """Overlay of the recipe's trainer."""
+
+
+@dataclass
+class ReportSettings:
+    """Tables."""
+
+    resamples: int = 1000
+    """Bootstrap resamples of the images."""
+
+
+@dataclass
+class Recipe:
+    """One experiment. `name` is the file's; sections are the stages."""
+
+    name: str
+    seed: int
+    corpus: CorpusSettings
+    regions: ExtractorSettings
+    mmt: MmtSettings
+    augment: AugmentSettings
+    vse: VseSettings
+    report: ReportSettings

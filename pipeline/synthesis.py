@@ -1,0 +1,72 @@
+"""Translating many sentences with a finished translator: what testing translators and augmentation share."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from data.regions import RegionStore
+from data.text import BEGIN, END, JointBPE
+from data.translation import Sentences, in_order_loader
+from modules.beam import BeamSettings
+from modules.distributed import gather_objects
+from modules.translation import Synthesis
+from modules.translator import RegionalTranslator
+from pipeline.errors import RecipeError
+from pipeline.settings import TrainerSettings
+from pipeline.training import load_weights, make_trainer
+
+
+@dataclass(frozen=True)
+class Translated:
+    """One translation: in surface form, Moses-tokenised, and its length-normalised log-probability."""
+
+    text: str
+    tokens: str
+    score: float
+
+
+def save_network(folder: Path, network: dict[str, Any], bpe: JointBPE) -> None:
+    """Write what `load_translator` needs beside `weights.safetensors`."""
+    (folder / "network.json").write_text(json.dumps(network, indent=1), encoding="utf-8")
+    bpe.save(folder / "bpe.json")
+
+
+def load_translator(folder: Path) -> tuple[RegionalTranslator, JointBPE]:
+    """A finished translator and its vocabulary.
+
+    Raises:
+        RecipeError: the folder holds no translator, or its parts do not fit.
+    """
+    try:
+        network = json.loads((folder / "network.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecipeError(f"{folder}: no translator here ({error}); run `make stage-mmt`") from None
+    bpe = JointBPE.load(folder / "bpe.json")
+    if len(bpe) != network["vocabulary_size"]:
+        raise RecipeError(f"{folder}: bpe.json has {len(bpe)} entries, the network {network['vocabulary_size']}")
+    translator = RegionalTranslator(**network)
+    load_weights(translator, folder / "weights.safetensors")
+    return translator, bpe
+
+
+def translate_all(
+    translator: RegionalTranslator, bpe: JointBPE, source: Sequence[Sequence[int]], image_ids: Sequence[str | None],
+    regions: RegionStore | None, target: str, beam: BeamSettings, batch_tokens: int, settings: TrainerSettings,
+) -> list[Translated]:  # fmt: skip
+    """Translate sentences (token numbers) into language `target`, in their order, on all devices of `settings`.
+
+    A text-only translator is not shown the regions, whatever is given.
+    """
+    trainer = make_trainer(settings)
+    regions = regions if translator.regions is not None else None
+    sentences = Sentences(source, None, image_ids)
+    loader = in_order_loader(sentences, regions, batch_tokens, trainer.global_rank, trainer.world_size)
+    batches = trainer.predict(Synthesis(translator.eval(), beam, BEGIN, END), loader) or []
+    mine = [(number, best[0]) for batch in batches for number, best in batch]  # type: ignore[union-attr]
+    found = dict(gather_objects(mine, trainer.world_size))
+    return [
+        Translated(bpe.decode(best.tokens, target), bpe.decode_tokens(best.tokens), best.score)
+        for best in (found[number] for number in range(len(source)))
+    ]

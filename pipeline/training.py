@@ -1,0 +1,119 @@
+"""Running Lightning for a job: one trainer, one way to resume, one way to keep the best."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback, LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
+from pytorch_lightning.loggers import TensorBoardLogger
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from pipeline.errors import RecipeError
+from pipeline.settings import TrainerSettings
+
+LOGS = Path("lightning_logs")
+
+
+class SeedEachEpoch(Callback):
+    """Draw dropout masks by seed, epoch and rank, so that a resumed run sees what it would have seen."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Seed torch's generators for the epoch."""
+        torch.manual_seed((self.seed * 1_000_003 + trainer.current_epoch) * 1_009 + trainer.global_rank)
+
+
+def make_trainer(settings: TrainerSettings, log_dir: Path | None = None, **more: Any) -> pl.Trainer:
+    """A Lightning trainer for a recipe's settings.
+
+    Raises:
+        RecipeError: a device is asked for that is not there.
+    """
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    if settings.accelerator in ("gpu", "cuda") and not torch.cuda.is_available():
+        raise RecipeError("trainer.accelerator is gpu, but torch sees no GPU here; use --trainer.accelerator=cpu or auto")
+    # version="" keeps one folder, so that a resumed run goes on in the same plots
+    logger = TensorBoardLogger(str(log_dir.parent), log_dir.name, version="") if log_dir is not None else False
+    return pl.Trainer(
+        accelerator=settings.accelerator, devices=settings.devices, num_nodes=settings.num_nodes,
+        strategy=settings.strategy, precision=settings.precision,  # type: ignore[arg-type]
+        logger=logger, use_distributed_sampler=False, num_sanity_val_steps=0, enable_model_summary=False,
+        enable_progress_bar=settings.progress, log_every_n_steps=10, **more,
+    )  # fmt: skip
+
+
+def fit(
+    module: pl.LightningModule, data: pl.LightningDataModule, settings: TrainerSettings, folder: Path, log_dir: Path,
+    epochs: int, monitor: str, seed: int, clip: float, callbacks: Sequence[Callback] = (),
+) -> Path:  # fmt: skip
+    """Train, from the last checkpoint in `folder` if there is one.
+
+    Args:
+        module: what is trained.
+        data: its batches; the training sampler must give the same batches for the same epoch number.
+        settings: where and how.
+        folder: the job's folder; checkpoints go below it.
+        log_dir: TensorBoard's folder.
+        epochs: in all.
+        monitor: the logged figure whose highest value is best.
+        seed: of dropout.
+        clip: largest norm of the gradient; 0 does not clip.
+        callbacks: more of them.
+
+    Returns:
+        the checkpoint of the best epoch.
+    """
+    checkpoints = folder / "checkpoints"
+    keep = ModelCheckpoint(
+        checkpoints, filename="best", monitor=monitor, mode="max", save_top_k=1, save_last=True,
+        enable_version_counter=False, save_on_train_epoch_end=True,
+    )  # fmt: skip
+    bar = [TQDMProgressBar(refresh_rate=10)] if settings.progress else []
+    trainer = make_trainer(
+        settings, log_dir, max_epochs=epochs, gradient_clip_val=clip or None,
+        callbacks=[SeedEachEpoch(seed), LearningRateMonitor("epoch"), keep, *bar, *callbacks],
+    )  # fmt: skip
+    last = checkpoints / "last.ckpt"
+    trainer.fit(module, data, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
+    trainer.strategy.barrier()
+    return Path(keep.best_model_path)
+
+
+def load_best(module: nn.Module, checkpoint: Path) -> None:
+    """Put the weights of a Lightning checkpoint into the module that it was made of."""
+    module.load_state_dict(torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"])
+
+
+def save_weights(module: nn.Module, path: Path) -> None:
+    """Write a network's weights as safetensors."""
+    save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()}, path)
+
+
+def load_weights(module: nn.Module, path: Path, strict: bool = True) -> None:
+    """Read a network's weights.
+
+    Args:
+        module: the network.
+        path: a file that `save_weights` wrote.
+        strict: refuse weights that lack a part of the network; else that part keeps its start values.
+
+    Raises:
+        RecipeError: the file is no safetensors file, or its weights do not fit.
+    """
+    try:
+        weights = load_file(path)
+    except Exception as error:  # safetensors has an error of its own, and raises OSError too
+        raise RecipeError(f"{path}: not a readable safetensors file ({error}); run the stage again") from None
+    try:
+        missing, unexpected = module.load_state_dict(weights, strict=strict)
+    except RuntimeError as error:
+        raise RecipeError(f"{path}: weights of another network ({str(error).splitlines()[-1].strip()})") from None
+    if unexpected:
+        raise RecipeError(f"{path}: weights of another network (it has {unexpected[0]})")
+    del missing

@@ -1,0 +1,187 @@
+"""The data report: each finding provoked by a tiny corpus, and silence on a clean one."""
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.captions import Caption, Pair
+from data.regions import RegionStore, write_regions
+from data.report import DataReport, data_report
+from data.sentences import normalise_sentence, sentence_hash
+
+IMAGES = {"a": "train", "b": "train", "c": "val", "d": "test"}
+
+
+def caption(image: str, text: str, split: str | None = None, language: str = "en", number: int = 1) -> Caption:
+    return Caption(image, f"{image}#{language}{number}", language, text, split or IMAGES[image])
+
+
+def pair(image: str | None, split: str, english: str = "only in a pair", german: str = "nur in einem Paar") -> Pair:
+    return Pair(f"p#{image}", image, split, "task1", {"en": english, "de": german})
+
+
+def clean() -> list[Caption]:
+    """Two captions an image in two languages, all different."""
+    return [
+        caption(image, f"{language} {number} of image {image}", language=language, number=number)
+        for image in IMAGES
+        for language in ("en", "de")
+        for number in (1, 2)
+    ]
+
+
+def found(report: DataReport) -> list[tuple[str, str, str, int]]:
+    return [(finding.level, finding.what, finding.where, finding.count) for finding in report.findings]
+
+
+@pytest.fixture
+def regions(tmp_path: Path) -> RegionStore:
+    write_regions(tmp_path, list(IMAGES), [(np.ones((2, 3)), np.ones((2, 4)))] * 4)
+    return RegionStore(tmp_path)
+
+
+def test_a_clean_corpus_has_no_findings(regions: RegionStore) -> None:
+    report = data_report(clean(), [pair("a", "train"), pair("c", "val", "en val", "de val")], regions)
+    assert report.findings == []
+    assert report.errors == []
+
+
+def test_counts_and_lengths(regions: RegionStore) -> None:
+    report = data_report([*clean(), caption("a", "one two", language="fr")], [pair("a", "train")], regions)
+    row = {"split": "train", "language": "en", "source": "human", "images": 2, "captions": 4}
+    assert row in report.captions
+    assert report.pairs == [{"split": "train", "origin": "task1", "languages": "de, en", "pairs": 1}]
+    assert report.lengths[0] == {"language": "de", "median": 5, "95 %": 5, "longest": 5}
+
+
+def test_images_without_regions_are_errors_and_regions_without_captions_are_not(regions: RegionStore) -> None:
+    captions = [c for c in clean() if c.image_id != "b"]
+    captions += [caption("x", f"{k} of image x", "test", k[:2], int(k[2])) for k in ("en1", "en2", "de1", "de2")]
+    report = data_report(captions, [], regions)
+    assert found(report) == [
+        ("error", "images without regions", "test", 1),
+        ("warning", "images without captions", "regions", 1),
+    ]
+    assert [finding.examples for finding in report.findings] == [["x"], ["b"]]
+    assert data_report(captions, [], None).findings == []
+
+
+def test_an_image_in_two_splits_is_an_error() -> None:
+    report = data_report([caption("a", "first of a", "train"), caption("a", "second of a", "test")], [], None)
+    assert found(report) == [("error", "images in two splits", "captions: test + train", 1)]
+
+
+def test_a_training_pair_about_a_held_out_image_is_an_error() -> None:
+    pairs = [pair("a", "train"), pair("d", "train"), pair(None, "train")]
+    report = data_report(clean(), pairs, None)
+    assert found(report) == [("error", "training pairs about test images", "pairs", 1)]
+    assert report.errors[0].examples == ["p#d"]
+
+
+def test_images_that_lack_a_caption_are_named() -> None:
+    captions = [c for c in clean() if c.caption_id not in ("a#de2", "b#en1", "b#en2")]
+    captions += [caption("e", f"number {k} of e", "train", language, k) for language in ("en", "de") for k in (1, 2)]
+    assert found(data_report(captions, [], None)) == [
+        ("warning", "images with fewer than 2 captions", "train, de, human", 1),
+        ("warning", "images with fewer than 2 captions", "train, en, human", 1),
+    ]
+
+
+def test_a_sentence_on_several_images_counts_images_of_its_split_and_language() -> None:
+    captions = [*clean(), caption("a", "A dog, running!", number=3), caption("b", "a dog running", number=3)]
+    report = data_report(captions, [], None)
+    assert found(report) == [("warning", "sentences on several images (100.0% of the images)", "train, en", 1)]
+    assert report.findings[0].examples == ["a dog running"]
+    same_image = [*clean(), caption("a", "a dog running", number=3), caption("a", "A dog running.", number=4)]
+    assert data_report(same_image + [caption("b", f"b {k} more", number=k) for k in (3, 4)], [], None).findings == []
+
+
+def test_a_sentence_in_two_splits_whether_caption_or_pair() -> None:
+    captions = [*clean(), caption("c", "Two dogs run.", number=3), caption("d", "two dogs run", number=3)]
+    assert found(data_report(captions, [], None)) == [("warning", "sentences in two splits", "en: test + val", 1)]
+    leak = [pair(None, "train", "EN: 1 of image d")]
+    assert found(data_report(clean(), leak, None)) == [("warning", "sentences in two splits", "en: test + train", 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("too short", "captions of fewer than 3 words"),
+        (" ".join(map(str, range(101))), "captions of more than 100 words"),
+        ("a tab\there is odd", "captions with control characters or U+FFFD"),
+        ("M\ufffdnner stehen herum", "captions with control characters or U+FFFD"),
+    ],
+)
+def test_odd_captions(text: str, what: str) -> None:
+    report = data_report([caption("a", text)], [], None)
+    assert found(report) == [("warning", what, "en", 1)]
+    assert report.findings[0].examples == ["a#en1"]
+
+
+def test_japanese_counts_characters() -> None:
+    report = data_report([caption("a", "犬が草の上を走る", language="ja")], [], None)
+    assert report.findings == []
+    assert report.lengths[0]["median"] == 8
+
+
+def test_odd_pairs() -> None:
+    report = data_report([], [pair(None, "train", "a \x07 bell")], None)
+    assert found(report) == [("warning", "pairs with control characters or U+FFFD", "task1", 1)]
+
+
+def test_errors_come_first_and_all_of_it_can_be_written_down(regions: RegionStore) -> None:
+    captions = [caption("a", "a | b"), caption("x", "stands without regions", "train")]
+    report = data_report(captions, [pair("a", "train")], regions)
+    assert [finding.level for finding in report.findings] == ["error", "warning"]
+    assert json.loads(json.dumps(report.as_dict()))["findings"][0]["examples"] == ["x"]
+    markdown = report.as_markdown()
+    assert "| train | en | human | 2 | 2 |" in markdown
+    assert "| error | images without regions | train | 1 | x |" in markdown
+
+
+def test_an_empty_corpus_is_written_down_too() -> None:
+    assert data_report([], [], None).as_markdown().count("none") == 4
+
+
+def test_examples_are_few() -> None:
+    report = data_report([caption("a", "short", number=k) for k in range(9)], [], None)
+    assert (report.findings[0].count, len(report.findings[0].examples)) == (9, 5)
+
+
+def test_a_corpus_of_usual_size_takes_seconds() -> None:
+    captions = [
+        Caption(f"{k // 5}", f"{k}", "en", f"a man number {k} stands in the street", "train") for k in range(60_000)
+    ]
+    pairs = [Pair(f"{k}", None, "train", "x", {"en": f"sentence {k}", "de": f"Satz {k}"}) for k in range(200_000)]
+    start = time.perf_counter()
+    data_report(captions, pairs, None)
+    assert time.perf_counter() - start < 15  # 2 s on an idle core
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("  Zwei Männer –  draußen,im T-Shirt! ", "zwei männer draußen im t shirt"),
+        ("Ma\u0308nner", "m\u00e4nner"),
+        ("“Hi”\u2028_there_", "hi there"),
+        ("犬が、走る。", "犬が 走る"),
+        ("हिन्दी।", "हिन्दी"),
+        ("3 $ + 4", "3 4"),
+        ("Hunde\u00adleine", "hundeleine"),
+        ("...", ""),
+    ],
+)
+def test_normalise_sentence(text: str, expected: str) -> None:
+    assert normalise_sentence(text) == expected
+
+
+def test_sentence_hash_is_stable_and_fits_a_signed_64_bit_integer() -> None:
+    assert sentence_hash("A dog, running!") == sentence_hash("a  dog running") != sentence_hash("a dog runs")
+    assert sentence_hash("a dog running") == 1150286198629142639  # on every machine, in every process
+    hashes = [sentence_hash(str(number)) for number in range(1000)]
+    assert len(set(hashes)) == 1000
+    assert all(0 <= value < 2**63 for value in hashes)
+    assert np.array(hashes).dtype == np.int64

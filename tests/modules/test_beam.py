@@ -1,0 +1,74 @@
+"""Beam search: exhaustive where the beam is wide enough, the same alone and in a batch, normalised by length."""
+
+import itertools
+
+import pytest
+import torch
+
+from modules.beam import BeamSettings, beam_search
+from modules.errors import ModelError
+from modules.translator import RegionalTranslator
+
+V, BEGIN, END, LONGEST = 5, 1, 2, 3
+SOURCE, LENGTHS = torch.tensor([[3, 4, 3], [4, 0, 0], [3, 3, 0]]), torch.tensor([3, 1, 2])
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(5)
+    model = RegionalTranslator(V, None, embedding_dim=8, hidden_dim=4, dropout=0.0).eval()
+    torch.nn.init.normal_(model.output_bias)
+    return model
+
+
+def exhaustive(model, source, alpha):
+    """Every sentence of at most LONGEST tokens that ends, or is cut at LONGEST, scored by teacher forcing."""
+    memory, found = model.encode(source[None], torch.tensor([len(source)])), {}
+    words = [w for w in range(V) if w != END]
+    for n in range(LONGEST + 1):
+        for tokens in itertools.product(words, repeat=n):
+            predicted = [*tokens, END] if n < LONGEST else list(tokens)
+            logits, _ = model(memory, torch.tensor([[BEGIN, *predicted[:-1]]]), torch.tensor([len(predicted)]))
+            logs = logits.log_softmax(-1)[range(len(predicted)), predicted].sum()
+            found[tokens] = float(logs.detach()) / len(predicted) ** alpha
+    return sorted(found.items(), key=lambda item: -item[1])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_a_wide_beam_is_exhaustive_search(model, alpha):
+    width = V**LONGEST * 2
+    found = beam_search(model, model.encode(SOURCE, LENGTHS), BeamSettings(width, alpha), BEGIN, END, LONGEST)
+    for b in range(3):
+        expected = exhaustive(model, SOURCE[b, : LENGTHS[b]], alpha)
+        assert len(found[b]) == len(expected)
+        for hypothesis, (tokens, score) in zip(found[b], expected, strict=True):
+            assert hypothesis.score == pytest.approx(score, abs=1e-5)
+        assert tuple(found[b][0].tokens) == expected[0][0]
+
+
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_alone_as_in_a_batch(model, width):
+    settings = BeamSettings(width)
+    together = beam_search(model, model.encode(SOURCE, LENGTHS), settings, BEGIN, END, 12)
+    for b in range(3):
+        memory = model.encode(SOURCE[b : b + 1, : LENGTHS[b]], LENGTHS[b : b + 1])
+        alone = beam_search(model, memory, settings, BEGIN, END, 12)[0]
+        assert [h.tokens for h in alone] == [h.tokens for h in together[b]]
+        assert 1 <= len(alone) <= width
+
+
+def test_greedy_takes_the_best_word_each_time(model):
+    memory = model.encode(SOURCE[:1], LENGTHS[:1])
+    tokens, hidden, cell = [BEGIN], memory.hidden[:, None], memory.cell[:, None]
+    while len(tokens) < 8:
+        logs, hidden, cell = model.step(memory, torch.tensor([[tokens[-1]]]), hidden, cell)
+        tokens.append(int(logs.argmax()))
+        if tokens[-1] == END:
+            break
+    expected = [t for t in tokens[1:] if t != END]
+    assert beam_search(model, memory, BeamSettings(1), BEGIN, END, 7)[0][0].tokens == expected
+
+
+def test_beam_size_zero_is_refused():
+    with pytest.raises(ModelError, match="at least 1"):
+        BeamSettings(beam_size=0)

@@ -1,0 +1,206 @@
+"""Losses against loops that read like the paper."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from modules.errors import ModelError
+from modules.losses import hard_negative_loss, negative_mask, sum_of_hinges_loss
+
+
+def hinge(value: Tensor) -> Tensor:
+    return value.clamp(min=0)
+
+
+def slow_hard_negative_loss(similarity, positives, negatives, types, margin=0.2, weights=None, hardest=True):
+    """Eq. 9-10, pair by pair, with plain numbers."""
+    rows, columns = range(similarity.shape[0]), range(similarity.shape[1])
+    kinds = sorted(set(types.tolist()))
+    beta = dict.fromkeys(kinds, 1.0) if weights is None else {kind: float(weights[kind]) for kind in kinds}
+    loss = similarity.sum() * 0
+    for v in rows:
+        for t in columns:
+            if not positives[v, t]:
+                continue
+            score = similarity[v, t]
+            wrong = {kind: [c for c in columns if negatives[v, c] and types[c] == kind] for kind in kinds}
+            wrong = {kind: found for kind, found in wrong.items() if found and beta[kind] > 0}
+            total = sum(beta[kind] for kind in wrong)
+            if wrong and hardest:
+                hard = sum(beta[kind] / total * max(similarity[v, c] for c in wrong[kind]) for kind in wrong)
+                loss = loss + hinge(margin - score + hard)
+            for kind in wrong if not hardest else ():
+                hinges = [hinge(margin - score + similarity[v, c]) for c in wrong[kind]]
+                loss = loss + beta[kind] / total * sum(hinges) / len(hinges)
+            images = [similarity[i, t] for i in rows if negatives[i, t]]
+            if images and hardest:
+                loss = loss + hinge(margin - score + max(images))
+            elif images:
+                loss = loss + sum(hinge(margin - score + image) for image in images) / len(images)
+    return loss
+
+
+def slow_sum_of_hinges(similarity, positives, negatives, margin=0.2):
+    loss = similarity.sum() * 0
+    for v, t in positives.nonzero().tolist():
+        for c in range(similarity.shape[1]):
+            if negatives[v, c]:
+                loss = loss + hinge(margin - similarity[v, t] + similarity[v, c])
+        for i in range(similarity.shape[0]):
+            if negatives[i, t]:
+                loss = loss + hinge(margin - similarity[v, t] + similarity[i, t])
+    return loss
+
+
+def slow_negative_mask(image_keys, caption_image, sentence_hash):
+    positives = torch.zeros(len(image_keys), len(caption_image), dtype=torch.bool)
+    negatives = ~positives
+    for i, key in enumerate(image_keys.tolist()):
+        own = [c for c, image in enumerate(caption_image.tolist()) if int(image_keys[image]) == key]
+        said = {int(sentence_hash[c]) for c in own}
+        for c in range(len(caption_image)):
+            positives[i, c] = c in own
+            negatives[i, c] = int(sentence_hash[c]) not in said
+    return positives, negatives
+
+
+def a_batch(seed: int, images: int = 5, captions: int = 9, types: int = 3, sentences: int = 7):
+    """Random scores and links; some images stand twice, some sentences under several images, some types are rare."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(high: int, size: int) -> Tensor:
+        return torch.randint(high, (size,), generator=generator)
+
+    similarity = torch.rand(images, captions, generator=generator, dtype=torch.float64) * 2 - 1
+    masks = negative_mask(draw(images + 1, images), draw(images, captions), draw(sentences, captions))
+    return similarity.requires_grad_(), *masks, draw(types, captions)
+
+
+def same_value_and_gradient(fast: Tensor, slow: Tensor, similarity: Tensor) -> None:
+    torch.testing.assert_close(fast, slow)
+    for loss in (fast, slow):
+        assert loss.requires_grad
+    torch.testing.assert_close(*(torch.autograd.grad(loss, similarity)[0] for loss in (fast, slow)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    images=st.integers(1, 6),
+    captions=st.integers(1, 8),
+    hardest=st.booleans(),
+    weights=st.sampled_from([None, [1.0, 2.0, 0.5], [0.0, 1.0, 3.0], [0.0, 0.0, 1.0]]),
+    margin=st.sampled_from([0.0, 0.2, 1.0]),
+)
+def test_hard_negative_loss_is_the_loop(seed, images, captions, hardest, weights, margin) -> None:
+    similarity, positives, negatives, types = a_batch(seed, images, captions)
+    beta = None if weights is None else torch.tensor(weights, dtype=torch.float64)
+    fast = hard_negative_loss(similarity, positives, negatives, types, margin, beta, hardest)
+    slow = slow_hard_negative_loss(similarity, positives, negatives, types, margin, beta, hardest)
+    same_value_and_gradient(fast, slow, similarity)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000), images=st.integers(1, 6), captions=st.integers(1, 8))
+def test_sum_of_hinges_is_the_loop(seed, images, captions) -> None:
+    similarity, positives, negatives, _ = a_batch(seed, images, captions)
+    fast = sum_of_hinges_loss(similarity, positives, negatives)
+    same_value_and_gradient(fast, slow_sum_of_hinges(similarity, positives, negatives), similarity)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), images=st.integers(1, 6), captions=st.integers(0, 8))
+def test_masks_are_the_loop(seed, images, captions) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    keys, links, hashes = (
+        torch.randint(high, (size,), generator=generator)
+        for high, size in ((images, images), (images, captions), (5, captions))
+    )
+    positives, negatives = negative_mask(keys, links, hashes - 2)  # hashes may be negative
+    slow_positives, slow_negatives = slow_negative_mask(keys, links, hashes)
+    assert torch.equal(positives, slow_positives)
+    assert torch.equal(negatives, slow_negatives)
+    assert not (positives & negatives).any()
+
+
+@pytest.mark.parametrize("hardest", [True, False])
+def test_gradients_are_right(hardest: bool) -> None:
+    similarity, *masks, types = a_batch(3)
+    assert torch.autograd.gradcheck(lambda s: hard_negative_loss(s, *masks, types, hardest=hardest), similarity)
+    assert torch.autograd.gradcheck(lambda s: sum_of_hinges_loss(s, *masks), similarity)
+
+
+def test_a_known_value() -> None:
+    similarity = torch.tensor([[0.5, 0.6], [0.1, 0.9]])
+    masks = negative_mask(torch.arange(2), torch.arange(2), torch.arange(2))
+    # v0: 0.2-0.5+0.6 and 0.2-0.5+0.1 -> 0; v1: 0.2-0.9+0.1 -> 0 and 0.2-0.9+0.6 -> 0
+    assert hard_negative_loss(similarity, *masks, torch.zeros(2, dtype=torch.long)).item() == pytest.approx(0.3)
+
+
+def test_weights_are_renormalised_over_the_types_an_image_has_negatives_of() -> None:
+    similarity = torch.tensor([[0.5, 0.4, 0.8], [0.0, 0.9, 0.9]], dtype=torch.float64)
+    positives, negatives = negative_mask(torch.arange(2), torch.tensor([0, 1, 1]), torch.arange(3))
+    types, weights = torch.tensor([0, 0, 1]), torch.tensor([3.0, 1.0])
+    # image 0 has negatives of both types: 3/4 * 0.4 + 1/4 * 0.8 = 0.5; image 1 of type 0 only
+    by_image, by_caption = 0.2 - 0.5 + 0.5, 0.0 + 0.0 + (0.2 - 0.9 + 0.8)
+    loss = hard_negative_loss(similarity, positives, negatives, types, weights=weights)
+    assert loss.item() == pytest.approx(by_image + by_caption)
+
+
+@pytest.mark.parametrize("hardest", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_without_negatives_the_loss_and_its_gradient_are_zero(hardest: bool, dtype: torch.dtype) -> None:
+    similarity = torch.randn(3, 4, dtype=dtype, requires_grad=True)
+    masks = negative_mask(torch.arange(3), torch.tensor([0, 0, 1, 2]), torch.zeros(4, dtype=torch.long))
+    assert not masks[1].any()
+    loss = hard_negative_loss(similarity, *masks, torch.tensor([0, 1, 0, 1]), hardest=hardest)
+    loss = loss + sum_of_hinges_loss(similarity, *masks)
+    loss.backward()
+    assert loss.item() == 0
+    assert torch.equal(similarity.grad, torch.zeros_like(similarity))
+
+
+def test_an_image_that_stands_twice_is_no_negative_of_itself() -> None:
+    positives, negatives = negative_mask(torch.tensor([7, 8, 7]), torch.tensor([0, 1, 2]), torch.arange(3))
+    assert positives.tolist() == [[True, False, True], [False, True, False], [True, False, True]]
+    assert torch.equal(negatives, ~positives)
+
+
+def test_the_same_sentence_elsewhere_is_no_negative() -> None:
+    _, negatives = negative_mask(torch.arange(3), torch.tensor([0, 1, 2, 0]), torch.tensor([5, 5, 6, 6]))
+    assert negatives.tolist() == [[False, False, False, False], [False, False, True, True], [True, True, False, False]]
+
+
+@pytest.mark.parametrize("hardest", [True, False])
+def test_half_precision_is_computed_in_float32(hardest: bool) -> None:
+    similarity, *masks, types = a_batch(5)
+    half = similarity.detach().bfloat16().requires_grad_()
+    loss = hard_negative_loss(half, *masks, types, hardest=hardest)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, hard_negative_loss(half.detach().float(), *masks, types, hardest=hardest))
+    loss.backward()
+    assert half.grad is not None
+    assert half.grad.isfinite().all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_the_order_of_the_batch_does_not_matter(seed: int) -> None:
+    similarity, positives, negatives, types = a_batch(seed)
+    rows, columns = torch.randperm(len(similarity)), torch.randperm(len(types))
+    shuffled = [matrix[rows][:, columns] for matrix in (similarity, positives, negatives)]
+    loss = hard_negative_loss(similarity, positives, negatives, types)
+    torch.testing.assert_close(hard_negative_loss(*shuffled, types[columns]), loss)
+
+
+def test_a_score_that_is_not_a_number_is_not_hidden() -> None:
+    similarity, *masks, types = a_batch(1)
+    assert hard_negative_loss(similarity.detach() * torch.nan, *masks, types).isnan()
+
+
+def test_a_type_without_weight_is_an_error() -> None:
+    similarity, *masks, _ = a_batch(1)
+    with pytest.raises(ModelError, match="2 weights"):
+        hard_negative_loss(similarity, *masks, torch.full((9,), 2), weights=torch.ones(2))
