@@ -11,6 +11,7 @@ from datasets import Dataset
 from data.errors import DataError
 
 HUMAN = "human"
+TRAINING_SPLITS = ("train", "translation")  # retrieval trains on the first; translators may read both
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from data.captions import Caption, Pair
+from data.captions import TRAINING_SPLITS, Caption, Pair
 from data.regions import RegionStore
 from data.sentences import normalise_sentence
 
@@ -146,7 +146,7 @@ def _images_in_two_splits(captions: Sequence[Caption]) -> Iterator[Finding]:
 def _leaking_pairs(captions: Sequence[Caption], pairs: Sequence[Pair]) -> Iterator[Finding]:
     held_out = defaultdict(set)
     for caption in captions:
-        if caption.split != "train":
+        if caption.split not in TRAINING_SPLITS:
             held_out[caption.split].add(caption.image_id)
     for split, images in sorted(held_out.items()):
         leaks = [pair.pair_id for pair in pairs if pair.split == "train" and pair.image_id in images]

@@ -181,8 +181,9 @@ def block_similarity(
         for left in range(0, len(captions[0]), block):
             if wanted is None or wanted[top // block, left // block]:
                 rows, columns = slice(top, top + block), slice(left, left + block)
-                with torch.no_grad():
-                    yield rows, columns, similarity(_rows(images, rows), _rows(captions, columns))
+                with torch.no_grad():  # left before the yield, or it would reach into the caller's code
+                    scores = similarity(_rows(images, rows), _rows(captions, columns))
+                yield rows, columns, scores
 
 
 class RetrievalMetric(Metric):
@@ -278,7 +279,8 @@ def _rows(encoding: Encoding, rows: slice) -> Encoding:
 
 def _scale(queries: Tensor, gallery: Tensor) -> Tensor:
     """Bound each query's scores, (Q,) float64: its length times that of the longest candidate."""
-    return queries.double().norm(dim=1) * gallery.double().norm(dim=1).max()
+    lengths, longest = (torch.linalg.vector_norm(side, dim=1, dtype=torch.float64) for side in (queries, gallery))
+    return lengths * longest.max()
 
 
 def _paired_scores(left: Tensor, right: Tensor, left_rows: Tensor, right_rows: Tensor, block: int) -> Tensor:

@@ -12,12 +12,13 @@ from torch.nn import functional as F
 
 from modules.beam import BeamSettings, Hypothesis, beam_search
 from modules.distributed import gather_objects, sum_over_ranks
+from modules.training import TrainedModule
 from modules.translator import RegionalTranslator
 
 Batch = dict[str, Tensor]
 
 
-class Translation(pl.LightningModule):
+class Translation(TrainedModule):
     """Maximum likelihood training of a `RegionalTranslator` (mmt-retrieval, Eq. 6), selected by validation BLEU.
 
     Args:
@@ -115,11 +116,13 @@ class Synthesis(pl.LightningModule):
     ) -> None:
         super().__init__()
         self.translator, self.beam, self.begin, self.end, self.n_best = translator, beam, begin, end, n_best
+        self.found: dict[int, list[Hypothesis]] = {}
 
-    def predict_step(self, batch: Batch, batch_idx: int) -> list[tuple[int, list[Hypothesis]]]:
-        """For each sentence of the batch its number and its translations."""
+    def predict_step(self, batch: Batch, batch_idx: int) -> None:
+        """Add the translations of the batch's sentences to `found`, by sentence number."""
         found = translate(self.translator, batch, self.beam, self.begin, self.end)
-        return [(number, best[: self.n_best]) for number, best in zip(batch["index"].tolist(), found, strict=True)]
+        for number, best in zip(batch["index"].tolist(), found, strict=True):
+            self.found[number] = best[: self.n_best]
 
 
 def translate(

@@ -158,9 +158,9 @@ def _test(folder: Path, pairs: "_Pairs", store: RegionStore, settings: MmtSettin
 
 def _test_twins(folder: Path, pairs: "_Pairs", store: RegionStore, settings: MmtSettings) -> dict[str, Any]:
     """Ambiguous words of the twin pictures: with the right regions and, for a translator that looks, the twin's."""
-    twins = {row["caption_id"]: row for row in pairs.twins}
-    rows = [row for row in pairs.rows("twins", with_regions=True) if row["pair_id"] in twins]
-    about = [twins[row["pair_id"]] for row in rows]
+    twins = {row["image_id"]: row for row in pairs.twins}
+    rows = [row for row in pairs.rows("twins", with_regions=True) if row["image_id"] in twins]
+    about = [twins[row["image_id"]] for row in rows]
     reference = {row["image_id"]: tokenize(row["de"], "de") for row in rows}
     figures = {}
     for kind, key in (("", "image_id"), ("swapped_", "twin_id")):

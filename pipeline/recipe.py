@@ -3,7 +3,7 @@
 import difflib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -15,7 +15,6 @@ from data.extractor import ExtractorSettings
 from modules.retrieval_models import model_class, option_names
 from pipeline.errors import RecipeError
 from pipeline.settings import (
-    RUNTIME_ONLY,
     AugmentSettings,
     CorpusSettings,
     MmtSettings,
@@ -79,14 +78,6 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str, section: str) ->
     except (ArgumentError, TypeError, ValueError) as error:
         text = " ".join(str(error).split()).replace('Parser key "it.', f'key "{section}.').replace('"it"', f'"{section}"')
         raise RecipeError(f"{where}: {text}") from None
-
-
-def result_settings(settings: Any) -> dict[str, Any]:
-    """The settings of a section that change a result: all but where and how fast it runs."""
-    plain = asdict(settings)
-    if "trainer" in plain:
-        plain["trainer"] = {key: value for key, value in plain["trainer"].items() if key not in RUNTIME_ONLY}
-    return plain
 
 
 def _find(name: str) -> Path:

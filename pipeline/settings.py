@@ -1,6 +1,6 @@
 """Everything a recipe can say, section by section. The defaults are the main paper's settings where it names them."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from data.extractor import ExtractorSettings
@@ -181,3 +181,11 @@ class Recipe:
     augment: AugmentSettings
     vse: VseSettings
     report: ReportSettings
+
+
+def result_settings(settings: Any) -> dict[str, Any]:
+    """The settings of a section that change a result: all but where and how fast it runs."""
+    plain = asdict(settings)
+    if "trainer" in plain:
+        plain["trainer"] = {key: value for key, value in plain["trainer"].items() if key not in RUNTIME_ONLY}
+    return plain

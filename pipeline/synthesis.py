@@ -63,9 +63,9 @@ def translate_all(
     regions = regions if translator.regions is not None else None
     sentences = Sentences(source, None, image_ids)
     loader = in_order_loader(sentences, regions, batch_tokens, trainer.global_rank, trainer.world_size)
-    batches = trainer.predict(Synthesis(translator.eval(), beam, BEGIN, END), loader) or []
-    mine = [(number, best[0]) for batch in batches for number, best in batch]  # type: ignore[union-attr]
-    found = dict(gather_objects(mine, trainer.world_size))
+    synthesis = Synthesis(translator.eval(), beam, BEGIN, END)
+    trainer.predict(synthesis, loader, return_predictions=False)
+    found = dict(gather_objects([(number, best[0]) for number, best in synthesis.found.items()], trainer.world_size))
     return [
         Translated(bpe.decode(best.tokens, target), bpe.decode_tokens(best.tokens), best.score)
         for best in (found[number] for number in range(len(source)))

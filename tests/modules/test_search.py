@@ -133,6 +133,7 @@ def test_blocks_cover_the_matrix_once_or_only_what_is_wanted() -> None:
     seen = torch.zeros(10, 13)
     for rows, columns, scores in block_similarity(inner_product, one_vector(image), one_vector(caption), 4):
         seen[rows, columns] += 1
+        assert torch.is_grad_enabled()
         torch.testing.assert_close(scores, image[rows] @ caption[columns].T)
     assert seen.eq(1).all()
     wanted = torch.zeros(3, 4, dtype=torch.bool)

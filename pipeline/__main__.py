@@ -1,0 +1,69 @@
+"""`python -m pipeline STAGE --recipe NAME [--section.key=value …]`: what the Makefile's targets run."""
+
+import os
+
+# Before torch is imported: waiting threads that spin take the cores from those that work (10× and more when shared).
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import argparse
+import logging
+import sys
+import warnings
+from collections.abc import Callable
+
+from data.errors import DataError
+from modules.errors import ModelError
+from pipeline.errors import RecipeError
+from pipeline.jobs import CONSOLE, Workspace
+from pipeline.recipe import load_recipe
+
+STAGES = ("prepare", "mmt", "augment", "vse", "report")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one stage of a recipe; errors that a person can act on are one line, and the status is 1."""
+    parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__, allow_abbrev=False)
+    parser.add_argument("stage", choices=STAGES)
+    parser.add_argument("--recipe", default="scenes", help="name of a file in pipeline/configs, or a path")
+    parser.add_argument("--force", action="store_true", help="run the stage's jobs even if they are done")
+    known, overrides = parser.parse_known_args(arguments)
+    _quieten()
+    try:
+        recipe = load_recipe(known.recipe, overrides)
+        _stage(known.stage)(recipe, Workspace(), known.force)
+    except (DataError, ModelError, RecipeError) as error:
+        CONSOLE.print(f"[red]error:[/] {error}", markup=True)
+        return 1
+    except KeyboardInterrupt:
+        CONSOLE.print("stopped; the same command goes on from the last checkpoint")
+        return 130
+    return 0
+
+
+def _stage(name: str) -> Callable[..., None]:
+    """The stage's function; imported late, so that a slip in a recipe is told within a second."""
+    if name == "prepare":
+        from pipeline.prepare import prepare as stage
+    elif name == "mmt":
+        from pipeline.mmt import mmt as stage
+    elif name == "augment":
+        from pipeline.augment import augment as stage
+    elif name == "vse":
+        from pipeline.vse import vse as stage
+    else:
+        from pipeline.report import report as stage
+    return stage
+
+
+def _quieten() -> None:
+    """Keep Lightning's notices about things we chose on purpose out of the way of what matters."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    for message in (".*does not have many workers.*", ".*Checkpoint directory.*exists and is not empty.*",
+                    ".*LeafSpec.*", ".*isinstance.treespec.*", ".*You're resuming from a checkpoint.*",
+                    ".*no-op.*", ".*Trying to infer the .batch_size.*"):  # fmt: skip
+        warnings.filterwarnings("ignore", message)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
