@@ -144,10 +144,10 @@ class Workspace:
             resumed = partial.exists()
             partial.mkdir(parents=True, exist_ok=True)
             say(f"[bold]{job.name}[/] [dim]{job.key}[/] {'goes on' if resumed else 'starts'}")
-            cost = _Cost()
+            description, cost = self._describe(job), _Cost()
             figures = job.run(partial, inputs)
             spent = cost.stop()
-            manifest = self._describe(job) | spent | {"resumed": resumed, "metrics": figures}
+            manifest = description | spent | {"resumed": resumed, "metrics": figures}
             _write_json(partial / "manifest.json", manifest)
             partial.rename(final)
             say(f"[green]{job.name} done[/] in {spent['wall_s']:.0f} s, {spent['peak_memory_mb']:.0f} MB at most")

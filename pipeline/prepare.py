@@ -29,7 +29,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
         "corpus": corpus.name,
         "options": asdict(corpus.options),
         "files": fingerprint(sources, workspace.root / "fingerprints.json"),
-        "regions": asdict(recipe.regions),
+        "regions": asdict(recipe.regions) if getattr(corpus.options, "regions", None) is None else None,
     }
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
