@@ -1,3 +1,38 @@
-"""Retrieval models by name. To add one: a file here and a line in `MODELS`."""
-def model_class(name): return object
-def option_names(cls): return set()
+"""Retrieval models by name. To add one: a file in this folder with a class that is `@register`ed."""
+
+import difflib
+import importlib
+import inspect
+import pkgutil
+from typing import Any
+
+from modules.errors import ModelError
+from modules.retrieval_models.base import MODELS, RetrievalModel, register
+
+_COMMON = set(inspect.signature(RetrievalModel.__init__).parameters)
+
+__all__ = ["RetrievalModel", "build_model", "model_class", "option_names", "register"]
+
+
+def model_class(name: str) -> type[RetrievalModel]:
+    """The class registered under a name.
+
+    Raises:
+        ModelError: there is none; the nearest names are given.
+    """
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
+    if name not in MODELS:
+        near = difflib.get_close_matches(name, MODELS, 3, cutoff=0.4) or sorted(MODELS)
+        raise ModelError(f"vse.model {name!r}: no such retrieval model; nearest are {', '.join(near)}")
+    return MODELS[name]
+
+
+def option_names(kind: type[RetrievalModel]) -> set[str]:
+    """What a model can be told beyond what all models are told: the recipe's `vse.options`."""
+    return set(inspect.signature(kind.__init__).parameters) - _COMMON - {"common"}
+
+
+def build_model(name: str, **arguments: Any) -> RetrievalModel:
+    """A fresh model: the common arguments of `RetrievalModel` and the model's own."""
+    return model_class(name)(**arguments)

@@ -1,0 +1,290 @@
+"""Image-major batches for retrieval: images, and captions of chosen languages and sources that point to them."""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from datasets import Dataset as Table
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from data.captions import HUMAN
+from data.errors import DataError
+from data.regions import RegionStore
+from data.sentences import sentence_hash
+from data.translation import loader, pad, share
+
+Visit = tuple[int, ...]
+"""One image's turn in a batch: the numbers of the captions that come with it."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """So many captions of one language and source, `2*en/human`; a *language type* of the loss is `en/human`."""
+
+    language: str
+    source: str
+    count: int = 1
+
+    @property
+    def type(self) -> str:
+        """`language/source`."""
+        return f"{self.language}/{self.source}"
+
+
+def parse_group(text: str) -> tuple[Slot, ...]:
+    """Read a group of slots that an image fills at once: `en/human`, or `2*en/human + de/mmt:en-de`.
+
+    Raises:
+        DataError: it is not written like that.
+    """
+    slots = []
+    for part in text.split("+"):
+        match = re.fullmatch(r"(?:([1-9]\d*)\s*\*\s*)?([a-z]{2,3})/([\w:-]+)", part.strip())
+        if match is None:
+            raise DataError(f"caption group {text!r}: expected `language/source` or `2*en/human + de/mmt:en-de`")
+        slots.append(Slot(match[2], match[3], int(match[1] or 1)))
+    return tuple(slots)
+
+
+class CaptionBatches(Dataset):
+    """Collated batches by lists of visits.
+
+    A batch is a dict. Images: `regions` (I, R, D), `region_mask` (I, R), `image_key` (I,). Captions: `tokens`
+    (C, L), `lengths` (C,), `image_index` (C,) into the images, `caption_key` (C,), `language` (C,), `type` (C,)
+    and `sentence` (C,), a hash that equal sentences share. An image that is visited twice stands in it once.
+
+    Args:
+        captions: the caption table, human and synthetic.
+        store: regions of all its images.
+        encode: a text input's `encode`: text and language to token numbers.
+        languages: whose places are the numbers in `language`.
+        types: whose places are the numbers in `type`; a type that is not among them is −1.
+    """
+
+    def __init__(
+        self, captions: Table, store: RegionStore, encode: Callable[[str, str], list[int]],
+        languages: Sequence[str], types: Sequence[str],
+    ) -> None:  # fmt: skip
+        self.store = store
+        texts, spoken, sources = captions["text"][:], captions["language"][:], captions["source"][:]
+        self.tokens = [encode(text, language) for text, language in zip(texts, spoken, strict=True)]
+        self.rows = store.rows(captions["image_id"][:])
+        self.sentences = np.array([sentence_hash(text) for text in texts], dtype=np.int64)
+        place = {language: number for number, language in enumerate(languages)}
+        self.languages = np.array([place.get(language, -1) for language in spoken])
+        kind = {name: number for number, name in enumerate(types)}
+        self.types = np.array(
+            [kind.get(f"{language}/{source}", -1) for language, source in zip(spoken, sources, strict=True)]
+        )
+
+    def __getitem__(self, visits: Sequence[Visit]) -> dict[str, Tensor]:
+        numbers = np.array([number for visit in visits for number in visit])
+        keys, index = np.unique(self.rows[numbers], return_inverse=True)
+        regions = torch.from_numpy(self.store.regions[keys])
+        tokens = [self.tokens[number] for number in numbers]
+        return {
+            "regions": regions,
+            "region_mask": torch.ones(regions.shape[:2], dtype=torch.bool),
+            "image_key": torch.from_numpy(keys),
+            "tokens": pad(tokens),
+            "lengths": torch.tensor([len(sentence) for sentence in tokens]),
+            "image_index": torch.from_numpy(index),
+            "caption_key": torch.from_numpy(numbers),
+            "language": torch.from_numpy(self.languages[numbers]),
+            "type": torch.from_numpy(self.types[numbers]),
+            "sentence": torch.from_numpy(self.sentences[numbers]),
+        }
+
+
+class MixedBatches(Sampler[list[Visit]]):
+    """Training batches that groups of slots fill in equal shares (half human, half synthetic, for two groups).
+
+    In an epoch each image is visited as often as its captions fill the group's slots, in an order drawn by seed
+    and epoch; a group that runs out before the epoch's end is drawn afresh. Each rank gets its share of each
+    group, so every language occurs on every rank.
+
+    Args:
+        captions: the caption table.
+        groups: what fills the batches.
+        batch_size: visits a batch, over all ranks.
+        seed: of the drawing.
+        steps: batches an epoch; None: as many as it takes to see each caption once.
+        rank: which process this is.
+        world_size: of how many.
+
+    Raises:
+        DataError: no training image has captions for all slots of a group, or the batch is too small.
+    """
+
+    def __init__(
+        self, captions: Table, groups: Sequence[tuple[Slot, ...]], batch_size: int, seed: int,
+        steps: int | None = None, rank: int = 0, world_size: int = 1,
+    ) -> None:  # fmt: skip
+        self.groups, self.batch_size, self.seed = list(groups), batch_size, seed
+        self.rank, self.world_size, self.epoch = rank, world_size, 0
+        if batch_size < len(self.groups) * world_size:
+            raise DataError(
+                f"batch_size is {batch_size}, for {len(self.groups)} caption groups on {world_size} devices; "
+                "each group needs a place on each device"
+            )
+        self._captions = _captions_of_images(captions)
+        visits = sum(self._count(group) for group in self.groups)
+        self.steps = steps or math.ceil(visits / batch_size)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that the next iteration draws; Lightning calls it."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[list[Visit]]:
+        streams = [self._stream(number) for number in range(len(self.groups))]
+        for step in range(self.steps):
+            batch: list[Visit] = []
+            for number, stream in enumerate(streams):
+                part = [next(stream) for _ in range(self._share(number, step))]
+                batch += share(part, self.rank, self.world_size)  # type: ignore[arg-type,type-var]
+            yield batch
+
+    def _share(self, number: int, step: int) -> int:
+        """How many visits of a group a batch holds; what does not divide evenly goes round."""
+        count = len(self.groups)
+        return self.batch_size // count + ((number + step) % count < self.batch_size % count)
+
+    def _stream(self, number: int) -> Iterator[Visit]:
+        cycle = 0
+        while True:
+            generator = np.random.default_rng((self.seed, self.epoch, number, cycle))
+            visits = self._draw(self.groups[number], generator)
+            yield from (visits[place] for place in generator.permutation(len(visits)))
+            cycle += 1
+
+    def _draw(self, group: tuple[Slot, ...], generator: np.random.Generator) -> list[Visit]:
+        """All visits of all images for one group; the captions of each slot in an order of their own."""
+        visits: list[Visit] = []
+        for of_image in self._captions.values():
+            orders = [generator.permutation(of_image.get(slot.type, [])) for slot in group]
+            for turn in range(_turns(of_image, group)):
+                visit: list[int] = []
+                for slot, order in zip(group, orders, strict=True):
+                    places = np.arange(turn * slot.count, (turn + 1) * slot.count) % len(order)
+                    visit += order[places].tolist()
+                visits.append(tuple(visit))
+        return visits
+
+    def _count(self, group: tuple[Slot, ...]) -> int:
+        count = sum(_turns(of_image, group) for of_image in self._captions.values())
+        if not count:
+            types = " and ".join(slot.type for slot in group)
+            raise DataError(f"no training image has captions of type {types}; run `make stage-augment`, or mend vse.rows")
+        return count
+
+
+class Everything(Sampler[list[Visit]]):
+    """Every image of a split once, with all its captions; ranks take turns, and nothing is padded.
+
+    Args:
+        captions: the caption table of the split.
+        batch_size: images a batch.
+        rank: which process this is.
+        world_size: of how many.
+    """
+
+    def __init__(self, captions: Table, batch_size: int, rank: int = 0, world_size: int = 1) -> None:
+        of_image: dict[str, list[int]] = defaultdict(list)
+        for number, image_id in enumerate(captions["image_id"][:]):
+            of_image[image_id].append(number)
+        visits = [tuple(numbers) for numbers in of_image.values()][rank::world_size]
+        self.batches = [visits[start : start + batch_size] for start in range(0, len(visits), batch_size)]
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[Visit]]:
+        return iter(self.batches)
+
+
+class RetrievalData(pl.LightningDataModule):
+    """Training, validation and test batches of one row of the table.
+
+    Args:
+        captions: the whole caption table, human and synthetic.
+        store: regions of all images.
+        encode: a text input's `encode`.
+        groups: what fills training batches.
+        languages: of the model.
+        held_out: the languages whose human captions are used of the splits `val` and `test`.
+        batch_size: visits a training batch, over all devices.
+        seed: of the drawing.
+        steps: batches an epoch; None: each caption once.
+        workers: processes that prepare batches.
+    """
+
+    def __init__(
+        self, captions: Table, store: RegionStore, encode: Callable[[str, str], list[int]],
+        groups: Sequence[tuple[Slot, ...]], languages: Sequence[str], held_out: Mapping[str, Sequence[str]],
+        batch_size: int = 128, seed: int = 0, steps: int | None = None, workers: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.types = list(dict.fromkeys(slot.type for group in groups for slot in group))
+        self.groups, self.batch_size, self.seed, self.steps, self.workers = groups, batch_size, seed, steps, workers
+        train = _choose(captions, lambda row: row["split"] == "train" and f"{row['language']}/{row['source']}" in self.types)
+        self._tables = {"train": train}
+        for split, wanted in held_out.items():
+            self._tables[split] = _choose(
+                captions, lambda row, split=split, wanted=wanted: row["split"] == split
+                and row["source"] == HUMAN and row["language"] in wanted
+            )  # fmt: skip
+        self._batches = {
+            split: CaptionBatches(table, store, encode, languages, self.types) for split, table in self._tables.items()
+        }
+
+    def train_dataloader(self) -> DataLoader:
+        """Mixed batches."""
+        table = self._tables["train"]
+        sampler = MixedBatches(table, self.groups, self.batch_size, self.seed, self.steps, *self._place())
+        return loader(self._batches["train"], sampler, self.workers)
+
+    def val_dataloader(self) -> DataLoader:
+        """Every validation image once, with its human captions."""
+        return self._everything("val")
+
+    def test_dataloader(self) -> DataLoader:
+        """Every test image once, with its human captions."""
+        return self._everything("test")
+
+    def caption_ids(self, split: str) -> list[str]:
+        """The caption id of each `caption_key` of a split."""
+        return self._tables[split]["caption_id"][:]
+
+    def _everything(self, split: str) -> DataLoader:
+        return loader(self._batches[split], Everything(self._tables[split], self.batch_size, *self._place()), 0)
+
+    def _place(self) -> tuple[int, int]:
+        return (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
+
+
+def _choose(captions: Table, wanted: Callable[[dict], bool]) -> Table:
+    return captions.select([number for number, row in enumerate(captions.to_list()) if wanted(row)])
+
+
+def _captions_of_images(captions: Table) -> dict[str, dict[str, list[int]]]:
+    """Image → type → caption numbers, images in the order of the table."""
+    found: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    columns = (captions[name][:] for name in ("image_id", "language", "source"))
+    for number, (image_id, language, source) in enumerate(zip(*columns, strict=True)):
+        found[image_id][f"{language}/{source}"].append(number)
+    return found
+
+
+def _turns(of_image: dict[str, list[int]], group: tuple[Slot, ...]) -> int:
+    """How often an image's captions fill a group; 0 where a slot has none."""
+    counts = [len(of_image.get(slot.type, ())) for slot in group]
+    return max(math.ceil(n / slot.count) for n, slot in zip(counts, group, strict=True)) if all(counts) else 0

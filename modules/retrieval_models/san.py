@@ -1,0 +1,42 @@
+"""SAN, the simplest attention network (mmt-retrieval, section 3.2, Eq. 7)."""
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from modules.encoders import AttentionPool, CaptionEncoder
+from modules.recurrent import widen
+from modules.retrieval_models.base import Encoding, RetrievalModel, one_vector, register
+
+
+@register("san")
+class SAN(RetrievalModel):
+    """Regions by a linear layer, words by a Bi-LSTM, each pooled by attention from one context vector; cosine.
+
+    Reading: the two directions of the Bi-LSTM are averaged, as VSE++ and SCAN do.
+
+    Args:
+        common: see `RetrievalModel`.
+    """
+
+    def __init__(self, **common: Any) -> None:
+        super().__init__(**common)
+        self.regions = nn.Linear(self.region_dim, self.dim)
+        nn.init.xavier_uniform_(self.regions.weight)
+        nn.init.zeros_(self.regions.bias)
+        self.captions = CaptionEncoder(self.vocabulary_size, self.word_dim, self.dim, self.dropout)
+        self.pool_regions = AttentionPool(self.dim)
+        self.pool_words = AttentionPool(self.dim)
+
+    def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
+        """Images as one unit vector each."""
+        return one_vector(F.normalize(self.pool_regions(widen(self.regions(regions)), mask), dim=-1))
+
+    def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
+        """Captions as one unit vector each; one encoder for all languages."""
+        return one_vector(F.normalize(self.pool_words(*self.captions(tokens, lengths)), dim=-1))
+
+    def set_word_vectors(self, vectors: Tensor) -> None:
+        """Start from given word vectors (V, word_dim)."""
+        self.captions.words.weight.data.copy_(vectors)

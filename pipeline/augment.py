@@ -1,0 +1,145 @@
+"""Stage augment: human captions of training images become synthetic ones, along each path of translators."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from data.captions import HUMAN, Caption, read_captions, write_captions
+from data.regions import RegionStore
+from data.text import tokenize
+from modules.beam import BeamSettings
+from pipeline.errors import RecipeError
+from pipeline.jobs import Job, Workspace, say
+from pipeline.mmt import translator_jobs
+from pipeline.prepare import corpus_job
+from pipeline.settings import Recipe, result_settings
+from pipeline.synthesis import load_translator, translate_all
+
+VERSION = 1
+_EXAMPLES = 20
+
+
+def synthesis_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
+    """A job for each path that a recipe names, and for each shorter path that it goes through."""
+    corpus, translators = corpus_job(recipe, workspace), translator_jobs(recipe, workspace)
+    jobs: dict[str, Job] = {}
+    for path in sorted(recipe.augment.paths, key=lambda path: path.count("-")):
+        _add_path(jobs, path, recipe, corpus, translators)
+    return jobs
+
+
+def augment(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
+    """Run the stage and say how many different words each path adds."""
+    jobs = synthesis_jobs(recipe, workspace)
+    for job in jobs.values():
+        folder = workspace.perform(job, force)
+        figures = workspace.manifest(job)["metrics"]
+        say(
+            f"  {job.name}: {figures['captions']:,} captions; unique tokens {figures['unique_source']:,} → "
+            f"{figures['unique_with_synthetic']:,}; examples: {folder / 'examples.md'}"
+        )
+    workspace.note(recipe.name, "augment", jobs)
+
+
+def _add_path(jobs: dict[str, Job], path: str, recipe: Recipe, corpus: Job, translators: dict[str, Job]) -> None:
+    if path in jobs:
+        return
+    system, _, way = path.partition(":")
+    languages = way.split("-")
+    before = None
+    if len(languages) > 2:
+        shorter = f"{system}:{'-'.join(languages[:-1])}"
+        _add_path(jobs, shorter, recipe, corpus, translators)
+        before = jobs[shorter]
+    translator = translators[f"{system}-{languages[-2]}-{languages[-1]}"]
+    jobs[path] = _synthesis_job(recipe, path, corpus, translator, before)
+
+
+def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, before: Job | None) -> Job:
+    settings = recipe.augment
+    plain = {key: value for key, value in result_settings(settings).items() if key not in ("paths", "batch_tokens")}
+    origin, spoken, target = _ends(path)
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        human = [Caption(**row) for row in read_captions(inputs["corpus"] / "captions.parquet")]
+        if "before" in inputs:
+            source = [Caption(**row) for row in read_captions(inputs["before"] / "captions.parquet")]
+        else:
+            source = [one for one in human if one.language == spoken and one.split == "train"]
+        refuse_held_out(source, human)
+        if not source:
+            raise RecipeError(f"augment {path}: no training caption in {spoken!r}; see the data report of the corpus")
+        network, bpe = load_translator(inputs["translator"])
+        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        found = translate_all(
+            network, bpe, bpe.encode_all([one.text for one in source], spoken), [one.image_id for one in source],
+            store, target, BeamSettings(settings.beam_size, settings.length_penalty), settings.batch_tokens,
+            settings.trainer,
+        )  # fmt: skip
+        synthetic = [
+            Caption(one.image_id, f"{one.parent or one.caption_id}|{path}", target, new.text, "train", path,
+                    one.parent or one.caption_id, new.score)
+            for one, new in zip(source, found, strict=True) if new.text.strip()
+        ]  # fmt: skip
+        write_captions(synthetic, folder / "captions.parquet")
+        originals = {one.caption_id: one for one in human}
+        _write_examples(folder / "examples.md", synthetic, originals)
+        first = [one for one in human if one.split == "train" and one.language == origin]
+        return diversity(first, synthetic) | {"empty": len(source) - len(synthetic)}
+
+    inputs = {"corpus": corpus, "translator": translator} | ({"before": before} if before is not None else {})
+    name = f"synthetic-{path.replace(':', '-')}"
+    return Job(name, "augment", VERSION, plain | {"path": path}, inputs, run, collective=True)
+
+
+def _ends(path: str) -> tuple[str, str, str]:
+    """The language a path starts from, the one its last hop reads and the one it writes."""
+    languages = path.partition(":")[2].split("-")
+    return languages[0], languages[-2], languages[-1]
+
+
+def refuse_held_out(source: Sequence[Caption], human: Sequence[Caption]) -> None:
+    """Refuse to translate a caption whose image is in any split but train.
+
+    Raises:
+        RecipeError: there is one.
+    """
+    split_of = {caption.image_id: caption.split for caption in human}
+    for caption in source:
+        if split_of.get(caption.image_id) != "train":
+            raise RecipeError(
+                f"caption {caption.caption_id!r}: its image is in split {split_of.get(caption.image_id)!r}; only captions "
+                "of training images are translated"
+            )
+
+
+def diversity(human: Sequence[Caption], synthetic: Sequence[Caption]) -> dict[str, Any]:
+    """Lexical diversity as the paper counts it: different Moses tokens before and after, a count for each language.
+
+    Tokens of different languages count apart, as the paper's 8,830 → 19,960 (English + German) do.
+    """
+    before = {(one.language, word) for one in human for word in tokenize(one.text, one.language).split()}
+    after = {(one.language, word) for one in synthetic for word in tokenize(one.text, one.language).split()}
+    known = {one.caption_id: tokenize(one.text, one.language) for one in human}
+    copies = sum(tokenize(one.text, one.language) == known.get(one.parent or "") for one in synthetic)
+    languages = Counter(language for language, _ in before | after)
+    return {
+        "captions": len(synthetic),
+        "unique_source": len(before),
+        "unique_synthetic": len(after),
+        "unique_with_synthetic": len(before | after),
+        "unique_by_language": dict(languages),
+        "copies_of_parent": copies,
+        "mean_words": round(sum(len(one.text.split()) for one in synthetic) / len(synthetic), 2),
+    }
+
+
+def _write_examples(path: Path, synthetic: Sequence[Caption], originals: dict[str, Caption]) -> None:
+    chosen = random.Random(0).sample(list(synthetic), min(_EXAMPLES, len(synthetic)))
+    lines = ["| image | human | synthetic | score |", "|---|---|---|---|"]
+    for one in chosen:
+        human = originals[one.parent or ""].text
+        lines.append(f"| {one.image_id} | {human.replace('|', ' ')} | {one.text.replace('|', ' ')} | {one.score:.2f} |")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,0 +1,162 @@
+"""Stage vse: a retrieval model for each row and seed, selected on validation, ranked on test."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset as Table
+from datasets import concatenate_datasets
+
+from data.captions import HUMAN, read_captions
+from data.regions import RegionStore
+from data.retrieval import RetrievalData, Slot, parse_group
+from data.text import TextInput, WordVocabulary
+from data.vectors import train_vectors
+from modules.metrics import RetrievalRanks, retrieval_scores
+from modules.retrieval import Retrieval
+from modules.retrieval_models import model_class
+from pipeline.augment import synthesis_jobs
+from pipeline.errors import RecipeError
+from pipeline.jobs import Job, Workspace, say
+from pipeline.prepare import corpus_job
+from pipeline.settings import Recipe, VseSettings, result_settings
+from pipeline.training import LOGS, fit, load_best, make_trainer, save_weights
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a model trained on some captions, with some seed."""
+
+    name: str
+    seed: int
+    job: Job
+
+
+def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
+    """All rows and seeds of a recipe in the order of its table, whether they have been trained or not."""
+    settings = recipe.vse
+    corpus, synthetic = corpus_job(recipe, workspace), synthesis_jobs(recipe, workspace)
+    names = settings.only or list(settings.rows)
+    rows = []
+    for seed in settings.seeds:
+        for name in names:
+            rows.append(Row(name, seed, _vse_job(recipe, name, seed, corpus, synthetic)))
+    return rows
+
+
+def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
+    """Run the stage and say each model's test scores."""
+    rows = vse_rows(recipe, workspace)
+    for row in rows:  # all inputs before the first hour is spent
+        for job in row.job.inputs.values():
+            workspace.require(job)
+    for row in rows:
+        workspace.perform(row.job, force)
+        for language, scores in workspace.manifest(row.job)["metrics"]["test"].items():
+            recall = " ".join(f"{scores[f'{way}_r{k}']:.1f}" for way in ("t2i", "i2t") for k in (1, 5, 10))
+            say(f"  {row.job.name}: {language} R@1/5/10 text→image, image→text {recall}; mean {scores['mean_recall']:.1f}")
+    workspace.note(recipe.name, "vse", {row.job.name: row.job for row in rows})
+
+
+def read_ranks(folder: Path, language: str) -> RetrievalRanks:
+    """The test ranks that a finished job left for one language."""
+    with np.load(folder / f"ranks-{language}.npz", allow_pickle=False) as arrays:
+        return RetrievalRanks(*(torch.from_numpy(arrays[name]) for name in _RANK_ARRAYS))
+
+
+_RANK_ARRAYS = ("text_to_image", "image_to_text", "caption_image")
+
+
+def _vse_job(recipe: Recipe, row: str, seed: int, corpus: Job, synthetic: dict[str, Job]) -> Job:
+    settings = recipe.vse
+    groups = [parse_group(text) for text in settings.rows[row]]
+    sources = sorted({slot.source for group in groups for slot in group} - {HUMAN})
+    for source in sources:
+        if source not in synthetic:
+            raise RecipeError(f"vse.rows.{row} trains on {source!r}, which augment.paths lacks ({', '.join(synthetic)})")
+    plain = {key: value for key, value in result_settings(settings).items() if key not in ("rows", "only", "seeds")}
+    plain |= {"groups": settings.rows[row], "seed": seed}
+    name = f"vse-{settings.model}-{row}-{seed}"
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        tables = [read_captions(inputs[place] / "captions.parquet") for place in ("corpus", *sources)]
+        captions = concatenate_datasets(tables)
+        languages = sorted({slot.language for group in groups for slot in group} | set(settings.test))
+        text = _text_input(settings, captions, groups, folder)
+        trained = {slot.language for group in groups for slot in group}
+        watched = [language for language in settings.test if language in trained or language in settings.select]
+        data = RetrievalData(
+            captions, store, text.encode, groups, languages, {"val": watched, "test": settings.test},
+            settings.batch_size, seed, settings.steps, settings.trainer.workers,
+        )  # fmt: skip
+        module = _module(settings, store, text, languages, data.types, seed)
+        if settings.words == "fasttext":
+            module.model.set_word_vectors(_vectors(settings, captions, data.types, text, folder))
+        best = fit(
+            module, data, settings.trainer, folder, LOGS / recipe.name / "vse" / name, settings.epochs, "val/rsum",
+            seed, settings.clip,
+        )  # fmt: skip
+        load_best(module, best)
+        save_weights(module.model, folder / "weights.safetensors")
+        make_trainer(settings.trainer).test(module, data, verbose=False)
+        for language, ranks in module.ranks.items():
+            np.savez(folder / f"ranks-{language}.npz", **{name: getattr(ranks, name).numpy() for name in _RANK_ARRAYS})
+        return {
+            "test": {language: retrieval_scores(ranks) for language, ranks in module.ranks.items()},
+            "steps_an_epoch": len(data.train_dataloader()), "vocabulary": len(text),
+            "parameters": sum(p.numel() for p in module.parameters()),
+        }  # fmt: skip
+
+    inputs = {"corpus": corpus} | {source: synthetic[source] for source in sources}
+    return Job(name, "vse", VERSION, plain, inputs, run, collective=True)
+
+
+def _module(
+    settings: VseSettings, store: RegionStore, text: TextInput, languages: list[str], types: list[str], seed: int
+) -> Retrieval:
+    kind = model_class(settings.model)
+    arguments = {
+        "region_dim": store.dim, "vocabulary_size": len(text), "languages": languages, "dim": settings.dim,
+        "word_dim": settings.word_dim, "dropout": settings.dropout, **settings.options,
+    }  # fmt: skip
+    unknown = sorted(set(settings.type_weights) - set(types))
+    if unknown:
+        raise RecipeError(f"vse.type_weights names {unknown[0]!r}, but the row trains on {', '.join(types)}")
+    weights = [settings.type_weights.get(kind, 0.0) for kind in types] if settings.type_weights else None
+    torch.manual_seed(seed)
+    return (kind.module or Retrieval)(
+        settings.model, arguments, settings.margin, weights, settings.warmup_epochs, settings.learning_rate,
+        settings.decay_epoch, settings.decay, settings.test, settings.select,
+    )  # fmt: skip
+
+
+def _text_input(
+    settings: VseSettings, captions: Table, groups: list[tuple[Slot, ...]], folder: Path
+) -> TextInput:
+    """The words of the row's own training captions; saved beside the weights."""
+    texts, languages = _training_text(captions, [slot.type for group in groups for slot in group])
+    vocabulary = WordVocabulary.build(texts, languages, settings.min_count, settings.share_words)
+    vocabulary.save(folder / "words.json")
+    return vocabulary
+
+
+def _vectors(settings: VseSettings, captions: Table, types: list[str], text: TextInput, folder: Path) -> torch.Tensor:
+    """fastText vectors of the vocabulary, trained once on the row's training captions and kept in its folder."""
+    assert isinstance(text, WordVocabulary)
+    path = folder / "vectors.npy"
+    if not path.is_file():
+        train_vectors(*_training_text(captions, types), text.words, settings.word_dim, path)
+    return torch.from_numpy(np.load(path, allow_pickle=False))
+
+
+def _training_text(captions: Table, types: list[str]) -> tuple[list[str], list[str]]:
+    rows = [
+        row for row in captions.to_list()
+        if row["split"] == "train" and f"{row['language']}/{row['source']}" in types
+    ]  # fmt: skip
+    return [row["text"] for row in rows], [row["language"] for row in rows]
