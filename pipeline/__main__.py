@@ -9,35 +9,41 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import argparse
 import logging
 import sys
+import time
 import warnings
 from collections.abc import Callable
 
 from data.errors import DataError
 from modules.errors import ModelError
 from pipeline.errors import RecipeError
-from pipeline.jobs import CONSOLE, Workspace
+from pipeline.jobs import CONSOLE, Workspace, cpu_seconds, say
 from pipeline.recipe import load_recipe
 
 STAGES = ("prepare", "mmt", "augment", "vse", "report")
+ALL = "all"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one stage of a recipe; errors that a person can act on are one line, and the status is 1."""
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__, allow_abbrev=False)
-    parser.add_argument("stage", choices=STAGES)
+    parser.add_argument("stage", choices=(*STAGES, ALL), help="one stage, or all of them in this order")
     parser.add_argument("--recipe", default="scenes", help="name of a file in pipeline/configs, or a path")
     parser.add_argument("--force", action="store_true", help="run the stage's jobs even if they are done")
     known, overrides = parser.parse_known_args(arguments)
     _quieten()
+    started = time.monotonic()
     try:
         recipe = load_recipe(known.recipe, overrides)
-        _stage(known.stage)(recipe, Workspace(), known.force)
+        for name in STAGES if known.stage == ALL else (known.stage,):
+            _stage(name)(recipe, Workspace(), known.force)
     except (DataError, ModelError, RecipeError) as error:
         CONSOLE.print(f"[red]error:[/] {error}", markup=True)
         return 1
     except KeyboardInterrupt:
         CONSOLE.print("stopped; the same command goes on from the last checkpoint")
         return 130
+    if known.stage == ALL:
+        say(f"in all {time.monotonic() - started:.0f} s, {cpu_seconds():.0f} s of CPU time")
     return 0
 
 

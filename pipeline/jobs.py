@@ -241,15 +241,16 @@ class _Cost:
             Path("/proc/self/clear_refs").write_text("5")
         except OSError:
             pass
-        self.wall, self.cpu = time.monotonic(), _cpu_seconds()
+        self.wall, self.cpu = time.monotonic(), cpu_seconds()
 
     def stop(self) -> dict[str, float]:
         """Seconds and megabytes, rounded."""
-        wall, cpu = time.monotonic() - self.wall, _cpu_seconds() - self.cpu
+        wall, cpu = time.monotonic() - self.wall, cpu_seconds() - self.cpu
         return {"wall_s": round(wall, 2), "cpu_s": round(cpu, 2), "peak_memory_mb": round(_peak_memory(), 1)}
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
+    """CPU time of this process and its finished children so far."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 

@@ -1,0 +1,213 @@
+"""Stage report: every figure as a row, and tables of them in the terminal and in Markdown."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from modules.metrics import bootstrap_interval, paired_difference
+from pipeline.augment import synthesis_jobs
+from pipeline.jobs import CONSOLE, Job, Workspace, say
+from pipeline.mmt import translator_jobs
+from pipeline.prepare import corpus_job
+from pipeline.results_store import Result, Run, append_runs, read_runs, write_results
+from pipeline.settings import Recipe
+from pipeline.vse import Row, read_ranks, vse_rows
+
+_RECALLS = [f"{way}_r{k}" for way in ("t2i", "i2t") for k in (1, 5, 10)]
+_NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table: title, column heads and rows of text."""
+
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def as_markdown(self) -> str:
+        """The table as Markdown."""
+        lines = [f"**{self.title}**", "", "| " + " | ".join(self.heads) + " |", "|" + "---|" * len(self.heads)]
+        return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in self.rows])
+
+    def as_rich(self) -> Table:
+        """The table for a terminal."""
+        table = Table(title=self.title, title_justify="left", header_style="bold")
+        for number, head in enumerate(self.heads):
+            table.add_column(head, justify="left" if number == 0 else "right", no_wrap=number == 0)
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+
+def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
+    """Collect what has been run, write `results.jsonl` and `report.md`, add finished runs to the committed CSV."""
+    rows, translators = vse_rows(recipe, workspace), translator_jobs(recipe, workspace)
+    synthetic = synthesis_jobs(recipe, workspace)
+    append_runs(recipe.name, list(_finished_runs(workspace, [*translators.values(), *(row.job for row in rows)])))
+    committed = read_runs(recipe.name)
+    figures = _Figures(recipe, workspace, committed)
+    sheets = [
+        figures.translators(translators),
+        figures.diversity(synthetic),
+        *(figures.retrieval(rows, language) for language in recipe.vse.test),
+        *(figures.differences(rows, language) for language in recipe.vse.test),
+        figures.costs([corpus_job(recipe, workspace), *translators.values(), *synthetic.values(), *(r.job for r in rows)]),
+    ]
+    sheets = [sheet for sheet in sheets if sheet.rows]
+    folder = workspace.root / recipe.name / "report"
+    write_results(figures.results, folder / "results.jsonl")
+    (folder / "report.md").write_text("\n\n".join(sheet.as_markdown() for sheet in sheets) + "\n", encoding="utf-8")
+    for sheet in sheets:
+        CONSOLE.print(sheet.as_rich())
+    say(f"{len(figures.results)} figures: {folder / 'results.jsonl'}; the tables: {folder / 'report.md'}")
+
+
+def _finished_runs(workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Run]:
+    """The figures of jobs whose artifacts are here, for the committed CSV."""
+    for job in jobs:
+        if not workspace.done(job):
+            continue
+        manifest = workspace.manifest(job)
+        metrics = manifest["metrics"]
+        flat = {("", name): value for name, value in metrics.items() if isinstance(value, float)}
+        for part in ("test", "twins"):
+            for language, scores in metrics.get(part, {}).items():
+                prefix = "" if part == "test" else f"{part}_"
+                flat |= {(language, prefix + name): value for name, value in scores.items()}
+        for (language, name), value in flat.items():
+            yield Run(job.name, job.key, language, name, round(value, 4), manifest["wall_s"], manifest["peak_memory_mb"])
+
+
+class _Figures:
+    """Turns finished jobs into results and sheets; what is not here but in the committed CSV is read from there."""
+
+    def __init__(self, recipe: Recipe, workspace: Workspace, committed: Sequence[Run]) -> None:
+        self.recipe, self.workspace = recipe, workspace
+        self.results: list[Result] = []
+        self.committed: dict[tuple[str, str], dict[tuple[str, str], Run]] = {}
+        for run in committed:
+            self.committed.setdefault((run.job, run.key), {})[run.language, run.metric] = run
+        options = recipe.corpus.options
+        self.label, self.task = getattr(options, "label", recipe.corpus.name), getattr(options, "task", recipe.corpus.name)
+
+    def add(self, split: str, system: str, source: str, language: str, metric: str, value: float,
+            low: float | None, high: float | None, seeds: int, n: int) -> None:  # fmt: skip
+        """Keep a figure as a row."""
+        self.results.append(Result(self.recipe.name, self.label, split, system, source, language, self.task, metric,
+                                   round(value, 4), low, high, seeds, n))  # fmt: skip
+
+    def translators(self, jobs: dict[str, Job]) -> Sheet:
+        """BLEU of each translator on test, and on words that only the picture settles where the corpus has them."""
+        table, twins = [], False
+        for name, job in jobs.items():
+            if name == "text":
+                continue
+            system, _, direction = name.partition("-")
+            scores = self._scores(job)
+            if not scores:
+                table.append([name, *[_NOT_RUN] * 6])
+                continue
+            for metric in sorted(scores):
+                if metric[0] == "" and ("bleu" in metric[1] or "ambiguous" in metric[1] or "other_words" in metric[1]):
+                    split, _, rest = metric[1].partition("_") if "bleu" in metric[1] else ("twins", "", metric[1])
+                    self.add(split, system, direction, direction[-2:], rest, scores[metric], None, None, 1, 0)
+            shown = [scores.get(("", key)) for key in ("val_bleu", "test_bleu", "test_bleu_tokenised", "ambiguous",
+                                                        "swapped_ambiguous", "other_words")]  # fmt: skip
+            twins = twins or shown[3] is not None
+            table.append([name, *("–" if value is None else f"{value:.1f}" for value in shown)])
+        heads = ["translator", "val BLEU", "test BLEU", "tokenised", "ambiguous words %", "… with the twin's picture", "other words %"]
+        if not twins:
+            heads, table = heads[:4], [row[:4] for row in table]
+        signature = next((self._manifest_metric(job, "bleu_signature") for job in jobs.values() if self.workspace.done(job)
+                          and self._manifest_metric(job, "bleu_signature")), "sacreBLEU")  # fmt: skip
+        return Sheet(f"Translation, {self.label} ({signature}; tokenised: Moses, lower-cased)", heads, table)
+
+    def diversity(self, jobs: dict[str, Job]) -> Sheet:
+        """Different tokens of the training captions before and after adding each path's captions."""
+        rows = []
+        for path, job in jobs.items():
+            if self.workspace.done(job):
+                m = self.workspace.manifest(job)["metrics"]
+                rows.append([path, f"{m['captions']:,}", f"{m['unique_source']:,}", f"{m['unique_with_synthetic']:,}",
+                             f"{m['copies_of_parent']:,}", f"{m['mean_words']:.1f}"])  # fmt: skip
+            else:
+                rows.append([path, *[_NOT_RUN] * 5])
+        heads = ["path", "captions", "unique tokens before", "after", "same as their parent", "mean words"]
+        return Sheet("Lexical diversity of training captions", heads, rows)
+
+    def retrieval(self, rows: Sequence[Row], language: str) -> Sheet:
+        """R@K of each row in one language, mean over seeds, with a bootstrap interval of the mean recall."""
+        table = []
+        for name, jobs in _by_name(rows).items():
+            groups = self.recipe.vse.rows[name]
+            if not any(text.startswith(f"{language}/") or f"{language}/" in text for text in groups):
+                table.append([name, *["–"] * 8])  # the row never saw this language
+                continue
+            scores = [found for job in jobs if (found := self._scores(job)) and (language, "t2i_r1") in found]
+            if not scores:
+                table.append([name, *[_NOT_RUN] * 8])
+                continue
+            mean = {metric: sum(one[language, metric] for one in scores) / len(scores)
+                    for metric in (*_RECALLS, "mean_recall", "rsum")}  # fmt: skip
+            interval = self._interval(jobs, language)
+            for metric, value in mean.items():
+                low, high, n = interval.get(metric, (None, None, 0))
+                self.add("test", self.recipe.vse.model, name, language, metric, value, low, high, len(scores), n)
+            low, high, _ = interval.get("mean_recall", (None, None, 0))
+            bounds = "" if low is None else f" [{low:.1f}, {high:.1f}]"
+            table.append([name, *(f"{mean[metric]:.1f}" for metric in _RECALLS), f"{mean['mean_recall']:.1f}{bounds}",
+                          str(len(scores))])  # fmt: skip
+        heads = ["trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "mean recall", "seeds"]
+        return Sheet(f"Retrieval, {self.recipe.vse.model}, {language}, test, {self.label} ({self.task})", heads, table)
+
+    def differences(self, rows: Sequence[Row], language: str) -> Sheet:
+        """Mean recall of each row against the first one that has this language, on the same images and seeds."""
+        named = {name: [job for job in jobs if self.workspace.done(job)] for name, jobs in _by_name(rows).items()
+                 if any(f"{language}/" in text for text in self.recipe.vse.rows[name])}  # fmt: skip
+        ready = {name: [read_ranks(self.workspace.folder(job), language) for job in jobs] for name, jobs in named.items() if jobs}
+        table = []
+        for base in list(ready)[:2]:
+            for name in list(ready)[list(ready).index(base) + 1 :]:
+                d = paired_difference(ready[name], ready[base], self.recipe.report.resamples)["mean_recall"]
+                table.append([f"{name} − {base}", f"{d.value:+.2f}", f"[{d.low:+.2f}, {d.high:+.2f}]", f"{d.p_value:.3f}"])
+        heads = ["difference", "mean recall", "95 % interval", "p"]
+        return Sheet(f"Paired differences over the same {language} test images", heads, table)
+
+    def costs(self, jobs: Sequence[Job]) -> Sheet:
+        """Wall time, CPU time and peak memory of each job that ran here."""
+        rows = []
+        for job in jobs:
+            if self.workspace.done(job):
+                m = self.workspace.manifest(job)
+                wall = f"{m['wall_s']:.0f}" + (" (resumed)" if m["resumed"] else "")
+                rows.append([job.stage, job.name, wall, f"{m['cpu_s']:.0f}", f"{m['peak_memory_mb']:.0f}"])
+        return Sheet("Cost", ["stage", "job", "wall s", "CPU s", "peak MB"], rows)
+
+    def _scores(self, job: Job) -> dict[tuple[str, str], float]:
+        """(language, metric) → value of a job, from its artifact or else from the committed CSV."""
+        runs = list(_finished_runs(self.workspace, [job])) or list(self.committed.get((job.name, job.key), {}).values())
+        return {(run.language, run.metric): run.value for run in runs}
+
+    def _interval(self, jobs: Sequence[Job], language: str) -> dict[str, tuple[float, float, int]]:
+        ranks = [read_ranks(self.workspace.folder(job), language) for job in jobs if self.workspace.done(job)]
+        if not ranks:
+            return {}
+        found = bootstrap_interval(ranks, self.recipe.report.resamples)
+        n = len(ranks[0].image_to_text)
+        return {name: (round(one.low, 4), round(one.high, 4), n) for name, one in found.items()}
+
+    def _manifest_metric(self, job: Job, name: str) -> Any:
+        return self.workspace.manifest(job)["metrics"].get(name)
+
+
+def _by_name(rows: Sequence[Row]) -> dict[str, list[Job]]:
+    """The jobs of each row, seed by seed."""
+    found: dict[str, list[Job]] = {}
+    for row in rows:
+        found.setdefault(row.name, []).append(row.job)
+    return found
+
+
