@@ -155,6 +155,8 @@ class WordVocabulary:
         """
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
+            if content["words"][:2] != [SPECIALS[PADDING], SPECIALS[UNKNOWN]]:
+                raise ValueError("its first entries are not <pad> and <unk>")
             return cls(content["words"], content["shared"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path}: not a word vocabulary ({error!r}); run `make stage-vse` again") from None

@@ -196,8 +196,11 @@ def loader(dataset: Dataset, sampler: Sampler, workers: int) -> DataLoader:
 
 
 def share(numbers: list[int], rank: int, world_size: int) -> list[int]:
-    """What one rank takes of a batch: every `world_size`-th, so lengths and kinds spread evenly."""
-    return numbers[rank::world_size]
+    """What one rank takes of a batch: every `world_size`-th, so lengths and kinds spread evenly.
+
+    A batch with too few for all ranks goes to each of them whole: none stands idle, and the mean over all is the same.
+    """
+    return numbers[rank::world_size] if len(numbers) >= world_size else numbers
 
 
 def cut(ordered: list[int], lengths: NDArray[np.int64], batch_tokens: int) -> list[list[int]]:

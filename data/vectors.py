@@ -43,7 +43,8 @@ def train_vectors(
         text, vocabulary, out = (Path(folder) / name for name in ("text", "words", "vectors.npy"))
         lines = (tokenize(one, language) for one, language in zip(texts, languages, strict=True))
         text.write_text("\n".join(lines), encoding="utf-8")
-        plain = [word.partition(":")[2] or word for word in words]  # words of one language are named `de:wort`
+        named = tuple(f"{language}:" for language in set(languages))  # words of one language are named `de:wort`
+        plain = [word.partition(":")[2] or word if word.startswith(named) else word for word in words]
         vocabulary.write_text("\n".join(plain), encoding="utf-8")
         command = [sys.executable, "-c", _TRAIN, str(text), str(vocabulary), str(dim), str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

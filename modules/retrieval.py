@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from modules.distributed import gather_rows
+from modules.distributed import gather_rows, sum_over_ranks
 from modules.losses import hard_negative_loss, negative_mask
 from modules.metrics import RetrievalRanks
 from modules.retrieval_models import build_model
@@ -118,9 +118,7 @@ class Retrieval(TrainedModule):
         images, captions = self.encode(batch)
         keys = batch["image_key"]
         for language, metric in self.metrics.items():
-            mine = batch["language"] == self.model.languages.index(language)
-            if not mine.any():
-                continue
+            mine = batch["language"] == self.model.languages.index(language)  # none: its images are ranked all the same
             belongs = keys[batch["image_index"][mine]]
             metric.update(images, keys, (captions[0][mine], captions[1][mine]), batch["caption_key"][mine], belongs)
 
@@ -135,8 +133,8 @@ class Retrieval(TrainedModule):
 
     def on_test_epoch_end(self) -> None:
         """Log R@K and keep the ranks in `ranks`, by language."""
-        self._rank_all("test")
-        self.ranks = {language: metric.ranks for language, metric in self.metrics.items() if metric.ranks is not None}
+        tested = self._rank_all("test")
+        self.ranks = {language: ranks for language in tested if (ranks := self.metrics[language].ranks) is not None}
 
     def configure_optimizers(self) -> dict[str, Any]:
         """Adam, its rate lowered once."""
@@ -149,12 +147,11 @@ class Retrieval(TrainedModule):
     def _rank_all(self, stage: str) -> dict[str, dict[str, float]]:
         found = {}
         for language, metric in self.metrics.items():
-            if not metric.update_called:  # a language that is tested but not validated
-                continue
-            found[language] = metric.compute()
-            self.log_dict({f"{stage}/{language}/{name}": value for name, value in found[language].items()})
-            if stage == "val":
-                metric.reset()
+            captions = torch.tensor(sum(len(ids) for ids in metric.caption_image_ids), device=self.device)
+            if sum_over_ranks(captions, self.trainer.world_size):  # none: a language that is tested but not validated
+                found[language] = metric.compute()
+                self.log_dict({f"{stage}/{language}/{name}": value for name, value in found[language].items()})
+            metric.reset()
         return found
 
     def _similarity(self, images: Encoding, captions: Encoding) -> Tensor:

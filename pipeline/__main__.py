@@ -13,6 +13,8 @@ import time
 import warnings
 from collections.abc import Callable
 
+from rich.markup import escape
+
 from data.errors import DataError
 from modules.errors import ModelError
 from pipeline.errors import RecipeError
@@ -37,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         for name in STAGES if known.stage == ALL else (known.stage,):
             _stage(name)(recipe, Workspace(), known.force)
     except (DataError, ModelError, RecipeError) as error:
-        CONSOLE.print(f"[red]error:[/] {error}", markup=True)
+        CONSOLE.print(f"[red]error:[/] {escape(str(error))}")
         return 1
     except KeyboardInterrupt:
         CONSOLE.print("stopped; the same command goes on from the last checkpoint")

@@ -33,6 +33,10 @@ def synthesis_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
 def augment(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage and say how many different words each path adds."""
     jobs = synthesis_jobs(recipe, workspace)
+    for job in jobs.values():  # all inputs before the first hour is spent
+        for other in job.inputs.values():
+            if other.stage != "augment":
+                workspace.require(other)
     for job in jobs.values():
         folder = workspace.perform(job, force)
         figures = workspace.manifest(job)["metrics"]
@@ -83,6 +87,8 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
                     one.parent or one.caption_id, new.score)
             for one, new in zip(source, found, strict=True) if new.text.strip()
         ]  # fmt: skip
+        if not synthetic:
+            raise RecipeError(f"augment {path}: every translation is empty; train longer (mmt.finetune.steps)")
         write_captions(synthetic, folder / "captions.parquet")
         originals = {one.caption_id: one for one in human}
         _write_examples(folder / "examples.md", synthetic, originals)

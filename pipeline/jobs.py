@@ -16,13 +16,14 @@ import resource
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch.distributed
 from rich.console import Console
 
 from pipeline.errors import RecipeError
@@ -95,6 +96,8 @@ class Workspace:
         path = self.folder(job) / "manifest.json"
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(manifest, dict):
+                raise ValueError(f"it holds a {type(manifest).__name__}")
         except (OSError, ValueError) as error:
             raise RecipeError(f"{path}: not a readable manifest ({error}); delete the folder and run again") from None
         if manifest.get("format") != FORMAT:
@@ -132,6 +135,8 @@ class Workspace:
             self._say_done(job)
             return final
         if _rank() > 0:
+            if force:
+                _meet()
             return self._follow(job, inputs)
         partial = final.with_name(final.name + ".partial")
         with _lock(final.with_name(final.name + ".lock"), job.name):
@@ -140,6 +145,7 @@ class Workspace:
             if force:
                 shutil.rmtree(partial, ignore_errors=True)
                 shutil.rmtree(final, ignore_errors=True)
+                _meet()
             shutil.rmtree(final, ignore_errors=True) if final.exists() else None
             resumed = partial.exists()
             partial.mkdir(parents=True, exist_ok=True)
@@ -147,7 +153,8 @@ class Workspace:
             description, cost = self._describe(job), _Cost()
             figures = job.run(partial, inputs)
             spent = cost.stop()
-            manifest = description | spent | {"resumed": resumed, "metrics": figures}
+            finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            manifest = description | spent | {"finished": finished, "resumed": resumed, "metrics": figures}
             _write_json(partial / "manifest.json", manifest)
             partial.rename(final)
             say(f"[green]{job.name} done[/] in {spent['wall_s']:.0f} s, {spent['peak_memory_mb']:.0f} MB at most")
@@ -171,7 +178,6 @@ class Workspace:
             "python": platform.python_version(),
             "libraries": _library_versions(),
             "source": source_digest(),
-            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
 
     def _say_done(self, job: Job) -> None:
@@ -186,8 +192,13 @@ class Workspace:
             partial = self.folder(job).with_name(self.folder(job).name + ".partial")
             while not partial.exists() and not self.done(job):
                 time.sleep(0.1)
-            if not self.done(job):
-                job.run(partial, inputs)
+            if not self.done(job):  # a copy of its own: rank 0 may rename its folder while we still write
+                own = partial.with_name(f"{partial.name}-{_rank()}")
+                shutil.rmtree(own, ignore_errors=True)
+                own.mkdir()
+                (own / "checkpoints").symlink_to((partial / "checkpoints").absolute())
+                job.run(own, inputs)
+                shutil.rmtree(own)
         while not self.done(job):
             time.sleep(0.1)
         return self.folder(job)
@@ -228,8 +239,9 @@ def fingerprint(paths: list[Path], cache: Path) -> str:
         fresh[str(path)] = entry
         total.update(f"{path.name}:{entry[1]}\n".encode())
     if fresh and fresh != known:
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        _write_json(cache, known | fresh)
+        with suppress(OSError):  # only saves time
+            cache.parent.mkdir(parents=True, exist_ok=True)
+            _write_json(cache, known | fresh)
     return total.hexdigest()[:16]
 
 
@@ -281,6 +293,12 @@ def _rank() -> int:
         if os.environ.get(name, "").isdigit():
             return int(os.environ[name])
     return 0
+
+
+def _meet() -> None:
+    """Wait until all ranks are here, so that none takes what --force deletes for done; nothing before they are one."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
 from data.captions import read_pairs
 from data.regions import RegionStore
@@ -115,6 +116,7 @@ def _train(
     settings = recipe.mmt
     train = pairs.select("train", with_regions=not name.startswith("nmt"))
     validation = pairs.select("val", with_regions=True if store is not None else None)
+    torch.manual_seed(recipe.seed)  # start values, whatever ran before in this process
     module = Translation(
         network, phase.learning_rate, phase.warmup, phase.steps, settings.label_smoothing, BEGIN, END,
     )  # fmt: skip

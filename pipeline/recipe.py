@@ -56,14 +56,14 @@ def build_recipe(raw: dict[str, Any], name: str, where: str) -> Recipe:
     _refuse_unknown(trainer, _names(TrainerSettings), where, "trainer.")
     sections: dict[str, Any] = {}
     for section, kind in _SECTIONS.items():
-        values = dict(raw.get(section) or {})
+        values = _mapping(raw, section, where)
         if "trainer" in _names(kind):
-            values["trainer"] = {**trainer, **(values.get("trainer") or {})}
+            values["trainer"] = {**trainer, **_mapping(values, "trainer", where, f"{section}.")}
         sections[section] = typed(kind, values, where, section)
     seed = raw.get("seed", 0)
-    if not isinstance(seed, int) or seed < 0:
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise RecipeError(f"{where}: seed is {seed!r}; expected a whole number from 0")
-    recipe = Recipe(name=name, seed=seed, corpus=_corpus(dict(raw.get("corpus") or {}), where), **sections)
+    recipe = Recipe(name=name, seed=seed, corpus=_corpus(_mapping(raw, "corpus", where), where), **sections)
     _check(recipe, where)
     return recipe
 
@@ -78,6 +78,13 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str, section: str) ->
     except (ArgumentError, TypeError, ValueError) as error:
         text = " ".join(str(error).split()).replace('Parser key "it.', f'key "{section}.').replace('"it"', f'"{section}"')
         raise RecipeError(f"{where}: {text}") from None
+
+
+def _mapping(values: Mapping[str, Any], key: str, where: str, prefix: str = "") -> dict[str, Any]:
+    value = values.get(key) or {}
+    if not isinstance(value, Mapping):
+        raise RecipeError(f"{where}: {prefix}{key} is {value!r}; expected keys with values")
+    return dict(value)
 
 
 def _find(name: str) -> Path:
@@ -100,6 +107,8 @@ def _read_with_base(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     base = raw.pop("base", None)
     if base is None:
         return raw
+    if not isinstance(base, str):
+        raise RecipeError(f"{path}: base is {base!r}; expected the name or path of one recipe")
     if path in seen:
         raise RecipeError(f"{path}: its base leads back to itself")
     return _merge(_read_with_base(_find(base), (*seen, path)), raw, str(path))
@@ -139,7 +148,7 @@ def _parse_override(argument: str) -> dict[str, Any]:
 def _corpus(values: dict[str, Any], where: str) -> CorpusSettings:
     name = values.pop("name", "scenes")
     root = values.pop("root", None) or os.environ.get("BILDWORT_DATA") or None
-    if name not in CORPORA:
+    if not isinstance(name, str) or name not in CORPORA:
         near = difflib.get_close_matches(str(name), list(CORPORA), 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(CORPORA)}"
         raise RecipeError(f"{where}: corpus.name is {name!r}; {hint}")
@@ -188,9 +197,19 @@ def _check(recipe: Recipe, where: str) -> None:
             if "-".join(hop) not in mmt.directions:
                 raise RecipeError(f"{where}: augment.paths has {path!r}, but mmt.directions lacks {'-'.join(hop)!r}")
     for name, phase in (("pretrain", mmt.pretrain), ("finetune", mmt.finetune)):
+        if phase.steps < (name == "finetune") or phase.eval_every < 1:
+            raise RecipeError(
+                f"{where}: mmt.{name}.steps is {phase.steps} and mmt.{name}.eval_every {phase.eval_every}; expected "
+                "1 or more (only mmt.pretrain.steps may be 0)"
+            )
         if phase.steps and phase.steps % phase.eval_every:
             raise RecipeError(
                 f"{where}: mmt.{name}.steps is {phase.steps}, not a multiple of mmt.{name}.eval_every {phase.eval_every}"
             )
+    if vse.epochs < 1 or vse.batch_size < 1:
+        raise RecipeError(f"{where}: vse.epochs is {vse.epochs}, vse.batch_size {vse.batch_size}; expected 1 or more")
+    for language in vse.select:
+        if language not in vse.test:
+            raise RecipeError(f"{where}: vse.select names {language!r}, but vse.test has {', '.join(vse.test)}")
     if vse.warmup_epochs > vse.epochs:
         raise RecipeError(f"{where}: vse.warmup_epochs {vse.warmup_epochs} is more than vse.epochs {vse.epochs}")

@@ -1,0 +1,191 @@
+"""Text to numbers and back: Moses, BPE and words; what is rare, long, empty, unknown or damaged."""
+
+import json
+import random
+
+import pytest
+
+from data.errors import DataError
+from data.text import (
+    BEGIN,
+    END,
+    MAX_TOKENS,
+    PADDING,
+    SPECIALS,
+    UNKNOWN,
+    JointBPE,
+    WordVocabulary,
+    detokenize,
+    tokenize,
+)
+
+GERMAN = [
+    "Zwei junge Männer hören draußen Musik.", "Eine Frau trägt eine grüne Mütze und läuft über die Straße.",
+    "Ein großer Hund springt über den Zaun, um einen Ball zu fangen.", "Drei Kinder spielen im Müll.",
+]  # fmt: skip
+ENGLISH = [
+    "Two young men listen to music outside.", "A woman in a green cap is walking across the street.",
+    "A big dog jumps over the fence, to catch a ball.", "Three kids don't play in the rubbish.",
+]  # fmt: skip
+
+
+def both() -> list[str]:
+    return [tokenize(text, "de") for text in GERMAN] + [tokenize(text, "en") for text in ENGLISH]
+
+
+@pytest.fixture(scope="module")
+def bpe() -> JointBPE:
+    return JointBPE.train(both(), 150)
+
+
+def test_moses_splits_punctuation_and_clitics_and_lower_cases() -> None:
+    assert tokenize("Die Männer, die HÖREN.", "de") == "die männer , die hören ."
+    assert tokenize("The dog doesn't bark & A<B", "en") == "the dog doesn 't bark & a < b"
+    assert tokenize("„Straße“ – T-Shirt", "de") == '" straße " - t-shirt'
+    assert tokenize("", "de") == ""
+
+
+@pytest.mark.parametrize(("texts", "language"), [(GERMAN, "de"), (ENGLISH, "en")])
+def test_detokenising_undoes_moses(texts: list[str], language: str) -> None:
+    for text in texts:
+        assert detokenize(tokenize(text, language), language) == text.lower()
+
+
+@pytest.mark.parametrize(("texts", "language"), [(GERMAN, "de"), (ENGLISH, "en")])
+def test_bpe_there_and_back(bpe: JointBPE, texts: list[str], language: str) -> None:
+    for text, numbers in zip(texts, bpe.encode_all(texts, language), strict=True):
+        assert bpe.decode(numbers, language) == text.lower()
+        assert bpe.decode_tokens(numbers) == tokenize(text, language)
+        assert not {PADDING, BEGIN, END, UNKNOWN} & set(numbers)
+
+
+def test_bpe_learns_sub_words_of_both_languages(bpe: JointBPE) -> None:
+    assert len(bpe) == 150
+    (numbers,) = bpe.encode_all(["eine Mütze outside"], "de")
+    assert 3 < len(numbers) < len("eine Mütze outside")
+    (unseen,) = bpe.encode_all(["Hundeball"], "de")  # never seen whole, spelt from parts
+    assert bpe.decode(unseen, "de") == "hundeball"
+
+
+def test_a_character_never_seen_is_unknown_and_the_rest_survives(bpe: JointBPE) -> None:
+    (numbers,) = bpe.encode_all(["ein 犬 hund"], "de")
+    assert UNKNOWN in numbers
+    assert bpe.decode(numbers, "de").split()[0] == "ein"
+    assert bpe.decode(numbers, "de").split()[-1] == "hund"
+
+
+def test_text_that_looks_like_a_special_token_is_only_text(bpe: JointBPE) -> None:
+    (numbers,) = bpe.encode_all(["</s> a <pad> b <s>"], "en")
+    assert not {PADDING, BEGIN, END} & set(numbers)
+
+
+def test_bpe_cuts_long_sentences_and_keeps_empty_ones(bpe: JointBPE) -> None:
+    texts = ["hund " * (2 * MAX_TOKENS), "", "  "]
+    long, empty, blank = bpe.encode_all(texts, "de")
+    assert len(long) == MAX_TOKENS == 100
+    assert empty == blank == [UNKNOWN]
+
+
+def test_bpe_training_twice_gives_the_same_and_order_does_not_matter(bpe: JointBPE, tmp_path) -> None:
+    again = JointBPE.train(both(), 150)
+    again.save(tmp_path / "again.json")
+    bpe.save(tmp_path / "once.json")
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "once.json").read_bytes()
+    shuffled = both()
+    random.Random(0).shuffle(shuffled)
+    JointBPE.train(shuffled, 150).save(tmp_path / "shuffled.json")
+    assert (tmp_path / "shuffled.json").read_bytes() == (tmp_path / "once.json").read_bytes()
+
+
+def test_bpe_is_saved_and_loaded(bpe: JointBPE, tmp_path) -> None:
+    path = tmp_path / "bpe.json"
+    bpe.save(path)
+    loaded = JointBPE.load(path)
+    assert len(loaded) == len(bpe)
+    assert loaded.encode_all(GERMAN, "de") == bpe.encode_all(GERMAN, "de")
+    assert loaded.decode(loaded.encode_all(GERMAN, "de")[1], "de") == GERMAN[1].lower()
+
+
+def test_bpe_names_the_file_that_is_missing_or_damaged(bpe: JointBPE, tmp_path) -> None:
+    path = tmp_path / "bpe.json"
+    with pytest.raises(DataError, match=r"bpe\.json: no such file; `make stage-mmt`"):
+        JointBPE.load(path)
+    bpe.save(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DataError, match=r"bpe\.json: not a BPE vocabulary"):
+        JointBPE.load(path)
+    bpe.save(path)
+    path.write_text(path.read_text().replace("</s>", "<end>"))
+    with pytest.raises(DataError, match=r"bpe\.json: its first entries are not <pad>"):
+        JointBPE.load(path)
+
+
+def words(shared: bool = True, min_count: int = 4) -> WordVocabulary:
+    texts = ["Hand hand HAND hand.", "rare rare rare", "Hand Hand", "hand mann mann mann mann"]
+    return WordVocabulary.build(texts, ["en", "en", "de", "de"], min_count, shared)
+
+
+def test_words_seen_fewer_than_four_times_are_unknown() -> None:
+    vocabulary = words()
+    assert vocabulary.words == ["<pad>", "<unk>", "hand", "mann"]
+    assert vocabulary.encode("Mann rare Hand never", "de") == [3, 1, 2, 1]
+    assert words(min_count=3).words == ["<pad>", "<unk>", "hand", "mann", "rare"]
+    assert len(vocabulary) == 4
+
+
+def test_words_are_shared_by_languages_or_not() -> None:
+    assert words().encode("hand", "de") == words().encode("hand", "en") == [2]
+    apart = words(shared=False)  # de:hand is seen three times only
+    assert apart.words == ["<pad>", "<unk>", "de:mann", "en:hand"]
+    assert apart.encode("hand mann", "de") == [1, 2]
+    assert apart.encode("hand mann", "en") == [3, 1]
+
+
+def test_words_do_not_depend_on_the_order_of_sentences() -> None:
+    texts = both() * 4
+    shuffled = random.Random(0).sample(texts, len(texts))
+    languages = ["de"] * len(texts)
+    assert WordVocabulary.build(texts, languages).words == WordVocabulary.build(shuffled, languages).words
+
+
+def test_words_cut_long_sentences_and_keep_empty_ones() -> None:
+    assert words().encode("hand " * (2 * MAX_TOKENS), "en") == [2] * MAX_TOKENS
+    assert words().encode("", "en") == words().encode(" \n", "de") == [1]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_words_are_saved_and_loaded(shared: bool, tmp_path) -> None:
+    vocabulary = WordVocabulary.build([*GERMAN, *ENGLISH], ["de"] * 4 + ["en"] * 4, 1, shared)
+    vocabulary.save(tmp_path / "words.json")
+    loaded = WordVocabulary.load(tmp_path / "words.json")
+    assert loaded.words == vocabulary.words
+    assert loaded.shared is shared
+    assert loaded.encode(GERMAN[1], "de") == vocabulary.encode(GERMAN[1], "de")
+    assert 1 not in loaded.encode(GERMAN[1], "de")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        '{"words": [',
+        "[]",
+        '{"shared": true}',
+        '{"shared": true, "words": 3}',
+        '{"shared": true, "words": ["hund"]}',
+    ],
+)
+def test_words_name_the_file_that_is_damaged(content: str, tmp_path) -> None:
+    path = tmp_path / "words.json"
+    path.write_text(content)
+    with pytest.raises(DataError, match=r"words\.json: not a word vocabulary"):
+        WordVocabulary.load(path)
+    with pytest.raises(DataError, match=r"none\.json: not a word vocabulary"):
+        WordVocabulary.load(tmp_path / "none.json")
+
+
+def test_saved_words_are_readable(tmp_path) -> None:
+    vocabulary = WordVocabulary([*SPECIALS[:1], SPECIALS[UNKNOWN], "männer"])
+    vocabulary.save(tmp_path / "words.json")
+    assert json.loads((tmp_path / "words.json").read_text(encoding="utf-8"))["words"][2] == "männer"
+    assert "männer" in (tmp_path / "words.json").read_text(encoding="utf-8")

@@ -1,0 +1,49 @@
+"""fastText in a process of its own: vectors of our words, finite, near where they should be."""
+
+import random
+
+import numpy as np
+import pytest
+
+from data.errors import DataError
+from data.vectors import train_vectors
+
+ANIMALS, COLOURS = ["hund", "katze", "pferd", "vogel"], ["rot", "blau", "grün", "gelb"]
+
+
+def sentences(count: int) -> list[str]:
+    generator = random.Random(0)
+    return [
+        f"Der {generator.choice(ANIMALS)} und der {generator.choice(ANIMALS)} rennen um 10:30 Uhr im Park."
+        if generator.random() < 0.5
+        else f"Das Haus ist {generator.choice(COLOURS)} oder {generator.choice(COLOURS)}, nicht grau."
+        for _ in range(count)
+    ]
+
+
+def test_vectors_are_finite_and_a_row_a_word(tmp_path) -> None:
+    words = ["<pad>", "<unk>", *ANIMALS, *COLOURS, "10:30", "30", ":", "de:hund", "de:10:30"]
+    train_vectors(sentences(400), ["de"] * 400, words, 20, tmp_path / "vectors.npy")
+    vectors = np.load(tmp_path / "vectors.npy", allow_pickle=False)
+    assert vectors.shape == (len(words), 20)
+    assert vectors.dtype == np.float32
+    assert np.isfinite(vectors).all()
+    row = dict(zip(words, vectors, strict=True))
+    assert not vectors[:2].any()
+    assert all(row[word].any() for word in words[2:])
+    np.testing.assert_array_equal(row["de:hund"], row["hund"])  # named by its language, spelt without it
+    np.testing.assert_array_equal(row["de:10:30"], row["10:30"])
+    assert (row["10:30"] != row["30"]).any()  # a colon alone names no language
+    assert len({vector.tobytes() for vector in vectors[2:10]}) == 8
+
+
+def test_a_size_that_fasttext_leaves_uninitialised_is_refused(tmp_path) -> None:
+    with pytest.raises(DataError, match="word_dim is 25; fastText needs a multiple of 10"):
+        train_vectors(["a b"], ["en"], ["a"], 25, tmp_path / "vectors.npy")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_fasttext_says_is_passed_on(tmp_path) -> None:
+    with pytest.raises(DataError, match=r"fastText failed: \S+"):
+        train_vectors([], [], ["a"], 10, tmp_path / "vectors.npy")
+    assert not list(tmp_path.iterdir())

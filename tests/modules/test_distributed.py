@@ -1,0 +1,243 @@
+"""Two processes are one: the loss and gradients of a batch split 4 + 3 equal those of the whole batch.
+
+This file is its own worker: two processes run it as a script, once for all tests, and leave what they found.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+import modules.retrieval
+from modules.distributed import gather_objects, gather_rows, sum_over_ranks
+from modules.retrieval import Retrieval
+from modules.translation import Translation
+
+ROOT = Path(__file__).parents[2]
+R, D, V, L = 2, 5, 12, 4
+# (image, sentence, type): image 2 and image 0 on both ranks; 1 and 5 share a sentence; types uneven.
+VISITS = [(0, 100, 0), (1, 101, 1), (2, 102, 0), (3, 103, 0), (2, 104, 1), (4, 101, 0), (0, 105, 1)]
+PARTS = [VISITS[:4], VISITS[4:]]
+HYPERPARAMETERS = {
+    "margin": 0.5, "warmup_epochs": 1, "learning_rate": 0.01, "decay_epoch": 5, "decay": 0.1,
+    "type_weights": [0.7, 0.3], "test_languages": ["en"], "select": ["en"],
+}  # fmt: skip
+
+
+def retrieval(world: int, epoch: int) -> Retrieval:
+    torch.manual_seed(0)
+    arguments = {"region_dim": D, "vocabulary_size": V, "languages": ["en"], "dim": 6, "word_dim": 4}
+    module = Retrieval("san", arguments, **HYPERPARAMETERS).double()
+    module._trainer = SimpleNamespace(world_size=world, current_epoch=epoch)
+    module.encode = lambda batch: (  # as in the class, but float64
+        module.model.encode_images(batch["regions"], batch["region_mask"]),
+        module.model.encode_captions(batch["tokens"], batch["lengths"], batch["language"]),
+    )
+    return module
+
+
+def visits_batch(visits: list[tuple[int, int, int]]) -> dict[str, Tensor]:
+    """A batch as data makes it: each image once, captions pointing to it; words are a function of the sentence."""
+    generator = torch.Generator().manual_seed(1)
+    regions = torch.randn(5, R, D, dtype=torch.float64, generator=generator)
+    words = torch.randint(1, V, (10, L), generator=generator)
+    images, sentences, types = (torch.tensor(column) for column in zip(*visits, strict=True))
+    keys, index = images.unique(return_inverse=True)
+    lengths = 1 + sentences % 3
+    return {
+        "regions": regions[keys], "region_mask": torch.ones(len(keys), R, dtype=torch.bool), "image_key": keys,
+        "tokens": words[sentences - 100][:, : lengths.max()], "lengths": lengths, "image_index": index,
+        "caption_key": sentences, "language": torch.zeros_like(types), "type": types, "sentence": sentences,
+    }  # fmt: skip
+
+
+def translation(world: int) -> Translation:
+    torch.manual_seed(0)
+    network = {"vocabulary_size": V, "region_dim": D, "embedding_dim": 4, "hidden_dim": 3, "dropout": 0.0}
+    module = Translation(network, 0.01, 1, 10, label_smoothing=0.1, begin=1, end=2).double()
+    module._trainer = SimpleNamespace(world_size=world)
+    module.log = lambda *_, **__: None
+    return module
+
+
+def sentences_batch(rows: slice) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    source, target = (torch.randint(3, V, (7, L), generator=generator) for _ in range(2))
+    regions = torch.randn(7, R, D, dtype=torch.float64, generator=generator)
+    lengths, targets = torch.tensor([4, 1, 2, 3, 2, 1, 4]), torch.tensor([1, 4, 2, 4, 1, 1, 2])
+    return {
+        "source": source[rows], "source_lengths": lengths[rows], "regions": regions[rows],
+        "target": torch.cat([torch.ones(7, 1, dtype=torch.long), target], 1)[rows],
+        "labels": torch.cat([target, torch.full((7, 1), 2)], 1)[rows], "target_lengths": targets[rows] + 1,
+    }  # fmt: skip
+
+
+def loss_and_gradients(module: torch.nn.Module, loss: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    module.zero_grad()
+    loss.backward()
+    return loss.detach(), {name: parameter.grad.clone() for name, parameter in module.named_parameters()}
+
+
+def retrieval_results(visits: list, world: int, epoch: int) -> tuple[Tensor, dict[str, Tensor]]:
+    module = retrieval(world, epoch)
+    return loss_and_gradients(module, module.losses(visits_batch(visits))["ranking"])
+
+
+def translation_results(rows: slice, world: int) -> tuple[Tensor, dict[str, Tensor]]:
+    module = translation(world)
+    return loss_and_gradients(module, module.training_step(sentences_batch(rows), 0))
+
+
+def work(rank: int, folder: Path) -> None:
+    """What each of the two processes does."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    found = {}
+    for epoch in (0, 1):
+        found[f"epoch {epoch}"] = retrieval_results(PARTS[rank], 2, epoch)
+    with mock.patch.object(modules.retrieval, "gather_rows", lambda rows, world: rows):
+        found["not gathered"] = retrieval_results(PARTS[rank], 2, 1)
+    found["translation"] = translation_results((slice(0, 4), slice(4, 7))[rank], 2)
+    rows = torch.arange(6.0).view(3, 2)[: 3 - 2 * rank] + 10 * rank  # three rows here, one there
+    rows.requires_grad_()
+    together = gather_rows(rows, 2)
+    (together * torch.arange(1.0, 5.0)[:, None] * (1 + rank)).sum().backward()
+    found["rows"], found["rows gradient"] = together.detach(), rows.grad
+    found["no rows"] = gather_rows(torch.ones(2 * rank, 3), 2)
+    found["keys"] = gather_rows(torch.tensor([2**62 + rank] * (1 + rank)), 2)
+    found["objects"] = gather_objects([("a", rank)] * (1 + rank), 2)
+    value = torch.tensor([1.0, 10.0 * rank], requires_grad=True)
+    found["sum"], found["own value"] = sum_over_ranks(value, 2), value.detach()
+    vectors = torch.full((2, 3 - rank, 2), 1.0 + rank)
+    mask = torch.tensor([[True, True, False], [True, False, False]])[:, : 3 - rank]
+    found["sets"] = modules.retrieval._gather_encoding((vectors, mask), 2)
+    module = retrieval(2, 1)
+    batch = visits_batch(PARTS[rank])
+    pairs = module.gather(batch, *module.encode(batch))
+    found["pairs"] = (pairs.images[0].detach(), pairs.positives, pairs.negatives, pairs.types)
+    torch.save(found, folder / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory) -> list[dict]:
+    folder = tmp_path_factory.mktemp("ranks")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "PYTHONPATH": str(ROOT)}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, __file__, str(folder)], env=os.environ | shared | {"RANK": str(rank)}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    try:
+        said = [process.communicate(timeout=120)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+def averaged(found: list[dict], name: str) -> dict[str, Tensor]:
+    """What DDP makes of the ranks' gradients."""
+    return {key: (found[0][name][1][key] + found[1][name][1][key]) / 2 for key in found[0][name][1]}
+
+
+def largest_difference(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:
+    assert ours.keys() == theirs.keys()
+    return max(float((ours[name] - theirs[name]).abs().max()) for name in ours)
+
+
+@pytest.mark.parametrize("epoch", [0, 1], ids=["mean of hinges", "hardest negatives"])
+def test_retrieval_on_two_ranks_is_retrieval_on_one(found, epoch: int) -> None:
+    loss, gradients = retrieval_results(VISITS, 1, epoch)
+    assert loss > 0.1
+    for rank in range(2):
+        torch.testing.assert_close(found[rank][f"epoch {epoch}"][0], loss, atol=1e-5, rtol=0)
+    assert all(gradient.abs().max() > 1e-4 for gradient in gradients.values())
+    assert largest_difference(averaged(found, f"epoch {epoch}"), gradients) < 1e-5
+
+
+def test_without_the_gather_it_is_not(found) -> None:
+    loss, gradients = retrieval_results(VISITS, 1, 1)
+    assert all((found[rank]["not gathered"][0] - loss).abs() > 1e-2 for rank in range(2))
+    assert largest_difference(averaged(found, "not gathered"), gradients) > 1e-2
+
+
+def test_an_image_on_both_ranks_is_one_image(found) -> None:
+    module = retrieval(1, 1)
+    batch = visits_batch(VISITS)
+    pairs = module.gather(batch, *module.encode(batch))
+    for rank in range(2):
+        images, positives, negatives, types = found[rank]["pairs"]
+        torch.testing.assert_close(images, pairs.images[0].detach())
+        assert images.shape[0] == 5
+        assert torch.equal(positives, pairs.positives)
+        assert torch.equal(negatives, pairs.negatives)
+        assert torch.equal(types, torch.tensor([kind for _, _, kind in VISITS]))
+    by_hand = torch.tensor([[image == key for image, _, _ in VISITS] for key in range(5)])
+    assert torch.equal(pairs.positives, by_hand)
+    assert not pairs.negatives[1, 5]  # the same sentence on another image
+    assert not pairs.negatives[4, 1]
+    assert pairs.negatives.sum() == 5 * 7 - 7 - 2
+
+
+def test_translation_on_two_ranks_is_translation_on_one(found) -> None:
+    loss, gradients = translation_results(slice(0, 7), 1)
+    mean = (found[0]["translation"][0] + found[1]["translation"][0]) / 2
+    torch.testing.assert_close(mean, loss, atol=1e-5, rtol=0)
+    assert all(gradient.abs().max() > 1e-5 for gradient in gradients.values())
+    assert largest_difference(averaged(found, "translation"), gradients) < 1e-5
+    apart = [translation_results(rows, 1)[0] for rows in (slice(0, 4), slice(4, 7))]
+    assert (sum(apart) / 2 - loss).abs() > 1e-4  # the mean of the ranks' means is something else
+
+
+def test_uneven_rows_are_gathered_with_their_gradient(found) -> None:
+    expected = torch.tensor([[0.0, 1], [2, 3], [4, 5], [10, 11]])
+    for rank in range(2):
+        assert torch.equal(found[rank]["rows"], expected)
+        assert torch.equal(found[rank]["no rows"], torch.ones(2, 3))
+        assert found[rank]["keys"].tolist() == [2**62, 2**62 + 1, 2**62 + 1]
+    # Each row's weight is its place; the ranks' losses weigh 1 and 2, and are summed.
+    assert torch.equal(found[0]["rows gradient"], torch.tensor([[3.0, 3], [6, 6], [9, 9]]))
+    assert torch.equal(found[1]["rows gradient"], torch.tensor([[12.0, 12]]))
+
+
+def test_sets_of_other_sizes_are_padded_to_the_longest_on_any_rank(found) -> None:
+    for rank in range(2):
+        vectors, mask = found[rank]["sets"]
+        assert vectors.shape == (4, 3, 2)
+        assert mask.tolist() == [[True, True, False], [True, False, False]] * 2
+        assert vectors[:, 0, 0].tolist() == [1, 1, 2, 2]
+        assert (vectors[2:, 2] == 0).all()
+
+
+def test_objects_and_sums(found) -> None:
+    for rank in range(2):
+        assert found[rank]["objects"] == [("a", 0), ("a", 1), ("a", 1)]
+        assert found[rank]["sum"].tolist() == [2, 10]
+        assert not found[rank]["sum"].requires_grad
+        assert found[rank]["own value"].tolist() == [1, 10 * rank]
+
+
+def test_one_process_gives_back_what_it_was_given() -> None:
+    rows = torch.randn(3, 2, requires_grad=True)
+    assert gather_rows(rows, 1) is rows
+    assert sum_over_ranks(rows, 1) is rows
+    assert gather_objects(("a", "b"), 1) == ["a", "b"]
+
+
+if __name__ == "__main__":
+    work(int(os.environ["RANK"]), Path(sys.argv[1]))

@@ -1,0 +1,384 @@
+"""Two models that are hard to fit, as a newcomer would write them: two optimizers, and an encoder per language.
+
+Each is one class and a name; all else is the plain way. This file is also the script of the two processes that train
+both of them together.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback, ModelCheckpoint
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from data.captions import Caption, read_captions, write_captions
+from data.regions import RegionStore, write_regions
+from data.retrieval import RetrievalData, parse_group
+from data.text import WordVocabulary
+from modules.encoders import CaptionEncoder
+from modules.errors import ModelError
+from modules.metrics import retrieval_scores
+from modules.retrieval import Retrieval
+from modules.retrieval_models import RetrievalModel, build_model, model_class, option_names, register
+from modules.retrieval_models.base import Encoding, one_vector
+
+ROOT = Path(__file__).parents[2]
+
+
+class Adversarial(Retrieval):
+    """Teaches a critic to tell images from captions, then the encoders to match them and to fool it."""
+
+    automatic_optimization = False
+
+    def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
+        main, critic = self.optimizers()
+        images, captions = self.encode(batch)
+        for parameter in self.model.critic.parameters():
+            parameter.requires_grad_(False)
+        ranking = self.ranking_loss(self.gather(batch, images, captions))
+        fooled = -0.01 * self.model.critic_loss(images, captions)
+        main.zero_grad()
+        self.manual_backward(ranking + fooled)
+        main.step()
+        for parameter in self.model.critic.parameters():
+            parameter.requires_grad_(True)
+        told = self.model.critic_loss((images[0].detach(), images[1]), (captions[0].detach(), captions[1]))
+        critic.zero_grad()
+        self.manual_backward(told)
+        critic.step()
+        if self.trainer.is_last_batch:
+            for schedule in self.lr_schedulers():
+                schedule.step()
+        self.log_losses(ranking + fooled, {"ranking": ranking, "critic": told}, batch)
+
+    def configure_optimizers(self) -> tuple[list, list]:
+        critic = list(self.model.critic.parameters())
+        others = [parameter for name, parameter in self.named_parameters() if not name.startswith("model.critic.")]
+        optimizers = [torch.optim.Adam(own, lr=self.hparams["learning_rate"]) for own in (others, critic)]
+        milestones = [self.hparams["decay_epoch"]]
+        return optimizers, [torch.optim.lr_scheduler.MultiStepLR(one, milestones, 0.1) for one in optimizers]
+
+
+@register("test-two-optimizers")
+class TwoOptimizers(RetrievalModel):
+    """Means of regions and words, one unit vector each, and a critic.
+
+    Args:
+        critic_dim: hidden numbers of the critic.
+        common: see `RetrievalModel`.
+    """
+
+    module = Adversarial
+
+    def __init__(self, critic_dim: int = 4, **common: Any) -> None:
+        super().__init__(**common)
+        self.regions = nn.Linear(self.region_dim, self.dim)
+        self.words = nn.EmbeddingBag(self.vocabulary_size, self.dim, mode="sum", padding_idx=0)
+        self.critic = nn.Sequential(nn.Linear(self.dim, critic_dim), nn.ReLU(), nn.Linear(critic_dim, 1))
+
+    def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
+        return one_vector(F.normalize(self.regions(regions).mean(1), dim=-1))
+
+    def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
+        return one_vector(F.normalize(self.words(tokens), dim=-1))
+
+    def critic_loss(self, images: Encoding, captions: Encoding) -> Tensor:
+        guesses = self.critic(torch.cat([images[0], captions[0]]))[:, 0, 0]
+        truth = (torch.arange(len(guesses), device=guesses.device) < len(images[0])).float()
+        return F.binary_cross_entropy_with_logits(guesses, truth)
+
+
+@register("test-encoder-per-language")
+class EncoderPerLanguage(RetrievalModel):
+    """A Bi-LSTM of its own for each language; one projection of regions for all."""
+
+    def __init__(self, **common: Any) -> None:
+        super().__init__(**common)
+        self.regions = nn.Linear(self.region_dim, self.dim)
+        sizes = (self.vocabulary_size, self.word_dim, self.dim, self.dropout)
+        self.encoders = nn.ModuleDict({language: CaptionEncoder(*sizes) for language in self.languages})
+
+    def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
+        return one_vector(F.normalize(self.regions(regions).mean(1), dim=-1))
+
+    def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
+        parts, places = [], []
+        for place, language in enumerate(self.languages):
+            rows = (languages == place).nonzero()[:, 0]
+            if len(rows):
+                parts.append(self.encoders[language](tokens[rows], lengths[rows.cpu()])[0].sum(1))
+                places.append(rows)
+        return one_vector(F.normalize(torch.cat(parts)[torch.cat(places).argsort()], dim=-1))
+
+    def auxiliary_losses(self, batch: dict[str, Tensor], images: Encoding, captions: Encoding) -> dict[str, Tensor]:
+        return {"length": 1e-4 * self.regions.weight.square().sum()}
+
+
+PLUGINS = ["test-two-optimizers", "test-encoder-per-language"]
+COLOURS, THINGS = ("red", "blue", "green", "white", "black"), ("dog", "house", "car", "tree")
+
+
+class Corpus:
+    """Twenty pictures with an English and a German name; the same ones to train, validate and test."""
+
+    def __init__(self, folder: Path) -> None:
+        names = [f"{colour} {thing}" for colour in COLOURS for thing in THINGS]
+        captions = [
+            Caption(name, f"{name}-{language}-{split}", language, text, split)
+            for split in ("train", "val", "test")
+            for name in names
+            for language, text in (("en", f"a {name}"), ("de", f"ein{name[::-1]}".replace(" ", " x")))
+        ]
+        folder.mkdir(exist_ok=True)
+        write_captions(captions, folder / "captions.parquet")
+        regions = np.random.default_rng(0).normal(size=(len(names), 3, 16))
+        write_regions(folder, names, ((region, np.zeros((3, 4))) for region in regions))
+        self.captions, self.store = read_captions(folder / "captions.parquet"), RegionStore(folder)
+        self.words = WordVocabulary.build(self.captions["text"][:], self.captions["language"][:], 1)
+
+    def data(self, german: int = 20) -> RetrievalData:
+        """`german` of the test images have German captions."""
+        kept, left = [], german
+        for number, row in enumerate(self.captions.to_list()):
+            counted = row["language"] == "de" and row["split"] == "test"
+            left -= counted
+            if not counted or left >= 0:
+                kept.append(number)
+        captions = self.captions.select(kept)
+        groups = [parse_group("en/human"), parse_group("de/human")]
+        held_out = {"val": ["de", "en"], "test": ["de", "en"]}
+        return RetrievalData(captions, self.store, self.words.encode, groups, ["de", "en"], held_out, 16)
+
+    def module(self, model: str, **settings: Any) -> Retrieval:
+        """As `pipeline.vse` makes it."""
+        arguments = {
+            "region_dim": 16, "vocabulary_size": len(self.words), "languages": ["de", "en"], "dim": 32, "word_dim": 16,
+        }  # fmt: skip
+        torch.manual_seed(0)
+        plain = {
+            "margin": 0.2, "type_weights": None, "warmup_epochs": 0, "learning_rate": 0.01, "decay_epoch": 100,
+            "decay": 0.1, "test_languages": ["de", "en"], "select": ["de", "en"],
+        }  # fmt: skip
+        return (model_class(model).module or Retrieval)(model, arguments, **(plain | settings))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Corpus:
+    return Corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def make_trainer(epochs: int, *callbacks: Callback, **settings: Any) -> pl.Trainer:
+    return pl.Trainer(
+        accelerator="cpu", max_epochs=epochs, callbacks=list(callbacks), logger=False, num_sanity_val_steps=0,
+        enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
+        **({"enable_checkpointing": False, "devices": 1} | settings),
+    )  # fmt: skip
+
+
+class Diary(Callback):
+    """What was logged, epoch by epoch."""
+
+    def __init__(self) -> None:
+        self.logged: list[dict[str, float]] = []
+        self.rates: list[list[float]] = []
+
+    def on_train_epoch_start(self, trainer, pl_module) -> None:
+        self.rates.append([optimizer.param_groups[0]["lr"] for optimizer in trainer.optimizers])
+
+    def on_train_epoch_end(self, trainer, pl_module) -> None:
+        self.logged.append({name: float(value) for name, value in trainer.callback_metrics.items()})
+
+
+@pytest.mark.parametrize("model", PLUGINS)
+def test_it_trains_validates_and_tests(corpus: Corpus, model: str) -> None:
+    module, diary = corpus.module(model), Diary()
+    start = {name: parameter.clone() for name, parameter in module.named_parameters()}
+    make_trainer(30, diary, check_val_every_n_epoch=29).fit(module, corpus.data())
+    trainer = make_trainer(1)
+    trainer.test(module, corpus.data(), verbose=False)
+    assert diary.logged[-1]["train/ranking"] < 0.5 * diary.logged[0]["train/ranking"]
+    assert diary.logged[-1]["val/rsum"] > 2 * 6 * 80
+    for language in ("de", "en"):
+        assert retrieval_scores(module.ranks[language])["mean_recall"] > 90
+        assert f"test/{language}/t2i_r1" in trainer.callback_metrics
+    for name, parameter in module.named_parameters():
+        assert not torch.equal(parameter, start[name]), name
+    assert set(diary.logged[0]) > {"train/loss", "train/captions"}
+
+
+def test_both_optimizers_follow_the_schedule(corpus: Corpus) -> None:
+    diary = Diary()
+    make_trainer(4, diary).fit(corpus.module(PLUGINS[0], decay_epoch=2), corpus.data())
+    assert diary.rates == [pytest.approx([rate] * 2) for rate in (0.01, 0.01, 0.001, 0.001)]
+
+
+def test_each_optimizer_moves_its_own(corpus: Corpus) -> None:
+    for frozen, moving in (("critic", "regions"), ("regions", "critic")):
+        module = corpus.module(PLUGINS[0])
+        own = module.configure_optimizers
+
+        def without(own=own, frozen=frozen):
+            optimizers, _ = own()
+            optimizers[frozen == "critic"].param_groups[0]["lr"] = 0.0
+            return optimizers, [torch.optim.lr_scheduler.ConstantLR(one, 1.0) for one in optimizers]
+
+        module.configure_optimizers = without
+        start = {name: parameter.clone() for name, parameter in module.model.named_parameters()}
+        make_trainer(1).fit(module, corpus.data())
+        for name, parameter in module.model.named_parameters():
+            if name.startswith((frozen, moving)):
+                assert torch.equal(parameter, start[name]) == name.startswith(frozen), name
+
+
+@pytest.mark.parametrize("model", PLUGINS)
+def test_stopped_and_resumed_ends_with_the_same_weights(corpus: Corpus, model: str, tmp_path) -> None:
+    def fit(epochs: int, folder: str, resume: str | None = None) -> Retrieval:
+        keep = ModelCheckpoint(tmp_path / folder, filename="last")
+        module = corpus.module(model, decay_epoch=3)
+        trainer = make_trainer(epochs, keep, enable_checkpointing=True)
+        trainer.fit(module, corpus.data(), ckpt_path=resume, weights_only=True)
+        assert trainer.current_epoch == epochs
+        return module
+
+    whole, half = fit(4, "whole"), fit(2, "parts")
+    resumed = fit(4, "more", str(tmp_path / "parts" / "last.ckpt"))
+    for ours, theirs, before in zip(resumed.parameters(), whole.parameters(), half.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+        assert not torch.equal(ours, before)
+    loaded = type(whole).load_from_checkpoint(tmp_path / "whole" / "last.ckpt", weights_only=True)
+    assert loaded.hparams["model"] == model
+    assert all(torch.equal(a, b) for a, b in zip(loaded.parameters(), whole.parameters(), strict=True))
+
+
+def test_languages_do_not_share_an_encoder_and_keep_their_order(corpus: Corpus) -> None:
+    model = corpus.module(PLUGINS[1]).model
+    tokens, lengths = torch.tensor([[3, 4], [3, 4], [5, 0]]), torch.tensor([2, 2, 1])
+    mixed, mask = model.encode_captions(tokens, lengths, torch.tensor([1, 0, 1]))
+    assert mask.shape == (3, 1)
+    assert (mixed[0] - mixed[1]).abs().max() > 1e-3
+    for row, place in enumerate((1, 0, 1)):
+        alone, _ = model.encode_captions(tokens[row : row + 1], lengths[row : row + 1], torch.tensor([place]))
+        torch.testing.assert_close(alone[0], mixed[row])
+
+
+def test_names_and_options() -> None:
+    assert model_class(PLUGINS[0]) is TwoOptimizers
+    assert model_class(PLUGINS[0]).module is Adversarial
+    assert model_class(PLUGINS[1]).module is None
+    assert option_names(TwoOptimizers) == {"critic_dim"}
+    assert option_names(EncoderPerLanguage) == set()
+    common = {"region_dim": 2, "vocabulary_size": 3, "languages": ["en"], "dim": 4}
+    assert build_model(PLUGINS[0], critic_dim=7, **common).critic[0].out_features == 7
+    with pytest.raises(ModelError, match=r"'test-two-optimisers': no such retrieval model; nearest are test-two-opt"):
+        model_class("test-two-optimisers")
+    with pytest.raises(NotImplementedError, match=r"reads no word vectors; set vse\.words=random"):
+        build_model(PLUGINS[0], **common).set_word_vectors(torch.zeros(3, 300))
+
+
+class OneLanguageARank:
+    """Training batches of which each rank has one language only."""
+
+    def __init__(self, batches: Any, rank: int) -> None:
+        self.batches, self.rank = batches, rank
+
+    def __iter__(self):
+        for batch in self.batches:
+            rows = (batch["language"] == self.rank).nonzero()[:, 0]
+            captions = ("tokens", "lengths", "image_index", "caption_key", "language", "type", "sentence")
+            yield batch | {name: batch[name][rows] for name in captions}
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+def work(rank: int, folder: Path) -> None:
+    """What each of two processes does."""
+    torch.set_num_threads(1)
+    corpus = Corpus(folder / f"corpus-{rank}")
+    found: dict[str, Any] = {}
+    for model, strategy in zip(PLUGINS, ("ddp_find_unused_parameters_true", "ddp"), strict=True):
+        module, diary = corpus.module(model), Diary()
+        trainer = make_trainer(3, diary, devices=2, strategy=strategy)
+        trainer.fit(module, corpus.data())
+        trainer.test(module, corpus.data(), verbose=False)
+        ranks = {language: of.text_to_image for language, of in module.ranks.items()}
+        found[model] = dict(module.model.state_dict()), ranks, [logged["val/rsum"] for logged in diary.logged]
+    data, module = corpus.data(), corpus.module(PLUGINS[1])
+    whole = data.train_dataloader
+    data.train_dataloader = lambda: OneLanguageARank(whole(), rank)
+    trainer = make_trainer(1, devices=2, strategy="ddp_find_unused_parameters_true")
+    trainer.fit(module, data)
+    found["one language a rank"] = dict(module.model.state_dict())
+    trainer.test(module, corpus.data(german=1), verbose=False)
+    found["one German caption"] = {language: of.text_to_image for language, of in module.ranks.items()}
+    torch.save(found, folder / f"{rank}.pt")
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory) -> list[dict]:
+    folder = tmp_path_factory.mktemp("ranks")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "PYTHONPATH": str(ROOT)}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, __file__, str(folder)], env=os.environ | shared | {"LOCAL_RANK": str(rank)}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    try:
+        said = [process.communicate(timeout=120)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+@pytest.mark.parametrize("model", PLUGINS)
+def test_two_processes_train_and_test_as_one_does(corpus: Corpus, found: list[dict], model: str) -> None:
+    module, diary = corpus.module(model), Diary()
+    make_trainer(3, diary).fit(module, corpus.data())
+    make_trainer(1).test(module, corpus.data(), verbose=False)
+    exact = model == PLUGINS[1]  # the critic sees each rank's part apart, and its mean: nearly the same
+    for weights, ranks, sums in (one[model] for one in found):
+        for name, weight in module.model.state_dict().items():
+            torch.testing.assert_close(weights[name], weight, atol=1e-4 if exact else 5e-2, rtol=0)
+            assert torch.equal(weights[name], found[0][model][0][name])  # ranks do not drift apart
+        assert ranks["de"].shape == (20,)
+        assert torch.equal(ranks["de"], found[0][model][1]["de"])
+        assert sums[-1] > sums[0]
+        if exact:
+            assert sums == pytest.approx([logged["val/rsum"] for logged in diary.logged], abs=6)
+
+
+def test_a_language_that_a_rank_lacks_hangs_nothing(corpus: Corpus, found: list[dict]) -> None:
+    start = corpus.module(PLUGINS[1]).model.state_dict()
+    ours, theirs = (one["one language a rank"] for one in found)
+    for name, weight in ours.items():
+        assert torch.equal(weight, theirs[name])
+        assert not torch.equal(weight, start[name])  # both languages have learned, on both ranks
+
+
+def test_a_language_that_only_one_rank_can_test_hangs_nothing(corpus: Corpus, found: list[dict]) -> None:
+    module = corpus.module(PLUGINS[1])
+    module.model.load_state_dict(found[0]["one language a rank"])
+    make_trainer(1).test(module, corpus.data(german=1), verbose=False)
+    for ranks in (one["one German caption"] for one in found):
+        assert ranks["de"].shape == (1,)
+        for language in ("de", "en"):
+            assert torch.equal(ranks[language], module.ranks[language].text_to_image)
+
+
+if __name__ == "__main__":
+    work(int(os.environ["LOCAL_RANK"]), Path(sys.argv[1]))

@@ -1,0 +1,74 @@
+"""BLEU and the ambiguity scores, against sacreBLEU itself and by hand."""
+
+import pytest
+import sacrebleu
+
+from modules.translation_metrics import ambiguity_scores, bleu_scores
+
+REFERENCES = ["Ein Hund läuft über die grüne Wiese.", "Zwei Frauen sitzen auf einer Bank im Park."]
+HYPOTHESES = ["Ein Hund rennt über die grüne Wiese.", "Zwei Frauen sitzen auf einem Stuhl im Park."]
+TOKENS = ["ein hund läuft über die grüne wiese .", "zwei frauen sitzen auf einer bank im park ."]
+SAID = ["ein hund rennt über die grüne wiese .", "zwei frauen sitzen auf einem stuhl im park ."]
+
+
+def test_bleu_is_sacrebleus_lower_cased() -> None:
+    scores = bleu_scores(HYPOTHESES, REFERENCES, SAID, TOKENS)
+    assert scores.sacre == pytest.approx(sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES], lowercase=True).score)
+    # 1- to 4-grams found, counted by hand over both sentences; equal lengths, so no brevity penalty
+    assert scores.sacre == pytest.approx(100 * (14 / 17 * 10 / 15 * 6 / 13 * 3 / 11) ** 0.25)
+    assert "case:lc" in scores.signature
+    assert "tok:13a" in scores.signature
+
+
+def test_tokenised_bleu_takes_the_tokens_as_they_are() -> None:
+    said = [f"{line} !?" for line in SAID]  # 13a would cut these apart
+    scores = bleu_scores(HYPOTHESES, REFERENCES, said, TOKENS)
+    expected = sacrebleu.corpus_bleu(said, [TOKENS], tokenize="none", force=True)
+    assert scores.tokenised == pytest.approx(expected.score)
+    assert scores.tokenised != pytest.approx(sacrebleu.corpus_bleu(said, [TOKENS], force=True).score)
+
+
+def test_bleu_counts_over_the_corpus_not_as_a_mean_of_sentences() -> None:
+    said = ["ein hund", TOKENS[1]]
+    scores = bleu_scores(said, TOKENS, said, TOKENS)
+    single = [sacrebleu.sentence_bleu(one, [other]).score for one, other in zip(said, TOKENS, strict=True)]
+    assert scores.sacre != pytest.approx(sum(single) / 2)
+
+
+def test_bleu_is_full_marks_for_the_reference_in_any_case_and_none_for_other_words() -> None:
+    upper = [line.upper() for line in REFERENCES]
+    assert bleu_scores(upper, REFERENCES, [line.upper() for line in TOKENS], TOKENS).sacre == pytest.approx(100)
+    assert bleu_scores(REFERENCES, REFERENCES, [line.upper() for line in TOKENS], TOKENS).tokenised == pytest.approx(
+        100
+    )
+    assert bleu_scores(["x y z"] * 2, REFERENCES, ["x y z"] * 2, TOKENS).sacre == 0
+
+
+def test_ambiguity_by_hand() -> None:
+    # Two twins of "bank" (seat, money) and one of "bat": three of the four are right about the ambiguous word.
+    references = ["eine rote bank links", "eine rote sparkasse links", "ein schläger oben", "ein tier oben"]
+    twins = [references[1], references[0], references[3], references[2]]
+    hypotheses = ["eine rote bank links", "eine rote bank links", "ein schläger unten", "ein tier tier oben"]
+    words, expected = ["bank", "bank", "bat", "bat"], ["Bank", "Sparkasse", "Schläger", "Tier"]
+    scores = ambiguity_scores(hypotheses, references, twins, words, expected)
+    # Both references agree on eine rote links (3), again (3), ein oben (2), again (2); only "oben" is missed once.
+    assert scores == pytest.approx(
+        {"ambiguous": 75.0, "ambiguous:bank": 50.0, "ambiguous:bat": 100.0, "other_words": 90.0}
+    )
+
+
+def test_a_word_said_once_is_not_found_twice_and_parts_of_words_do_not_count() -> None:
+    scores = ambiguity_scores(["die bankreihe"], ["die die bank"], ["die die sparkasse"], ["bank"], ["Bank"])
+    assert scores["ambiguous"] == 0
+    assert scores["other_words"] == 50
+
+
+def test_the_mean_is_over_sentences_not_over_words() -> None:
+    scores = ambiguity_scores(["a", "a", "a", "x"], ["a b"] * 4, ["b"] * 4, ["one", "one", "one", "two"], ["a"] * 4)
+    assert scores["ambiguous"] == 75
+    assert scores["ambiguous:two"] == 0
+
+
+def test_lists_of_different_lengths_are_refused() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        ambiguity_scores(["a"], ["a", "b"], ["a"], ["a"], ["a"])

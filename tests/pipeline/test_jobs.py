@@ -1,0 +1,342 @@
+"""Jobs: their keys, when they run, what they leave, and what happens when they are stopped or meet one another."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline import jobs
+from pipeline.errors import RecipeError
+from pipeline.jobs import FORMAT, Job, Workspace, fingerprint
+
+ROOT = Path(__file__).parents[2]
+
+
+class Work:
+    """A `run` that writes one file, counts its calls and notes what it was given."""
+
+    def __init__(self, figures: dict | None = None) -> None:
+        self.figures, self.calls, self.given = figures or {"score": 1.5}, 0, {}
+
+    def __call__(self, folder: Path, inputs: dict[str, Path]) -> dict:
+        self.calls, self.given = self.calls + 1, inputs
+        (folder / "result.txt").write_text("whole")
+        return self.figures
+
+
+def make(name="work", version=1, settings=None, inputs=None, run=None, stage="mmt") -> Job:
+    return Job(name, stage, version, {"rate": 0.1} if settings is None else settings, inputs or {}, run or Work())
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path / "artifacts")
+
+
+# Keys
+
+
+def test_a_key_is_the_same_in_every_process_and_forever() -> None:
+    start = make("corpus", settings={"corpus": "scenes", "options": {"train": 3, "ratio": 0.5}})
+    assert start.key == "11463dd25f8f"
+    assert make("mmt", 2, {"b": [1, None], "a": True}, {"corpus": start}).key == "eea513d5ca33"
+
+
+def test_a_key_changes_with_name_version_settings_and_inputs() -> None:
+    old, new = make("corpus"), make("corpus", version=2)
+    different = [
+        make(), make("other"), make(version=2), make(settings={"rate": 0.2}), make(settings={"rates": 0.1}),
+        make(inputs={"corpus": old}), make(inputs={"corpus": new}), make(inputs={"text": old}),
+    ]  # fmt: skip
+    assert len({job.key for job in different}) == len(different)
+
+
+def test_a_key_does_not_change_with_the_order_of_settings_the_stage_or_the_code() -> None:
+    assert make(settings={"a": 1, "b": 2}).key == make(settings={"b": 2, "a": 1}, stage="vse", run=Work()).key
+
+
+# Doing
+
+
+def test_work_is_done_once(workspace: Workspace, capsys) -> None:
+    work = Work()
+    folder = workspace.perform(make(run=work))
+    assert folder == workspace.perform(make(run=work)) == workspace.root / "jobs" / "work" / make().key
+    assert work.calls == 1
+    assert (folder / "result.txt").read_text() == "whole"
+    assert "up to date" in capsys.readouterr().out
+
+
+def test_force_does_it_again_from_nothing(workspace: Workspace) -> None:
+    work = Work()
+    folder = workspace.perform(make(run=work))
+    (folder / "stale.txt").touch()
+    partial = folder.with_name(folder.name + ".partial")
+    partial.mkdir()
+    (partial / "stale.txt").touch()
+    workspace.perform(make(run=work), force=True)
+    assert work.calls == 2
+    assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "result.txt"]
+    assert not partial.exists()
+
+
+def test_the_manifest_says_all_about_the_work(workspace: Workspace) -> None:
+    start = make("corpus", stage="prepare")
+    workspace.perform(start)
+
+    def slow(folder: Path, inputs: dict[str, Path]) -> dict:
+        block = bytearray(30_000_000)
+        time.sleep(1.1)
+        return {"bleu": 30.5, "bytes": len(block)}
+
+    job = make(inputs={"corpus": start}, version=3, run=slow)
+    before = time.time()
+    workspace.perform(job)
+    manifest = workspace.manifest(job)
+    assert manifest["format"] == FORMAT
+    assert (manifest["job"], manifest["key"], manifest["version"]) == ("work", job.key, 3)
+    assert manifest["settings"] == {"rate": 0.1}
+    assert manifest["inputs"] == {"corpus": {"job": "corpus", "key": start.key}}
+    assert manifest["metrics"] == {"bleu": 30.5, "bytes": 30_000_000}
+    assert {"torch", "pytorch-lightning", "numpy"} <= set(manifest["libraries"])
+    assert manifest["python"].startswith(f"{sys.version_info.major}.{sys.version_info.minor}")
+    assert manifest["source"] == jobs.source_digest()
+    assert 1.1 <= manifest["wall_s"] < 60
+    assert manifest["peak_memory_mb"] > 30
+    assert manifest["resumed"] is False
+    finished = time.strptime(manifest["finished"], "%Y-%m-%dT%H:%M:%SZ")
+    assert time.mktime(finished) - time.timezone >= int(before + 1.1)  # when it ended, not when it began
+
+
+def test_inputs_are_handed_over_by_their_names(workspace: Workspace) -> None:
+    start, work = make("corpus"), Work()
+    workspace.perform(start)
+    workspace.perform(make(inputs={"pictures": start}, run=work))
+    assert work.given == {"pictures": workspace.folder(start)}
+
+
+def test_a_missing_input_names_itself_and_the_make_line_and_nothing_is_written(workspace: Workspace) -> None:
+    work = Work()
+    job = make(inputs={"corpus": make("corpus", stage="prepare")}, run=work)
+    with pytest.raises(RecipeError, match=r"^corpus: not done yet .*`make stage-prepare`"):
+        workspace.perform(job)
+    assert work.calls == 0
+    assert not workspace.root.exists()
+
+
+def test_work_that_fails_leaves_its_part_and_goes_on_from_it(workspace: Workspace, capsys) -> None:
+    def fails(folder: Path, inputs: dict[str, Path]) -> dict:
+        (folder / "checkpoint").write_text("step 5")
+        raise ValueError("no luck")
+
+    job = make(run=fails)
+    with pytest.raises(ValueError, match="no luck"):
+        workspace.perform(job)
+    partial = workspace.folder(job).with_name(job.key + ".partial")
+    assert not workspace.done(job)
+    assert not workspace.folder(job).exists()
+    assert not (partial / "manifest.json").exists()
+
+    def goes_on(folder: Path, inputs: dict[str, Path]) -> dict:
+        assert folder == partial
+        return {"from": (folder / "checkpoint").read_text()}
+
+    again = make(run=goes_on)
+    workspace.perform(again)
+    assert workspace.manifest(again)["metrics"] == {"from": "step 5"}
+    assert workspace.manifest(again)["resumed"] is True
+    assert not partial.exists()
+    assert "goes on" in capsys.readouterr().out
+
+
+def test_a_folder_without_a_manifest_is_not_finished(workspace: Workspace) -> None:
+    work = Work()
+    job = make(run=work)
+    workspace.folder(job).mkdir(parents=True)
+    (workspace.folder(job) / "half.txt").touch()
+    with pytest.raises(RecipeError, match="not done yet"):
+        workspace.require(job)
+    workspace.perform(job)
+    assert work.calls == 1
+    assert not (workspace.folder(job) / "half.txt").exists()
+
+
+_OTHER_PROCESS = """
+import sys, time
+from pathlib import Path
+from pipeline.jobs import Job, Workspace
+
+def run(folder, inputs):
+    with open(sys.argv[2], "a") as calls:
+        calls.write("call\\n")
+    (folder / "started").touch()
+    time.sleep(1.0)
+    return {}
+
+Workspace(Path(sys.argv[1])).perform(Job("work", "mmt", 1, {"rate": 0.1}, {}, run))
+"""
+
+
+def test_two_processes_at_once_do_the_work_once_and_the_second_waits(
+    workspace: Workspace, tmp_path: Path, capsys
+) -> None:
+    calls, work = tmp_path / "calls.txt", Work()
+    arguments = [sys.executable, "-c", _OTHER_PROCESS, str(workspace.root), str(calls)]
+    process = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    job = make(run=work)
+    started = workspace.folder(job).with_name(job.key + ".partial") / "started"
+    while not started.exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.01)
+    folder = workspace.perform(job)
+    assert process.wait(30) == 0
+    assert "another process is at it" in capsys.readouterr().out
+    assert work.calls == 0
+    assert calls.read_text() == "call\n"
+    assert (folder / "started").exists()
+
+
+# Damage
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "3", '{"format": 1'])
+def test_a_damaged_manifest_is_one_line_with_what_to_do(workspace: Workspace, content: str) -> None:
+    job = make()
+    (workspace.perform(job) / "manifest.json").write_text(content)
+    for read in (workspace.manifest, workspace.perform):
+        with pytest.raises(RecipeError, match=r"manifest\.json: .*; delete the folder and run again") as caught:
+            read(job)
+        assert "\n" not in str(caught.value)
+    workspace.perform(job, force=True)
+    assert workspace.manifest(job)["metrics"] == {"score": 1.5}
+
+
+def test_another_format_says_which_command_makes_it_anew(workspace: Workspace) -> None:
+    job = make()
+    path = workspace.perform(job) / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": FORMAT + 1}))
+    with pytest.raises(RecipeError, match=rf"format {FORMAT + 1}, this code reads {FORMAT}; run `make stage-mmt`"):
+        workspace.manifest(job)
+
+
+def test_artifacts_that_cannot_be_written_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "artifacts").write_text("a file in the place of the folder")
+    with pytest.raises(RecipeError, match=r"cannot be written .*BILDWORT_ARTIFACTS") as caught:
+        Workspace(tmp_path / "artifacts").perform(make())
+    assert "\n" not in str(caught.value)
+
+
+def test_changed_source_at_the_same_version_warns_once(workspace: Workspace, capsys, monkeypatch) -> None:
+    both = [make("one"), make("two")]
+    for job in both:
+        workspace.perform(job)
+    workspace.perform(both[0])
+    assert "source has changed" not in capsys.readouterr().out
+    monkeypatch.setattr(jobs, "source_digest", lambda: "another")
+    for job in both:
+        workspace.perform(job)
+    assert capsys.readouterr().out.count("source has changed") == 1
+
+
+# Ranks of a distributed run
+
+
+def test_a_rank_above_0_takes_part_in_its_own_copy_and_leaves_the_folder_alone(
+    workspace: Workspace, monkeypatch
+) -> None:
+    job = Job("work", "mmt", 1, {}, {}, lambda folder, inputs: _take_part(workspace, job, folder), collective=True)
+    partial = workspace.folder(job).with_name(job.key + ".partial")
+    (partial / "checkpoints").mkdir(parents=True)
+    (partial / "checkpoints" / "last.ckpt").write_text("step 5")
+    (partial / "weights").write_text("of rank 0")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    workspace.perform(job)
+    assert (workspace.folder(job) / "weights").read_text() == "of rank 0"
+    assert [path.name for path in workspace.folder(job).parent.iterdir()] == [job.key]
+
+
+def _take_part(workspace: Workspace, job: Job, folder: Path) -> dict:
+    assert (folder / "checkpoints" / "last.ckpt").read_text() == "step 5"  # goes on from where rank 0 does
+    partial = workspace.folder(job).with_name(job.key + ".partial")
+    (partial / "manifest.json").write_text("{}")
+    partial.rename(workspace.folder(job))  # rank 0 is done first
+    (folder / "weights").write_text("of rank 1")
+    return {}
+
+
+# Files
+
+
+def test_a_fingerprint_is_of_content_and_name(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.txt", tmp_path / "two.txt"
+    one.write_text("text")
+    two.write_text("text")
+    first = fingerprint([one], tmp_path / "a.json")
+    assert first == fingerprint([one], tmp_path / "b.json")
+    assert first != fingerprint([two], tmp_path / "a.json")
+    assert first != fingerprint([one, two], tmp_path / "a.json")
+    one.write_text("test")
+    assert first != fingerprint([one], tmp_path / "c.json")
+    one.write_text("other text")
+    assert first != fingerprint([one], tmp_path / "a.json")
+
+
+def test_a_fingerprint_does_not_read_unchanged_files_again(tmp_path: Path, monkeypatch) -> None:
+    path, cache = tmp_path / "large.npy", tmp_path / "cache" / "fingerprints.json"
+    path.write_text("text")
+    first = fingerprint([path], cache)
+
+    def refuse(*arguments):
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(jobs.hashlib, "file_digest", refuse)
+    assert fingerprint([path], cache) == first
+    path.write_text("longer text")
+    with pytest.raises(AssertionError, match="read again"):
+        fingerprint([path], cache)
+
+
+def test_a_fingerprint_survives_a_damaged_or_unwritable_cache(tmp_path: Path) -> None:
+    path = tmp_path / "large.npy"
+    path.write_text("text")
+    (tmp_path / "cache.json").write_text("{")
+    assert fingerprint([path], tmp_path / "cache.json") == fingerprint([path], path / "cache.json")
+
+
+def test_a_fingerprint_of_a_missing_file_says_where_to_look(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"gone\.txt: no such file; .*BILDWORT_DATA"):
+        fingerprint([tmp_path / "gone.txt"], tmp_path / "cache.json")
+
+
+def test_notes_say_which_keys_a_recipe_uses(workspace: Workspace) -> None:
+    job = make()
+    workspace.note("scenes", "mmt", {"work": job})
+    noted = json.loads((workspace.root / "scenes" / "mmt.json").read_text())
+    assert noted == {"work": {"key": job.key, "folder": str(workspace.folder(job))}}
+
+
+def test_json_is_written_whole_or_not_at_all(workspace: Workspace, monkeypatch) -> None:
+    workspace.note("scenes", "mmt", {"work": make()})
+    path = workspace.root / "scenes" / "mmt.json"
+    before = path.read_text()
+
+    def breaks(content, file, **more):
+        file.write('{"half": ')
+        raise OSError("disk full")
+
+    monkeypatch.setattr(jobs.json, "dump", breaks)
+    with pytest.raises(OSError, match="disk full"):
+        workspace.note("scenes", "mmt", {"other": make("other")})
+    assert path.read_text() == before
+
+
+def test_the_artifacts_folder_can_be_chosen(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("BILDWORT_ARTIFACTS", str(tmp_path / "elsewhere"))
+    assert Workspace().root == tmp_path / "elsewhere"
+    monkeypatch.delenv("BILDWORT_ARTIFACTS")
+    assert Workspace().root == Path("artifacts")

@@ -1,0 +1,310 @@
+"""Recipes: what is read, what overlays what, which slips are told in which words, and which settings change a key."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from data.errors import DataError
+from modules.errors import ModelError
+from pipeline.errors import RecipeError
+from pipeline.jobs import Workspace
+from pipeline.mmt import translator_jobs
+from pipeline.recipe import CONFIGS, build_recipe, load_recipe
+from pipeline.settings import Recipe
+from pipeline.vse import vse_rows
+
+
+@pytest.fixture(autouse=True)
+def _no_data_root(monkeypatch):
+    monkeypatch.delenv("BILDWORT_DATA", raising=False)
+
+
+def write(folder: Path, name: str, content: dict | str) -> str:
+    path = folder / f"{name}.yaml"
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content), encoding="utf-8")
+    return str(path)
+
+
+def message(*arguments, error: type[Exception] = RecipeError) -> str:
+    with pytest.raises(error) as caught:
+        load_recipe(*arguments)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def keys(recipe: Recipe, folder: Path) -> list[str]:
+    """The keys of all translators and retrieval models, in order."""
+    workspace = Workspace(folder / "artifacts")
+    return [job.key for job in translator_jobs(recipe, workspace).values()] + [
+        row.job.key for row in vse_rows(recipe, workspace)
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_recipe_in_configs_loads(path: Path) -> None:
+    recipe = load_recipe(path.stem)
+    assert recipe.name == path.stem
+    assert recipe.vse.rows
+
+
+def test_a_recipe_says_only_what_differs_from_its_base(tmp_path: Path) -> None:
+    first = write(tmp_path, "first", {"base": "scenes", "seed": 7, "vse": {"epochs": 5, "seeds": [1, 2, 3]}})
+    second = write(
+        tmp_path, "second", {"base": first, "vse": {"seeds": [9], "rows": {"more": ["en/human", "de/human"]}}}
+    )
+    recipe, plain = load_recipe(second), load_recipe("scenes")
+    assert (recipe.name, recipe.seed) == ("second", 7)
+    assert recipe.vse.epochs == 5
+    assert recipe.vse.seeds == [9]  # a list is replaced
+    assert recipe.vse.rows["more"] == ["en/human", "de/human"]  # a mapping is laid over
+    assert set(plain.vse.rows) - {"none"} <= set(recipe.vse.rows)
+    assert recipe.mmt.hidden_dim == plain.mmt.hidden_dim != 256
+
+
+def test_a_base_that_leads_back_to_itself_is_told(tmp_path: Path) -> None:
+    first = write(tmp_path, "first", {"base": str(tmp_path / "second.yaml")})
+    write(tmp_path, "second", {"base": first})
+    assert "leads back to itself" in message(first)
+
+
+@pytest.mark.parametrize(
+    ("argument", "section", "key", "value"),
+    [
+        ("--vse.model=san", "vse", "model", "san"),
+        ("--vse.learning_rate=5e-4", "vse", "learning_rate", 0.0005),
+        ("--vse.margin=1", "vse", "margin", 1.0),
+        ("--vse.seeds=[3, 4]", "vse", "seeds", [3, 4]),
+        ("--vse.test=[de]", "vse", "test", ["de"]),
+        ("--vse.share_words=false", "vse", "share_words", False),
+        ("--vse.steps=null", "vse", "steps", None),
+        ("--vse.steps=12", "vse", "steps", 12),
+        ("--vse.type_weights.en/human=0.5", "vse", "type_weights", {"en/human": 0.5}),
+        ("--augment.paths=[mt:en-de]", "augment", "paths", ["mt:en-de"]),
+    ],
+)
+def test_anything_can_be_overridden_from_the_shell(tmp_path: Path, argument, section, key, value) -> None:
+    path = write(tmp_path, "mine", {"vse": {"steps": 5, "select": ["de"], "model": "san"}})
+    found = getattr(getattr(load_recipe(path, [argument]), section), key)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_the_last_of_two_overrides_holds_and_nested_keys_are_reached() -> None:
+    recipe = load_recipe("scenes", ["--mmt.pretrain.steps=300", "--seed=1", "--seed=5", "--mmt.pretrain.steps=600"])
+    assert (recipe.seed, recipe.mmt.pretrain.steps) == (5, 600)
+
+
+@pytest.mark.parametrize("argument", ["vse.model=san", "--vse.model", "--=3", "more"])
+def test_an_argument_of_another_form_is_told(argument: str) -> None:
+    text = message("scenes", [argument])
+    assert repr(argument) in text
+    assert "--section.key=value" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "wrong", "right"),
+    [
+        ({"vze": {}}, "vze", "vse"),
+        ({"vse": {"modl": "san"}}, "vse.modl", "vse.model"),
+        ({"mmt": {"finetune": {"stps": 3}}}, "mmt.finetune.stps", "mmt.finetune.steps"),
+        ({"trainer": {"devics": 2}}, "trainer.devics", "trainer.devices"),
+        ({"mmt": {"trainer": {"workrs": 2}}}, "mmt.trainer.workrs", "mmt.trainer.workers"),
+        ({"corpus": {"name": "scenes", "trian": 3}}, "corpus.trian", "corpus.train"),
+        ({"regions": {"sise": 3}}, "regions.sise", "regions.size"),
+    ],
+)
+def test_an_unknown_key_is_named_with_its_file_and_the_nearest_right_one(tmp_path: Path, content, wrong, right) -> None:
+    path = write(tmp_path, "mine", content)
+    text = message(path)
+    assert path in text
+    assert f"unknown key {wrong};" in text
+    assert f"did you mean {right}?" in text
+
+
+def test_an_unknown_option_of_a_model_is_told() -> None:
+    assert "vse.options.hirden" in message("scenes", ["--vse.options.hirden=3"])
+
+
+@pytest.mark.parametrize(
+    ("argument", "key"),
+    [
+        ("--vse.epochs=many", "vse.epochs"),
+        ("--vse.learning_rate=fast", "vse.learning_rate"),
+        ("--vse.share_words=3", "vse.share_words"),
+        ("--vse.select=en", "vse.select"),
+        ("--vse.seeds=[a]", "vse.seeds"),
+        ("--vse.words=fast", "vse.words"),
+        ("--vse.rows.none=en", "vse.rows"),
+        ("--mmt.pretrain.steps=1.5", "mmt.pretrain.steps"),
+        ("--trainer.workers=a", "trainer.workers"),
+        ("--corpus.train=all", "corpus.train"),
+        ("--seed=a", "seed"),
+        ("--seed=true", "seed"),
+        ("--seed=-1", "seed"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_told_in_one_line_with_its_key(argument: str, key: str) -> None:
+    text = message("scenes", [argument])
+    assert key in text
+    assert argument.partition("=")[2].strip("[]").capitalize() in text.title() or "3" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"corpus": "scenes"}, "corpus is 'scenes'"),
+        ({"vse": 5}, "vse is 5"),
+        ({"trainer": "cpu"}, "trainer is 'cpu'"),
+        ({"mmt": {"trainer": "cpu"}}, "mmt.trainer is 'cpu'"),
+        ({"base": ["scenes"]}, "base is ['scenes']"),
+        ("- a\n- b\n", "found list"),
+        ("vse: {model: [\n", "not a YAML file"),
+    ],
+)
+def test_a_file_of_another_shape_is_told(tmp_path: Path, content, words: str) -> None:
+    path = write(tmp_path, "mine", content)
+    text = message(path)
+    assert path in text
+    assert words in text
+
+
+def test_a_section_is_not_replaced_by_a_value() -> None:
+    assert "vse is a section" in message("scenes", ["--mmt=3", "--vse.epochs=2", "--vse=3"][1:])
+
+
+def test_a_stage_trainer_overlays_the_top_level_one(tmp_path: Path) -> None:
+    trainer = {"devices": 2, "precision": "bf16-mixed"}
+    path = write(tmp_path, "mine", {"trainer": trainer, "vse": {"trainer": {"devices": 1}}})
+    recipe = load_recipe(path, ["--mmt.trainer.precision=32-true", "--trainer.workers=3"])
+    assert [(s.trainer.devices, s.trainer.precision) for s in (recipe.mmt, recipe.augment, recipe.vse)] == [
+        (2, "32-true"), (2, "bf16-mixed"), (1, "bf16-mixed"),
+    ]  # fmt: skip
+    assert recipe.vse.trainer.workers == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--vse.only=[all]"], ("vse.only", "'all'", "vse.rows")),
+        (["--augment.paths=[mt:en-fr]"], ("augment.paths", "mmt.directions", "'en-fr'")),
+        (
+            ["--mmt.directions=[en-de]", "--augment.paths=[mmt:en-de-en]"],
+            ("augment.paths", "mmt.directions", "'de-en'"),
+        ),
+        (["--augment.paths=[nmt:en-de]"], ("augment.paths", "nmt:en-de", "mmt:en-de-en")),
+        (["--augment.paths=[mmt:en]"], ("augment.paths", "'mmt:en'")),
+        (
+            ["--mmt.pretrain.steps=50", "--mmt.pretrain.eval_every=20"],
+            ("mmt.pretrain.steps", "mmt.pretrain.eval_every"),
+        ),
+        (
+            ["--mmt.finetune.steps=50", "--mmt.finetune.eval_every=20"],
+            ("mmt.finetune.steps", "mmt.finetune.eval_every"),
+        ),
+        (["--mmt.finetune.eval_every=0"], ("mmt.finetune.eval_every 0",)),
+        (["--mmt.finetune.steps=0"], ("mmt.finetune.steps is 0",)),
+        (["--vse.warmup_epochs=9", "--vse.epochs=8"], ("vse.warmup_epochs 9", "vse.epochs 8")),
+        (["--vse.epochs=0", "--vse.warmup_epochs=0"], ("vse.epochs is 0",)),
+        (["--vse.select=[fr]"], ("vse.select", "'fr'", "vse.test")),
+        (["--vse.seeds=[]"], ("vse.seeds", "vse.rows")),
+    ],
+)
+def test_settings_that_contradict_are_told_by_both_names(arguments: list[str], words: tuple[str, ...]) -> None:
+    text = message("scenes", arguments)
+    for word in words:
+        assert word in text
+
+
+def test_pretraining_may_be_left_out(tmp_path: Path) -> None:
+    recipe = load_recipe("scenes", ["--mmt.pretrain.steps=0"])
+    jobs = translator_jobs(recipe, Workspace(tmp_path))
+    assert not [name for name in jobs if name.startswith("nmt")]
+    assert "start" not in jobs["mmt-en-de"].inputs
+
+
+def test_unknown_names_list_the_nearest() -> None:
+    assert "nearest are san" in message("scenes", ["--vse.model=sann"], error=ModelError)
+    assert "did you mean 'scenes'?" in message("scene")
+    assert "did you mean 'scenes'?" in message("scenes", ["--corpus.name=scens"])
+    assert "multi30k" in message("scenes", ["--corpus.name=qqq"])
+
+
+def test_a_row_that_trains_on_a_path_nobody_walks_is_told(tmp_path: Path) -> None:
+    recipe = load_recipe("scenes", ["--augment.paths=[mt:en-de]", "--vse.rows.x=[de/mmt:en-de]", "--vse.only=[x]"])
+    with pytest.raises(RecipeError, match=r"vse\.rows\.x .*mmt:en-de.*augment\.paths"):
+        vse_rows(recipe, Workspace(tmp_path))
+
+
+def test_a_caption_group_of_another_form_is_told(tmp_path: Path) -> None:
+    recipe = load_recipe("scenes", ["--vse.rows.x=[english]", "--vse.only=[x]"])
+    with pytest.raises(DataError, match="caption group 'english'"):
+        vse_rows(recipe, Workspace(tmp_path))
+
+
+def test_the_data_root_comes_from_the_recipe_or_the_environment(monkeypatch) -> None:
+    assert load_recipe("scenes").corpus.root is None
+    monkeypatch.setenv("BILDWORT_DATA", "/data/elsewhere")
+    assert load_recipe("scenes").corpus.root == "/data/elsewhere"
+    assert load_recipe("scenes", ["--corpus.root=/data/here"]).corpus.root == "/data/here"
+
+
+def test_a_recipe_of_nothing_is_the_scenes_with_the_defaults() -> None:
+    recipe = build_recipe({}, "empty", "here")
+    assert (recipe.corpus.name, recipe.seed, recipe.vse.margin) == ("scenes", 0, 0.2)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["devices=4", "workers=2", "progress=false", "threads=1", "accelerator=cpu", "num_nodes=2", "strategy=ddp"],
+)
+def test_where_and_how_fast_it_runs_leaves_all_keys_alone(tmp_path: Path, argument: str) -> None:
+    assert keys(load_recipe("scenes", [f"--trainer.{argument}"]), tmp_path) == keys(load_recipe("scenes"), tmp_path)
+
+
+def test_choosing_rows_and_batches_of_synthesis_leaves_keys_alone(tmp_path: Path) -> None:
+    plain = keys(load_recipe("scenes"), tmp_path)
+    assert keys(load_recipe("scenes", ["--vse.only=[none]"]), tmp_path)[-1] in plain
+    assert keys(load_recipe("scenes", ["--augment.batch_tokens=99"]), tmp_path) == plain
+
+
+def only_none(*arguments: str) -> Recipe:
+    """Scenes with one row that trains on human captions alone, so that translators cannot change its key."""
+    return load_recipe("scenes", ["--vse.rows.none=[en/human]", "--vse.only=[none]", "--vse.seeds=[1]", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("argument", "translators", "retrieval"),
+    [
+        ("--trainer.precision=bf16-mixed", True, True),
+        ("--mmt.trainer.precision=bf16-mixed", True, False),
+        ("--vse.trainer.precision=bf16-mixed", False, True),
+        ("--seed=99", True, False),
+        ("--vse.seeds=[99]", False, True),
+        ("--mmt.finetune.learning_rate=0.5", True, False),
+        ("--vse.learning_rate=0.5", False, True),
+        ("--vse.margin=0.3", False, True),
+        ("--vse.rows.none=[de/human]", False, True),
+        ("--corpus.train=99", True, True),
+        ("--regions.regions=3", True, True),
+    ],
+)
+def test_what_changes_a_result_changes_its_key(tmp_path: Path, argument: str, translators, retrieval) -> None:
+    before, after = keys(only_none(), tmp_path), keys(only_none(argument), tmp_path)
+    assert len(before) == len(after) == 8  # text, three translators in two directions, one retrieval model
+    assert (before[3] != after[3]) is translators  # mmt-en-de
+    assert (before[-1] != after[-1]) is retrieval
+
+
+def test_a_setting_of_one_phase_leaves_the_phase_before_it_alone(tmp_path: Path) -> None:
+    def jobs(*arguments: str) -> dict[str, str]:
+        found = translator_jobs(load_recipe("scenes", arguments), Workspace(tmp_path))
+        return {name: job.key for name, job in found.items()}
+
+    plain, tuned = jobs(), jobs("--mmt.finetune.learning_rate=0.5")
+    changed = {name for name in plain if plain[name] != tuned[name]}
+    assert changed == {"mt-en-de", "mmt-en-de", "mt-de-en", "mmt-de-en"}
+    pretrained = jobs("--mmt.pretrain.learning_rate=0.5")
+    assert all(pretrained[name] != plain[name] for name in plain if name != "text")
+    assert pretrained["text"] == plain["text"]
