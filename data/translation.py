@@ -132,7 +132,7 @@ class InOrder(Sampler[list[int]]):
 
     def __init__(self, lengths: NDArray[np.int64], batch_tokens: int, rank: int = 0, world_size: int = 1) -> None:
         ordered = (-lengths).argsort(kind="stable").tolist()
-        self.batches = cut(ordered, lengths, batch_tokens)[rank::world_size]
+        self.batches = cut(ordered[rank::world_size], lengths, batch_tokens)
 
     def __len__(self) -> int:
         return len(self.batches)

@@ -65,7 +65,8 @@ class RegionalTranslator(nn.Module):
         state_dim = 2 * hidden_dim
         self.dropout = dropout
         self.words = nn.Embedding(vocabulary_size, embedding_dim, padding_idx=padding)
-        nn.init.normal_(self.words.weight, std=embedding_dim**-0.5)
+        nn.init.normal_(self.words.weight, std=embedding_dim**-0.5)  # as the output matrix wants it
+        self.word_scale = embedding_dim**0.5  # as the LSTMs want it: without it attention takes 5x longer to form
         self.regions = None if region_dim is None else nn.Linear(region_dim, embedding_dim)
         self.encoder = BiLSTM(embedding_dim, hidden_dim)
         self.to_hidden = nn.Linear(state_dim, state_dim)
@@ -89,7 +90,7 @@ class RegionalTranslator(nn.Module):
         if (regions is None) != (self.regions is None):
             has, got = ("no", "regions") if self.regions is None else ("a", "none")
             raise ModelError(f"translator: it has {has} projection for regions but got {got}; choose mt or mmt to match")
-        words = self._drop(self.words(source))
+        words = self._drop(self._embed(source))
         packing = Packing.of(lengths, source.shape[1]).to(source.device)
         if regions is None or self.regions is None:
             ahead, back, finals = self._encode_words(words, packing)
@@ -117,7 +118,7 @@ class RegionalTranslator(nn.Module):
             logits (T, V) of all predictions, and their (T,) positions in the flattened (B · (M + 1)) batch.
         """
         packing = Packing.of(lengths, target.shape[1]).to(target.device)
-        words = self._drop(self.words(target.flatten()[packing.forward]))
+        words = self._drop(self._embed(target.flatten()[packing.forward]))
         bias = self.decoder.bias_ih_l0 + self.decoder.bias_hh_l0
         inputs = F.linear(words, self.decoder.weight_ih_l0, bias)
         start = memory.hidden[packing.order], memory.cell[packing.order]
@@ -138,7 +139,7 @@ class RegionalTranslator(nn.Module):
             log-probabilities (B, S, V), and the new hidden and cell states.
         """
         bias = self.decoder.bias_ih_l0 + self.decoder.bias_hh_l0
-        gates = F.linear(self.words(token), self.decoder.weight_ih_l0, bias)
+        gates = F.linear(self._embed(token), self.decoder.weight_ih_l0, bias)
         hidden, cell = lstm_cell(gates + F.linear(hidden, self.decoder.weight_hh_l0), cell)
         return widen(self._logits(self._attend(hidden, memory))).log_softmax(-1), hidden, cell
 
@@ -188,6 +189,10 @@ class RegionalTranslator(nn.Module):
     def _logits(self, attentional: Tensor) -> Tensor:
         """Eq. 5 before the softmax."""
         return F.linear(attentional, self.words.weight, self.output_bias)
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        """Word vectors of unit scale, from the matrix that they share with the output."""
+        return self.words(tokens) * self.word_scale
 
     def _drop(self, tensor: Tensor, shared: int | None = None) -> Tensor:
         """Dropout, with one mask for the whole of dimension `shared`."""

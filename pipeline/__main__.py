@@ -7,7 +7,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import argparse
-import logging
 import sys
 import time
 import warnings
@@ -66,7 +65,6 @@ def _stage(name: str) -> Callable[..., None]:
 
 def _quieten() -> None:
     """Keep Lightning's notices about things we chose on purpose out of the way of what matters."""
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     for message in (".*does not have many workers.*", ".*Checkpoint directory.*exists and is not empty.*",
                     ".*LeafSpec.*", ".*isinstance.treespec.*", ".*You're resuming from a checkpoint.*",
                     ".*no-op.*", ".*Trying to infer the .batch_size.*"):  # fmt: skip

@@ -1,5 +1,6 @@
 """Running Lightning for a job: one trainer, one way to resume, one way to keep the best."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pipeline.errors import RecipeError
 from pipeline.settings import TrainerSettings
 
 LOGS = Path("lightning_logs")
+logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # it sets its own level when imported
 
 
 class SeedEachEpoch(Callback):
@@ -71,13 +73,16 @@ def fit(
     """
     checkpoints = folder / "checkpoints"
     keep = ModelCheckpoint(
-        checkpoints, filename="best", monitor=monitor, mode="max", save_top_k=1, save_last=True,
+        checkpoints, filename="best", monitor=monitor, mode="max", save_top_k=1,
         enable_version_counter=False, save_on_train_epoch_end=True,
     )  # fmt: skip
+    # A keeper of its own: `save_last` beside `monitor` writes only when an epoch is the best so far.
+    resume = ModelCheckpoint(checkpoints, filename="last", enable_version_counter=False, save_on_train_epoch_end=True)
     bar = [TQDMProgressBar(refresh_rate=10)] if settings.progress else []
     trainer = make_trainer(
-        settings, log_dir, max_epochs=epochs, gradient_clip_val=clip or None,
-        callbacks=[SeedEachEpoch(seed), LearningRateMonitor("epoch"), keep, *bar, *callbacks],
+        settings, log_dir, max_epochs=epochs,
+        gradient_clip_val=(clip or None) if module.automatic_optimization else None,
+        callbacks=[SeedEachEpoch(seed), LearningRateMonitor("epoch"), keep, resume, *bar, *callbacks],
     )  # fmt: skip
     last = checkpoints / "last.ckpt"
     trainer.fit(module, data, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
