@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,11 @@ from data.captions import HUMAN, Caption, read_captions, write_captions
 from data.regions import RegionStore
 from data.text import tokenize
 from modules.beam import BeamSettings
+from pipeline.dashboards import Example, examples_html
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job, Workspace, say
 from pipeline.mmt import translator_jobs
-from pipeline.prepare import corpus_job
+from pipeline.prepare import corpus_job, pictures_of
 from pipeline.settings import Recipe, result_settings
 from pipeline.synthesis import load_translator, translate_all
 
@@ -42,7 +43,7 @@ def augment(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
         figures = workspace.manifest(job)["metrics"]
         say(
             f"  {job.name}: {figures['captions']:,} captions; unique tokens {figures['unique_source']:,} → "
-            f"{figures['unique_with_synthetic']:,}; examples: {folder / 'examples.md'}"
+            f"{figures['unique_with_synthetic']:,}; examples: {folder / 'examples.html'}"
         )
     workspace.note(recipe.name, "augment", jobs)
 
@@ -91,7 +92,8 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
             raise RecipeError(f"augment {path}: every translation is empty; train longer (mmt.finetune.steps)")
         write_captions(synthetic, folder / "captions.parquet")
         originals = {one.caption_id: one for one in human}
-        _write_examples(folder / "examples.md", synthetic, originals)
+        pictures = pictures_of(inputs["corpus"])
+        _write_examples(folder, path, synthetic, originals, pictures, (origin, target))
         first = [one for one in human if one.split == "train" and one.language == origin]
         return diversity(first, synthetic) | {"empty": len(source) - len(synthetic)}
 
@@ -142,10 +144,19 @@ def diversity(human: Sequence[Caption], synthetic: Sequence[Caption]) -> dict[st
     }
 
 
-def _write_examples(path: Path, synthetic: Sequence[Caption], originals: dict[str, Caption]) -> None:
+def _write_examples(
+    folder: Path, path: str, synthetic: Sequence[Caption], originals: dict[str, Caption],
+    pictures: Mapping[str, Path], languages: tuple[str, str],
+) -> None:  # fmt: skip
+    """Leave some pairs of captions as `examples.md` and, with their pictures, as `examples.html`."""
     chosen = random.Random(0).sample(list(synthetic), min(_EXAMPLES, len(synthetic)))
+    rows = [
+        Example(one.image_id, pictures.get(one.image_id), originals[one.parent or ""].text, one.text, one.score)
+        for one in chosen
+    ]
     lines = ["| image | human | synthetic | score |", "|---|---|---|---|"]
-    for one in chosen:
-        human = originals[one.parent or ""].text
-        lines.append(f"| {one.image_id} | {human.replace('|', ' ')} | {one.text.replace('|', ' ')} | {one.score:.2f} |")
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for row in rows:
+        human, new = (text.replace("|", " ") for text in (row.human, row.synthetic))
+        lines.append(f"| {row.image_id} | {human} | {new} | {row.score:.2f} |")
+    (folder / "examples.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    examples_html(folder / "examples.html", path, rows, languages)

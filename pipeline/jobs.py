@@ -146,7 +146,7 @@ class Workspace:
                 shutil.rmtree(partial, ignore_errors=True)
                 shutil.rmtree(final, ignore_errors=True)
                 _meet()
-            shutil.rmtree(final, ignore_errors=True) if final.exists() else None
+            shutil.rmtree(final, ignore_errors=True)  # a folder without a manifest is no artifact
             resumed = partial.exists()
             partial.mkdir(parents=True, exist_ok=True)
             say(f"[bold]{job.name}[/] [dim]{job.key}[/] {'goes on' if resumed else 'starts'}")
@@ -155,6 +155,7 @@ class Workspace:
             spent = cost.stop()
             finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             manifest = description | spent | {"finished": finished, "resumed": resumed, "metrics": figures}
+            shutil.rmtree(partial / "checkpoints", ignore_errors=True)
             _write_json(partial / "manifest.json", manifest)
             partial.rename(final)
             say(f"[green]{job.name} done[/] in {spent['wall_s']:.0f} s, {spent['peak_memory_mb']:.0f} MB at most")

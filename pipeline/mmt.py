@@ -16,9 +16,10 @@ from data.translation import Sentences, TranslationData
 from modules.beam import BeamSettings
 from modules.translation import Translation
 from modules.translation_metrics import ambiguity_scores, bleu_scores
+from pipeline.dashboards import log_translations
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job, Workspace, say
-from pipeline.prepare import corpus_job, prepare
+from pipeline.prepare import corpus_job, pictures_of, prepare
 from pipeline.settings import MmtSettings, Phase, Recipe, result_settings
 from pipeline.synthesis import Translated, load_translator, save_network, translate_all
 from pipeline.training import LOGS, fit, load_best, load_weights, save_weights
@@ -102,7 +103,11 @@ def _translator_job(
         }  # fmt: skip
         figures = _train(recipe, folder, inputs, name, phase, pairs, network, bpe, store if system == "mmt" else None)
         save_network(folder, network, bpe)
-        return figures | _test(folder, pairs, store, settings)
+        figures |= _test(folder, pairs, store, settings)
+        if (folder / "test.parquet").is_file():
+            pictures = pictures_of(inputs["corpus"])
+            log_translations(LOGS / recipe.name / "mmt" / name, read_translations(folder, "test"), pictures)
+        return figures
 
     inputs = {"corpus": corpus, "text": text} | ({"start": start} if start is not None else {})
     return Job(name, "mmt", VERSION, plain, inputs, run, collective=True)

@@ -6,11 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from data.captions import write_captions, write_pairs
+from data.captions import TRAINING_SPLITS, write_captions, write_pairs
 from data.corpora import Corpus
 from data.corpora.registry import CORPORA
 from data.extractor import extract_all
-from data.regions import RegionStore, write_regions
+from data.regions import RegionStore, standardise, write_regions
 from data.report import data_report
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job, Workspace, fingerprint, say
@@ -84,6 +84,7 @@ def _regions(content: Corpus, folder: Path, recipe: Recipe) -> RegionStore:
         if not content.pictures:
             raise RecipeError(f"{recipe.corpus.name}: neither regions nor pictures; set corpus.regions or corpus.pictures")
         extract_all(content.pictures, target, recipe.regions, workers=os.cpu_count() or 1)
+        standardise(target, sorted({one.image_id for one in content.captions if one.split in TRAINING_SPLITS}))
         return RegionStore(target)
     source = RegionStore(content.regions)
     wanted = sorted({caption.image_id for caption in content.captions})

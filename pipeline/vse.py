@@ -1,5 +1,6 @@
 """Stage vse: a retrieval model for each row and seed, selected on validation, ranked on test."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,17 @@ from datasets import concatenate_datasets
 
 from data.captions import HUMAN, read_captions
 from data.regions import RegionStore
-from data.retrieval import RetrievalData, Slot, parse_group
+from data.retrieval import CaptionBatches, RetrievalData, Slot, parse_group
 from data.text import TextInput, WordVocabulary
 from data.vectors import train_vectors
 from modules.metrics import RetrievalRanks, retrieval_scores
 from modules.retrieval import Retrieval
 from modules.retrieval_models import model_class
 from pipeline.augment import synthesis_jobs
+from pipeline.dashboards import query_galleries
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job, Workspace, say
-from pipeline.prepare import corpus_job
+from pipeline.prepare import corpus_job, pictures_of
 from pipeline.settings import Recipe, VseSettings, result_settings
 from pipeline.training import LOGS, fit, load_best, make_trainer, save_weights
 
@@ -71,6 +73,35 @@ def read_ranks(folder: Path, language: str) -> RetrievalRanks:
 _RANK_ARRAYS = ("text_to_image", "image_to_text", "caption_image")
 
 
+def twin_scores(
+    module: Retrieval, captions: Table, store: RegionStore, text: TextInput, twins: list[dict[str, str]], folder: Path
+) -> dict[str, dict[str, float]]:
+    """How often a caption scores its own picture above the twin picture that differs in one sense only, in percent.
+
+    Ties count against the model. The outcome of each caption is left in `twins-<language>.npy`.
+    """
+    other = {row["image_id"]: row["twin_id"] for row in twins}
+    found = {}
+    for language in module.test_languages if twins else ():
+        rows = [
+            row for row in captions.to_list()
+            if row["split"] == "twins" and row["language"] == language and row["source"] == HUMAN
+        ]  # fmt: skip
+        batches = CaptionBatches(Table.from_list(rows), store, text.encode, module.model.languages, [])
+        ids = [row["image_id"] for row in rows]
+        module.eval()
+        with torch.no_grad():
+            images, spoken = module.encode(batches[[(number,) for number in range(len(rows))]])
+            scores = module.model.similarity(images, spoken)
+        place = {int(row): number for number, row in enumerate(np.unique(store.rows(ids)))}
+        own, twin = ([place[int(row)] for row in store.rows(names)] for names in (ids, [other[name] for name in ids]))
+        columns = torch.arange(len(rows))
+        right = scores[own, columns] > scores[twin, columns]
+        np.save(folder / f"twins-{language}.npy", right.numpy())
+        found[language] = {"own_above_twin": 100 * right.float().mean().item()}
+    return found
+
+
 def _vse_job(recipe: Recipe, row: str, seed: int, corpus: Job, synthetic: dict[str, Job]) -> Job:
     settings = recipe.vse
     groups = [parse_group(text) for text in settings.rows[row]]
@@ -97,17 +128,21 @@ def _vse_job(recipe: Recipe, row: str, seed: int, corpus: Job, synthetic: dict[s
         module = _module(settings, store, text, languages, data.types, seed)
         if settings.words == "fasttext":
             module.model.set_word_vectors(_vectors(settings, captions, data.types, text, folder))
+        pictures, log_dir = pictures_of(inputs["corpus"]), LOGS / recipe.name / "vse" / name
         best = fit(
-            module, data, settings.trainer, folder, LOGS / recipe.name / "vse" / name, settings.epochs, "val/rsum",
-            seed, settings.clip,
+            module, data, settings.trainer, folder, log_dir, settings.epochs, "val/rsum", seed, settings.clip,
+            query_galleries(captions, watched, text.encode, store, pictures),
         )  # fmt: skip
         load_best(module, best)
         save_weights(module.model, folder / "weights.safetensors")
-        make_trainer(settings.trainer).test(module, data, verbose=False)
+        shown = query_galleries(captions, settings.test, text.encode, store, pictures, "test")
+        make_trainer(settings.trainer, log_dir, callbacks=shown).test(module, data, verbose=False)
         for language, ranks in module.ranks.items():
             np.savez(folder / f"ranks-{language}.npz", **{name: getattr(ranks, name).numpy() for name in _RANK_ARRAYS})
+        twins = json.loads((inputs["corpus"] / "about.json").read_text(encoding="utf-8"))["twins"]
         return {
             "test": {language: retrieval_scores(ranks) for language, ranks in module.ranks.items()},
+            "twins": twin_scores(module, captions, store, text, twins, folder),
             "steps_an_epoch": len(data.train_dataloader()), "vocabulary": len(text),
             "parameters": sum(p.numel() for p in module.parameters()),
         }  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from torch.utils.data import DataLoader, Dataset
 
 from data.errors import DataError
-from data.regions import RegionStore, write_regions
+from data.regions import RegionStore, standardise, write_regions
 
 IDS = ["b.jpg", "a.jpg", "c.jpg"]
 R, D = 4, 6
@@ -150,3 +150,19 @@ def test_images_with_other_regions_are_not_written(shape: tuple[int, int], tmp_p
 def test_ids_and_items_must_be_as_many(count: int, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="zip"):
         write_regions(tmp_path, ["x", "y"], [(np.ones((R, D)), np.ones((R, 4)))] * count)
+
+
+def test_standardise_centres_by_training_images_alone(tmp_path):
+    generator = np.random.default_rng(0)
+    arrays = [(5 + 2 * generator.standard_normal((3, 4)), np.zeros((3, 4))) for _ in range(40)]
+    ids = [f"image{n}" for n in range(40)]
+    write_regions(tmp_path, ids, arrays)
+    before = RegionStore(tmp_path).regions.astype(np.float64)
+    standardise(tmp_path, ids[:30])
+    after = RegionStore(tmp_path).regions.astype(np.float64)
+    mean = before[:30].mean((0, 1))
+    scale = (before[:30] - mean).std()
+    np.testing.assert_allclose(after, (before - mean) / scale, atol=2e-3)
+    with np.load(tmp_path / "standard.npz") as kept:
+        np.testing.assert_allclose(kept["mean"], mean, rtol=1e-3)
+        np.testing.assert_allclose(kept["scale"], scale, rtol=1e-3)
