@@ -150,7 +150,7 @@ class MixedBatches(Sampler[list[Visit]]):
             batch: list[Visit] = []
             for number, stream in enumerate(streams):
                 part = [next(stream) for _ in range(self._share(number, step))]
-                batch += share(part, self.rank, self.world_size)  # type: ignore[arg-type,type-var]
+                batch += share(part, self.rank, self.world_size)  # type: ignore[arg-type]
             yield batch
 
     def _share(self, number: int, step: int) -> int:
@@ -183,7 +183,9 @@ class MixedBatches(Sampler[list[Visit]]):
         count = sum(_turns(of_image, group) for of_image in self._captions.values())
         if not count:
             types = " and ".join(slot.type for slot in group)
-            raise DataError(f"no training image has captions of type {types}; run `make stage-augment`, or mend vse.rows")
+            raise DataError(
+                f"no training image has captions of type {types}; run `make stage-augment`, or mend vse.rows"
+            )
         return count
 
 
@@ -235,13 +237,9 @@ class RetrievalData(pl.LightningDataModule):
         super().__init__()
         self.types = list(dict.fromkeys(slot.type for group in groups for slot in group))
         self.groups, self.batch_size, self.seed, self.steps, self.workers = groups, batch_size, seed, steps, workers
-        train = _choose(captions, lambda row: row["split"] == "train" and f"{row['language']}/{row['source']}" in self.types)
-        self._tables = {"train": train}
-        for split, wanted in held_out.items():
-            self._tables[split] = _choose(
-                captions, lambda row, split=split, wanted=wanted: row["split"] == split
-                and row["source"] == HUMAN and row["language"] in wanted
-            )  # fmt: skip
+        self._tables = {"train": _choose(captions, "train", set(self.types))}
+        for split, spoken in held_out.items():
+            self._tables[split] = _choose(captions, split, {f"{language}/{HUMAN}" for language in spoken})
         self._batches = {
             split: CaptionBatches(table, store, encode, languages, self.types) for split, table in self._tables.items()
         }
@@ -271,8 +269,12 @@ class RetrievalData(pl.LightningDataModule):
         return (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
 
 
-def _choose(captions: Table, wanted: Callable[[dict], bool]) -> Table:
-    return captions.select([number for number, row in enumerate(captions.to_list()) if wanted(row)])
+def _choose(captions: Table, split: str, types: set[str]) -> Table:
+    columns = (captions[name][:] for name in ("split", "language", "source"))
+    rows = enumerate(zip(*columns, strict=True))
+    return captions.select(
+        [number for number, (found, language, source) in rows if found == split and f"{language}/{source}" in types]
+    )
 
 
 def _captions_of_images(captions: Table) -> dict[str, dict[str, list[int]]]:

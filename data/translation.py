@@ -190,8 +190,8 @@ def in_order_loader(
 def loader(dataset: Dataset, sampler: Sampler, workers: int) -> DataLoader:
     """A DataLoader whose sampler gives whole batches; its worker seeds do not touch the global generator."""
     return DataLoader(
-        dataset, batch_size=None, sampler=sampler, num_workers=workers,
-        generator=torch.Generator().manual_seed(0), persistent_workers=workers > 0, pin_memory=torch.cuda.is_available(),
+        dataset, batch_size=None, sampler=sampler, num_workers=workers, persistent_workers=workers > 0,
+        generator=torch.Generator().manual_seed(0), pin_memory=torch.cuda.is_available(),
     )  # fmt: skip
 
 

@@ -22,9 +22,7 @@ np.save(out, np.stack([model.get_word_vector(word) for word in open(words, encod
 """
 
 
-def train_vectors(
-    texts: Sequence[str], languages: Sequence[str], words: Sequence[str], dim: int, path: Path
-) -> None:
+def train_vectors(texts: Sequence[str], languages: Sequence[str], words: Sequence[str], dim: int, path: Path) -> None:
     """Train fastText on sentences and write the vectors of `words` to the `.npy` file `path`, (V, dim) float32.
 
     Args:

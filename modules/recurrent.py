@@ -109,6 +109,18 @@ def lstm_cell(gates: Tensor, cell: Tensor | None) -> tuple[Tensor, Tensor]:
     return o.sigmoid() * cell.tanh(), cell
 
 
+def input_gates(lstm: nn.LSTM, inputs: Tensor, backward: bool = False) -> Tensor:
+    """The input's part W_ih x + b of an LSTM's gates: (…, E) → (…, 4H)."""
+    suffix = "_reverse" if backward else ""
+    bias = getattr(lstm, f"bias_ih_l0{suffix}") + getattr(lstm, f"bias_hh_l0{suffix}")
+    return F.linear(inputs, getattr(lstm, f"weight_ih_l0{suffix}"), bias)
+
+
+def recurrent_matrix(lstm: nn.LSTM, backward: bool = False) -> Tensor:
+    """W_hh (4H, H) of one direction."""
+    return getattr(lstm, "weight_hh_l0_reverse" if backward else "weight_hh_l0")
+
+
 class BiLSTM(nn.Module):
     """A one-layer bidirectional LSTM over sentences of different lengths (`nn.LSTM`'s parameters).
 
@@ -120,16 +132,6 @@ class BiLSTM(nn.Module):
     def __init__(self, input_dim: int, hidden_dim: int) -> None:
         super().__init__()
         self.lstm = nn.LSTM(input_dim, hidden_dim, batch_first=True, bidirectional=True)
-
-    def gates(self, inputs: Tensor, backward: bool = False) -> Tensor:
-        """The input's part W_ih x + b of the gates: (…, E) → (…, 4H)."""
-        suffix = "_reverse" if backward else ""
-        bias = getattr(self.lstm, f"bias_ih_l0{suffix}") + getattr(self.lstm, f"bias_hh_l0{suffix}")
-        return F.linear(inputs, getattr(self.lstm, f"weight_ih_l0{suffix}"), bias)
-
-    def recurrent(self, backward: bool = False) -> Tensor:
-        """The recurrent matrix W_hh (4H, H) of one direction."""
-        return self.lstm.weight_hh_l0_reverse if backward else self.lstm.weight_hh_l0
 
     def forward(self, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Encode sentences.
@@ -143,16 +145,16 @@ class BiLSTM(nn.Module):
         """
         if words.is_cuda:
             packed = nn.utils.rnn.pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            states, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], True, total_length=words.shape[1])
-            ahead, back = states.chunk(2, -1)
+            both, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], True, total_length=words.shape[1])
+            ahead, back = both.chunk(2, -1)
             return ahead, back
         packing = Packing.of(lengths, words.shape[1])
         start = words.new_zeros(len(words), self.lstm.hidden_size)
         flat = words.flatten(0, 1)
         states = []
         for backward, where in ((False, packing.forward), (True, packing.backward)):
-            inputs = self.gates(flat[where], backward)
-            packed_states, _ = scan(inputs, self.recurrent(backward), start, start, packing.sizes)
+            inputs = input_gates(self.lstm, flat[where], backward)
+            packed_states, _ = scan(inputs, recurrent_matrix(self.lstm, backward), start, start, packing.sizes)
             states.append(packing.spread(packed_states, backward))
         return states[0], states[1]
 
@@ -232,6 +234,5 @@ def _shifted(states: Tensor, sizes: tuple[int, ...], threads: int) -> list[Tenso
     """For each step but the first, the states of the step before it of the sequences that go on."""
     starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
     return [
-        states[starts[step - 1] * threads : (starts[step - 1] + sizes[step]) * threads]
-        for step in range(1, len(sizes))
+        states[starts[step - 1] * threads : (starts[step - 1] + sizes[step]) * threads] for step in range(1, len(sizes))
     ]

@@ -1,10 +1,10 @@
 """Training, validating and testing a retrieval model."""
 
-
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -136,13 +136,13 @@ class Retrieval(TrainedModule):
         tested = self._rank_all("test")
         self.ranks = {language: ranks for language in tested if (ranks := self.metrics[language].ranks) is not None}
 
-    def configure_optimizers(self) -> dict[str, Any]:
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Adam, its rate lowered once."""
         optimizer = torch.optim.Adam(self.parameters(), lr=self.hparams["learning_rate"], fused=True)
         schedule = torch.optim.lr_scheduler.MultiStepLR(
             optimizer, [self.hparams["decay_epoch"]], gamma=self.hparams["decay"]
         )
-        return {"optimizer": optimizer, "lr_scheduler": schedule}
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule}}
 
     def _rank_all(self, stage: str) -> dict[str, dict[str, float]]:
         found = {}
@@ -181,5 +181,3 @@ def _first_rows(keys: Tensor) -> tuple[Tensor, Tensor]:
     distinct, inverse = keys.unique(return_inverse=True)
     rows = torch.arange(len(keys), device=keys.device)
     return distinct, torch.full_like(distinct, len(keys)).scatter_reduce(0, inverse, rows, "amin")
-
-

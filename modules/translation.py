@@ -6,6 +6,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor
 from torch.nn import functional as F
@@ -79,7 +80,7 @@ class Translation(TrainedModule):
         score = self._bleu.corpus_score([found[n] for n in numbers], [[self.reference[n] for n in numbers]]).score
         self.log("val/bleu", score, prog_bar=True, rank_zero_only=False)
 
-    def configure_optimizers(self) -> dict[str, Any]:
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Adam with warm-up and cosine decay, by step."""
         optimizer = torch.optim.Adam(self.parameters(), lr=self.hparams["learning_rate"], fused=True)
         warmup, steps = self.hparams["warmup"], self.hparams["steps"]

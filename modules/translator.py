@@ -15,7 +15,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from modules.errors import ModelError
-from modules.recurrent import BiLSTM, Packing, lstm_cell, matmul_dtype, scan, widen
+from modules.recurrent import (
+    BiLSTM,
+    Packing,
+    input_gates,
+    lstm_cell,
+    matmul_dtype,
+    recurrent_matrix,
+    scan,
+    widen,
+)
 
 
 @dataclass
@@ -89,7 +98,9 @@ class RegionalTranslator(nn.Module):
         """
         if (regions is None) != (self.regions is None):
             has, got = ("no", "regions") if self.regions is None else ("a", "none")
-            raise ModelError(f"translator: it has {has} projection for regions but got {got}; choose mt or mmt to match")
+            raise ModelError(
+                f"translator: it has {has} projection for regions but got {got}; choose mt or mmt to match"
+            )
         words = self._drop(self._embed(source))
         packing = Packing.of(lengths, source.shape[1]).to(source.device)
         if regions is None or self.regions is None:
@@ -119,10 +130,9 @@ class RegionalTranslator(nn.Module):
         """
         packing = Packing.of(lengths, target.shape[1]).to(target.device)
         words = self._drop(self._embed(target.flatten()[packing.forward]))
-        bias = self.decoder.bias_ih_l0 + self.decoder.bias_hh_l0
-        inputs = F.linear(words, self.decoder.weight_ih_l0, bias)
+        inputs = input_gates(self.decoder, words)
         start = memory.hidden[packing.order], memory.cell[packing.order]
-        states, _ = scan(inputs, self.decoder.weight_hh_l0, *start, packing.sizes)
+        states, _ = scan(inputs, recurrent_matrix(self.decoder), *start, packing.sizes)
         attentional = self._attend(packing.spread(states), memory).flatten(0, 1)[packing.forward]
         return self._logits(self._drop(attentional)), packing.forward
 
@@ -138,9 +148,8 @@ class RegionalTranslator(nn.Module):
         Returns:
             log-probabilities (B, S, V), and the new hidden and cell states.
         """
-        bias = self.decoder.bias_ih_l0 + self.decoder.bias_hh_l0
-        gates = F.linear(self._embed(token), self.decoder.weight_ih_l0, bias)
-        hidden, cell = lstm_cell(gates + F.linear(hidden, self.decoder.weight_hh_l0), cell)
+        gates = input_gates(self.decoder, self._embed(token)) + F.linear(hidden, recurrent_matrix(self.decoder))
+        hidden, cell = lstm_cell(gates, cell)
         return widen(self._logits(self._attend(hidden, memory))).log_softmax(-1), hidden, cell
 
     def _encode_words(self, words: Tensor, packing: Packing) -> tuple[Tensor, Tensor, tuple]:
@@ -153,13 +162,15 @@ class RegionalTranslator(nn.Module):
 
     def _encode_threads(self, words: Tensor, objects: Tensor, packing: Packing) -> tuple[Tensor, Tensor, tuple]:
         """K threads u_k = [v_k, x_1 … x_N]: states (B, K, N + 1, H) ahead and back, final states and cells."""
-        first, first_cell = lstm_cell(self.encoder.gates(objects), None)
+        first, first_cell = lstm_cell(input_gates(self.encoder.lstm, objects), None)
         ahead, ahead_last, ahead_cell = self._run(words, packing, first, first_cell, backward=False)
         start = words.new_zeros(len(words), self.encoder.lstm.hidden_size)
         back, last, cell = self._run(words, packing, start, start, backward=True)
         # The backward LSTM has read all words; one more step, apart for each thread, reads v_k.
-        shared = F.linear(last, self.encoder.recurrent(backward=True))
-        back_last, back_cell = lstm_cell(self.encoder.gates(objects, backward=True) + shared[:, None], cell[:, None])
+        shared = F.linear(last, recurrent_matrix(self.encoder.lstm, backward=True))
+        back_last, back_cell = lstm_cell(
+            input_gates(self.encoder.lstm, objects, backward=True) + shared[:, None], cell[:, None]
+        )
         threads = objects.shape[1]
         ahead = torch.cat([first[:, :, None], ahead], 2)
         back = torch.cat([back_last[:, :, None], back[:, None].expand(-1, threads, -1, -1)], 2)
@@ -173,10 +184,11 @@ class RegionalTranslator(nn.Module):
         Returns states (B, N, H) for one sequence backward, (B, K, N, H) forward; last states and cells alike.
         """
         where = packing.backward if backward else packing.forward
-        inputs = self.encoder.gates(words.flatten(0, 1)[where], backward)
+        inputs = input_gates(self.encoder.lstm, words.flatten(0, 1)[where], backward)
         threads = hidden.shape[1] if hidden.dim() == 3 else 1
-        start = (state[packing.order].reshape(-1, state.shape[-1]) for state in (hidden, cell))
-        states, last_cell = scan(inputs, self.encoder.recurrent(backward), *start, packing.sizes, threads)
+        h, c = (state[packing.order].reshape(-1, state.shape[-1]) for state in (hidden, cell))
+        recurrent = recurrent_matrix(self.encoder.lstm, backward)
+        states, last_cell = scan(inputs, recurrent, h, c, packing.sizes, threads)
         states = states.unflatten(0, (-1, threads))
         last, last_cell = packing.last(states), last_cell.unflatten(0, (-1, threads))[packing.rank]
         spread = packing.spread(states, backward).transpose(1, 2)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.captions import HUMAN, Caption, read_captions, write_captions
+from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore
 from data.text import tokenize
 from modules.beam import BeamSettings
@@ -118,8 +118,8 @@ def refuse_held_out(source: Sequence[Caption], human: Sequence[Caption]) -> None
     for caption in source:
         if split_of.get(caption.image_id) != "train":
             raise RecipeError(
-                f"caption {caption.caption_id!r}: its image is in split {split_of.get(caption.image_id)!r}; only captions "
-                "of training images are translated"
+                f"caption {caption.caption_id!r}: its image is in split {split_of.get(caption.image_id)!r}; only "
+                "captions of training images are translated"
             )
 
 

@@ -250,10 +250,8 @@ class _Cost:
     """Wall time, CPU time (children too) and peak memory between making it and `stop`."""
 
     def __init__(self) -> None:
-        try:  # makes Linux forget the process's highest memory so far
+        with suppress(OSError):  # makes Linux forget the process's highest memory so far
             Path("/proc/self/clear_refs").write_text("5")
-        except OSError:
-            pass
         self.wall, self.cpu = time.monotonic(), cpu_seconds()
 
     def stop(self) -> dict[str, float]:

@@ -67,7 +67,9 @@ def _text_job(settings: MmtSettings, corpus: Job) -> Job:
         pairs = read_pairs(inputs["corpus"] / "pairs.parquet")
         lacking = [language for language in languages if language not in pairs.column_names]
         if lacking:
-            raise RecipeError(f"mmt.directions need {lacking[0]!r}, which no pair of the corpus has; see corpus.languages")
+            raise RecipeError(
+                f"mmt.directions need {lacking[0]!r}, which no pair of the corpus has; see corpus.languages"
+            )
         train = [row for row in pairs if row["split"] == "train"]
         texts = (tokenize(row[language], language) for row in train for language in languages if row[language])
         bpe = JointBPE.train(texts, settings.vocabulary)
@@ -83,12 +85,14 @@ def _text_job(settings: MmtSettings, corpus: Job) -> Job:
     return Job("text", "mmt", VERSION, plain, {"corpus": corpus}, run)
 
 
-def _translator_job(
-    recipe: Recipe, system: str, direction: str, corpus: Job, text: Job, start: Job | None
-) -> Job:
+def _translator_job(recipe: Recipe, system: str, direction: str, corpus: Job, text: Job, start: Job | None) -> Job:
     settings = recipe.mmt
     phase = settings.pretrain if system == "nmt" else settings.finetune
-    plain = {key: value for key, value in result_settings(settings).items() if key not in ("directions", "pretrain", "finetune")}
+    plain = {
+        key: value
+        for key, value in result_settings(settings).items()
+        if key not in ("directions", "pretrain", "finetune")
+    }
     plain |= {"system": system, "direction": direction, "phase": asdict(phase), "seed": recipe.seed}
     name = f"{system}-{direction}"
 
@@ -169,7 +173,7 @@ def _test_twins(folder: Path, pairs: "_Pairs", store: RegionStore, settings: Mmt
     rows = [row for row in pairs.rows("twins", with_regions=True) if row["image_id"] in twins]
     about = [twins[row["image_id"]] for row in rows]
     reference = {row["image_id"]: tokenize(row["de"], "de") for row in rows}
-    figures = {}
+    figures: dict[str, Any] = {}
     for kind, key in (("", "image_id"), ("swapped_", "twin_id")):
         found = _translate(folder, pairs, rows, [entry[key] for entry in about], store, settings)
         scores = ambiguity_scores(
@@ -239,5 +243,3 @@ class _Pairs:
     def texts(self, language: str, split: str, with_regions: bool | None) -> list[str]:
         """Surface sentences of the same pairs, in the same order."""
         return [row[language] for row in self.rows(split, with_regions)]
-
-

@@ -82,7 +82,9 @@ def _regions(content: Corpus, folder: Path, recipe: Recipe) -> RegionStore:
     target = folder / "regions"
     if content.regions is None:
         if not content.pictures:
-            raise RecipeError(f"{recipe.corpus.name}: neither regions nor pictures; set corpus.regions or corpus.pictures")
+            raise RecipeError(
+                f"{recipe.corpus.name}: neither regions nor pictures; set corpus.regions or corpus.pictures"
+            )
         extract_all(content.pictures, target, recipe.regions, workers=os.cpu_count() or 1)
         standardise(target, sorted({one.image_id for one in content.captions if one.split in TRAINING_SPLITS}))
         return RegionStore(target)
@@ -102,5 +104,3 @@ def _write_about(content: Corpus, folder: Path) -> None:
     }
     about = {"task": content.task, "label": content.label, "twins": content.twins, "pictures": pictures}
     (folder / "about.json").write_text(json.dumps(about, ensure_ascii=False), encoding="utf-8")
-
-

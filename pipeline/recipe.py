@@ -3,7 +3,9 @@
 import difflib
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -76,7 +78,9 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str, section: str) ->
     try:
         return parser.instantiate_classes(parser.parse_object({"it": dict(values)})).it
     except (ArgumentError, TypeError, ValueError) as error:
-        text = " ".join(str(error).split()).replace('Parser key "it.', f'key "{section}.').replace('"it"', f'"{section}"')
+        text = (
+            " ".join(str(error).split()).replace('Parser key "it.', f'key "{section}.').replace('"it"', f'"{section}"')
+        )
         raise RecipeError(f"{where}: {text}") from None
 
 
@@ -136,10 +140,8 @@ def _parse_override(argument: str) -> dict[str, Any]:
     except yaml.YAMLError:
         raise RecipeError(f"argument {argument!r}: its value is not YAML; quote it") from None
     if isinstance(value, str):  # YAML reads 5e-4 as text
-        try:
+        with suppress(ValueError):
             value = float(value)
-        except ValueError:
-            pass
     for part in reversed(key.split(".")):
         value = {part: value}
     return value
@@ -193,7 +195,7 @@ def _check(recipe: Recipe, where: str) -> None:
         languages = way.split("-")
         if system not in ("mt", "mmt") or len(languages) < 2:
             raise RecipeError(f"{where}: augment.paths has {path!r}; expected mt:en-de, mmt:en-de, mmt:en-de-en …")
-        for hop in zip(languages, languages[1:], strict=False):
+        for hop in pairwise(languages):
             if "-".join(hop) not in mmt.directions:
                 raise RecipeError(f"{where}: augment.paths has {path!r}, but mmt.directions lacks {'-'.join(hop)!r}")
     for name, phase in (("pretrain", mmt.pretrain), ("finetune", mmt.finetune)):
@@ -204,7 +206,7 @@ def _check(recipe: Recipe, where: str) -> None:
             )
         if phase.steps and phase.steps % phase.eval_every:
             raise RecipeError(
-                f"{where}: mmt.{name}.steps is {phase.steps}, not a multiple of mmt.{name}.eval_every {phase.eval_every}"
+                f"{where}: mmt.{name}.steps is {phase.steps}, no multiple of mmt.{name}.eval_every {phase.eval_every}"
             )
     if vse.epochs < 1 or vse.batch_size < 1:
         raise RecipeError(f"{where}: vse.epochs is {vse.epochs}, vse.batch_size {vse.batch_size}; expected 1 or more")

@@ -54,7 +54,9 @@ def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
         figures.diversity(synthetic),
         *(figures.retrieval(rows, language) for language in recipe.vse.test),
         *(figures.differences(rows, language) for language in recipe.vse.test),
-        figures.costs([corpus_job(recipe, workspace), *translators.values(), *synthetic.values(), *(r.job for r in rows)]),
+        figures.costs(
+            [corpus_job(recipe, workspace), *translators.values(), *synthetic.values(), *(r.job for r in rows)]
+        ),
     ]
     sheets = [sheet for sheet in sheets if sheet.rows]
     folder = workspace.root / recipe.name / "report"
@@ -78,7 +80,9 @@ def _finished_runs(workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Run]:
                 prefix = "" if part == "test" else f"{part}_"
                 flat |= {(language, prefix + name): value for name, value in scores.items()}
         for (language, name), value in flat.items():
-            yield Run(job.name, job.key, language, name, round(value, 4), manifest["wall_s"], manifest["peak_memory_mb"])
+            yield Run(
+                job.name, job.key, language, name, round(value, 4), manifest["wall_s"], manifest["peak_memory_mb"]
+            )
 
 
 class _Figures:
@@ -91,7 +95,10 @@ class _Figures:
         for run in committed:
             self.committed.setdefault((run.job, run.key), {})[run.language, run.metric] = run
         options = recipe.corpus.options
-        self.label, self.task = getattr(options, "label", recipe.corpus.name), getattr(options, "task", recipe.corpus.name)
+        self.label, self.task = (
+            getattr(options, "label", recipe.corpus.name),
+            getattr(options, "task", recipe.corpus.name),
+        )
 
     def add(self, split: str, system: str, source: str, language: str, metric: str, value: float,
             low: float | None, high: float | None, seeds: int, n: int) -> None:  # fmt: skip
@@ -118,11 +125,19 @@ class _Figures:
                                                         "swapped_ambiguous", "other_words")]  # fmt: skip
             twins = twins or shown[3] is not None
             table.append([name, *("–" if value is None else f"{value:.1f}" for value in shown)])
-        heads = ["translator", "val BLEU", "test BLEU", "tokenised", "ambiguous words %", "… with the twin's picture", "other words %"]
+        heads = [
+            "translator",
+            "val BLEU",
+            "test BLEU",
+            "tokenised",
+            "ambiguous words %",
+            "… with the twin's picture",
+            "other words %",
+        ]
         if not twins:
             heads, table = heads[:4], [row[:4] for row in table]
-        signature = next((self._manifest_metric(job, "bleu_signature") for job in jobs.values() if self.workspace.done(job)
-                          and self._manifest_metric(job, "bleu_signature")), "sacreBLEU")  # fmt: skip
+        signatures = [self._manifest_metric(job, "bleu_signature") for job in jobs.values() if self.workspace.done(job)]
+        signature = next(filter(None, signatures), "sacreBLEU")
         return Sheet(f"Translation, {self.label} ({signature}; tokenised: Moses, lower-cased)", heads, table)
 
     def diversity(self, jobs: dict[str, Job]) -> Sheet:
@@ -167,12 +182,18 @@ class _Figures:
         """Mean recall of each row against the first one that has this language, on the same images and seeds."""
         named = {name: [job for job in jobs if self.workspace.done(job)] for name, jobs in _by_name(rows).items()
                  if any(f"{language}/" in text for text in self.recipe.vse.rows[name])}  # fmt: skip
-        ready = {name: [read_ranks(self.workspace.folder(job), language) for job in jobs] for name, jobs in named.items() if jobs}
+        ready = {
+            name: [read_ranks(self.workspace.folder(job), language) for job in jobs]
+            for name, jobs in named.items()
+            if jobs
+        }
         table = []
         for base in list(ready)[:2]:
             for name in list(ready)[list(ready).index(base) + 1 :]:
                 d = paired_difference(ready[name], ready[base], self.recipe.report.resamples)["mean_recall"]
-                table.append([f"{name} − {base}", f"{d.value:+.2f}", f"[{d.low:+.2f}, {d.high:+.2f}]", f"{d.p_value:.3f}"])
+                table.append(
+                    [f"{name} − {base}", f"{d.value:+.2f}", f"[{d.low:+.2f}, {d.high:+.2f}]", f"{d.p_value:.3f}"]
+                )
         heads = ["difference", "mean recall", "95 % interval", "p"]
         return Sheet(f"Paired differences over the same {language} test images", heads, table)
 
@@ -209,5 +230,3 @@ def _by_name(rows: Sequence[Row]) -> dict[str, list[Job]]:
     for row in rows:
         found.setdefault(row.name, []).append(row.job)
     return found
-
-

@@ -60,7 +60,9 @@ class Run:
 def write_results(results: Iterable[Result], path: Path) -> None:
     """Write `results.jsonl`, one row a line."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(asdict(result), ensure_ascii=False) + "\n" for result in results), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(asdict(result), ensure_ascii=False) + "\n" for result in results), encoding="utf-8"
+    )
 
 
 def read_runs(recipe: str, folder: Path = COMMITTED) -> list[Run]:

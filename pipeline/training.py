@@ -39,7 +39,9 @@ def make_trainer(settings: TrainerSettings, log_dir: Path | None = None, **more:
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     if settings.accelerator in ("gpu", "cuda") and not torch.cuda.is_available():
-        raise RecipeError("trainer.accelerator is gpu, but torch sees no GPU here; use --trainer.accelerator=cpu or auto")
+        raise RecipeError(
+            "trainer.accelerator is gpu, but torch sees no GPU here; use --trainer.accelerator=cpu or auto"
+        )
     # version="" keeps one folder, so that a resumed run goes on in the same plots
     logger = TensorBoardLogger(str(log_dir.parent), log_dir.name, version="") if log_dir is not None else False
     return pl.Trainer(

@@ -60,7 +60,8 @@ def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
         workspace.perform(row.job, force)
         for language, scores in workspace.manifest(row.job)["metrics"]["test"].items():
             recall = " ".join(f"{scores[f'{way}_r{k}']:.1f}" for way in ("t2i", "i2t") for k in (1, 5, 10))
-            say(f"  {row.job.name}: {language} R@1/5/10 text→image, image→text {recall}; mean {scores['mean_recall']:.1f}")
+            mean = scores["mean_recall"]
+            say(f"  {row.job.name}: {language} R@1/5/10 text→image, image→text {recall}; mean {mean:.1f}")
     workspace.note(recipe.name, "vse", {row.job.name: row.job for row in rows})
 
 
@@ -108,7 +109,9 @@ def _vse_job(recipe: Recipe, row: str, seed: int, corpus: Job, synthetic: dict[s
     sources = sorted({slot.source for group in groups for slot in group} - {HUMAN})
     for source in sources:
         if source not in synthetic:
-            raise RecipeError(f"vse.rows.{row} trains on {source!r}, which augment.paths lacks ({', '.join(synthetic)})")
+            raise RecipeError(
+                f"vse.rows.{row} trains on {source!r}, which augment.paths lacks ({', '.join(synthetic)})"
+            )
     plain = {key: value for key, value in result_settings(settings).items() if key not in ("rows", "only", "seeds")}
     plain |= {"groups": settings.rows[row], "seed": seed}
     name = f"vse-{settings.model}-{row}-{seed}"
@@ -170,9 +173,7 @@ def _module(
     )  # fmt: skip
 
 
-def _text_input(
-    settings: VseSettings, captions: Table, groups: list[tuple[Slot, ...]], folder: Path
-) -> TextInput:
+def _text_input(settings: VseSettings, captions: Table, groups: list[tuple[Slot, ...]], folder: Path) -> TextInput:
     """The words of the row's own training captions; saved beside the weights."""
     texts, languages = _training_text(captions, [slot.type for group in groups for slot in group])
     vocabulary = WordVocabulary.build(texts, languages, settings.min_count, settings.share_words)

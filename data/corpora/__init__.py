@@ -1,9 +1,7 @@
 """Corpora by name. To add one: a file here with a settings dataclass and `read`, and a line in `CORPORA`."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from data.captions import Caption, Pair
 

@@ -76,6 +76,3 @@ def register(name: str) -> Callable[[M], M]:
 def one_vector(vectors: Tensor) -> Encoding:
     """Single vectors (N, H) as an encoding (N, 1, H) with its mask."""
     return vectors[:, None], vectors.new_ones(len(vectors), 1).bool()
-
-
-

@@ -41,7 +41,7 @@ def test_a_wide_beam_is_exhaustive_search(model, alpha):
     for b in range(3):
         expected = exhaustive(model, SOURCE[b, : LENGTHS[b]], alpha)
         assert len(found[b]) == len(expected)
-        for hypothesis, (tokens, score) in zip(found[b], expected, strict=True):
+        for hypothesis, (_, score) in zip(found[b], expected, strict=True):
             assert hypothesis.score == pytest.approx(score, abs=1e-5)
         assert tuple(found[b][0].tokens) == expected[0][0]
 
