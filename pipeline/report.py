@@ -43,10 +43,12 @@ class Sheet:
 
 
 def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
-    """Collect what has been run, write `results.jsonl` and `report.md`, add finished runs to the committed CSV."""
+    """Collect what has been run, write `results.jsonl` and `report.md`, record finished runs."""
     rows, translators = vse_rows(recipe, workspace), translator_jobs(recipe, workspace)
     synthetic = synthesis_jobs(recipe, workspace)
-    append_runs(recipe.name, list(_finished_runs(workspace, [*translators.values(), *(row.job for row in rows)])))
+    if recipe.report.record:
+        jobs = [*translators.values(), *(row.job for row in rows)]
+        append_runs(recipe.name, list(_finished_runs(workspace, jobs)))
     committed = read_runs(recipe.name)
     figures = _Figures(recipe, workspace, committed)
     sheets = [

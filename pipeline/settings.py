@@ -167,6 +167,8 @@ class ReportSettings:
 
     resamples: int = 1000
     """Bootstrap resamples of the images."""
+    record: bool = False
+    """Append finished runs to the committed `pipeline/results/<recipe>.csv`."""
 
 
 @dataclass

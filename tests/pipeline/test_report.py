@@ -1,0 +1,84 @@
+"""The report: what was run becomes rows and tables, what was not says so, and figures outlive their artifacts."""
+
+import json
+
+import numpy as np
+import pytest
+
+import pipeline.results_store as store
+from pipeline.jobs import Workspace
+from pipeline.mmt import translator_jobs
+from pipeline.recipe import load_recipe
+from pipeline.report import report
+from pipeline.results_store import Run, append_runs, read_runs
+from pipeline.vse import vse_rows
+
+OVERRIDES = ["--vse.only=[none,human-de]", "--vse.seeds=[1,2]", "--report.record=true"]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "COMMITTED", tmp_path / "results")
+    for function in (append_runs, read_runs):
+        monkeypatch.setattr(function, "__defaults__", (tmp_path / "results",))
+    return Workspace(tmp_path / "artifacts")
+
+
+def finish(workspace, job, metrics, ranks=()):
+    folder = workspace.folder(job)
+    folder.mkdir(parents=True)
+    manifest = {"format": 1, "metrics": metrics, "wall_s": 1.0, "cpu_s": 1.0, "peak_memory_mb": 5.0, "resumed": False}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    for language, arrays in ranks:
+        np.savez(folder / f"ranks-{language}.npz", **arrays)
+
+
+def scores(value: float) -> dict[str, float]:
+    names = [f"{way}_{name}" for way in ("t2i", "i2t") for name in ("r1", "r5", "r10", "medr")]
+    return dict.fromkeys([*names, "mean_recall", "rsum"], value)
+
+
+def arrays(rank: int) -> dict[str, np.ndarray]:
+    return {
+        "text_to_image": np.full(6, rank), "image_to_text": np.full(3, rank), "caption_image": np.repeat(np.arange(3), 2),
+    }  # fmt: skip
+
+
+def test_tables_average_seeds_and_say_what_was_not_run(here, tmp_path, capsys):
+    recipe = load_recipe("scenes", OVERRIDES)
+    rows = [row for row in vse_rows(recipe, here) if row.name == "none"]
+    for row, value, rank in zip(rows, (40.0, 60.0), (1, 2), strict=True):
+        finish(here, row.job, {"test": {"en": scores(value)}}, [("en", arrays(rank))])
+    finish(here, translator_jobs(recipe, here)["mt-en-de"], {"test_bleu": 31.5, "bleu_signature": "nrefs:1"})
+    report(recipe, here)
+    text = (here.root / "scenes/report/report.md").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("| none |") and "50.0" in line)
+    assert line.endswith("| 2 |")
+    assert next(line for line in text.splitlines() if line.startswith("| human-de |")).count("not run") == 8
+    assert "| none | – |" in text  # it never saw German
+    assert "| mt-en-de | – | 31.5 |" in text
+    assert "| mmt-en-de | not run |" in text
+    found = [json.loads(line) for line in (here.root / "scenes/report/results.jsonl").read_text().splitlines()]
+    recall = next(row for row in found if row["source"] == "none" and row["metric"] == "mean_recall")
+    assert (recall["value"], recall["seeds"], recall["n"], recall["language"]) == (50.0, 2, 3, "en")
+    assert recall["low"] <= recall["high"]
+    assert {row["metric"] for row in found if row["system"] == "mt"} == {"bleu"}
+
+
+def test_committed_figures_fill_the_table_when_the_artifacts_are_gone(here):
+    recipe = load_recipe("scenes", OVERRIDES)
+    rows = [row for row in vse_rows(recipe, here) if row.name == "none"]
+    runs = [Run(row.job.name, row.job.key, "en", name, value, 1.0, 5.0)
+            for row in rows for name, value in scores(44.0).items()]  # fmt: skip
+    assert append_runs("scenes", runs) == len(runs)
+    assert append_runs("scenes", runs) == 0
+    assert read_runs("scenes") == runs
+    report(recipe, here)
+    assert "| none | 44.0 |" in (here.root / "scenes/report/report.md").read_text()
+
+
+def test_figures_of_other_settings_are_not_mixed_in(here):
+    recipe = load_recipe("scenes", OVERRIDES)
+    append_runs("scenes", [Run("vse-san-none-1", "0" * 12, "en", "t2i_r1", 99.0, 1.0, 5.0)])
+    report(recipe, here)
+    assert "99.0" not in (here.root / "scenes/report/report.md").read_text()

@@ -1,0 +1,96 @@
+"""What the picture is worth, on scenes and three seeds: the property tests of the embedded corpus (`make test-long`).
+
+Trained jobs are kept in BILDWORT_ARTIFACTS (or `artifacts`), so a second run costs nothing.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from modules.metrics import NO_QUERY, RetrievalRanks, paired_difference
+from pipeline.__main__ import main
+from pipeline.jobs import Workspace
+from pipeline.mmt import translator_jobs
+from pipeline.prepare import corpus_job
+from pipeline.recipe import load_recipe
+from pipeline.vse import read_ranks, vse_rows
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+SEEDS = (1, 2, 3)
+NOUNS = ("bat", "bow", "fan", "key", "nut", "seal")
+
+
+@pytest.fixture(scope="module", params=SEEDS)
+def trained(request):
+    """The whole pipeline with one seed: (recipe, workspace)."""
+    overrides = [f"--seed={request.param}", f"--vse.seeds=[{request.param}]"]
+    for stage in ("mmt", "augment", "vse"):
+        assert main([stage, "--recipe", "scenes", *overrides]) == 0
+    return load_recipe("scenes", overrides), Workspace()
+
+
+def figures(trained, name: str) -> dict[str, float]:
+    recipe, workspace = trained
+    return workspace.manifest(translator_jobs(recipe, workspace)[name])["metrics"]
+
+
+def test_text_alone_cannot_know_but_translates_the_rest(trained):
+    scores = figures(trained, "mt-en-de")
+    assert scores["ambiguous"] <= 50 + 1e-9  # one English sentence for two pictures: by construction
+    assert scores["other_words"] >= 98
+
+
+def test_the_translator_looks(trained):
+    scores = figures(trained, "mmt-en-de")
+    assert scores["ambiguous"] >= 95
+    for noun in NOUNS:
+        assert scores[f"ambiguous:{noun}"] >= 85, noun
+    assert scores["swapped_ambiguous"] <= 10
+    assert scores["other_words"] >= 98
+
+
+def test_equal_pairs_and_steps(trained):
+    mt, mmt = figures(trained, "mt-en-de"), figures(trained, "mmt-en-de")
+    assert (mt["train_pairs"], mt["steps"]) == (mmt["train_pairs"], mmt["steps"])
+
+
+def ranks_of(trained, row: str, language: str) -> RetrievalRanks:
+    recipe, workspace = trained
+    job = next(one.job for one in vse_rows(recipe, workspace) if one.name == row)
+    return read_ranks(workspace.folder(job), language)
+
+
+def ambiguous_only(ranks: RetrievalRanks, texts: list[str], words: set[str]) -> RetrievalRanks:
+    """The captions with an ambiguous noun; the other direction is left out."""
+    keep = np.array([bool(words & set(text.lower().split())) for text in texts])
+    images = ranks.image_to_text.clone().fill_(NO_QUERY)
+    links = ranks.caption_image[keep]
+    images[links.unique()] = ranks.image_to_text[links.unique()]
+    return RetrievalRanks(ranks.text_to_image[keep], images, links)
+
+
+def test_looking_helps_german_retrieval(trained):
+    recipe, workspace = trained
+    twins = {row: np.load(folder_of(trained, row) / "twins-de.npy") for row in ("mt-f", "mmt-f")}
+    assert twins["mmt-f"].mean() > twins["mt-f"].mean()
+    texts, words = german_test_captions(workspace.folder(corpus_job(recipe, workspace)))
+    subsets = [ambiguous_only(ranks_of(trained, row, "de"), texts, words) for row in ("mmt-f", "mt-f")]
+    assert paired_difference(*subsets)["t2i_r1"].low > 0
+
+
+def folder_of(trained, row: str) -> Path:
+    recipe, workspace = trained
+    return workspace.folder(next(one.job for one in vse_rows(recipe, workspace) if one.name == row))
+
+
+def german_test_captions(corpus: Path) -> tuple[list[str], set[str]]:
+    """German test captions in the order of their ranks, and the German words that pictures of twins settle."""
+    import json
+
+    from data.captions import read_captions
+
+    rows = [row for row in read_captions(corpus / "captions.parquet").to_list() if row["split"] == "test"]
+    about = json.loads((corpus / "about.json").read_text(encoding="utf-8"))
+    words = {row["expected"].lower() for row in about["twins"]}
+    return [row["text"] for row in rows if row["language"] == "de"], words
