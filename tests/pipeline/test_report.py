@@ -40,8 +40,10 @@ def scores(value: float) -> dict[str, float]:
 
 def arrays(rank: int) -> dict[str, np.ndarray]:
     return {
-        "text_to_image": np.full(6, rank), "image_to_text": np.full(3, rank), "caption_image": np.repeat(np.arange(3), 2),
-    }  # fmt: skip
+        "text_to_image": np.full(6, rank),
+        "image_to_text": np.full(3, rank),
+        "caption_image": np.repeat(np.arange(3), 2),
+    }
 
 
 def test_tables_average_seeds_and_say_what_was_not_run(here, tmp_path, capsys):
