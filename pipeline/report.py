@@ -36,7 +36,7 @@ class Sheet:
         """The table for a terminal."""
         table = Table(title=self.title, title_justify="left", header_style="bold")
         for number, head in enumerate(self.heads):
-            table.add_column(head, justify="left" if number == 0 else "right", no_wrap=number == 0)
+            table.add_column(head, justify="left" if number == 0 else "right", no_wrap=True)
         for row in self.rows:
             table.add_row(*row)
         return table
@@ -161,11 +161,11 @@ class _Figures:
         for name, jobs in _by_name(rows).items():
             groups = self.recipe.vse.rows[name]
             if not any(text.startswith(f"{language}/") or f"{language}/" in text for text in groups):
-                table.append([name, *["–"] * 8])  # the row never saw this language
+                table.append([name, *["–"] * 9])  # the row never saw this language
                 continue
             scores = [found for job in jobs if (found := self._scores(job)) and (language, "t2i_r1") in found]
             if not scores:
-                table.append([name, *[_NOT_RUN] * 8])
+                table.append([name, *[_NOT_RUN] * 9])
                 continue
             mean = {metric: sum(one[language, metric] for one in scores) / len(scores)
                     for metric in (*_RECALLS, "mean_recall", "rsum")}  # fmt: skip
@@ -174,10 +174,10 @@ class _Figures:
                 low, high, n = interval.get(metric, (None, None, 0))
                 self.add("test", self.recipe.vse.model, name, language, metric, value, low, high, len(scores), n)
             low, high, _ = interval.get("mean_recall", (None, None, 0))
-            bounds = "" if low is None else f" [{low:.1f}, {high:.1f}]"
-            table.append([name, *(f"{mean[metric]:.1f}" for metric in _RECALLS), f"{mean['mean_recall']:.1f}{bounds}",
-                          str(len(scores))])  # fmt: skip
-        heads = ["trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "mean recall", "seeds"]
+            bounds = "–" if low is None else f"{low:.1f} … {high:.1f}"
+            cells = [f"{mean[metric]:.1f}" for metric in (*_RECALLS, "mean_recall")]
+            table.append([name, *cells, bounds, str(len(scores))])
+        heads = ["trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "mean recall", "95 %", "seeds"]
         return Sheet(f"Retrieval, {self.recipe.vse.model}, {language}, test, {self.label} ({self.task})", heads, table)
 
     def differences(self, rows: Sequence[Row], language: str) -> Sheet:
@@ -194,9 +194,9 @@ class _Figures:
             for name in list(ready)[list(ready).index(base) + 1 :]:
                 d = paired_difference(ready[name], ready[base], self.recipe.report.resamples)["mean_recall"]
                 table.append(
-                    [f"{name} − {base}", f"{d.value:+.2f}", f"[{d.low:+.2f}, {d.high:+.2f}]", f"{d.p_value:.3f}"]
+                    [f"{name} − {base}", f"{d.value:+.2f}", f"{d.low:+.2f} … {d.high:+.2f}", f"{d.p_value:.3f}"]
                 )
-        heads = ["difference", "mean recall", "95 % interval", "p"]
+        heads = ["difference", "mean recall", "95 %", "p"]
         return Sheet(f"Paired differences over the same {language} test images", heads, table)
 
     def costs(self, jobs: Sequence[Job]) -> Sheet:

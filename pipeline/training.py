@@ -1,6 +1,7 @@
 """Running Lightning for a job: one trainer, one way to resume, one way to keep the best."""
 
 import logging
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pipeline.settings import TrainerSettings
 
 LOGS = Path("lightning_logs")
 logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # it sets its own level when imported
+warnings.filterwarnings("ignore", "predict returned None")  # Synthesis keeps what it finds
 
 
 class SeedEachEpoch(Callback):
