@@ -21,7 +21,7 @@ OPTIONS = --recipe $(RECIPE) $(ARGS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo '  RECIPE=name chooses a file of pipeline/configs (now: $(RECIPE)); ARGS="--vse.epochs=3" overrides settings'
+	@echo '  RECIPE=name chooses a file of pipeline/configs (now: $(RECIPE)); ARGS="--vse.epochs=30" overrides settings'
 
 setup: ## make the virtual environment (all other targets do it when needed)
 	@if [ "$$(cat $(STAMP) 2>/dev/null)" != "$(WANTED)" ]; then \
