@@ -53,6 +53,8 @@ vse:
   min_count: 1
   batch_size: 4
   epochs: 4
+  warmup_epochs: 1
+  steps: null
   rows: {human: [en/human], mmt-fb: [en/human, "en/mmt:en-de-en"]}
   only: [human, mmt-fb]
   seeds: [1]
