@@ -30,6 +30,7 @@ from pipeline.errors import RecipeError
 
 FORMAT = 1
 CONSOLE = Console(highlight=False, soft_wrap=True)
+CONSOLE.width = max(CONSOLE.width, 120)  # better lines that a terminal folds than figures that are cut away
 _LIBRARIES = ("torch", "pytorch-lightning", "numpy", "tokenizers", "sacremoses", "sacrebleu", "faiss-cpu", "faiss-gpu")
 Run = Callable[[Path, dict[str, Path]], dict[str, Any]]
 

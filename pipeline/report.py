@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from modules.metrics import bootstrap_interval, paired_difference
@@ -34,7 +35,7 @@ class Sheet:
 
     def as_rich(self) -> Table:
         """The table for a terminal."""
-        table = Table(title=self.title, title_justify="left", header_style="bold")
+        table = Table(title=self.title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
         for number, head in enumerate(self.heads):
             table.add_column(head, justify="left" if number == 0 else "right", no_wrap=True)
         for row in self.rows:
