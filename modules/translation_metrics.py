@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from sacrebleu.metrics.bleu import BLEU
 
+from modules.errors import ModelError
+
 
 @dataclass(frozen=True)
 class BleuScores:
@@ -27,6 +29,8 @@ def bleu_scores(
     tokenised_hypotheses: Sequence[str], tokenised_references: Sequence[str],
 ) -> BleuScores:  # fmt: skip
     """Score translations against one reference each, in surface form and Moses-tokenised."""
+    if len(hypotheses) != len(references):  # sacreBLEU would cut the longer list without a word
+        raise ModelError(f"BLEU of {len(hypotheses)} translations against {len(references)} references; give one each")
     surface, tokens = BLEU(lowercase=True), BLEU(lowercase=True, tokenize="none", force=True)
     sacre = surface.corpus_score(list(hypotheses), [list(references)]).score
     tokenised = tokens.corpus_score(list(tokenised_hypotheses), [list(tokenised_references)]).score

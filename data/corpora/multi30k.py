@@ -90,8 +90,7 @@ def read(settings: Multi30kSettings, root: Path | None, folder: Path) -> Corpus:
     Raises:
         DataError: no root, a setting or a file that does not fit, or a training pair of a val or test image.
     """
-    if root is None:
-        raise DataError("multi30k: no data root; set BILDWORT_DATA=FOLDER or pass --corpus.root=FOLDER")
+    root = _require(root)
     _check(settings)
     text = root / settings.text
     official = _official_images(text, settings.task)
@@ -123,6 +122,12 @@ def refuse_leaks(split_of: dict[str, str], pairs: list[Pair]) -> None:
         split = split_of.get(pair.image_id, "train") if pair.image_id is not None else "train"
         if pair.split == "train" and split != "train":
             raise DataError(f"pair {pair.pair_id!r}: is for training, but its image {pair.image_id!r} is for {split}")
+
+
+def _require(root: Path | None) -> Path:
+    if root is None:
+        raise DataError("multi30k: no data root; set BILDWORT_DATA=FOLDER or pass --corpus.root=FOLDER")
+    return root
 
 
 def _check(settings: Multi30kSettings) -> None:
@@ -254,9 +259,12 @@ def _read_lines(path: Path, expected: str = f"Multi30K's text; it is at {ORIGINA
 
 
 def sources(settings: Multi30kSettings, root: Path | None) -> list[Path]:
-    """The files that decide what `read` returns: text, lists and the region store (pictures are only looked at)."""
-    if root is None:
-        return []
+    """The files that decide what `read` returns: text, lists and the region store (pictures are only looked at).
+
+    Raises:
+        DataError: no root.
+    """
+    root = _require(root)
     folders = [root / settings.text]
     folders += [root / name for name in (settings.splits, settings.regions) if name is not None]
     files = [path for folder in folders if folder.is_dir() for path in folder.rglob("*") if path.is_file()]

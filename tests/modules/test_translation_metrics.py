@@ -3,6 +3,7 @@
 import pytest
 import sacrebleu
 
+from modules.errors import ModelError
 from modules.translation_metrics import ambiguity_scores, bleu_scores
 
 REFERENCES = ["Ein Hund läuft über die grüne Wiese.", "Zwei Frauen sitzen auf einer Bank im Park."]
@@ -72,3 +73,8 @@ def test_the_mean_is_over_sentences_not_over_words() -> None:
 def test_lists_of_different_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="zip"):
         ambiguity_scores(["a"], ["a", "b"], ["a"], ["a"], ["a"])
+
+
+def test_a_missing_reference_is_refused():
+    with pytest.raises(ModelError, match="2 translations against 1 references"):
+        bleu_scores(["a", "b"], ["a"], ["a", "b"], ["a"])
