@@ -165,7 +165,7 @@ def _module(
     unknown = sorted(set(settings.type_weights) - set(types))
     if unknown:
         raise RecipeError(f"vse.type_weights names {unknown[0]!r}, but the row trains on {', '.join(types)}")
-    weights = [settings.type_weights.get(kind, 0.0) for kind in types] if settings.type_weights else None
+    weights = [settings.type_weights.get(name, 0.0) for name in types] if settings.type_weights else None
     torch.manual_seed(seed)
     return (kind.module or Retrieval)(
         settings.model, arguments, settings.margin, weights, settings.warmup_epochs, settings.learning_rate,
