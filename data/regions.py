@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from data.errors import DataError
 
 _BLOCK = 2048  # images looked at together when values are checked: bounds memory at any corpus size
+_LEAST_SPREAD = 0.1  # of the overall spread: a number that hardly ever moves is not blown up to unit scale
 
 
 class RegionStore:
@@ -112,10 +113,10 @@ def write_regions(
 
 
 def standardise(folder: Path, training: Sequence[str]) -> None:
-    """Centre a store's regions and bring them to unit scale, in place, by the regions of training images alone.
+    """Centre a store's regions and bring each number to unit scale, in place, by the regions of training images alone.
 
-    Descriptors from pixels share a large mean that would hide what tells regions apart: a translator that reads
-    them raw does not learn to look. Mean (D,) and scale () are left in `standard.npz`, for pictures that come later.
+    Descriptors from pixels share a large mean, and their parts differ tenfold in scale: a translator that reads them
+    raw does not learn to look. Mean (D,) and scale (D,) are left in `standard.npz`, for pictures that come later.
 
     Args:
         folder: a store that `write_regions` has written.
@@ -123,13 +124,14 @@ def standardise(folder: Path, training: Sequence[str]) -> None:
     """
     store = RegionStore(folder, check_values=False)
     sample = store.regions[store.rows(training)].astype(np.float32)
-    mean = sample.mean((0, 1))
-    scale = float((sample - mean).std()) or 1.0
+    mean, spread = sample.mean((0, 1)), sample.std((0, 1))
+    overall = float(np.sqrt((spread**2).mean())) or 1.0
+    scale = np.maximum(spread, _LEAST_SPREAD * overall)
     regions = np.lib.format.open_memmap(folder / "regions.npy", "r+")
     for start in range(0, len(regions), _BLOCK):
         regions[start : start + _BLOCK] = (regions[start : start + _BLOCK].astype(np.float32) - mean) / scale
     regions.flush()
-    np.savez(folder / "standard.npz", mean=mean, scale=np.float32(scale))
+    np.savez(folder / "standard.npz", mean=mean, scale=scale)
 
 
 def _read_ids(path: Path) -> list[str]:

@@ -17,6 +17,7 @@ from pipeline.jobs import Job, Workspace, fingerprint, say
 from pipeline.settings import Recipe
 
 VERSION = 1
+EXTRACTED = 2  # the version of regions found in pixels; a corpus that brings its own does not depend on it
 
 
 def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
@@ -25,11 +26,12 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
     root = None if corpus.root is None else Path(corpus.root)
     reader = CORPORA[corpus.name]
     sources = reader.sources(corpus.options, root)
+    brings_regions = getattr(corpus.options, "regions", None) is not None
     settings: dict[str, Any] = {
         "corpus": corpus.name,
         "options": asdict(corpus.options),
         "files": fingerprint(sources, workspace.root / "fingerprints.json"),
-        "regions": asdict(recipe.regions) if getattr(corpus.options, "regions", None) is None else None,
+        "regions": None if brings_regions else asdict(recipe.regions) | {"version": EXTRACTED},
     }
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:

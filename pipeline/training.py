@@ -1,6 +1,9 @@
 """Running Lightning for a job: one trainer, one way to resume, one way to keep the best."""
 
 import logging
+import shutil
+import statistics
+import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +17,12 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from pipeline.errors import RecipeError
+from pipeline.jobs import say
 from pipeline.settings import TrainerSettings
 
 LOGS = Path("lightning_logs")
+_PACE_STEPS = 20  # before an estimate is given
+_LONG = 60.0  # seconds; what is shorter needs no estimate
 logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # it sets its own level when imported
 warnings.filterwarnings("ignore", "predict returned None")  # Synthesis keeps what it finds
 
@@ -30,6 +36,49 @@ class SeedEachEpoch(Callback):
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Seed torch's generators for the epoch."""
         torch.manual_seed((self.seed * 1_000_003 + trainer.current_epoch) * 1_009 + trainer.global_rank)
+
+
+class Estimate(Callback):
+    """Say how long a training will take, as soon as a few steps have shown their pace; short ones go unannounced."""
+
+    def __init__(self, disk: float) -> None:
+        self.disk = disk
+        self._times: list[float] = []
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        """Take the time; after enough steps, say it."""
+        if len(self._times) > _PACE_STEPS:
+            return
+        self._times.append(time.monotonic())
+        if len(self._times) > _PACE_STEPS:
+            pace = statistics.median(b - a for a, b in zip(self._times, self._times[1:], strict=False))
+            left = int(trainer.estimated_stepping_batches) - trainer.global_step
+            if left * pace > _LONG:
+                say(f"  about {duration(left * pace)} for {left:,} steps, validation apart; "
+                    f"up to {self.disk / 1e6:,.0f} MB on disk")  # fmt: skip
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it: `40 s`, `12 min`, `3.5 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def disk_for_training(module: nn.Module, folder: Path) -> float:
+    """Bytes that training writes at most: two checkpoints with Adam's two moments, one more while it is written.
+
+    Raises:
+        RecipeError: the disk has less.
+    """
+    wanted = 4.0 * sum(parameter.numel() for parameter in module.parameters()) * (3 * 3 + 1)
+    free = shutil.disk_usage(folder).free
+    if free < wanted:
+        raise RecipeError(
+            f"{folder}: training needs {wanted / 1e6:,.0f} MB of disk and {free / 1e6:,.0f} MB are free; make room or "
+            "set BILDWORT_ARTIFACTS"
+        )
+    return wanted
 
 
 def make_trainer(settings: TrainerSettings, log_dir: Path | None = None, **more: Any) -> pl.Trainer:
@@ -86,7 +135,10 @@ def fit(
     trainer = make_trainer(
         settings, log_dir, max_epochs=epochs,
         gradient_clip_val=(clip or None) if module.automatic_optimization else None,
-        callbacks=[SeedEachEpoch(seed), LearningRateMonitor("epoch"), keep, resume, *bar, *callbacks],
+        callbacks=[
+            SeedEachEpoch(seed), LearningRateMonitor("epoch"), Estimate(disk_for_training(module, folder)),
+            keep, resume, *bar, *callbacks,
+        ],
     )  # fmt: skip
     last = checkpoints / "last.ckpt"
     trainer.fit(module, data, ckpt_path=str(last) if last.is_file() else None, weights_only=True)

@@ -152,17 +152,21 @@ def test_ids_and_items_must_be_as_many(count: int, tmp_path: Path) -> None:
         write_regions(tmp_path, ["x", "y"], [(np.ones((R, D)), np.ones((R, 4)))] * count)
 
 
-def test_standardise_centres_by_training_images_alone(tmp_path):
+def test_standardise_brings_each_number_to_unit_scale_by_training_images_alone(tmp_path):
     generator = np.random.default_rng(0)
-    arrays = [(5 + 2 * generator.standard_normal((3, 4)), np.zeros((3, 4))) for _ in range(40)]
+    spread = np.array([20.0, 2.0, 1.0, 0.0])  # the last number never moves
+    arrays = [(5 + spread * generator.standard_normal((3, 4)), np.zeros((3, 4))) for _ in range(40)]
     ids = [f"image{n}" for n in range(40)]
     write_regions(tmp_path, ids, arrays)
     before = RegionStore(tmp_path).regions.astype(np.float64)
     standardise(tmp_path, ids[:30])
     after = RegionStore(tmp_path).regions.astype(np.float64)
-    mean = before[:30].mean((0, 1))
-    scale = (before[:30] - mean).std()
-    np.testing.assert_allclose(after, (before - mean) / scale, atol=2e-3)
+    mean, deviation = before[:30].mean((0, 1)), before[:30].std((0, 1))
+    floor = 0.1 * np.sqrt((deviation**2).mean())
+    assert deviation[2] > floor > deviation[3]
+    scale = np.maximum(deviation, floor)
+    np.testing.assert_allclose(after, (before - mean) / scale, atol=1e-2)
+    np.testing.assert_allclose(after[:30].std((0, 1))[:3], 1, atol=1e-2)
     with np.load(tmp_path / "standard.npz") as kept:
         np.testing.assert_allclose(kept["mean"], mean, rtol=1e-3)
         np.testing.assert_allclose(kept["scale"], scale, rtol=1e-3)

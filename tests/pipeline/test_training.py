@@ -1,0 +1,47 @@
+"""What is said before a long training, and what is refused."""
+
+import shutil
+from types import SimpleNamespace
+
+import pytest
+from torch import nn
+
+from pipeline import training
+from pipeline.errors import RecipeError
+from pipeline.training import Estimate, disk_for_training, duration
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(40, "40 s"), (99.4, "99 s"), (720, "12 min"), (12600, "3.5 h")])
+def test_duration(seconds, said):
+    assert duration(seconds) == said
+
+
+def estimate_of(monkeypatch, pace: float, steps: int) -> list[str]:
+    """What `Estimate` says of a training of so many steps at so many seconds a step (the first takes far longer)."""
+    lines: list[str] = []
+    clock = iter([0.0] + [100 + pace * n for n in range(1000)])
+    monkeypatch.setattr(training.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(training, "say", lines.append)
+    callback = Estimate(disk=5e7)
+    for step in range(1, min(steps, 60) + 1):
+        callback.on_train_batch_end(SimpleNamespace(estimated_stepping_batches=steps, global_step=step), None)
+    return lines
+
+
+def test_the_estimate_is_given_once_from_the_median_pace(monkeypatch):
+    (line,) = estimate_of(monkeypatch, 0.5, 1461)
+    assert "12 min" in line and "1,440 steps" in line and "50 MB" in line
+
+
+def test_a_short_training_goes_unannounced(monkeypatch):
+    assert estimate_of(monkeypatch, 0.5, 100) == []
+    assert estimate_of(monkeypatch, 60.0, 15) == []  # it is over before there is a pace
+
+
+def test_too_little_disk_is_told_before_training(monkeypatch, tmp_path):
+    network = nn.Linear(1000, 1000)
+    wanted = disk_for_training(network, tmp_path)
+    assert wanted >= 4 * 1_001_000 * 7  # weights once, and two checkpoints of weights and two moments
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=wanted - 1))
+    with pytest.raises(RecipeError, match="training needs 40 MB of disk and 40 MB are free"):
+        disk_for_training(network, tmp_path)
