@@ -30,7 +30,7 @@ def estimate_of(monkeypatch, pace: float, steps: int) -> list[str]:
 
 def test_the_estimate_is_given_once_from_the_median_pace(monkeypatch):
     (line,) = estimate_of(monkeypatch, 0.5, 1461)
-    assert "12 min" in line and "1,440 steps" in line and "50 MB" in line
+    assert all(part in line for part in ("12 min", "1,440 steps", "50 MB"))
 
 
 def test_a_short_training_goes_unannounced(monkeypatch):
