@@ -121,6 +121,15 @@ def recurrent_matrix(lstm: nn.LSTM, backward: bool = False) -> Tensor:
     return getattr(lstm, "weight_hh_l0_reverse" if backward else "weight_hh_l0")
 
 
+def open_forget_gates(lstm: nn.LSTM, bias: float) -> None:
+    """Start an LSTM's forget gates with `bias`, so that at first it remembers (Jozefowicz et al., 2015)."""
+    width = lstm.hidden_size
+    with torch.no_grad():
+        for name, parameter in lstm.named_parameters():
+            if name.startswith("bias_ih"):
+                parameter[width : 2 * width] = bias
+
+
 class BiLSTM(nn.Module):
     """A one-layer bidirectional LSTM over sentences of different lengths (`nn.LSTM`'s parameters).
 

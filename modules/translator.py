@@ -21,10 +21,13 @@ from modules.recurrent import (
     input_gates,
     lstm_cell,
     matmul_dtype,
+    open_forget_gates,
     recurrent_matrix,
     scan,
     widen,
 )
+
+_FORGET_BIAS = 2.0  # a thread's states must still know v_k when they read the word that it settles
 
 
 @dataclass
@@ -63,7 +66,9 @@ class RegionalTranslator(nn.Module):
         padding: the padding token's number.
 
     Reading: source, target and output words share one matrix, as the vocabulary is joint; a dropout mask
-    is the same for all threads; the decoder reads the previous word alone (no input feeding).
+    is the same for all threads; the decoder reads the previous word alone (no input feeding) and starts from
+    the threads' final forward states and the final backward state over the words, before it reads any v_k:
+    what it knows of the picture it must attend to. LSTMs start with open forget gates.
     """
 
     def __init__(
@@ -81,6 +86,8 @@ class RegionalTranslator(nn.Module):
         self.to_hidden = nn.Linear(state_dim, state_dim)
         self.to_cell = nn.Linear(state_dim, state_dim)
         self.decoder = nn.LSTM(embedding_dim, state_dim, batch_first=True)
+        for lstm in (self.encoder.lstm, self.decoder):
+            open_forget_gates(lstm, _FORGET_BIAS)
         self.attention = RegionalAttention(state_dim, state_dim)
         self.combine = nn.Linear(2 * state_dim, embedding_dim)
         self.output_bias = nn.Parameter(torch.zeros(vocabulary_size))
@@ -113,7 +120,7 @@ class RegionalTranslator(nn.Module):
         mask = torch.arange(states.shape[2])[None] < lengths.cpu()[:, None] + extra
         mask = mask.to(source.device)
         means = states.sum(2) / mask.sum(1)[:, None, None]  # states are zero where a sentence has ended
-        hidden, cell = (torch.cat(pair, -1).mean(1) for pair in finals)
+        hidden, cell = (torch.cat([forward.mean(1), backward], -1) for forward, backward in finals)
         states = states.to(matmul_dtype(states))  # read by every decoding step: cast once
         return Memory(states, mask, means, self.to_hidden(hidden), self.to_cell(cell))
 
@@ -153,28 +160,30 @@ class RegionalTranslator(nn.Module):
         return widen(self._logits(self._attend(hidden, memory))).log_softmax(-1), hidden, cell
 
     def _encode_words(self, words: Tensor, packing: Packing) -> tuple[Tensor, Tensor, tuple]:
-        """One thread, no region: states (B, 1, N, H) ahead and back, and their final states and cells."""
+        """One thread, no region: states (B, 1, N, H) ahead and back; final states and cells (B, 1, H) and (B, H)."""
         start = words.new_zeros(len(words), self.encoder.lstm.hidden_size)
         ahead, ahead_last, ahead_cell = self._run(words, packing, start, start, backward=False)
         back, back_last, back_cell = self._run(words, packing, start, start, backward=True)
-        finals = ((ahead_last, back_last[:, None]), (ahead_cell, back_cell[:, None]))
-        return ahead, back[:, None], finals
+        return ahead, back[:, None], ((ahead_last, back_last), (ahead_cell, back_cell))
 
     def _encode_threads(self, words: Tensor, objects: Tensor, packing: Packing) -> tuple[Tensor, Tensor, tuple]:
-        """K threads u_k = [v_k, x_1 … x_N]: states (B, K, N + 1, H) ahead and back, final states and cells."""
+        """K threads u_k = [v_k, x_1 … x_N]: states (B, K, N + 1, H) ahead and back.
+
+        And final states and cells over the words: (B, K, H) ahead, (B, H) back.
+        """
         first, first_cell = lstm_cell(input_gates(self.encoder.lstm, objects), None)
         ahead, ahead_last, ahead_cell = self._run(words, packing, first, first_cell, backward=False)
         start = words.new_zeros(len(words), self.encoder.lstm.hidden_size)
         back, last, cell = self._run(words, packing, start, start, backward=True)
         # The backward LSTM has read all words; one more step, apart for each thread, reads v_k.
         shared = F.linear(last, recurrent_matrix(self.encoder.lstm, backward=True))
-        back_last, back_cell = lstm_cell(
+        at_region, _ = lstm_cell(
             input_gates(self.encoder.lstm, objects, backward=True) + shared[:, None], cell[:, None]
         )
         threads = objects.shape[1]
         ahead = torch.cat([first[:, :, None], ahead], 2)
-        back = torch.cat([back_last[:, :, None], back[:, None].expand(-1, threads, -1, -1)], 2)
-        return ahead, back, ((ahead_last, back_last), (ahead_cell, back_cell))
+        back = torch.cat([at_region[:, :, None], back[:, None].expand(-1, threads, -1, -1)], 2)
+        return ahead, back, ((ahead_last, last), (ahead_cell, cell))
 
     def _run(
         self, words: Tensor, packing: Packing, hidden: Tensor, cell: Tensor, backward: bool

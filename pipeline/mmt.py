@@ -24,7 +24,8 @@ from pipeline.settings import MmtSettings, Phase, Recipe, result_settings
 from pipeline.synthesis import Translated, load_translator, save_network, translate_all
 from pipeline.training import LOGS, fit, load_best, load_weights, save_weights
 
-VERSION = 1
+TEXT_VERSION = 1
+VERSION = 2
 SYSTEMS = ("nmt", "mt", "mmt")
 
 
@@ -82,7 +83,7 @@ def _text_job(settings: MmtSettings, corpus: Job) -> Job:
         return {"vocabulary": len(bpe), "pairs": len(pairs)}
 
     plain = {"languages": languages, "vocabulary": settings.vocabulary}
-    return Job("text", "mmt", VERSION, plain, {"corpus": corpus}, run)
+    return Job("text", "mmt", TEXT_VERSION, plain, {"corpus": corpus}, run)
 
 
 def _translator_job(recipe: Recipe, system: str, direction: str, corpus: Job, text: Job, start: Job | None) -> Job:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from modules.errors import ModelError
-from modules.translator import RegionalTranslator
+from modules.translator import Memory, RegionalAttention, RegionalTranslator
 
 B, N, K, D, V = 3, 5, 4, 6, 11
 LENGTHS, TARGETS = torch.tensor([4, 5, 1]), torch.tensor([3, 2, 4])
@@ -34,8 +34,9 @@ def plain_log_likelihood(model, source, regions, target):
         for k in range(K):
             thread = torch.cat([model.regions(regions[b, k])[None], model.words(source[b, :n]) * 5**0.5])
             output, (h, c) = model.encoder.lstm(thread[None])
+            _, (before, before_c) = model.encoder.lstm(thread[None, 1:])  # backward, not yet at the region
             states.append(output[0])
-            finals.append((torch.cat([h[0, 0], h[1, 0]]), torch.cat([c[0, 0], c[1, 0]])))
+            finals.append((torch.cat([h[0, 0], before[1, 0]]), torch.cat([c[0, 0], before_c[1, 0]])))
         h = model.to_hidden(sum(f[0] for f in finals) / K)[None]
         c = model.to_cell(sum(f[1] for f in finals) / K)[None]
         cell = nn.LSTMCell(5, 6).double()
@@ -86,15 +87,18 @@ def test_attention_sums_to_one_over_words_and_regions_and_ignores_padding(model,
     assert weights[2, :, :, 2:].abs().max() == 0  # a sentence of one word: the region and the word
 
 
-def test_attention_golden_values(model, batch):
-    source, regions, _ = batch
-    weights = model.attention.weights(torch.ones(B, 1, 6, dtype=torch.float64), model.encode(source, LENGTHS, regions))
-    assert weights.shape == (B, 1, K, N + 1)
-    assert math.isclose(weights.max().item(), GOLDEN_MAX, rel_tol=1e-5)
-    assert int(weights[0].argmax()) == GOLDEN_ARGMAX
-
-
-GOLDEN_MAX, GOLDEN_ARGMAX = 0.1412390019834061, 12
+def test_attention_worked_by_hand():
+    """Scores ln 3 and 0 weigh 3/4 and 1/4; the region's share times the word's is the state's (Eq. 2–4)."""
+    attention = RegionalAttention(2, 2)
+    for layer in (attention.to_states, attention.to_threads):
+        nn.init.eye_(layer.weight)
+    states = torch.tensor([[[[1.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [1.0, 0.0]]]])  # (1, 2 threads, 2 states, 2)
+    means = torch.tensor([[[0.0, 0.0], [1.0, 0.0]]])  # the second thread is looked at
+    memory = Memory(states, torch.ones(1, 2, dtype=torch.bool), means, torch.zeros(1, 2), torch.zeros(1, 2))
+    hidden = torch.tensor([[[math.log(3), 0.0]]])
+    expected = torch.tensor([[[[3.0, 1.0], [3.0, 9.0]]]]) / 16
+    torch.testing.assert_close(attention.weights(hidden, memory), expected)
+    torch.testing.assert_close(attention(hidden, memory), torch.tensor([[[12 / 16, 0.0]]]))
 
 
 def test_one_region_text_only_and_step_by_step_agree(batch):
@@ -137,3 +141,10 @@ def test_regions_must_fit_the_kind_of_translator(model, batch):
         model.encode(source, LENGTHS)
     with pytest.raises(ModelError, match="choose mt or mmt"):
         RegionalTranslator(V, None, 5, 3).encode(source, LENGTHS, regions.float())
+
+
+def test_forget_gates_start_open(model):
+    for lstm, width in ((model.encoder.lstm, 3), (model.decoder, 6)):
+        biases = [parameter for name, parameter in lstm.named_parameters() if name.startswith("bias_ih")]
+        assert all((bias[width : 2 * width] == 2).all() for bias in biases)
+        assert all((bias[:width].abs() < 1).all() for bias in biases)
