@@ -17,7 +17,8 @@ from rich.markup import escape
 from data.errors import DataError
 from modules.errors import ModelError
 from pipeline.errors import RecipeError
-from pipeline.jobs import CONSOLE, Workspace, cpu_seconds, say
+from pipeline.jobs import Workspace, cpu_seconds
+from pipeline.processes import CONSOLE, say
 from pipeline.recipe import load_recipe
 
 STAGES = ("prepare", "mmt", "augment", "vse", "report")

@@ -12,9 +12,10 @@ from data.text import tokenize
 from modules.beam import BeamSettings
 from pipeline.dashboards import Example, examples_html
 from pipeline.errors import RecipeError
-from pipeline.jobs import Job, Workspace, say
+from pipeline.jobs import Job, Workspace
 from pipeline.mmt import translator_jobs
 from pipeline.prepare import corpus_job, pictures_of
+from pipeline.processes import say
 from pipeline.settings import Recipe, result_settings
 from pipeline.synthesis import load_translator, translate_all
 

@@ -2,12 +2,12 @@
 
     artifacts/jobs/<job>/<key>/          finished: whole, and never written again
     artifacts/jobs/<job>/<key>.partial/  running or interrupted: goes on from its last checkpoint
+    artifacts/jobs/<job>/<key>.before/   what --force is replacing, until the new one is whole
     artifacts/<recipe>/<stage>.json      which keys a recipe uses
 
 The manifest goes in last and the folder is renamed when it is whole, so what has a name can be read.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -15,22 +15,19 @@ import platform
 import resource
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch.distributed
-from rich.console import Console
-
 from pipeline.errors import RecipeError
+from pipeline.files import write_whole
+from pipeline.processes import lock, lock_file, meet, rank, say, started_together, wait_for_rank_0
 
 FORMAT = 1
-CONSOLE = Console(highlight=False, soft_wrap=True)
-CONSOLE.width = max(CONSOLE.width, 120)  # better lines that a terminal folds than figures that are cut away
 _LIBRARIES = ("torch", "pytorch-lightning", "numpy", "tokenizers", "sacremoses", "sacrebleu", "faiss-cpu", "faiss-gpu")
 Run = Callable[[Path, dict[str, Path]], dict[str, Any]]
 
@@ -135,38 +132,51 @@ class Workspace:
         if self.done(job) and not force:
             self._say_done(job)
             return final
-        if _rank() > 0:
+        if force and started_together():
+            raise RecipeError(f"{job.name}: --force does not work under torchrun or SLURM; delete {final} instead")
+        if rank() > 0:
             if force:
-                _meet()
+                meet()
             return self._follow(job, inputs)
-        partial = final.with_name(final.name + ".partial")
-        with _lock(final.with_name(final.name + ".lock"), job.name):
+        partial, before = (final.with_name(final.name + end) for end in (".partial", ".before"))
+        with lock(lock_file(final), job.name):
             if self.done(job) and not force:  # another process did it while we waited
                 return final
             if force:
                 shutil.rmtree(partial, ignore_errors=True)
-                shutil.rmtree(final, ignore_errors=True)
-                _meet()
-            shutil.rmtree(final, ignore_errors=True)  # a folder without a manifest is no artifact
-            resumed = partial.exists()
-            partial.mkdir(parents=True, exist_ok=True)
-            say(f"[bold]{job.name}[/] [dim]{job.key}[/] {'goes on' if resumed else 'starts'}")
-            description, cost = self._describe(job), _Cost()
-            figures = job.run(partial, inputs)
-            spent = cost.stop()
-            finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            manifest = description | spent | {"finished": finished, "resumed": resumed, "metrics": figures}
-            shutil.rmtree(partial / "checkpoints", ignore_errors=True)
-            _write_json(partial / "manifest.json", manifest)
-            partial.rename(final)
-            say(f"[green]{job.name} done[/] in {spent['wall_s']:.0f} s, {spent['peak_memory_mb']:.0f} MB at most")
+                if self.done(job):  # kept until the new one is whole
+                    shutil.rmtree(before, ignore_errors=True)
+                    final.rename(before)
+                meet()
+            try:
+                self._work(job, inputs, partial, final)
+            except BaseException:
+                if before.exists() and not final.exists():
+                    before.rename(final)
+                raise
+            shutil.rmtree(before, ignore_errors=True)
         return final
+
+    def _work(self, job: Job, inputs: dict[str, Path], partial: Path, final: Path) -> None:
+        """Run a job in `partial`, and give it its name when it is whole."""
+        shutil.rmtree(final, ignore_errors=True)  # a folder without a manifest is no artifact
+        resumed = partial.exists()
+        partial.mkdir(parents=True, exist_ok=True)
+        say(f"[bold]{job.name}[/] [dim]{job.key}[/] {'goes on' if resumed else 'starts'}")
+        description, cost = self._describe(job), _Cost()
+        figures = job.run(partial, inputs)
+        spent = cost.stop()
+        finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        manifest = description | spent | {"finished": finished, "resumed": resumed, "metrics": figures}
+        shutil.rmtree(partial / "checkpoints", ignore_errors=True)
+        _write_json(partial / "manifest.json", manifest)
+        partial.rename(final)
+        say(f"[green]{job.name} done[/] in {spent['wall_s']:.0f} s, {spent['peak_memory_mb']:.0f} MB at most")
 
     def note(self, recipe: str, stage: str, jobs: Mapping[str, Job]) -> None:
         """Write down which keys a recipe uses for a stage."""
-        if _rank() == 0:
+        if rank() == 0:
             path = self.root / recipe / f"{stage}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
             _write_json(path, {name: {"key": job.key, "folder": str(self.folder(job))} for name, job in jobs.items()})
 
     def _describe(self, job: Job) -> dict[str, Any]:
@@ -190,26 +200,19 @@ class Workspace:
 
     def _follow(self, job: Job, inputs: dict[str, Path]) -> Path:
         """What ranks above 0 do: take part in collective work, then wait until rank 0 has finished the folder."""
+        final = self.folder(job)
+        partial = final.with_name(final.name + ".partial")
         if job.collective:
-            partial = self.folder(job).with_name(self.folder(job).name + ".partial")
-            while not partial.exists() and not self.done(job):
-                time.sleep(0.1)
+            wait_for_rank_0(lambda: partial.exists() or self.done(job), final, job.name)
             if not self.done(job):  # a copy of its own: rank 0 may rename its folder while we still write
-                own = partial.with_name(f"{partial.name}-{_rank()}")
+                own = partial.with_name(f"{partial.name}-{rank()}")
                 shutil.rmtree(own, ignore_errors=True)
                 own.mkdir()
                 (own / "checkpoints").symlink_to((partial / "checkpoints").absolute())
                 job.run(own, inputs)
                 shutil.rmtree(own)
-        while not self.done(job):
-            time.sleep(0.1)
-        return self.folder(job)
-
-
-def say(text: str) -> None:
-    """Print a line for people, on rank 0 only."""
-    if _rank() == 0:
-        CONSOLE.print(text)
+        wait_for_rank_0(lambda: self.done(job), final, job.name)
+        return final
 
 
 def source_digest() -> str:
@@ -242,7 +245,6 @@ def fingerprint(paths: list[Path], cache: Path) -> str:
         total.update(f"{path.name}:{entry[1]}\n".encode())
     if fresh and fresh != known:
         with suppress(OSError):  # only saves time
-            cache.parent.mkdir(parents=True, exist_ok=True)
             _write_json(cache, known | fresh)
     return total.hexdigest()[:16]
 
@@ -287,42 +289,5 @@ def _library_versions() -> dict[str, str]:
     return found
 
 
-def _rank() -> int:
-    """This process's rank before any process group exists (torchrun, SLURM and Lightning set these)."""
-    for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"):
-        if os.environ.get(name, "").isdigit():
-            return int(os.environ[name])
-    return 0
-
-
-def _meet() -> None:
-    """Wait until all ranks are here, so that none takes what --force deletes for done; nothing before they are one."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        torch.distributed.barrier()
-
-
-@contextmanager
-def _lock(path: Path, name: str) -> Iterator[None]:
-    """Let one process at a time work on a job; another one waits and says so."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("w")
-    except OSError as error:
-        raise RecipeError(f"{path.parent}: cannot be written ({error.strerror}); set BILDWORT_ARTIFACTS") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"{name}: another process is at it; waiting")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def _write_json(path: Path, content: Any) -> None:
-    """Write whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    write_whole(path, json.dumps(content, indent=1, ensure_ascii=False))

@@ -18,8 +18,9 @@ from modules.translation import Translation
 from modules.translation_metrics import ambiguity_scores, bleu_scores
 from pipeline.dashboards import log_translations
 from pipeline.errors import RecipeError
-from pipeline.jobs import Job, Workspace, say
+from pipeline.jobs import Job, Workspace
 from pipeline.prepare import corpus_job, pictures_of, prepare
+from pipeline.processes import say
 from pipeline.settings import MmtSettings, Phase, Recipe, result_settings
 from pipeline.synthesis import Translated, load_translator, save_network, translate_all
 from pipeline.training import LOGS, fit, load_best, load_weights, save_weights

@@ -13,7 +13,8 @@ from data.extractor import extract_all
 from data.regions import RegionStore, standardise, write_regions
 from data.report import data_report
 from pipeline.errors import RecipeError
-from pipeline.jobs import Job, Workspace, fingerprint, say
+from pipeline.jobs import Job, Workspace, fingerprint
+from pipeline.processes import say
 from pipeline.settings import Recipe
 
 VERSION = 1

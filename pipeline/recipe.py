@@ -27,6 +27,7 @@ from pipeline.settings import (
 )
 
 T = TypeVar("T")
+_COMMAND_LINE = "the command line"
 CONFIGS = Path(__file__).parent / "configs"
 _SECTIONS: dict[str, type] = {
     "regions": ExtractorSettings,
@@ -46,9 +47,14 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     """
     path = _find(name)
     raw = _read_with_base(path)
+    whole = raw
     for override in overrides:
-        raw = _merge(raw, _parse_override(override), "the command line")
-    return build_recipe(raw, path.stem, str(path))
+        whole = _merge(whole, _parse_override(override), _COMMAND_LINE)
+    try:
+        return build_recipe(whole, path.stem, str(path))
+    except RecipeError:
+        build_recipe(raw, path.stem, str(path))  # is the file at fault?
+        return build_recipe(whole, path.stem, _COMMAND_LINE)
 
 
 def build_recipe(raw: dict[str, Any], name: str, where: str) -> Recipe:
@@ -91,8 +97,8 @@ def _mapping(values: Mapping[str, Any], key: str, where: str, prefix: str = "") 
     return dict(value)
 
 
-def _find(name: str) -> Path:
-    path = Path(name) if name.endswith((".yaml", ".yml")) else CONFIGS / f"{name}.yaml"
+def _find(name: str, folder: Path = Path()) -> Path:
+    path = folder / name if name.endswith((".yaml", ".yml")) else CONFIGS / f"{name}.yaml"
     if not path.is_file():
         known = sorted(p.stem for p in CONFIGS.glob("*.yaml"))
         near = difflib.get_close_matches(name, known, 1)
@@ -115,7 +121,7 @@ def _read_with_base(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
         raise RecipeError(f"{path}: base is {base!r}; expected the name or path of one recipe")
     if path in seen:
         raise RecipeError(f"{path}: its base leads back to itself")
-    return _merge(_read_with_base(_find(base), (*seen, path)), raw, str(path))
+    return _merge(_read_with_base(_find(base, path.parent), (*seen, path)), raw, str(path))
 
 
 def _merge(below: dict[str, Any], above: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -124,8 +130,9 @@ def _merge(below: dict[str, Any], above: Mapping[str, Any], where: str) -> dict[
     for key, value in above.items():
         if isinstance(value, Mapping) and isinstance(merged.get(key), dict):
             merged[key] = _merge(merged[key], value, where)
-        elif isinstance(merged.get(key), dict) and value is not None:
-            raise RecipeError(f"{where}: {key} is a section; expected {key}.KEY, found {value!r}")
+        elif isinstance(merged.get(key), dict):
+            if value is not None:  # a section without keys changes nothing
+                raise RecipeError(f"{where}: {key} is a section; expected {key}.KEY, found {value!r}")
         else:
             merged[key] = value
     return merged

@@ -9,9 +9,11 @@ from rich.table import Table
 
 from modules.metrics import bootstrap_interval, paired_difference
 from pipeline.augment import synthesis_jobs
-from pipeline.jobs import CONSOLE, Job, Workspace, say
+from pipeline.files import write_whole
+from pipeline.jobs import Job, Workspace
 from pipeline.mmt import translator_jobs
 from pipeline.prepare import corpus_job
+from pipeline.processes import CONSOLE, say
 from pipeline.results_store import Result, Run, append_runs, read_runs, write_results
 from pipeline.settings import Recipe
 from pipeline.vse import Row, read_ranks, vse_rows
@@ -64,7 +66,7 @@ def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     sheets = [sheet for sheet in sheets if sheet.rows]
     folder = workspace.root / recipe.name / "report"
     write_results(figures.results, folder / "results.jsonl")
-    (folder / "report.md").write_text("\n\n".join(sheet.as_markdown() for sheet in sheets) + "\n", encoding="utf-8")
+    write_whole(folder / "report.md", "\n\n".join(sheet.as_markdown() for sheet in sheets) + "\n")
     for sheet in sheets:
         CONSOLE.print(sheet.as_rich())
     say(f"{len(figures.results)} figures: {folder / 'results.jsonl'}; the tables: {folder / 'report.md'}")
@@ -77,7 +79,11 @@ def _finished_runs(workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Run]:
             continue
         manifest = workspace.manifest(job)
         metrics = manifest["metrics"]
-        flat = {("", name): value for name, value in metrics.items() if isinstance(value, float)}
+        flat = {
+            ("", name): float(value)
+            for name, value in metrics.items()
+            if isinstance(value, float) or name.endswith("_sentences")
+        }
         for part in ("test", "twins"):
             for language, scores in metrics.get(part, {}).items():
                 prefix = "" if part == "test" else f"{part}_"
@@ -123,7 +129,8 @@ class _Figures:
             for metric in sorted(scores):
                 if metric[0] == "" and ("bleu" in metric[1] or "ambiguous" in metric[1] or "other_words" in metric[1]):
                     split, _, rest = metric[1].partition("_") if "bleu" in metric[1] else ("twins", "", metric[1])
-                    self.add(split, system, direction, direction[-2:], rest, scores[metric], None, None, 1, 0)
+                    count = int(scores.get(("", f"{split}_sentences"), 0))
+                    self.add(split, system, direction, direction[-2:], rest, scores[metric], None, None, 1, count)
             shown = [scores.get(("", key)) for key in ("val_bleu", "test_bleu", "test_bleu_tokenised", "ambiguous",
                                                         "swapped_ambiguous", "other_words")]  # fmt: skip
             twins = twins or shown[3] is not None

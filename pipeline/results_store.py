@@ -1,10 +1,13 @@
 """Figures: rows of `results.jsonl` that every table is a view of, and the committed CSV that outlives the artifacts."""
 
 import csv
+import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+
+from pipeline.files import write_whole
 
 COMMITTED = Path(__file__).parent / "results"
 
@@ -59,10 +62,7 @@ class Run:
 
 def write_results(results: Iterable[Result], path: Path) -> None:
     """Write `results.jsonl`, one row a line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        "".join(json.dumps(asdict(result), ensure_ascii=False) + "\n" for result in results), encoding="utf-8"
-    )
+    write_whole(path, "".join(json.dumps(asdict(result), ensure_ascii=False) + "\n" for result in results))
 
 
 def read_runs(recipe: str, folder: Path = COMMITTED) -> list[Run]:
@@ -87,11 +87,12 @@ def append_runs(recipe: str, runs: Sequence[Run], folder: Path = COMMITTED) -> i
     if not fresh:
         return 0
     path = folder / f"{recipe}.csv"
-    is_new = not path.is_file()
-    folder.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Run)], lineterminator="\n")
-        if is_new:
-            writer.writeheader()
-        writer.writerows(asdict(run) for run in fresh)
+    text = io.StringIO(path.read_text(encoding="utf-8") if path.is_file() else "")
+    is_new = not text.getvalue()
+    text.seek(0, io.SEEK_END)
+    writer = csv.DictWriter(text, [field.name for field in fields(Run)], lineterminator="\n")
+    if is_new:
+        writer.writeheader()
+    writer.writerows(asdict(run) for run in fresh)
+    write_whole(path, text.getvalue())
     return len(fresh)

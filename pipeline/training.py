@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from pipeline.errors import RecipeError
-from pipeline.jobs import say
+from pipeline.processes import say
 from pipeline.settings import TrainerSettings
 
 LOGS = Path("lightning_logs")

@@ -21,8 +21,9 @@ from modules.retrieval_models import model_class
 from pipeline.augment import synthesis_jobs
 from pipeline.dashboards import query_galleries
 from pipeline.errors import RecipeError
-from pipeline.jobs import Job, Workspace, say
+from pipeline.jobs import Job, Workspace
 from pipeline.prepare import corpus_job, pictures_of
+from pipeline.processes import say
 from pipeline.settings import Recipe, VseSettings, result_settings
 from pipeline.training import LOGS, fit, load_best, make_trainer, save_weights
 

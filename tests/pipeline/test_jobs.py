@@ -1,8 +1,10 @@
 """Jobs: their keys, when they run, what they leave, and what happens when they are stopped or meet one another."""
 
+import fcntl
 import json
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -81,6 +83,28 @@ def test_force_does_it_again_from_nothing(workspace: Workspace) -> None:
     assert work.calls == 2
     assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "result.txt"]
     assert not partial.exists()
+
+
+def test_force_keeps_what_was_there_until_the_new_one_is_whole(workspace: Workspace) -> None:
+    folder = workspace.perform(make(run=Work()))
+    before = (folder / "manifest.json").read_bytes()
+
+    def fails(partial: Path, inputs: dict[str, Path]) -> dict:
+        assert not folder.exists()  # ranks above 0 must not take it for done
+        raise RecipeError("no")
+
+    with pytest.raises(RecipeError, match=r"^no$"):
+        workspace.perform(make(run=fails), force=True)
+    assert (folder / "manifest.json").read_bytes() == before
+
+
+def test_force_is_refused_where_ranks_start_by_themselves(workspace: Workspace, monkeypatch) -> None:
+    folder, work = workspace.perform(make(run=Work())), Work()
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one")
+    with pytest.raises(RecipeError, match=r"torchrun or SLURM; delete"):
+        workspace.perform(make(run=work), force=True)
+    assert work.calls == 0
+    assert (folder / "manifest.json").is_file()
 
 
 def test_the_manifest_says_all_about_the_work(workspace: Workspace) -> None:
@@ -269,6 +293,34 @@ def _take_part(workspace: Workspace, job: Job, folder: Path) -> dict:
     return {}
 
 
+@pytest.mark.parametrize("collective", [True, False])
+def test_a_rank_above_0_gives_up_when_rank_0_is_gone(workspace: Workspace, monkeypatch, collective: bool) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr("pipeline.processes.PATIENCE", 0.3)
+    with pytest.raises(RecipeError, match="rank 0 has not been at it"):
+        workspace.perform(Job("work", "mmt", 1, {}, {}, lambda folder, inputs: {}, collective=collective))
+
+
+def test_a_rank_above_0_is_patient_while_rank_0_works(workspace: Workspace, monkeypatch) -> None:
+    job = Job("work", "mmt", 1, {}, {}, lambda folder, inputs: {})
+    final = workspace.folder(job)
+    final.parent.mkdir(parents=True)
+
+    def rank_0() -> None:
+        time.sleep(1)  # three times its patience
+        final.mkdir()
+        (final / "manifest.json").write_text("{}")
+
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr("pipeline.processes.PATIENCE", 0.3)
+    with final.with_name(final.name + ".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        thread = threading.Thread(target=rank_0)
+        thread.start()
+        assert workspace.perform(job) == final
+        thread.join()
+
+
 # Files
 
 
@@ -325,14 +377,14 @@ def test_json_is_written_whole_or_not_at_all(workspace: Workspace, monkeypatch) 
     path = workspace.root / "scenes" / "mmt.json"
     before = path.read_text()
 
-    def breaks(content, file, **more):
-        file.write('{"half": ')
+    def breaks(descriptor: int) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(jobs.json, "dump", breaks)
+    monkeypatch.setattr("pipeline.files.os.fsync", breaks)
     with pytest.raises(OSError, match="disk full"):
         workspace.note("scenes", "mmt", {"other": make("other")})
     assert path.read_text() == before
+    assert [one.name for one in path.parent.iterdir()] == ["mmt.json"]
 
 
 def test_the_artifacts_folder_can_be_chosen(tmp_path: Path, monkeypatch) -> None:

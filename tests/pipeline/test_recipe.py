@@ -308,3 +308,21 @@ def test_a_setting_of_one_phase_leaves_the_phase_before_it_alone(tmp_path: Path)
     pretrained = jobs("--mmt.pretrain.learning_rate=0.5")
     assert all(pretrained[name] != plain[name] for name in plain if name != "text")
     assert pretrained["text"] == plain["text"]
+
+
+def test_a_base_is_looked_for_beside_the_recipe_that_names_it(tmp_path: Path) -> None:
+    write(tmp_path, "first", {"base": "scenes", "seed": 7})
+    assert load_recipe(write(tmp_path, "second", {"base": "first.yaml"})).seed == 7
+
+
+def test_a_section_without_keys_changes_nothing(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path, "first", "base: scenes\nvse:\n"))
+    assert recipe.vse == load_recipe("scenes").vse
+
+
+def test_who_is_at_fault_is_named(tmp_path: Path) -> None:
+    good, bad = write(tmp_path, "good", {"base": "scenes"}), write(tmp_path, "bad", {"vse": {"epohcs": 3}})
+    assert message(good, ["--vse.epohcs=3"]).startswith("the command line: unknown key vse.epohcs")
+    assert message(good, ["--vse.epochs=0"]).startswith("the command line: vse.epochs is 0")
+    assert message(bad, ["--vse.dim=3"]).startswith(f"{bad}: unknown key vse.epohcs")
+    assert load_recipe(write(tmp_path, "wrong", {"vse": {"epochs": 0}}), ["--vse.epochs=1"]).vse.epochs == 1

@@ -1,0 +1,94 @@
+"""Processes that share a job: which rank this one is, and how they wait for one another through the file system."""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch.distributed
+from rich.console import Console
+
+from pipeline.errors import RecipeError
+
+PATIENCE = 300.0  # seconds that ranks above 0 wait for a rank 0 that shows no sign of life
+CONSOLE = Console(highlight=False, soft_wrap=True)
+CONSOLE.width = max(CONSOLE.width, 120)  # better lines that a terminal folds than figures that are cut away
+
+
+def say(text: str) -> None:
+    """Print a line for people, on rank 0 only."""
+    if rank() == 0:
+        CONSOLE.print(text)
+
+
+def rank() -> int:
+    """This process's rank before any process group exists (torchrun, SLURM and Lightning set these)."""
+    for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"):
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return 0
+
+
+def started_together() -> bool:
+    """Did torchrun or SLURM start all ranks at once? (Lightning's own start rank 0 first.)"""
+    return "TORCHELASTIC_RUN_ID" in os.environ or int(os.environ.get("SLURM_NTASKS", "1")) > 1
+
+
+def meet() -> None:
+    """Wait until all ranks are here, so that none takes what --force deletes for done; nothing before they are one."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier()
+
+
+def wait_for_rank_0(ready: Callable[[], bool], final: Path, name: str) -> None:
+    """Sleep until `ready`; rank 0 holds the job's lock while it works, so a lock long free tells that it has died.
+
+    Raises:
+        RecipeError: nobody has been at the job for `PATIENCE` seconds.
+    """
+    seen = looked = time.monotonic()
+    while not ready():
+        time.sleep(0.1)
+        now = time.monotonic()
+        if now - looked > PATIENCE / 60:
+            looked = now
+            if _is_held(lock_file(final)):
+                seen = now
+            elif now - seen > PATIENCE and not ready():
+                raise RecipeError(f"{name}: rank 0 has not been at it for {PATIENCE:.0f} s; start all ranks again")
+
+
+def lock_file(final: Path) -> Path:
+    """Where the lock of the job that leaves `final` lies."""
+    return final.with_name(final.name + ".lock")
+
+
+def _is_held(path: Path) -> bool:
+    """Is another process at the job?"""
+    try:
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # nobody has begun
+    return False
+
+
+@contextmanager
+def lock(path: Path, name: str) -> Iterator[None]:
+    """Let one process at a time work on a job; another one waits and says so."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError as error:
+        raise RecipeError(f"{path.parent}: cannot be written ({error.strerror}); set BILDWORT_ARTIFACTS") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"{name}: another process is at it; waiting")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
