@@ -31,11 +31,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("stage", choices=(*STAGES, ALL), help="one stage, or all of them in this order")
     parser.add_argument("--recipe", default="scenes", help="name of a file in pipeline/configs, or a path")
     parser.add_argument("--force", action="store_true", help="run the stage's jobs even if they are done")
+    parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="with report: say why two runs differ")
     known, overrides = parser.parse_known_args(arguments)
     _quieten()
     started = time.monotonic()
     try:
         recipe = load_recipe(known.recipe, overrides)
+        if known.compare:
+            if known.stage != "report":
+                raise RecipeError(f"--compare goes with report, not with {known.stage}")
+            from pipeline.compare import compare
+
+            compare(known.compare[0], known.compare[1], Workspace())
+            return 0
         for name in STAGES if known.stage == ALL else (known.stage,):
             _stage(name)(recipe, Workspace(), known.force)
     except (DataError, ModelError, RecipeError) as error:

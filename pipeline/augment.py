@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
 
     inputs = {"corpus": corpus, "translator": translator} | ({"before": before} if before is not None else {})
     name = f"synthetic-{path.replace(':', '-')}"
-    return Job(name, "augment", VERSION, plain | {"path": path}, inputs, run, collective=True)
+    return Job(name, "augment", VERSION, plain | {"path": path}, inputs, run, True, asdict(settings.trainer))
 
 
 def _ends(path: str) -> tuple[str, str, str]:

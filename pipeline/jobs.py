@@ -23,6 +23,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from pipeline.errors import RecipeError
 from pipeline.files import write_whole
 from pipeline.processes import lock, lock_file, meet, rank, say, started_together, wait_for_rank_0
@@ -44,6 +46,7 @@ class Job:
         inputs: jobs whose folders it reads, by a name of its own.
         run: called with the folder to write into and the inputs' folders; returns figures for the manifest.
         collective: all ranks of a distributed run take part; else rank 0 alone works and the others wait.
+        runtime: where and how fast it runs; said in the manifest, no part of the key.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Job:
     inputs: Mapping[str, "Job"]
     run: Run = field(compare=False)
     collective: bool = False
+    runtime: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @cached_property
     def key(self) -> str:
@@ -190,6 +194,8 @@ class Workspace:
             "python": platform.python_version(),
             "libraries": _library_versions(),
             "source": source_digest(),
+            "runtime": dict(job.runtime),
+            "machine": _machine(),
         }
 
     def _say_done(self, job: Job) -> None:
@@ -277,6 +283,13 @@ def _peak_memory() -> float:
     except OSError:
         pass
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _machine() -> dict[str, Any]:
+    """What of the machine may change the last digits of a figure."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {"processor": platform.machine(), "instructions": torch.backends.cpu.get_cpu_capability(),
+            "threads": torch.get_num_threads(), "gpu": gpu}  # fmt: skip
 
 
 def _library_versions() -> dict[str, str]:

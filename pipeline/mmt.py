@@ -116,7 +116,7 @@ def _translator_job(recipe: Recipe, system: str, direction: str, corpus: Job, te
         return figures
 
     inputs = {"corpus": corpus, "text": text} | ({"start": start} if start is not None else {})
-    return Job(name, "mmt", VERSION, plain, inputs, run, collective=True)
+    return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer))
 
 
 def _train(

@@ -1,11 +1,7 @@
 """Stage report: every figure as a row, and tables of them in the terminal and in Markdown."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
-
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from modules.metrics import bootstrap_interval, paired_difference
 from pipeline.augment import synthesis_jobs
@@ -13,36 +9,14 @@ from pipeline.files import write_whole
 from pipeline.jobs import Job, Workspace
 from pipeline.mmt import translator_jobs
 from pipeline.prepare import corpus_job
-from pipeline.processes import CONSOLE, say
+from pipeline.processes import say
 from pipeline.results_store import Result, Run, append_runs, read_runs, write_results
 from pipeline.settings import Recipe
+from pipeline.sheets import Sheet
 from pipeline.vse import Row, read_ranks, vse_rows
 
 _RECALLS = [f"{way}_r{k}" for way in ("t2i", "i2t") for k in (1, 5, 10)]
 _NOT_RUN = "not run"
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """A table: title, column heads and rows of text."""
-
-    title: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-    def as_markdown(self) -> str:
-        """The table as Markdown."""
-        lines = [f"**{self.title}**", "", "| " + " | ".join(self.heads) + " |", "|" + "---|" * len(self.heads)]
-        return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in self.rows])
-
-    def as_rich(self) -> Table:
-        """The table for a terminal."""
-        table = Table(title=self.title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
-        for number, head in enumerate(self.heads):
-            table.add_column(head, justify="left" if number == 0 else "right", no_wrap=True)
-        for row in self.rows:
-            table.add_row(*row)
-        return table
 
 
 def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
@@ -68,7 +42,7 @@ def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     write_results(figures.results, folder / "results.jsonl")
     write_whole(folder / "report.md", "\n\n".join(sheet.as_markdown() for sheet in sheets) + "\n")
     for sheet in sheets:
-        CONSOLE.print(sheet.as_rich())
+        sheet.show()
     say(f"{len(figures.results)} figures: {folder / 'results.jsonl'}; the tables: {folder / 'report.md'}")
 
 

@@ -1,7 +1,7 @@
 """Stage vse: a retrieval model for each row and seed, selected on validation, ranked on test."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +152,7 @@ def _vse_job(recipe: Recipe, row: str, seed: int, corpus: Job, synthetic: dict[s
         }  # fmt: skip
 
     inputs = {"corpus": corpus} | {source: synthetic[source] for source in sources}
-    return Job(name, "vse", VERSION, plain, inputs, run, collective=True)
+    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer))
 
 
 def _module(
