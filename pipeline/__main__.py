@@ -21,20 +21,26 @@ from pipeline.jobs import CONSOLE, Workspace, cpu_seconds, say
 from pipeline.recipe import load_recipe
 
 STAGES = ("prepare", "mmt", "augment", "vse", "report")
-ALL = "all"
+ALL, DOCTOR = "all", "doctor"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one stage of a recipe; errors that a person can act on are one line, and the status is 1."""
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__, allow_abbrev=False)
-    parser.add_argument("stage", choices=(*STAGES, ALL), help="one stage, or all of them in this order")
+    parser.add_argument("stage", choices=(*STAGES, ALL, DOCTOR), help="one stage, all in this order, or the data")
     parser.add_argument("--recipe", default="scenes", help="name of a file in pipeline/configs, or a path")
     parser.add_argument("--force", action="store_true", help="run the stage's jobs even if they are done")
+    parser.add_argument("--examples", type=int, default=5, help="doctor: examples shown with each finding")
     known, overrides = parser.parse_known_args(arguments)
     _quieten()
     started = time.monotonic()
     try:
         recipe = load_recipe(known.recipe, overrides)
+        if known.stage == DOCTOR:
+            from pipeline.doctor import doctor
+
+            doctor(recipe, known.examples)
+            return 0
         for name in STAGES if known.stage == ALL else (known.stage,):
             _stage(name)(recipe, Workspace(), known.force)
     except (DataError, ModelError, RecipeError) as error:

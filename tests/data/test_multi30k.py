@@ -29,9 +29,9 @@ def pack(path: Path, lines: list[str]) -> None:
 
 
 def split_lists(folder: Path, **images: list[str]) -> str:
-    """Lists of images in folder/splits, all but `images` empty."""
-    for split in ("train", "val", "test"):
-        pack(folder / "splits" / f"{split}.txt", images.get(split, []))
+    """Lists of images in folder/splits; those not in `images` have one of their own."""
+    for split, other in (("train", "t4.jpg"), ("val", "v2.jpg"), ("test", "e2.jpg")):
+        pack(folder / "splits" / f"{split}.txt", images.get(split, [other]))
     return "splits"
 
 
@@ -196,6 +196,7 @@ def test_parallel_text_without_a_tab(root: Path) -> None:
         ({"val": ["t1.jpg", "x.jpg"]}, r"val\.txt:2: image 'x\.jpg' is in no official list"),
         ({"val": ["t1.jpg", "t1.jpg"]}, r"val\.txt:2: image 't1\.jpg' stands twice, first in .*val\.txt:1"),
         ({"train": ["t2.jpg", "t1.jpg"], "test": ["t1.jpg"]}, r"test\.txt:1: image 't1\.jpg' .*train\.txt:2"),
+        ({"val": []}, r"val\.txt: no lines"),
         ({"train": ["t1.jpg", ""]}, r"train\.txt:2: empty line"),
     ],
 )

@@ -118,7 +118,7 @@ def test_types_and_shapes_must_fit(name: str, array: np.ndarray, message: str, f
         (b"b.jpg\na.jpg\n", "2 ids for 3 rows"),
         (b"b.jpg\n\nc.jpg\n", r"ids\.txt:2: empty line"),
         (b"b.jpg\nc.jpg\nb.jpg\n", r"ids\.txt:3: 'b\.jpg' stands on line 1 already"),
-        (b"b.jpg\n\xff.jpg\nc.jpg\n", "not UTF-8 at byte 6"),
+        (b"b.jpg\n\xff.jpg\nc.jpg\n", r"ids\.txt:2: not UTF-8"),
     ],
 )
 def test_ids_must_be_unique_and_one_a_row(ids: bytes, message: str, folder: Path) -> None:
