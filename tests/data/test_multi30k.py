@@ -3,7 +3,6 @@
 import gzip
 import os
 from collections import Counter
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,21 +10,9 @@ import pytest
 from data.captions import Pair
 from data.corpora.multi30k import ORIGINALS, Multi30kSettings, read, refuse_leaks
 from data.errors import DataError
+from tests.data.official import pack, write_text
 
 IMAGES = {"train": ["t1.jpg", "t2.jpg", "t3.jpg", "t4.jpg"], "val": ["v1.jpg", "v2.jpg"], "test": ["e1.jpg", "e2.jpg"]}
-# task → the list of images and the stem of the raw files of each split
-FILES = {
-    "task1": [("train.txt", "train"), ("val.txt", "val"), ("test_2016_flickr.txt", "test_2016_flickr")],
-    "task2": [("train_images.txt", "train"), ("val_images.txt", "val"), ("test_2016_images.txt", "test_2016")],
-}
-LANGUAGES = {"task1": ["en", "de", "fr", "cs"], "task2": ["en", "de"]}
-NUMBERS = {"task1": [""], "task2": [".1", ".2", ".3", ".4", ".5"]}
-
-
-def pack(path: Path, lines: list[str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    raw = "".join(f"{line}\n" for line in lines).encode()
-    path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
 
 
 def split_lists(folder: Path, **images: list[str]) -> str:
@@ -38,13 +25,7 @@ def split_lists(folder: Path, **images: list[str]) -> str:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A data root: eight images, sentences that say where they stand (`task2 en3 of t1.jpg`)."""
-    for task, files in FILES.items():
-        folder = tmp_path / "multi30k" / task
-        for (listed, stem), images in zip(files, IMAGES.values(), strict=True):
-            pack(folder / "image_splits" / listed, images)
-            for language, number in product(LANGUAGES[task], NUMBERS[task]):
-                sentences = [f" {task} {language}{number[1:]} of {image} " for image in images]
-                pack(folder / "raw" / f"{stem}{number}.{language}.gz", sentences)
+    write_text(tmp_path, IMAGES, lambda task, language, number, image: f" {task} {language}{number} of {image} ")
     return tmp_path
 
 
