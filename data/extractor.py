@@ -5,6 +5,7 @@ network say more and are read by `data.regions` in the same layout.
 """
 
 import multiprocessing
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -99,11 +100,13 @@ def _open(picture: Path | Image.Image) -> Image.Image:
     if isinstance(picture, Image.Image):
         return _to_rgb(picture)
     try:
-        with Image.open(picture) as image:
-            return _to_rgb(image)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)  # Pillow itself refuses twice as many pixels
+            with Image.open(picture) as image:
+                return _to_rgb(image)
     except FileNotFoundError:
         raise DataError(f"{picture}: no such file") from None
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except Exception as error:  # a damaged file can raise anything, from any of Pillow's decoders
         reason = " ".join(str(error).split())
         raise DataError(f"{picture}: not a readable picture ({reason}); replace it or leave it out") from None
 
@@ -113,6 +116,9 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode[0] in "IF":  # more than 8 bits a pixel: convert() would cut off all above 255
         values = np.nan_to_num(np.asarray(image, dtype=np.float64))
         image = Image.fromarray((255 * values / max(values.max(), 255.0)).clip(0, 255).astype(np.uint8))
+    if image.has_transparency_data:  # what is under it was never to be seen
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image.convert("RGB")
 
 
