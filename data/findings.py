@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from data.captions import TRAINING_SPLITS, Caption, Pair
 from data.corpora import Corpus
+from data.errors import DataError
+from data.extractor import require_picture
 from data.regions import RegionStore
 from data.sentences import normalise_sentence
 
@@ -55,7 +57,7 @@ def find(corpus: Corpus, regions: RegionStore | None) -> list[Finding]:
     sentences = [normalise_sentence(caption.text) for caption in captions]
     findings = [
         *(_region_findings(captions, regions) if regions is not None else ()),
-        *_missing_pictures(corpus),
+        *_picture_findings(corpus),
         *_images_in_two_splits(captions),
         *_leaking_pairs(corpus),
         *_missing_captions(captions),
@@ -102,14 +104,22 @@ def _odd_boxes(boxes: NDArray[np.floating]) -> bool:
     return bool(boxes.min() < -1e-3 or boxes.max() > 1.001 or (boxes[:, :2] > boxes[:, 2:]).any())
 
 
-def _missing_pictures(corpus: Corpus) -> Iterator[Finding]:
-    """Images without a picture: told only where others have one, and an error only if regions come from there."""
-    if corpus.pictures:
-        images = dict.fromkeys(caption.image_id for caption in corpus.captions)
-        level: Level = "error" if corpus.regions is None else "warning"
-        folder = next(iter(corpus.pictures.values())).parent
-        without = [image_id for image_id in images if image_id not in corpus.pictures]
-        yield from _some(level, "images without a picture", str(folder), without)
+def _picture_findings(corpus: Corpus) -> Iterator[Finding]:
+    """Pictures that lack (told only where other images have one) or are none: errors only if regions come from them."""
+    if not corpus.pictures:
+        return
+    level: Level = "error" if corpus.regions is None else "warning"
+    folder = str(next(iter(corpus.pictures.values())).parent)
+    images = dict.fromkeys(caption.image_id for caption in corpus.captions)
+    without = [image_id for image_id in images if image_id not in corpus.pictures]
+    yield from _some(level, "images without a picture", folder, without)
+    broken = []
+    for path in corpus.pictures.values():
+        try:
+            require_picture(path)
+        except DataError as error:
+            broken.append(str(error))
+    yield from _some(level, "pictures that are none", folder, broken)
 
 
 def _images_in_two_splits(captions: Sequence[Caption]) -> Iterator[Finding]:

@@ -3,7 +3,9 @@
 import numpy as np
 
 from tests.data.official import pack
-from tests.data.spoiling import fault
+from tests.data.spoiling import Faults
+
+fault = Faults()
 
 # Lists of images
 
@@ -212,14 +214,20 @@ def parallel_text_holds_a_test_caption(data):
 
 @fault
 def picture_missing(data):
-    good = data.pictures.resolve()
-    data.pictures.unlink()
-    data.pictures.mkdir()
     image = data.image("train", 2)
-    for path in good.iterdir():
-        if path.name != image:
-            (data.pictures / path.name).symlink_to(path)
+    (data.own_pictures() / image).unlink()
     return "warning", data.pictures, "images without a picture", image
+
+
+@fault
+def picture_a_web_page(data):
+    path = data.write(data.own_pictures() / data.image("test", 1), b"<html>404: not found</html>")
+    return "warning", data.pictures, "pictures that are none", path
+
+
+@fault
+def picture_empty(data):
+    return "warning", "pictures that are none", data.write(data.own_pictures() / data.image("val"), b"")
 
 
 @fault

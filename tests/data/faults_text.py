@@ -2,7 +2,9 @@
 
 import gzip
 
-from tests.data.spoiling import fault
+from tests.data.spoiling import Faults
+
+fault = Faults()
 
 # Files of text
 

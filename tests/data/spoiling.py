@@ -89,6 +89,15 @@ class Copy:
         """Replace one caption; returns where it stands."""
         return self.edit(*self.caption(image, language, number), text)
 
+    def own_pictures(self) -> Path:
+        """The pictures' folder, now with a link for each, so that one can be spoiled."""
+        good = self.pictures.resolve()
+        self.pictures.unlink()
+        self.pictures.mkdir()
+        for path in good.iterdir():
+            (self.pictures / path.name).symlink_to(path)
+        return self.pictures
+
     def array(self, name: str) -> np.ndarray:
         return np.load(self.features / f"{name}.npy")
 
@@ -100,10 +109,11 @@ class Copy:
 
 
 Fault = Callable[[Copy], tuple[object, ...]]
-FAULTS: dict[str, Fault] = {}
 
 
-def fault(spoil: Fault) -> Fault:
-    """A function that spoils a copy and returns the words that must be said of it."""
-    FAULTS[spoil.__name__] = spoil
-    return spoil
+class Faults(dict[str, Fault]):
+    """Functions by name, each added by decorating it: it spoils a copy and returns the words that must be said of it."""
+
+    def __call__(self, spoil: Fault) -> Fault:
+        self[spoil.__name__] = spoil
+        return spoil

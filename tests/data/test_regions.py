@@ -127,6 +127,19 @@ def test_ids_must_be_unique_and_one_a_row(ids: bytes, message: str, folder: Path
         RegionStore(folder)
 
 
+@pytest.mark.parametrize(
+    ("ids", "read"),
+    [
+        (b"\xef\xbb\xbfb.jpg\r\n a.jpg \r\nc.jpg\r\n", IDS),  # as Windows writes it
+        (b"b.jpg\na.jpg\nc.jpg", IDS),
+        ("b\u2028.jpg\na\x85.jpg\nc\x0c.jpg\n".encode(), ["b\u2028.jpg", "a\x85.jpg", "c\x0c.jpg"]),
+    ],
+)
+def test_only_a_newline_ends_an_id(ids: bytes, read: list[str], folder: Path) -> None:
+    (folder / "ids.txt").write_bytes(ids)
+    assert RegionStore(folder).ids == read
+
+
 @pytest.mark.parametrize("name", ["regions.npy", "boxes.npy"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_values_that_are_not_finite_are_found(name: str, value: float, folder: Path, monkeypatch) -> None:

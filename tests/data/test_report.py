@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from data.captions import Caption, Pair
 from data.corpora import Corpus
@@ -155,12 +156,26 @@ def test_empty_lines_are_counted_with_their_places() -> None:
 
 
 def test_images_without_a_picture_are_errors_where_regions_come_from_pictures(tmp_path: Path) -> None:
-    pictures = {image: tmp_path / image for image in ("a", "c", "d")}
+    pictures = {image: tmp_path / f"{image}.png" for image in ("a", "c", "d")}
+    for path in pictures.values():
+        Image.new("RGB", (3, 2)).save(path)
     report = data_report(clean(), [], None, pictures=pictures)
     assert found(report) == [("error", "images without a picture", str(tmp_path), 1)]
     assert report.findings[0].examples == ["b"]
     corpus = Corpus(clean(), [], pictures, tmp_path, "task", "label")
     assert found(report_of(corpus, None)) == [("warning", "images without a picture", str(tmp_path), 1)]
+
+
+def test_pictures_that_are_none_are_found_before_regions_are_extracted(tmp_path: Path) -> None:
+    pictures = {image: tmp_path / f"{image}.png" for image in IMAGES}
+    for path in pictures.values():
+        Image.new("RGB", (3, 2)).save(path)
+    pictures["c"].write_text("<html>404</html>")
+    pictures["d"].unlink()
+    report = data_report(clean(), [], None, pictures=pictures)
+    assert found(report) == [("error", "pictures that are none", str(tmp_path), 2)]
+    assert f"{pictures['c']}: not a readable picture" in report.findings[0].examples[0]
+    assert report.findings[0].examples[1] == f"{pictures['d']}: no such file"
 
 
 def test_an_image_whose_case_differs_is_told_of_the_near_one(regions: RegionStore) -> None:

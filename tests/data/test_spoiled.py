@@ -12,9 +12,11 @@ from data.corpora.multi30k import Multi30kSettings, read
 from data.errors import DataError
 from data.regions import RegionStore
 from data.report import data_report
+from tests.data import faults_files, faults_text
 from tests.data.official import write_data
-from tests.data.spoiling import FAULTS, PARTS, Copy
+from tests.data.spoiling import PARTS, Copy
 
+FAULTS = faults_text.fault | faults_files.fault
 REAL = Path(os.environ.get("BILDWORT_DATA", "nowhere"))
 ALL = 10**9  # examples with a finding: every one
 
