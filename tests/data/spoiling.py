@@ -112,7 +112,7 @@ Fault = Callable[[Copy], tuple[object, ...]]
 
 
 class Faults(dict[str, Fault]):
-    """Functions by name, each added by decorating it: it spoils a copy and returns the words that must be said of it."""
+    """Functions by name, added by decorating them: each spoils a copy and returns the words that must be said of it."""
 
     def __call__(self, spoil: Fault) -> Fault:
         self[spoil.__name__] = spoil
