@@ -10,7 +10,7 @@ import pytest
 from data.captions import Pair
 from data.corpora.multi30k import ORIGINALS, Multi30kSettings, read, refuse_leaks
 from data.errors import DataError
-from tests.data.official import pack, write_text
+from tests.data.official import LANGUAGES, pack, write_text
 
 IMAGES = {"train": ["t1.jpg", "t2.jpg", "t3.jpg", "t4.jpg"], "val": ["v1.jpg", "v2.jpg"], "test": ["e1.jpg", "e2.jpg"]}
 
@@ -190,6 +190,19 @@ def test_an_official_image_that_stands_twice(root: Path) -> None:
     pack(root / "multi30k" / "task2" / "image_splits" / "val_images.txt", ["v1.jpg", "t1.jpg"])
     with pytest.raises(DataError, match=r"val_images\.txt:2: image 't1\.jpg' stands twice.*train_images\.txt:1"):
         read(Multi30kSettings(), root, root)
+
+
+@pytest.mark.parametrize("task", ["task1", "task2"])
+def test_lists_of_the_two_tasks_must_be_the_same(task: str, root: Path) -> None:
+    """Else a sentence of task 1 would belong to another image, perhaps to one for testing."""
+    pack(root / "multi30k" / "task1" / "image_splits" / "val.txt", ["v1.jpg"])
+    for language in LANGUAGES["task1"]:
+        pack(root / "multi30k" / "task1" / "raw" / f"val.{language}.gz", ["one"])
+    if task == "task2":
+        with pytest.raises(DataError, match=r"task1/image_splits/val\.txt: 1 images, but 2 in .*val_images\.txt"):
+            read(Multi30kSettings(task=task), root, root)
+    else:  # which needs no other list
+        assert sum(pair.split == "val" for pair in read(Multi30kSettings(task=task), root, root).pairs) == 1
 
 
 needs_real = pytest.mark.skipif(
