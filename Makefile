@@ -17,7 +17,7 @@ PIPELINE = $(PY) -m pipeline
 OPTIONS = --recipe $(RECIPE) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check stage-prepare stage-mmt stage-augment stage-vse report tensorboard clean
+.PHONY: help setup demo test test-long check stage-prepare stage-mmt stage-augment stage-vse doctor report tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ stage-augment: setup ## translate training captions into synthetic ones
 
 stage-vse: setup ## train and test retrieval models
 	@$(PIPELINE) vse $(OPTIONS)
+
+doctor: setup ## what is in a recipe's data and what is wrong with it, with file and line; changes nothing
+	@$(PIPELINE) doctor $(OPTIONS)
 
 report: setup ## tables of all that has been run
 	@$(PIPELINE) report $(OPTIONS)

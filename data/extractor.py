@@ -5,10 +5,12 @@ network say more and are read by `data.regions` in the same layout.
 """
 
 import multiprocessing
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,7 @@ from data.regions import write_regions
 
 Floats = NDArray[np.float32]
 Box = tuple[float, float, float, float]
+T = TypeVar("T")
 
 _CELLS, _CELL, _BINS = 7, 8, 8  # 7×7 histograms of 8×8 pixels and 8 directions
 _SIDE = _CELLS * _CELL
@@ -94,18 +97,31 @@ def _stream(pictures: Mapping[str, Path], settings: ExtractorSettings, workers: 
         yield from pool.imap(task, pictures.values(), chunksize=16)
 
 
+def require_picture(path: Path) -> None:
+    """A quick look at the first bytes of a file.
+
+    Raises:
+        DataError: it is missing, is no picture, or has too many pixels.
+    """
+    _read(path, lambda image: None)
+
+
 def _open(picture: Path | Image.Image) -> Image.Image:
     """Any picture as RGB, turned as its EXIF says."""
-    if isinstance(picture, Image.Image):
-        return _to_rgb(picture)
+    return _to_rgb(picture) if isinstance(picture, Image.Image) else _read(picture, _to_rgb)
+
+
+def _read(path: Path, use: Callable[[Image.Image], T]) -> T:
     try:
-        with Image.open(picture) as image:
-            return _to_rgb(image)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)  # Pillow itself refuses twice as many pixels
+            with Image.open(path) as image:
+                return use(image)
     except FileNotFoundError:
-        raise DataError(f"{picture}: no such file") from None
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"{path}: no such file") from None
+    except Exception as error:  # a damaged file can raise anything, from any of Pillow's decoders
         reason = " ".join(str(error).split())
-        raise DataError(f"{picture}: not a readable picture ({reason}); replace it or leave it out") from None
+        raise DataError(f"{path}: not a readable picture ({reason}); replace it or leave it out") from None
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -113,6 +129,9 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode[0] in "IF":  # more than 8 bits a pixel: convert() would cut off all above 255
         values = np.nan_to_num(np.asarray(image, dtype=np.float64))
         image = Image.fromarray((255 * values / max(values.max(), 255.0)).clip(0, 255).astype(np.uint8))
+    if image.has_transparency_data:  # what is under it was never to be seen
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image.convert("RGB")
 
 

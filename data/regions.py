@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.errors import DataError
+from data.lines import read_lines
 
+_EXPECTED = "a region store: regions.npy, boxes.npy and ids.txt, an image id a line"
 _BLOCK = 2048  # images looked at together when values are checked: bounds memory at any corpus size
 _LEAST_SPREAD = 0.1  # of the overall spread: a number that hardly ever moves is not blown up to unit scale
 
@@ -135,15 +137,10 @@ def standardise(folder: Path, training: Sequence[str]) -> None:
 
 
 def _read_ids(path: Path) -> list[str]:
-    if not path.is_file():
-        raise DataError(f"{path}: no such file; a region store holds regions.npy, boxes.npy and ids.txt")
-    try:
-        ids = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 at byte {error.start}; it holds an image id a line") from None
+    ids = [line.strip() for line in read_lines(path, _EXPECTED)]
     seen: dict[str, int] = {}
     for line, image_id in enumerate(ids, 1):
-        if not image_id.strip():
+        if not image_id:
             raise DataError(f"{path}:{line}: empty line, expected an image id")
         if image_id in seen:
             raise DataError(f"{path}:{line}: {image_id!r} stands on line {seen[image_id]} already; ids are unique")
@@ -153,11 +150,12 @@ def _read_ids(path: Path) -> list[str]:
 
 def _map(path: Path, dtype: type[np.floating]) -> NDArray[np.floating]:
     if not path.is_file():
-        raise DataError(f"{path}: no such file; a region store holds regions.npy, boxes.npy and ids.txt")
+        raise DataError(f"{path}: no such file; expected {_EXPECTED}")
     try:
         array = np.lib.format.open_memmap(path, mode="r")  # unlike np.load it refuses .npz, pickles and empty files
-    except (ValueError, OSError) as error:
-        raise DataError(f"{path}: not a readable .npy file, perhaps cut short ({error})") from None
+    except Exception as error:  # the header is parsed as Python: a damaged one can raise anything
+        reason = " ".join(str(error).split())[:100]
+        raise DataError(f"{path}: not a readable .npy file, perhaps cut short ({reason})") from None
     if array.dtype != dtype:
         raise DataError(f"{path}: type {array.dtype}, expected {np.dtype(dtype)}; convert it with .astype")
     return array

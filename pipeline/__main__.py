@@ -22,30 +22,22 @@ from pipeline.processes import CONSOLE, say
 from pipeline.recipe import load_recipe
 
 STAGES = ("prepare", "mmt", "augment", "vse", "report")
-ALL = "all"
+ALL, DOCTOR = "all", "doctor"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one stage of a recipe; errors that a person can act on are one line, and the status is 1."""
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__, allow_abbrev=False)
-    parser.add_argument("stage", choices=(*STAGES, ALL), help="one stage, or all of them in this order")
+    parser.add_argument("stage", choices=(*STAGES, ALL, DOCTOR), help="one stage, all in this order, or the data")
     parser.add_argument("--recipe", default="scenes", help="name of a file in pipeline/configs, or a path")
     parser.add_argument("--force", action="store_true", help="run the stage's jobs even if they are done")
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="with report: say why two runs differ")
+    parser.add_argument("--examples", type=int, default=5, help="doctor: examples shown with each finding")
     known, overrides = parser.parse_known_args(arguments)
     _quieten()
     started = time.monotonic()
     try:
-        recipe = load_recipe(known.recipe, overrides)
-        if known.compare:
-            if known.stage != "report":
-                raise RecipeError(f"--compare goes with report, not with {known.stage}")
-            from pipeline.compare import compare
-
-            compare(known.compare[0], known.compare[1], Workspace())
-            return 0
-        for name in STAGES if known.stage == ALL else (known.stage,):
-            _stage(name)(recipe, Workspace(), known.force)
+        _run(known, overrides)
     except (DataError, ModelError, RecipeError) as error:
         CONSOLE.print(f"[red]error:[/] {escape(str(error))}")
         return 1
@@ -55,6 +47,24 @@ def main(arguments: list[str] | None = None) -> int:
     if known.stage == ALL:
         say(f"in all {time.monotonic() - started:.0f} s, {cpu_seconds():.0f} s of CPU time")
     return 0
+
+
+def _run(known: argparse.Namespace, overrides: list[str]) -> None:
+    """What the command line asks for."""
+    if known.compare and known.stage != "report":
+        raise RecipeError(f"--compare goes with report, not with {known.stage}")
+    recipe = load_recipe(known.recipe, overrides)
+    if known.compare:
+        from pipeline.compare import compare
+
+        compare(known.compare[0], known.compare[1], Workspace())
+    elif known.stage == DOCTOR:
+        from pipeline.doctor import doctor
+
+        doctor(recipe, known.examples)
+    else:
+        for name in STAGES if known.stage == ALL else (known.stage,):
+            _stage(name)(recipe, Workspace(), known.force)
 
 
 def _stage(name: str) -> Callable[..., None]:

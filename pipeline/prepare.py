@@ -10,8 +10,10 @@ from data.captions import TRAINING_SPLITS, write_captions, write_pairs
 from data.corpora import Corpus
 from data.corpora.registry import CORPORA
 from data.extractor import extract_all
+from data.findings import Finding
 from data.regions import RegionStore, standardise, write_regions
 from data.report import data_report
+from pipeline.doctor import require_regions, say_findings
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job, Workspace, fingerprint
 from pipeline.processes import say
@@ -41,10 +43,12 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
         write_pairs(content.pairs, folder / "pairs.parquet")
         store = _regions(content, folder, recipe)
         _write_about(content, folder)
-        report = data_report(content.captions, content.pairs, store)
+        # A store that the corpus brings, with rows that no caption needs; its numbers were checked when it was copied.
+        report = data_report(content, store if content.regions is None else RegionStore(content.regions, False))
         (folder / "report.md").write_text(report.as_markdown(), encoding="utf-8")
         (folder / "report.json").write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
         if report.errors:
+            say_findings(report.findings)
             first = report.errors[0]
             raise RecipeError(
                 f"{corpus.name}: {first.what} ({first.count}×, {first.where}: {', '.join(first.examples[:3])}); "
@@ -64,6 +68,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
 def prepare(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage and say what is in the corpus."""
     job = corpus_job(recipe, workspace)
+    is_new = force or not workspace.done(job)
     folder = workspace.perform(job, force)
     workspace.note(recipe.name, "prepare", {"corpus": job})
     counts = workspace.manifest(job)["metrics"]
@@ -71,6 +76,9 @@ def prepare(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
         f"{recipe.corpus.name}: {counts['captions']:,} captions of {counts['images']:,} images, {counts['pairs']:,} "
         f"pairs, regions {'×'.join(map(str, counts['regions']))}; data report: {folder / 'report.md'}"
     )
+    if is_new:
+        found = json.loads((folder / "report.json").read_text(encoding="utf-8"))["findings"]
+        say_findings([Finding(**one) for one in found])
 
 
 def pictures_of(corpus: Path) -> dict[str, Path]:
@@ -84,10 +92,7 @@ def _regions(content: Corpus, folder: Path, recipe: Recipe) -> RegionStore:
     """Copy the corpus's region store row by row, or extract one from its pictures."""
     target = folder / "regions"
     if content.regions is None:
-        if not content.pictures:
-            raise RecipeError(
-                f"{recipe.corpus.name}: neither regions nor pictures; set corpus.regions or corpus.pictures"
-            )
+        require_regions(content, recipe)
         extract_all(content.pictures, target, recipe.regions, workers=os.cpu_count() or 1)
         standardise(target, sorted({one.image_id for one in content.captions if one.split in TRAINING_SPLITS}))
         return RegionStore(target)

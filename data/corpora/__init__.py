@@ -1,5 +1,6 @@
 """Corpora by name. To add one: a file here with a settings dataclass and `read`, and a line in `CORPORA`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,9 @@ class Corpus:
         regions: folder of a region store made elsewhere (`data.regions`), or None.
         task: which task of the corpus the captions are (`task2`, `scenes`), named in every result.
         label: what the corpus is called beside its figures.
+        place: where a sentence stands (`file:line`), from its caption, or from its pair and the language; None for a
+            corpus that is made here.
+        empty: where lines stand (`file:line`) that were left out because a sentence in them is empty.
         twins: twin image ids and expected words for the ambiguity test; empty in most corpora.
     """
 
@@ -28,4 +32,6 @@ class Corpus:
     regions: Path | None
     task: str
     label: str
+    place: Callable[[Caption | Pair, str], str] | None = None
+    empty: list[str] = field(default_factory=list)
     twins: list[dict[str, str]] = field(default_factory=list)

@@ -4,8 +4,6 @@ Task 1 is one English caption an image, translated; task 2 is five captions an i
 language. Figures on one say nothing about the other, so every result names its task.
 """
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 from data.captions import Caption, Pair
 from data.corpora import Corpus
 from data.errors import DataError
+from data.lines import read_lines
 
 ORIGINALS = "https://github.com/multi30k/dataset"
 
@@ -50,24 +49,31 @@ class Multi30kSettings:
 class _Task:
     """Where one task keeps its files: split → list of images, split → stem of the raw files, captions an image."""
 
+    name: str
+
     lists: dict[str, str]
     stems: dict[str, str]
     numbers: tuple[int, ...]
     languages: tuple[str, ...]
 
-    def raw(self, split: str, language: str, number: int) -> str:
+    def images(self, text: Path, split: str) -> Path:
+        return text / self.name / "image_splits" / self.lists[split]
+
+    def raw(self, text: Path, split: str, language: str, number: int = 1) -> Path:
         middle = f".{number}" if len(self.numbers) > 1 else ""
-        return f"{self.stems[split]}{middle}.{language}.gz"
+        return text / self.name / "raw" / f"{self.stems[split]}{middle}.{language}.gz"
 
 
 _TASKS = {
     "task1": _Task(
+        name="task1",
         lists={"train": "train.txt", "val": "val.txt", "test": "test_2016_flickr.txt"},
         stems={"train": "train", "val": "val", "test": "test_2016_flickr"},
         numbers=(1,),
         languages=("en", "de", "fr", "cs"),
     ),
     "task2": _Task(
+        name="task2",
         lists={"train": "train_images.txt", "val": "val_images.txt", "test": "test_2016_images.txt"},
         stems={"train": "train", "val": "val", "test": "test_2016"},
         numbers=(1, 2, 3, 4, 5),
@@ -80,7 +86,7 @@ def read(settings: Multi30kSettings, root: Path | None, folder: Path) -> Corpus:
     """Read captions, parallel text and the whereabouts of regions and pictures.
 
     An image of a split list may be in any official file: its captions are found wherever they are. Empty captions
-    are left out; the data report names the images that lack one.
+    and pairs that lack a side are left out; `Corpus.empty` says where they stand.
 
     Args:
         settings: what to read.
@@ -97,10 +103,11 @@ def read(settings: Multi30kSettings, root: Path | None, folder: Path) -> Corpus:
     split_of = {image_id: split for split, images in official.items() for image_id in images}
     if settings.splits is not None:
         split_of = _own_split(root / settings.splits, known=split_of)
-    captions = list(_captions(text, settings, official, split_of))
-    pairs = list(_task1_pairs(text, settings.languages, split_of))
+    empty: list[str] = []
+    captions = list(_captions(text, settings, official, split_of, empty))
+    pairs = list(_task1_pairs(text, settings, official, split_of, empty))
     if settings.parallel is not None:
-        pairs += _parallel_pairs(root / settings.parallel)
+        pairs += _parallel_pairs(root / settings.parallel, empty)
     refuse_leaks(split_of, pairs)
     return Corpus(
         captions=captions,
@@ -109,6 +116,8 @@ def read(settings: Multi30kSettings, root: Path | None, folder: Path) -> Corpus:
         regions=root / settings.regions if settings.regions is not None else None,
         task=settings.task,
         label=settings.label,
+        place=_Places(text, settings, official, root / settings.parallel if settings.parallel is not None else None),
+        empty=list(dict.fromkeys(empty)),
     )
 
 
@@ -146,8 +155,7 @@ def _check(settings: Multi30kSettings) -> None:
 def _official_images(text: Path, task: str) -> dict[str, list[str]]:
     """Official split → the image of each line."""
     seen: dict[str, str] = {}
-    lists = _TASKS[task].lists
-    return {split: _read_list(text / task / "image_splits" / name, seen) for split, name in lists.items()}
+    return {split: _read_list(_TASKS[task].images(text, split), seen) for split in _TASKS[task].lists}
 
 
 def _own_split(folder: Path, known: dict[str, str]) -> dict[str, str]:
@@ -162,8 +170,34 @@ def _own_split(folder: Path, known: dict[str, str]) -> dict[str, str]:
     return split_of
 
 
+class _Places:
+    """Where sentences stand, worked out from their ids: it costs memory an image, not a sentence."""
+
+    def __init__(
+        self, text: Path, settings: Multi30kSettings, official: dict[str, list[str]], parallel: Path | None
+    ) -> None:
+        self._text, self._task, self._parallel = text, settings.task, parallel
+        self._line = {
+            image_id: (split, line) for split, images in official.items() for line, image_id in enumerate(images, 1)
+        }
+
+    def __call__(self, item: Caption | Pair, language: str) -> str:
+        """`file:line` of a caption, or of one side of a pair."""
+        if item.image_id is None:
+            return f"{self._parallel}:{item.pair_id.rpartition('#')[2]}"
+        split, line = self._line[item.image_id]
+        if isinstance(item, Pair):
+            return f"{_TASKS['task1'].raw(self._text, split, language)}:{line}"
+        number = int(item.caption_id.removeprefix(f"{item.image_id}#{language}"))
+        return f"{_TASKS[self._task].raw(self._text, split, language, number)}:{line}"
+
+
 def _captions(
-    text: Path, settings: Multi30kSettings, official: dict[str, list[str]], split_of: dict[str, str]
+    text: Path,
+    settings: Multi30kSettings,
+    official: dict[str, list[str]],
+    split_of: dict[str, str],
+    empty: list[str],
 ) -> Iterator[Caption]:
     for split, images in official.items():
         columns = _columns(text, settings.task, split, settings.languages, len(images))
@@ -174,42 +208,71 @@ def _captions(
                 if lines[row]:
                     caption_id = f"{image_id}#{language}{number}"
                     yield Caption(image_id, caption_id, language, lines[row], split_of[image_id])
+                else:
+                    empty.append(f"{_TASKS[settings.task].raw(text, split, language, number)}:{row + 1}")
 
 
-def _task1_pairs(text: Path, languages: list[str], split_of: dict[str, str]) -> Iterator[Pair]:
+def _task1_pairs(
+    text: Path,
+    settings: Multi30kSettings,
+    official: dict[str, list[str]],
+    split_of: dict[str, str],
+    empty: list[str],
+) -> Iterator[Pair]:
     """Task 1 lines that are whole in all languages.
 
     A line about an image of no list is text to train on if it is officially for training. Official val and test
     lines in no list are nobody's: not trained on, for then no figure on the official test would hold any more.
     """
-    if len(languages) < 2:
+    if len(settings.languages) < 2:
         return
-    for split, images in _official_images(text, "task1").items():
-        columns = _columns(text, "task1", split, languages, len(images))
+    images_of = _official_images(text, "task1")
+    _require_same_lists(text, settings.task, official, images_of)
+    for split, images in images_of.items():
+        columns = _columns(text, "task1", split, settings.languages, len(images))
         for row, image_id in enumerate(images):
             own = split_of.get(image_id, "train" if split == "train" else None)
             texts = {language: lines[row] for (language, _), lines in columns.items()}
             if own is not None and all(texts.values()):
                 yield Pair(f"task1#{image_id}", image_id, own, "task1", texts)
+            elif own is not None:
+                missing = [language for language, sentence in texts.items() if not sentence]
+                empty += [f"{_TASKS['task1'].raw(text, split, language)}:{row + 1}" for language in missing]
 
 
-def _parallel_pairs(path: Path) -> Iterator[Pair]:
+def _require_same_lists(text: Path, task: str, official: dict[str, list[str]], task1: dict[str, list[str]]) -> None:
+    """Refuse lists of the two tasks that differ: a line would belong to another image, perhaps one for testing."""
+    for split, images in task1.items():
+        paths = [_TASKS[one].images(text, split) for one in ("task1", task)]
+        if len(images) != len(official[split]):
+            raise DataError(f"{paths[0]}: {len(images)} images, but {len(official[split])} in {paths[1]}")
+        for line, (image_id, other) in enumerate(zip(images, official[split], strict=True), 1):
+            if image_id != other:
+                raise DataError(f"{paths[0]}:{line}: image {image_id!r}, but {other!r} in {paths[1]}; get both again")
+
+
+def _parallel_pairs(path: Path, empty: list[str]) -> Iterator[Pair]:
     """Pairs about no image; their origin is the name of the file's folder (`tatoeba/deu-eng.tsv.gz`: `tatoeba`)."""
     origin = path.parent.name
-    for number, line in enumerate(_read_lines(path, "a TSV of English and German sentences"), 1):
+    for number, line in enumerate(read_lines(path, "a TSV of English and German sentences"), 1):
         english, tab, rest = line.partition("\t")
         german = rest.partition("\t")[0].strip()  # newer exports name the authors in a third column
         if not tab:
             raise DataError(f"{path}:{number}: no TAB, expected `english TAB german`")
         if english.strip() and german:
             yield Pair(f"{origin}#{number}", None, "train", origin, {"en": english.strip(), "de": german})
+        else:
+            empty.append(f"{path}:{number}")
 
 
 def _pictures(folder: Path, image_ids: dict[str, str]) -> dict[str, Path]:
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; expected the pictures of Multi30K, named as in its lists")
     on_disk = {path.name for path in folder.iterdir()}
-    return {image_id: folder / image_id for image_id in image_ids if image_id in on_disk}
+    found = {image_id: folder / image_id for image_id in image_ids if image_id in on_disk}
+    if not found:
+        raise DataError(f"{folder}: none of the {len(image_ids)} pictures, expected {next(iter(image_ids), '')!r} …")
+    return found
 
 
 def _columns(text: Path, task: str, split: str, languages: list[str], count: int) -> dict[tuple[str, int], list[str]]:
@@ -218,8 +281,8 @@ def _columns(text: Path, task: str, split: str, languages: list[str], count: int
     columns = {}
     for language in languages:
         for number in layout.numbers:
-            path = text / task / "raw" / layout.raw(split, language, number)
-            lines = [line.strip() for line in _read_lines(path)]
+            path = layout.raw(text, split, language, number)
+            lines = [line.strip() for line in read_lines(path, f"Multi30K's text; it is at {ORIGINALS}")]
             if len(lines) != count:
                 raise DataError(f"{path}: {len(lines)} lines for {count} images in image_splits/{layout.lists[split]}")
             columns[language, number] = lines
@@ -228,34 +291,16 @@ def _columns(text: Path, task: str, split: str, languages: list[str], count: int
 
 def _read_list(path: Path, seen: dict[str, str]) -> list[str]:
     """Image names, one a line; `seen` remembers over several lists where each name stands (file:line)."""
-    names = [line.strip() for line in _read_lines(path, "a list of image file names")]
+    names = [line.strip() for line in read_lines(path, "a list of image file names")]
     for number, name in enumerate(names, 1):
         if not name:
             raise DataError(f"{path}:{number}: empty line, expected an image file name")
         if name in seen:
             raise DataError(f"{path}:{number}: image {name!r} stands twice, first in {seen[name]}")
         seen[name] = f"{path}:{number}"
+    if not names:
+        raise DataError(f"{path}: no lines, expected a list of image file names")
     return names
-
-
-def _read_lines(path: Path, expected: str = f"Multi30K's text; it is at {ORIGINALS}") -> list[str]:
-    """Lines of a UTF-8 file, unpacked if its name ends in .gz.
-
-    Only a newline ends a line: `str.splitlines` would cut at U+2028 and U+0085 too, and shift all that follows.
-    """
-    if not path.is_file():
-        raise DataError(f"{path}: no such file; expected {expected}")
-    raw = path.read_bytes()
-    try:
-        raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: not a whole gzip file ({error}); get it again") from None
-    try:
-        lines = raw.decode("utf-8").removeprefix("\ufeff").split("\n")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{path}:{line}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
-    return lines[:-1] if not lines[-1] else lines
 
 
 def sources(settings: Multi30kSettings, root: Path | None) -> list[Path]:

@@ -3,7 +3,6 @@
 import gzip
 import os
 from collections import Counter
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,40 +10,22 @@ import pytest
 from data.captions import Pair
 from data.corpora.multi30k import ORIGINALS, Multi30kSettings, read, refuse_leaks
 from data.errors import DataError
+from tests.data.official import LANGUAGES, pack, write_text
 
 IMAGES = {"train": ["t1.jpg", "t2.jpg", "t3.jpg", "t4.jpg"], "val": ["v1.jpg", "v2.jpg"], "test": ["e1.jpg", "e2.jpg"]}
-# task → the list of images and the stem of the raw files of each split
-FILES = {
-    "task1": [("train.txt", "train"), ("val.txt", "val"), ("test_2016_flickr.txt", "test_2016_flickr")],
-    "task2": [("train_images.txt", "train"), ("val_images.txt", "val"), ("test_2016_images.txt", "test_2016")],
-}
-LANGUAGES = {"task1": ["en", "de", "fr", "cs"], "task2": ["en", "de"]}
-NUMBERS = {"task1": [""], "task2": [".1", ".2", ".3", ".4", ".5"]}
-
-
-def pack(path: Path, lines: list[str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    raw = "".join(f"{line}\n" for line in lines).encode()
-    path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
 
 
 def split_lists(folder: Path, **images: list[str]) -> str:
-    """Lists of images in folder/splits, all but `images` empty."""
-    for split in ("train", "val", "test"):
-        pack(folder / "splits" / f"{split}.txt", images.get(split, []))
+    """Lists of images in folder/splits; those not in `images` have one of their own."""
+    for split, other in (("train", "t4.jpg"), ("val", "v2.jpg"), ("test", "e2.jpg")):
+        pack(folder / "splits" / f"{split}.txt", images.get(split, [other]))
     return "splits"
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A data root: eight images, sentences that say where they stand (`task2 en3 of t1.jpg`)."""
-    for task, files in FILES.items():
-        folder = tmp_path / "multi30k" / task
-        for (listed, stem), images in zip(files, IMAGES.values(), strict=True):
-            pack(folder / "image_splits" / listed, images)
-            for language, number in product(LANGUAGES[task], NUMBERS[task]):
-                sentences = [f" {task} {language}{number[1:]} of {image} " for image in images]
-                pack(folder / "raw" / f"{stem}{number}.{language}.gz", sentences)
+    write_text(tmp_path, IMAGES, lambda task, language, number, image: f" {task} {language}{number} of {image} ")
     return tmp_path
 
 
@@ -196,6 +177,7 @@ def test_parallel_text_without_a_tab(root: Path) -> None:
         ({"val": ["t1.jpg", "x.jpg"]}, r"val\.txt:2: image 'x\.jpg' is in no official list"),
         ({"val": ["t1.jpg", "t1.jpg"]}, r"val\.txt:2: image 't1\.jpg' stands twice, first in .*val\.txt:1"),
         ({"train": ["t2.jpg", "t1.jpg"], "test": ["t1.jpg"]}, r"test\.txt:1: image 't1\.jpg' .*train\.txt:2"),
+        ({"val": []}, r"val\.txt: no lines"),
         ({"train": ["t1.jpg", ""]}, r"train\.txt:2: empty line"),
     ],
 )
@@ -208,6 +190,19 @@ def test_an_official_image_that_stands_twice(root: Path) -> None:
     pack(root / "multi30k" / "task2" / "image_splits" / "val_images.txt", ["v1.jpg", "t1.jpg"])
     with pytest.raises(DataError, match=r"val_images\.txt:2: image 't1\.jpg' stands twice.*train_images\.txt:1"):
         read(Multi30kSettings(), root, root)
+
+
+@pytest.mark.parametrize("task", ["task1", "task2"])
+def test_lists_of_the_two_tasks_must_be_the_same(task: str, root: Path) -> None:
+    """Else a sentence of task 1 would belong to another image, perhaps to one for testing."""
+    pack(root / "multi30k" / "task1" / "image_splits" / "val.txt", ["v1.jpg"])
+    for language in LANGUAGES["task1"]:
+        pack(root / "multi30k" / "task1" / "raw" / f"val.{language}.gz", ["one"])
+    if task == "task2":
+        with pytest.raises(DataError, match=r"task1/image_splits/val\.txt: 1 images, but 2 in .*val_images\.txt"):
+            read(Multi30kSettings(task=task), root, root)
+    else:  # which needs no other list
+        assert sum(pair.split == "val" for pair in read(Multi30kSettings(task=task), root, root).pairs) == 1
 
 
 needs_real = pytest.mark.skipif(

@@ -118,13 +118,26 @@ def test_types_and_shapes_must_fit(name: str, array: np.ndarray, message: str, f
         (b"b.jpg\na.jpg\n", "2 ids for 3 rows"),
         (b"b.jpg\n\nc.jpg\n", r"ids\.txt:2: empty line"),
         (b"b.jpg\nc.jpg\nb.jpg\n", r"ids\.txt:3: 'b\.jpg' stands on line 1 already"),
-        (b"b.jpg\n\xff.jpg\nc.jpg\n", "not UTF-8 at byte 6"),
+        (b"b.jpg\n\xff.jpg\nc.jpg\n", r"ids\.txt:2: not UTF-8"),
     ],
 )
 def test_ids_must_be_unique_and_one_a_row(ids: bytes, message: str, folder: Path) -> None:
     (folder / "ids.txt").write_bytes(ids)
     with pytest.raises(DataError, match=message):
         RegionStore(folder)
+
+
+@pytest.mark.parametrize(
+    ("ids", "read"),
+    [
+        (b"\xef\xbb\xbfb.jpg\r\n a.jpg \r\nc.jpg\r\n", IDS),  # as Windows writes it
+        (b"b.jpg\na.jpg\nc.jpg", IDS),
+        ("b\u2028.jpg\na\x85.jpg\nc\x0c.jpg\n".encode(), ["b\u2028.jpg", "a\x85.jpg", "c\x0c.jpg"]),
+    ],
+)
+def test_only_a_newline_ends_an_id(ids: bytes, read: list[str], folder: Path) -> None:
+    (folder / "ids.txt").write_bytes(ids)
+    assert RegionStore(folder).ids == read
 
 
 @pytest.mark.parametrize("name", ["regions.npy", "boxes.npy"])

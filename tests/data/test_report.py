@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from data.captions import Caption, Pair
+from data.corpora import Corpus
 from data.regions import RegionStore, write_regions
-from data.report import DataReport, data_report
+from data.report import DataReport
+from data.report import data_report as report_of
 from data.sentences import normalise_sentence, sentence_hash
 
 IMAGES = {"a": "train", "b": "train", "c": "val", "d": "test"}
@@ -31,6 +34,10 @@ def clean() -> list[Caption]:
         for language in ("en", "de")
         for number in (1, 2)
     ]
+
+
+def data_report(captions: list[Caption], pairs: list[Pair], regions: RegionStore | None, **more) -> DataReport:
+    return report_of(Corpus(captions, pairs, more.pop("pictures", {}), None, "task", "label", **more), regions)
 
 
 def found(report: DataReport) -> list[tuple[str, str, str, int]]:
@@ -62,10 +69,10 @@ def test_images_without_regions_are_errors_and_regions_without_captions_are_not(
     captions += [caption("x", f"{k} of image x", "test", k[:2], int(k[2])) for k in ("en1", "en2", "de1", "de2")]
     report = data_report(captions, [], regions)
     assert found(report) == [
-        ("error", "images without regions", "test", 1),
-        ("warning", "images without captions", "regions", 1),
+        ("error", "images without regions", f"test, {regions.folder / 'ids.txt'}", 1),
+        ("warning", "images without captions", str(regions.folder / "ids.txt"), 1),
     ]
-    assert [finding.examples for finding in report.findings] == [["x"], ["b"]]
+    assert [finding.examples for finding in report.findings] == [["x"], ["b (line 2)"]]
     assert data_report(captions, [], None).findings == []
 
 
@@ -83,7 +90,9 @@ def test_a_training_pair_about_a_held_out_image_is_an_error() -> None:
 
 def test_images_that_lack_a_caption_are_named() -> None:
     captions = [c for c in clean() if c.caption_id not in ("a#de2", "b#en1", "b#en2")]
-    captions += [caption("e", f"number {k} of e", "train", language, k) for language in ("en", "de") for k in (1, 2)]
+    captions += [
+        caption("e", f"{language} {k} of e", "train", language, k) for language in ("en", "de") for k in (1, 2)
+    ]
     assert found(data_report(captions, [], None)) == [
         ("warning", "images with fewer than 2 captions", "train, de, human", 1),
         ("warning", "images with fewer than 2 captions", "train, en, human", 1),
@@ -94,9 +103,17 @@ def test_a_sentence_on_several_images_counts_images_of_its_split_and_language() 
     captions = [*clean(), caption("a", "A dog, running!", number=3), caption("b", "a dog running", number=3)]
     report = data_report(captions, [], None)
     assert found(report) == [("warning", "sentences on several images (100.0% of the images)", "train, en", 1)]
-    assert report.findings[0].examples == ["a dog running"]
-    same_image = [*clean(), caption("a", "a dog running", number=3), caption("a", "A dog running.", number=4)]
-    assert data_report(same_image + [caption("b", f"b {k} more", number=k) for k in (3, 4)], [], None).findings == []
+    assert report.findings[0].examples == ["‘a dog running’: a#en3, b#en3"]
+
+
+def test_a_sentence_twice_on_one_image_is_no_sentence_on_several() -> None:
+    captions = [*clean(), caption("a", "a dog running", number=3), caption("a", "A dog running.", number=4)]
+    captions += [caption("b", f"b {k} more", number=k) for k in (3, 4)]
+    assert found(data_report(captions, [], None)) == [("warning", "sentences twice on one image", "train, en", 1)]
+    captions[-3] = caption("a", "A dog running.", language="de", number=3)
+    report = data_report(captions, [], None)
+    assert ("warning", "sentences twice on one image", "train, en + de", 1) in found(report)
+    assert report.findings[-1].examples == ["‘a dog running’: a#en3, a#de3"]
 
 
 def test_a_sentence_in_two_splits_whether_caption_or_pair() -> None:
@@ -111,14 +128,83 @@ def test_a_sentence_in_two_splits_whether_caption_or_pair() -> None:
     [
         ("too short", "captions of fewer than 3 words"),
         (" ".join(map(str, range(101))), "captions of more than 100 words"),
-        ("a tab\there is odd", "captions with control characters or U+FFFD"),
-        ("M\ufffdnner stehen herum", "captions with control characters or U+FFFD"),
+        ("a tab\there is odd", "captions with control characters, line breaks or U+FFFD"),
+        ("M\ufffdnner stehen herum", "captions with control characters, line breaks or U+FFFD"),
     ],
 )
 def test_odd_captions(text: str, what: str) -> None:
     report = data_report([caption("a", text)], [], None)
     assert found(report) == [("warning", what, "en", 1)]
     assert report.findings[0].examples == ["a#en1"]
+
+
+def test_the_place_of_a_sentence_stands_with_it() -> None:
+    captions = [caption("a", "too short"), caption("b", "Two dogs run."), caption("d", "two dogs run")]
+    pairs = [pair(None, "train", german="ein \x07 Paar")]
+    report = data_report(captions, pairs, None, place=lambda item, language: f"{item.split}.{language}:7")
+    assert [finding.examples for finding in report.findings] == [
+        ["‘two dogs run’: b#en1 (train.en:7), d#en1 (test.en:7)"],
+        ["a#en1 (train.en:7)"],
+        ["p#None (train.de:7)"],
+    ]
+
+
+def test_empty_lines_are_counted_with_their_places() -> None:
+    report = data_report(clean(), [], None, empty=["train.en:3", "train.de:4"])
+    assert found(report) == [("warning", "lines left out, for a sentence is empty", "text", 2)]
+    assert report.findings[0].examples == ["train.en:3", "train.de:4"]
+
+
+def test_images_without_a_picture_are_errors_where_regions_come_from_pictures(tmp_path: Path) -> None:
+    pictures = {image: tmp_path / f"{image}.png" for image in ("a", "c", "d")}
+    for path in pictures.values():
+        Image.new("RGB", (3, 2)).save(path)
+    report = data_report(clean(), [], None, pictures=pictures)
+    assert found(report) == [("error", "images without a picture", str(tmp_path), 1)]
+    assert report.findings[0].examples == ["b"]
+    corpus = Corpus(clean(), [], pictures, tmp_path, "task", "label")
+    assert found(report_of(corpus, None)) == [("warning", "images without a picture", str(tmp_path), 1)]
+
+
+def test_pictures_that_are_none_are_found_before_regions_are_extracted(tmp_path: Path) -> None:
+    pictures = {image: tmp_path / f"{image}.png" for image in IMAGES}
+    for path in pictures.values():
+        Image.new("RGB", (3, 2)).save(path)
+    pictures["c"].write_text("<html>404</html>")
+    pictures["d"].unlink()
+    report = data_report(clean(), [], None, pictures=pictures)
+    assert found(report) == [("error", "pictures that are none", str(tmp_path), 2)]
+    assert f"{pictures['c']}: not a readable picture" in report.findings[0].examples[0]
+    assert report.findings[0].examples[1] == f"{pictures['d']}: no such file"
+
+
+def test_an_image_whose_case_differs_is_told_of_the_near_one(regions: RegionStore) -> None:
+    captions = [caption("A", "b has no regions", "train"), *(c for c in clean() if c.image_id != "a")]
+    report = data_report(captions, [], regions)
+    assert report.errors[0].examples == ["A (line 1 has a)"]
+
+
+def test_regions_that_are_zero_spoil_results_and_odd_boxes_do_not(tmp_path: Path) -> None:
+    regions, boxes = [np.ones((2, 3)) for _ in IMAGES], [np.ones((2, 4)) for _ in IMAGES]
+    regions[1], boxes[2], boxes[3] = np.zeros((2, 3)), np.array([[0, 0, 1, 1], [0.6, 0, 0.5, 1]]), np.full((2, 4), 1.1)
+    write_regions(tmp_path, list(IMAGES), zip(regions, boxes, strict=True))
+    report = data_report(clean(), [], RegionStore(tmp_path))
+    assert found(report) == [
+        ("error", "images whose regions are all zero", str(tmp_path / "regions.npy"), 1),
+        ("warning", "images with boxes outside 0…1 or turned round (x2 < x1, y2 < y1)", str(tmp_path / "boxes.npy"), 2),
+    ]
+    assert [finding.examples for finding in report.findings] == [["b (row 1)"], ["c (row 2)", "d (row 3)"]]
+
+
+@pytest.mark.parametrize(("swapped", "level"), [(1, "warning"), (30, "error")])
+def test_sentences_in_another_language_are_errors_where_they_are_many(swapped: int, level: str) -> None:
+    texts = {"en": "the man number {} is with his dog", "de": "der Mann Nummer {} ist mit einem Hund da"}
+    captions = [caption("a", texts["en"].format(k), number=k) for k in range(100)]
+    captions += [caption("a", texts["de"].format(k), number=100 + k) for k in range(swapped)]
+    report = data_report(captions, [pair(None, "train", texts["en"].format(999), texts["en"].format(998))], None)
+    assert (level, "sentences that seem to be in 'de'", "train, en", swapped) in found(report)
+    assert ("error", "sentences that seem to be in 'en'", "task1, de", 1) in found(report)
+    assert len(report.findings) == 2
 
 
 def test_japanese_counts_characters() -> None:
@@ -129,7 +215,7 @@ def test_japanese_counts_characters() -> None:
 
 def test_odd_pairs() -> None:
     report = data_report([], [pair(None, "train", "a \x07 bell")], None)
-    assert found(report) == [("warning", "pairs with control characters or U+FFFD", "task1", 1)]
+    assert found(report) == [("warning", "pairs with control characters, line breaks or U+FFFD", "task1", 1)]
 
 
 def test_errors_come_first_and_all_of_it_can_be_written_down(regions: RegionStore) -> None:
@@ -139,7 +225,7 @@ def test_errors_come_first_and_all_of_it_can_be_written_down(regions: RegionStor
     assert json.loads(json.dumps(report.as_dict()))["findings"][0]["examples"] == ["x"]
     markdown = report.as_markdown()
     assert "| train | en | human | 2 | 2 |" in markdown
-    assert "| error | images without regions | train | 1 | x |" in markdown
+    assert f"| error | images without regions | train, {regions.folder / 'ids.txt'} | 1 | x |" in markdown
 
 
 def test_an_empty_corpus_is_written_down_too() -> None:
@@ -147,7 +233,7 @@ def test_an_empty_corpus_is_written_down_too() -> None:
 
 
 def test_examples_are_few() -> None:
-    report = data_report([caption("a", "short", number=k) for k in range(9)], [], None)
+    report = data_report([caption("a", f"short {k}", number=k) for k in range(9)], [], None)
     assert (report.findings[0].count, len(report.findings[0].examples)) == (9, 5)
 
 

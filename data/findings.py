@@ -1,0 +1,292 @@
+"""What is wrong with a corpus, found by looking at all of it: an error would spoil a result, the rest are warnings."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.captions import TRAINING_SPLITS, Caption, Pair
+from data.corpora import Corpus
+from data.errors import DataError
+from data.extractor import require_picture
+from data.regions import RegionStore
+from data.sentences import normalise_sentence
+
+SHORTEST, LONGEST = 3, 100  # words; captions outside are odd
+_UNSPACED = {"ja", "zh", "th"}  # written without spaces: a character counts as a word
+_ODD_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffd]")  # U+FFFD stands where a decoder gave up
+_ODD = "with control characters, line breaks or U+FFFD"
+_SWAPPED = 0.05  # share of sentences that seem to be in another language from which on a file is the wrong one
+# Words that are frequent in one language and rare in the others.
+_FREQUENT = {
+    "en": frozenset(["the", "is", "are", "and", "with", "of", "his", "her", "to", "while"]),
+    "de": frozenset(["ein", "eine", "einen", "einem", "einer", "und", "mit", "auf", "ist", "der", "das", "sich"]),
+    "fr": frozenset(["un", "une", "et", "dans", "avec", "les", "sur", "est", "du", "qui"]),
+    "cs": frozenset(["na", "je", "se", "ve", "dva", "muž", "žena", "který", "která", "jsou"]),
+}
+
+Level = Literal["error", "warning"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong (`error`) or must be known (`warning`).
+
+    Attributes:
+        level: an error spoils results, a warning does not.
+        what: what was found, in words.
+        where: the split, language or part that it was found in.
+        count: how often.
+        examples: ids or sentences, with file and line if the corpus knows them.
+    """
+
+    level: Level
+    what: str
+    where: str
+    count: int
+    examples: list[str]
+
+
+def find(corpus: Corpus, regions: RegionStore | None) -> list[Finding]:
+    """Everything that is wrong with a corpus, errors first, with all examples; see `data.report.data_report`."""
+    captions = corpus.captions
+    sentences = [normalise_sentence(caption.text) for caption in captions]
+    findings = [
+        *(_region_findings(captions, regions) if regions is not None else ()),
+        *_picture_findings(corpus),
+        *_images_in_two_splits(captions),
+        *_leaking_pairs(corpus),
+        *_missing_captions(captions),
+        *_some("warning", "lines left out, for a sentence is empty", "text", corpus.empty),
+        *_shared_sentences(corpus, sentences),
+        *_repeated_sentences(corpus, sentences),
+        *_sentences_in_two_splits(corpus, sentences),
+        *_other_languages(corpus),
+        *_odd_captions(corpus),
+        *_odd_pairs(corpus),
+    ]
+    return sorted(findings, key=lambda finding: finding.level)  # "error" < "warning"; the sort is stable
+
+
+def num_words(caption: Caption) -> int:
+    """Words of a caption; characters where a language is written without spaces."""
+    words = caption.text.split()
+    return sum(map(len, words)) if caption.language in _UNSPACED else len(words)
+
+
+def _region_findings(captions: Sequence[Caption], regions: RegionStore) -> Iterator[Finding]:
+    listed = regions.folder / "ids.txt"
+    split_of = {caption.image_id: caption.split for caption in captions}
+    line_of = {image_id: line for line, image_id in enumerate(regions.ids, 1)}
+    like = {image_id.casefold(): image_id for image_id in regions.ids}
+    without = defaultdict(list)
+    for image_id, split in split_of.items():
+        if image_id not in regions:
+            near = like.get(image_id.casefold())
+            without[split].append(f"{image_id} (line {line_of[near]} has {near})" if near is not None else image_id)
+    for split, images in sorted(without.items()):
+        yield _finding("error", "images without regions", f"{split}, {listed}", images)
+    spare = [f"{image_id} (line {line})" for image_id, line in line_of.items() if image_id not in split_of]
+    yield from _some("warning", "images without captions", str(listed), spare)
+    odd = [f"{image_id} (row {row})" for row, image_id in enumerate(regions.ids) if _odd_boxes(regions.boxes[row])]
+    what = "images with boxes outside 0…1 or turned round (x2 < x1, y2 < y1)"
+    yield from _some("warning", what, str(regions.folder / "boxes.npy"), odd)  # no model reads them
+    empty = [f"{image_id} (row {row})" for row, image_id in enumerate(regions.ids) if not regions.regions[row].any()]
+    yield from _some("error", "images whose regions are all zero", str(regions.folder / "regions.npy"), empty)
+
+
+def _odd_boxes(boxes: NDArray[np.floating]) -> bool:
+    """Whether a box of one image (R, 4) lies outside 0…1 by more than rounding, or its corners are swapped."""
+    return bool(boxes.min() < -1e-3 or boxes.max() > 1.001 or (boxes[:, :2] > boxes[:, 2:]).any())
+
+
+def _picture_findings(corpus: Corpus) -> Iterator[Finding]:
+    """Pictures that lack (told only where other images have one) or are none: errors only if regions come from them."""
+    if not corpus.pictures:
+        return
+    level: Level = "error" if corpus.regions is None else "warning"
+    folder = str(next(iter(corpus.pictures.values())).parent)
+    images = dict.fromkeys(caption.image_id for caption in corpus.captions)
+    without = [image_id for image_id in images if image_id not in corpus.pictures]
+    yield from _some(level, "images without a picture", folder, without)
+    broken = []
+    for path in corpus.pictures.values():
+        try:
+            require_picture(path)
+        except DataError as error:
+            broken.append(str(error))
+    yield from _some(level, "pictures that are none", folder, broken)
+
+
+def _images_in_two_splits(captions: Sequence[Caption]) -> Iterator[Finding]:
+    splits: dict[str, dict[str, str]] = defaultdict(dict)
+    for caption in captions:
+        splits[caption.image_id][caption.split] = caption.image_id
+    yield from _in_two("error", "images in two splits", "captions", {i: (of, i) for i, of in splits.items()})
+
+
+def _leaking_pairs(corpus: Corpus) -> Iterator[Finding]:
+    held_out = defaultdict(set)
+    for caption in corpus.captions:
+        if caption.split not in TRAINING_SPLITS:
+            held_out[caption.split].add(caption.image_id)
+    for split, images in sorted(held_out.items()):
+        leaks = [pair for pair in corpus.pairs if pair.split == "train" and pair.image_id in images]
+        yield from _some("error", f"training pairs about {split} images", "pairs", [_at(corpus, one) for one in leaks])
+
+
+def _missing_captions(captions: Sequence[Caption]) -> Iterator[Finding]:
+    """Images with fewer captions than is usual in their split: lines that were empty or got lost."""
+    images: dict[str, dict[str, None]] = defaultdict(dict)  # split → its images, a dictionary for their order
+    counts: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
+    for caption in captions:
+        images[caption.split][caption.image_id] = None
+        counts[caption.split, caption.language, caption.source][caption.image_id] += 1
+    for (split, language, source), count in sorted(counts.items()):
+        usual = Counter(count.values()).most_common(1)[0][0]
+        few = [image_id for image_id in images[split] if count[image_id] < usual]
+        yield from _some("warning", f"images with fewer than {usual} captions", f"{split}, {language}, {source}", few)
+
+
+def _shared_sentences(corpus: Corpus, sentences: Sequence[str]) -> Iterator[Finding]:
+    """Sentences that several images of one split share: false negatives in training, undecidable queries in a test."""
+    found: dict[tuple[str, str], dict[str, dict[str, Caption]]] = defaultdict(lambda: defaultdict(dict))
+    for caption, sentence in zip(corpus.captions, sentences, strict=True):
+        found[caption.split, caption.language][sentence].setdefault(caption.image_id, caption)
+    for (split, language), by_sentence in sorted(found.items()):
+        shared = {sentence: images for sentence, images in by_sentence.items() if len(images) > 1}
+        touched, total = len(set().union(*shared.values())), len(set().union(*by_sentence.values()))
+        what = f"sentences on several images ({touched / total:.1%} of the images)"
+        most = sorted(shared, key=lambda sentence: -len(shared[sentence]))
+        examples = [_quote(corpus, sentence, list(shared[sentence].values())[:2]) for sentence in most]
+        yield from _some("warning", what, f"{split}, {language}", examples)
+
+
+def _repeated_sentences(corpus: Corpus, sentences: Sequence[str]) -> Iterator[Finding]:
+    """A sentence twice on one image: a file that was copied over another, be it of the same language or not."""
+    first: dict[tuple[str, str, str], Caption] = {}
+    repeated = defaultdict(list)
+    for caption, sentence in zip(corpus.captions, sentences, strict=True):
+        other = first.setdefault((caption.image_id, caption.source, sentence), caption)
+        if other is not caption:
+            languages = " + ".join(dict.fromkeys((other.language, caption.language)))
+            repeated[f"{caption.split}, {languages}"].append(_quote(corpus, sentence, [other, caption]))
+    for where, examples in sorted(repeated.items()):
+        yield _finding("warning", "sentences twice on one image", where, examples)
+
+
+def _sentences_in_two_splits(corpus: Corpus, sentences: Sequence[str]) -> Iterator[Finding]:
+    """Sentences in two splits, captions and parallel text taken together, for both are trained on."""
+    found: dict[str, dict[str, dict[str, Caption | Pair]]] = defaultdict(lambda: defaultdict(dict))
+    for caption, sentence in zip(corpus.captions, sentences, strict=True):
+        found[caption.language][sentence].setdefault(caption.split, caption)
+    for pair in corpus.pairs:
+        for language, text in pair.texts.items():
+            found[language][normalise_sentence(text)].setdefault(pair.split, pair)
+    for language, of_sentence in sorted(found.items()):
+        in_two = {
+            sentence: (splits, _quote(corpus, sentence, list(splits.values()), language))
+            for sentence, splits in of_sentence.items()
+            if len(splits) > 1
+        }
+        yield from _in_two("warning", "sentences in two splits", language, in_two)
+
+
+def _other_languages(corpus: Corpus) -> Iterator[Finding]:
+    """Sentences that seem to be in another language of ours; an error if so many that columns or files are swapped."""
+    totals: Counter[str] = Counter()
+    other = defaultdict(list)
+    for item, language, text in _texts(corpus):
+        where = f"{item.split if isinstance(item, Caption) else item.origin}, {language}"
+        totals[where] += 1
+        seems = _seems(text, language)
+        if seems is not None:
+            other[where, seems].append(_at(corpus, item, language))
+    for (where, seems), examples in sorted(other.items()):
+        level: Level = "error" if len(examples) > _SWAPPED * totals[where] else "warning"
+        yield _finding(level, f"sentences that seem to be in {seems!r}", where, examples)
+
+
+def _seems(text: str, language: str) -> str | None:
+    """Another language, of which `text` has two frequent words or more, and none of its own."""
+    words = set(text.lower().split())
+    if language not in _FREQUENT or not words.isdisjoint(_FREQUENT[language]):
+        return None
+    counts = {other: len(words & frequent) for other, frequent in _FREQUENT.items()}
+    likeliest = max(counts, key=lambda other: counts[other])
+    return likeliest if counts[likeliest] > 1 else None
+
+
+def _odd_captions(corpus: Corpus) -> Iterator[Finding]:
+    odd = defaultdict(list)
+    for caption in corpus.captions:
+        words = num_words(caption)
+        if words < SHORTEST:
+            odd[f"captions of fewer than {SHORTEST} words", caption.language].append(caption)
+        if words > LONGEST:
+            odd[f"captions of more than {LONGEST} words", caption.language].append(caption)
+        if _ODD_CHARACTERS.search(caption.text):
+            odd[f"captions {_ODD}", caption.language].append(caption)
+    for (what, language), captions in sorted(odd.items()):
+        yield _finding("warning", what, language, [_at(corpus, caption) for caption in captions])
+
+
+def _odd_pairs(corpus: Corpus) -> Iterator[Finding]:
+    """Pairs that are too long or have odd characters; short ones are usual, and in any number."""
+    odd = defaultdict(list)
+    for pair in corpus.pairs:
+        for language, text in pair.texts.items():
+            if _ODD_CHARACTERS.search(text):
+                odd[f"pairs {_ODD}", pair.origin].append(_at(corpus, pair, language))
+            if language not in _UNSPACED and text.count(" ") >= LONGEST:
+                odd[f"pairs of more than {LONGEST} words", pair.origin].append(_at(corpus, pair, language))
+    for (what, origin), examples in sorted(odd.items()):
+        yield _finding("warning", what, origin, examples)
+
+
+def _texts(corpus: Corpus) -> Iterator[tuple[Caption | Pair, str, str]]:
+    """Every sentence with its language and what it belongs to."""
+    for caption in corpus.captions:
+        yield caption, caption.language, caption.text
+    for pair in corpus.pairs:
+        for language, text in pair.texts.items():
+            yield pair, language, text
+
+
+def _at(corpus: Corpus, item: Caption | Pair, language: str | None = None) -> str:
+    """The id of a sentence, and where it stands if that is known; `language` chooses the side of a pair."""
+    name = item.caption_id if isinstance(item, Caption) else item.pair_id
+    if corpus.place is None:
+        return name
+    if language is None:
+        language = item.language if isinstance(item, Caption) else next(iter(item.texts))
+    return f"{name} ({corpus.place(item, language)})"
+
+
+def _quote(corpus: Corpus, sentence: str, items: Iterable[Caption | Pair], language: str | None = None) -> str:
+    return f"‘{sentence}’: " + ", ".join(_at(corpus, item, language) for item in items)
+
+
+def _in_two(level: Level, what: str, where: str, found: Mapping[str, tuple[Iterable[str], str]]) -> Iterator[Finding]:
+    """A finding for each combination of splits: `found` has the splits and the example of each thing."""
+    together = defaultdict(list)
+    for splits, example in found.values():
+        names = sorted(splits)
+        if len(names) > 1:
+            together[" + ".join(names)].append(example)
+    for combination, examples in sorted(together.items()):
+        yield _finding(level, what, f"{where}: {combination}", examples)
+
+
+def _some(level: Level, what: str, where: str, examples: Sequence[str]) -> Iterator[Finding]:
+    """A finding if there is anything to find."""
+    if examples:
+        yield _finding(level, what, where, examples)
+
+
+def _finding(level: Level, what: str, where: str, examples: Sequence[str]) -> Finding:
+    return Finding(level, what, where, len(examples), list(examples))

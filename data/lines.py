@@ -1,0 +1,36 @@
+"""Text files as lines: unpacked, decoded, and every complaint with the file and the line."""
+
+import gzip
+import zlib
+from pathlib import Path
+
+from data.errors import DataError
+
+
+def read_lines(path: Path, expected: str) -> list[str]:
+    """Lines of a UTF-8 file as they are, unpacked if the name ends in .gz.
+
+    Only a newline ends a line: `str.splitlines` would cut at U+2028 and U+0085 too, and shift all that follows.
+
+    Args:
+        path: the file.
+        expected: what it should be, for the error.
+
+    Raises:
+        DataError: the file is missing or unreadable, is not whole, or is not UTF-8.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; expected {expected}")
+    try:
+        raw = path.read_bytes()
+        raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: not a whole gzip file ({error}); get it again") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); expected {expected}") from None
+    try:
+        lines = raw.decode("utf-8").removeprefix("\ufeff").split("\n")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{path}:{line}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
+    return lines[:-1] if not lines[-1] else lines

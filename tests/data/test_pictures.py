@@ -1,0 +1,157 @@
+"""Pictures as users have them: each kind gives the regions of what is to be seen, or one line that names the file."""
+
+import io
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from data.errors import DataError
+from data.extractor import DIM, ExtractorSettings, extract
+
+SETTINGS = ExtractorSettings(regions=3, size=64)
+
+
+def scene(size: tuple[int, int] = (48, 32)) -> Image.Image:
+    """A red square and a blue one on grey."""
+    image = Image.new("RGB", size, (120, 120, 120))
+    image.paste((220, 30, 30), (4, 4, 16, 16))
+    image.paste((30, 30, 220), (28, 14, 40, 26))
+    return image
+
+
+def stored(image: Image.Image, path: Path, **options) -> np.ndarray:
+    """The regions of a picture by way of a file."""
+    image.save(path, **options)
+    regions, boxes = extract(path, SETTINGS)
+    assert regions.shape == (3, DIM)
+    assert np.isfinite(regions).all()
+    assert ((boxes >= 0) & (boxes <= 1)).all()
+    return regions
+
+
+def like(first: np.ndarray, second: np.ndarray) -> float:
+    """The least cosine of two pictures' regions, row by row."""
+    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    return float(((first * second).sum(1) / lengths).min())
+
+
+@pytest.fixture
+def plain() -> np.ndarray:
+    return extract(scene(), SETTINGS)[0]
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "gif", "webp", "bmp", "tiff"])
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
+def test_truncated(suffix: str, share: float, tmp_path: Path) -> None:
+    path = tmp_path / f"cut.{suffix}"
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3)).astype(np.uint8)
+    Image.fromarray(noise).save(path)
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    with pytest.raises(DataError, match=rf"cut\.{suffix}: not a readable picture.*replace it") as told:
+        extract(path, SETTINGS)
+    assert "\n" not in str(told.value)
+
+
+def png_of(width: int, height: int) -> bytes:
+    """A PNG that says how large it is, and holds next to nothing."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 99)) + chunk(b"IEND", b"")
+    )
+
+
+@pytest.mark.parametrize("side", [10_000, 60_000])  # Pillow warns of the first and refuses the second
+def test_huge(side: int, tmp_path: Path) -> None:
+    (tmp_path / "bomb.png").write_bytes(png_of(side, side))
+    with pytest.raises(DataError, match=r"bomb\.png: not a readable picture.*decompression bomb"):
+        extract(tmp_path / "bomb.png", SETTINGS)
+
+
+def test_palette(tmp_path: Path, plain: np.ndarray) -> None:
+    assert like(stored(scene().quantize(8), tmp_path / "palette.png"), plain) > 0.99
+
+
+def test_cmyk(tmp_path: Path, plain: np.ndarray) -> None:
+    assert like(stored(scene().convert("CMYK"), tmp_path / "cmyk.jpg", quality=95), plain) > 0.95
+
+
+@pytest.mark.parametrize("turn", range(1, 9))
+def test_exif_rotated(turn: int, tmp_path: Path, plain: np.ndarray) -> None:
+    """However the camera was held, the regions are those of the upright picture."""
+    method = {2: 0, 3: 3, 4: 1, 5: 5, 6: 2, 7: 6, 8: 4}.get(turn)  # the transposition that the tag undoes
+    image = scene() if method is None else scene().transpose(Image.Transpose(method))
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    np.testing.assert_array_equal(stored(image, tmp_path / "turned.png", exif=exif), plain)
+
+
+def test_16_bit(tmp_path: Path) -> None:
+    grey = scene().convert("L")
+    grey.putpixel((0, 0), 255)  # the brightest number is white
+    deep = Image.fromarray(np.asarray(grey).astype(np.uint16) * 257)
+    assert like(stored(deep, tmp_path / "deep.png"), stored(grey, tmp_path / "grey.png")) > 0.98
+
+
+def test_alpha(tmp_path: Path, plain: np.ndarray) -> None:
+    """What is opaque is seen as it is; what is transparent is white, whatever colours lie under it."""
+    opaque = scene()
+    opaque.putalpha(255)
+    np.testing.assert_array_equal(stored(opaque, tmp_path / "opaque.png"), plain)
+    seen = Image.new("RGB", (48, 32), "white")
+    seen.paste(scene().crop((0, 0, 48, 20)))
+    mask = Image.new("L", (48, 32), 0)
+    mask.paste(255, (0, 0, 48, 20))
+    half = scene()
+    half.putalpha(mask)
+    np.testing.assert_array_equal(stored(half, tmp_path / "half.png"), extract(seen, SETTINGS)[0])
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no picture", b"GIF89a", b"\xff\xd8\xff\xe0", b"BM" + b"\0" * 60, b"%PDF-1.4"]
+)
+def test_not_a_picture(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "text.jpg").write_bytes(content)
+    with pytest.raises(DataError, match=r"text\.jpg: not a readable picture"):
+        extract(tmp_path / "text.jpg", SETTINGS)
+
+
+def test_a_folder_is_not_a_picture(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="not a readable picture"):
+        extract(tmp_path, SETTINGS)
+
+
+def encoded(suffix: str) -> bytes:
+    buffer = io.BytesIO()
+    scene().save(buffer, suffix)
+    return buffer.getvalue()
+
+
+FORMATS = {name: encoded(name) for name in ("jpeg", "png", "gif", "webp", "bmp", "tiff")}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(sorted(FORMATS)), st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=12))
+def test_damaged_anywhere(tmp_path: Path, name: str, changes: list[tuple[float, int]]) -> None:
+    """Bytes of a good picture are changed: it is read all the same, or refused in one line."""
+    raw = bytearray(FORMATS[name])
+    for where, value in changes:
+        raw[int(where * (len(raw) - 1))] = value
+    (tmp_path / "damaged").write_bytes(raw)
+    try:
+        regions, _ = extract(tmp_path / "damaged", SETTINGS)
+    except DataError as error:
+        told = str(error)
+    else:
+        told = None
+        assert np.isfinite(regions).all()
+    assert told is None or ("damaged: not a readable picture" in told and "\n" not in told)
