@@ -44,7 +44,8 @@ def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
 
 def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage, preparing what is not prepared, and say each translator's BLEU."""
-    prepare(recipe, workspace)
+    if not workspace.done(corpus_job(recipe, workspace)):
+        prepare(recipe, workspace)
     jobs = translator_jobs(recipe, workspace)
     for job in jobs.values():
         workspace.perform(job, force)

@@ -68,7 +68,6 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
 def prepare(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage and say what is in the corpus."""
     job = corpus_job(recipe, workspace)
-    is_new = force or not workspace.done(job)
     folder = workspace.perform(job, force)
     workspace.note(recipe.name, "prepare", {"corpus": job})
     counts = workspace.manifest(job)["metrics"]
@@ -76,9 +75,8 @@ def prepare(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
         f"{recipe.corpus.name}: {counts['captions']:,} captions of {counts['images']:,} images, {counts['pairs']:,} "
         f"pairs, regions {'×'.join(map(str, counts['regions']))}; data report: {folder / 'report.md'}"
     )
-    if is_new:
-        found = json.loads((folder / "report.json").read_text(encoding="utf-8"))["findings"]
-        say_findings([Finding(**one) for one in found])
+    found = json.loads((folder / "report.json").read_text(encoding="utf-8"))["findings"]
+    say_findings([Finding(**one) for one in found])
 
 
 def pictures_of(corpus: Path) -> dict[str, Path]:
