@@ -7,6 +7,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import argparse
+import errno
 import sys
 import time
 import warnings
@@ -22,6 +23,8 @@ from pipeline.recipe import load_recipe
 
 STAGES = ("prepare", "mmt", "augment", "vse", "report")
 ALL = "all"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,12 +43,30 @@ def main(arguments: list[str] | None = None) -> int:
     except (DataError, ModelError, RecipeError) as error:
         CONSOLE.print(f"[red]error:[/] {escape(str(error))}")
         return 1
+    except OSError as error:
+        if (line := _unwritten(error)) is None:
+            raise
+        CONSOLE.print(f"[red]error:[/] {escape(line)}")
+        return 1
     except KeyboardInterrupt:
         CONSOLE.print("stopped; the same command goes on from the last checkpoint")
         return 130
     if known.stage == ALL:
         say(f"in all {time.monotonic() - started:.0f} s, {cpu_seconds():.0f} s of CPU time")
     return 0
+
+
+def _unwritten(error: OSError) -> str | None:
+    """What to say of a disk that is full or closed to us; None for another error."""
+    short = error.errno is None and "written" in str(error)  # numpy tells how many items went in, and not why
+    if short or error.errno in _FULL:
+        advice = "make room or set BILDWORT_ARTIFACTS"
+    elif error.errno in _CLOSED:
+        advice = "allow it or set BILDWORT_ARTIFACTS"
+    else:
+        return None
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}; {advice}, then the same command goes on"
 
 
 def _stage(name: str) -> Callable[..., None]:

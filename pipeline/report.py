@@ -12,7 +12,7 @@ from pipeline.augment import synthesis_jobs
 from pipeline.jobs import CONSOLE, Job, Workspace, say
 from pipeline.mmt import translator_jobs
 from pipeline.prepare import corpus_job
-from pipeline.results_store import Result, Run, append_runs, read_runs, write_results
+from pipeline.results_store import Result, Run, append_runs, read_runs, write_results, write_whole
 from pipeline.settings import Recipe
 from pipeline.vse import Row, read_ranks, vse_rows
 
@@ -64,7 +64,7 @@ def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     sheets = [sheet for sheet in sheets if sheet.rows]
     folder = workspace.root / recipe.name / "report"
     write_results(figures.results, folder / "results.jsonl")
-    (folder / "report.md").write_text("\n\n".join(sheet.as_markdown() for sheet in sheets) + "\n", encoding="utf-8")
+    write_whole(folder / "report.md", "\n\n".join(sheet.as_markdown() for sheet in sheets) + "\n")
     for sheet in sheets:
         CONSOLE.print(sheet.as_rich())
     say(f"{len(figures.results)} figures: {folder / 'results.jsonl'}; the tables: {folder / 'report.md'}")

@@ -1,7 +1,9 @@
 """Figures: rows of `results.jsonl` that every table is a view of, and the committed CSV that outlives the artifacts."""
 
 import csv
+import io
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -60,9 +62,7 @@ class Run:
 def write_results(results: Iterable[Result], path: Path) -> None:
     """Write `results.jsonl`, one row a line."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        "".join(json.dumps(asdict(result), ensure_ascii=False) + "\n" for result in results), encoding="utf-8"
-    )
+    write_whole(path, "".join(json.dumps(asdict(result), ensure_ascii=False) + "\n" for result in results))
 
 
 def read_runs(recipe: str, folder: Path = COMMITTED) -> list[Run]:
@@ -87,11 +87,20 @@ def append_runs(recipe: str, runs: Sequence[Run], folder: Path = COMMITTED) -> i
     if not fresh:
         return 0
     path = folder / f"{recipe}.csv"
-    is_new = not path.is_file()
     folder.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Run)], lineterminator="\n")
-        if is_new:
-            writer.writeheader()
-        writer.writerows(asdict(run) for run in fresh)
+    content = io.StringIO(newline="")
+    writer = csv.DictWriter(content, [field.name for field in fields(Run)], lineterminator="\n")
+    if path.is_file():
+        content.write(path.read_text(encoding="utf-8"))
+    else:
+        writer.writeheader()
+    writer.writerows(asdict(run) for run in fresh)
+    write_whole(path, content.getvalue())
     return len(fresh)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all, whoever else writes it at the same time."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8", newline="")
+    temporary.replace(path)

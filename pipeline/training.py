@@ -1,5 +1,6 @@
 """Running Lightning for a job: one trainer, one way to resume, one way to keep the best."""
 
+import io
 import logging
 import shutil
 import statistics
@@ -13,7 +14,8 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.loggers import TensorBoardLogger
-from safetensors.torch import load_file, save_file
+from pytorch_lightning.plugins.io import TorchCheckpointIO
+from safetensors.torch import load_file, save
 from torch import nn
 
 from pipeline.errors import RecipeError
@@ -58,6 +60,23 @@ class Estimate(Callback):
                     f"up to {self.disk / 1e6:,.0f} MB on disk")  # fmt: skip
 
 
+class WholeCheckpoints(TorchCheckpointIO):
+    """Writes a checkpoint beside its place, then renames it: a kill at any moment leaves the old one or the new one.
+
+    Lightning writes to /tmp and moves; from another file system that is a copy, which can stop half-way.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        """Write whole or not at all."""
+        content = io.BytesIO()
+        torch.save(checkpoint, content)  # into memory: on a full disk torch's own writer hides what happened
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_bytes(content.getbuffer())
+        temporary.replace(path)
+
+
 def duration(seconds: float) -> str:
     """A time as people say it: `40 s`, `12 min`, `3.5 h`."""
     if seconds < 100:
@@ -99,7 +118,7 @@ def make_trainer(settings: TrainerSettings, log_dir: Path | None = None, **more:
         accelerator=settings.accelerator, devices=settings.devices, num_nodes=settings.num_nodes,
         strategy=settings.strategy, precision=settings.precision,  # type: ignore[arg-type]
         logger=logger, use_distributed_sampler=False, num_sanity_val_steps=0, enable_model_summary=False,
-        enable_progress_bar=settings.progress, log_every_n_steps=10, **more,
+        enable_progress_bar=settings.progress, log_every_n_steps=10, plugins=[WholeCheckpoints()], **more,
     )  # fmt: skip
 
 
@@ -153,7 +172,7 @@ def load_best(module: nn.Module, checkpoint: Path) -> None:
 
 def save_weights(module: nn.Module, path: Path) -> None:
     """Write a network's weights as safetensors."""
-    save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()}, path)
+    path.write_bytes(save({name: tensor.contiguous() for name, tensor in module.state_dict().items()}))
 
 
 def load_weights(module: nn.Module, path: Path, strict: bool = True) -> None:

@@ -186,7 +186,9 @@ def _vectors(settings: VseSettings, captions: Table, types: list[str], text: Tex
     assert isinstance(text, WordVocabulary)
     path = folder / "vectors.npy"
     if not path.is_file():
-        train_vectors(*_training_text(captions, types), text.words, settings.word_dim, path)
+        temporary = path.with_name("half.npy")  # one that is cut short must not be read
+        train_vectors(*_training_text(captions, types), text.words, settings.word_dim, temporary)
+        temporary.replace(path)
     return torch.from_numpy(np.load(path, allow_pickle=False))
 
 
