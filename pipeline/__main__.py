@@ -9,6 +9,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import argparse
 import errno
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -84,8 +85,15 @@ def _stage(name: str) -> Callable[..., None]:
     return stage
 
 
+def _thread_failed(failure: threading.ExceptHookArgs) -> None:
+    """Leave to the main thread what a full disk does to TensorBoard's writer: it hears of it at its next figure."""
+    if not (isinstance(failure.exc_value, OSError) and _unwritten(failure.exc_value)):
+        threading.__excepthook__(failure)
+
+
 def _quieten() -> None:
     """Keep Lightning's notices about things we chose on purpose out of the way of what matters."""
+    threading.excepthook = _thread_failed
     for message in (".*does not have many workers.*", ".*Checkpoint directory.*exists and is not empty.*",
                     ".*LeafSpec.*", ".*isinstance.treespec.*", ".*You're resuming from a checkpoint.*",
                     ".*no-op.*", ".*Trying to infer the .batch_size.*"):  # fmt: skip

@@ -102,5 +102,8 @@ def append_runs(recipe: str, runs: Sequence[Run], folder: Path = COMMITTED) -> i
 def write_whole(path: Path, text: str) -> None:
     """Write a file whole or not at all, whoever else writes it at the same time."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8", newline="")
-    temporary.replace(path)
+    try:
+        temporary.write_text(text, encoding="utf-8", newline="")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

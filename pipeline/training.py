@@ -160,7 +160,8 @@ def fit(
         ],
     )  # fmt: skip
     last = checkpoints / "last.ckpt"
-    trainer.fit(module, data, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
+    whole = last.is_file() and (checkpoints / "best.ckpt").is_file()  # else somebody was about to delete them
+    trainer.fit(module, data, ckpt_path=str(last) if whole else None, weights_only=True)
     trainer.strategy.barrier()
     return Path(keep.best_model_path)
 

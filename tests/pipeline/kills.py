@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,11 +81,7 @@ class Kills:
         order = {"folder": str(folder), "arguments": arguments, "moment": vars(moment) if moment else None}
         self._process.stdin.write(json.dumps(order | {"times": times}) + "\n")
         self._process.stdin.flush()
-        statuses = json.loads(self._process.stdout.readline())
-        return [
-            Ended(status, (folder / f"said-{n}").read_text(), (folder / f"events-{n}").read_text().splitlines())
-            for n, status in enumerate(statuses)
-        ]
+        return [Ended(*ended) for ended in json.loads(self._process.stdout.readline())]
 
     def close(self) -> None:
         """End the process."""
@@ -114,16 +111,17 @@ def strike(what: str, owner: int) -> int:
     return getattr(errno, what, 0)
 
 
-def watch(artifacts: Path, log: Path, moment: Moment | None) -> None:
-    """Write down this process's events, and do to it what the moment says."""
-    seen, broken, file, owner = 0, 0, os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), os.getpid()
+def watch(artifacts: Path, log: int, moment: Moment | None) -> None:
+    """Write this process's events to a pipe, and do to it what the moment says."""
+    seen, broken, owner = 0, 0, os.getpid()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     def happens(line: str) -> None:
         nonlocal seen, broken
         if os.getpid() != owner:  # a worker
             return
-        os.write(file, f"{line}\n".encode())
+        line = line.replace(f".{owner}.tmp", ".tmp")
+        os.write(log, f"{line}\n".encode())
         if moment is not None and fnmatch.fnmatchcase(line, moment.event):
             seen += 1
             if seen == moment.count:
@@ -154,21 +152,44 @@ def watch(artifacts: Path, log: Path, moment: Moment | None) -> None:
     sys.addaudithook(hook)
 
 
-def child(order: dict[str, Any], number: int) -> None:
+def child(order: dict[str, Any], said: int, events: int) -> None:
     """One run; does not come back."""
     folder = Path(order["folder"])
-    said = os.open(folder / f"said-{number}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(said, 1)
     os.dup2(said, 2)
     os.environ["BILDWORT_ARTIFACTS"] = str(folder / "artifacts")
     os.chdir(folder)
-    watch(folder / "artifacts", folder / f"events-{number}", Moment(**order["moment"]) if order["moment"] else None)
+    watch(folder / "artifacts", events, Moment(**order["moment"]) if order["moment"] else None)
     from pipeline.__main__ import main
 
     stage, *more = order["arguments"]
     status = main([stage, "--recipe", str(folder / "tiny.yaml"), *more])
     sys.stdout.flush()
     os._exit(status)
+
+
+def fork(order: dict[str, Any]) -> tuple[int, int, int]:
+    """Start a run: its process, and pipes (no files: those may be cut) of what it says and of its events."""
+    (said, its_said), (events, its_events) = os.pipe(), os.pipe()
+    if (process := os.fork()) == 0:
+        try:
+            child(order, its_said, its_events)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(99)
+    os.close(its_said)
+    os.close(its_events)
+    return process, said, events
+
+
+def end(process: int, said: int, events: int) -> tuple[int, str, list[str]]:
+    """Wait for a run: its status, what it said and its events."""
+    texts = []
+    for pipe in (said, events):
+        with os.fdopen(pipe, encoding="utf-8", errors="replace") as file:
+            texts.append(file.read())
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), texts[0], texts[1].splitlines()
 
 
 def serve() -> None:
@@ -179,19 +200,15 @@ def serve() -> None:
     import pipeline.report  # noqa: F401  it imports every stage
 
     write_table = pq.write_table
-    pq.write_table = lambda table, where, **more: (sys.audit("pipeline.table", where), write_table(table, where, **more))
+    pq.write_table = lambda table, where, **more: (
+        sys.audit("pipeline.table", where),
+        write_table(table, where, **more),
+    )
     register_optimizer_step_pre_hook(lambda *_: sys.audit("pipeline.step"))
     for line in sys.stdin:
         order = json.loads(line)
-        children = []
-        for number in range(order["times"]):
-            if (one := os.fork()) == 0:
-                try:
-                    child(order, number)
-                finally:
-                    os._exit(99)  # a trace-back was printed
-            children.append(one)
-        print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(one, 0)[1]) for one in children]), flush=True)
+        started = [fork(order) for _ in range(order["times"])]
+        print(json.dumps([end(*one) for one in started]), flush=True)
 
 
 if __name__ == "__main__":

