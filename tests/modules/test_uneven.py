@@ -156,7 +156,11 @@ def test_ranks_weights_and_figures_of_any_number_of_images(found: list[dict], co
     alone = ranks_of(corpus, count)
     assert len(alone["text en"]) == len(alone["image de"]) == count
     for one in found:
-        same(one[f"ranks {count}"], alone)
+        weights = {name for name in alone if name.startswith("weight")}
+        for part, tolerance in ((alone.keys() - weights, 1e-5), (weights, 1e-3)):  # Adam makes much of little gradients
+            theirs = one[f"ranks {count}"]
+            same({name: theirs[name] for name in theirs if (name in weights) == (part is weights)},
+                 {name: alone[name] for name in part}, tolerance)  # fmt: skip
 
 
 @pytest.mark.parametrize("count", COUNTS)
