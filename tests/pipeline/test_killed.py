@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.pipeline.kills import Ended, Kills, Moment, kills
 from tests.pipeline.tiny import Tiny
@@ -22,12 +23,12 @@ STAGE_OF = {
 TRAINING = [
     Moment("open *.lock"),
     Moment("step"),
-    Moment("open *best.ckpt.tmp", what="cut"),  # the first checkpoint
-    Moment("open *last.ckpt.tmp", what="cut"),
-    Moment("rename *last.ckpt.tmp"),  # one file of two is new
+    Moment("open *best.ckpt*", what="cut"),  # the first checkpoint
+    Moment("open *last.ckpt*", what="cut"),
+    Moment("rename *last.ckpt*"),  # one file of two is new
     Moment("step", 3),  # in the second epoch
-    Moment("open *last.ckpt.tmp", what="cut"),  # there is one already
-    Moment("rename *last.ckpt.tmp"),
+    Moment("open *last.ckpt*", what="cut"),  # there is one already
+    Moment("rename *last.ckpt*"),
     Moment("open *weights.safetensors", what="cut"),
 ]
 MOMENTS = {
@@ -104,6 +105,12 @@ def artifact(folder: Path, job: str) -> dict[str, object]:
     return found
 
 
+def trained(folder: Path, job: str) -> dict[str, torch.Tensor]:
+    """Weights after the last epoch, which need not be the best one."""
+    (last,) = (folder / "artifacts" / "jobs" / job).glob("*/checkpoints/last.ckpt")
+    return torch.load(last, weights_only=True)["state_dict"]
+
+
 def lost(run: Ended) -> int:
     """Steps that a killed run took after its last checkpoint: the next one must take them again."""
     since = 0
@@ -135,6 +142,12 @@ def kill(server: Kills, folder: Path, job: str, moment: Moment) -> Ended:
 def test_killed_again_and_again(tiny: Tiny, server: Kills, undisturbed, tmp_path: Path, job: str) -> None:
     folder = again(tiny, tmp_path, job).folder
     killed = [kill(server, folder, job, moment) for moment in MOMENTS[job]]
+    if job in TRAINED:
+        killed.append(kill(server, folder, job, Moment("rmtree *checkpoints")))
+        whole = again(tiny, tmp_path / "whole", job).folder
+        kill(server, whole, job, Moment("rmtree *checkpoints"))
+        ours, theirs = trained(folder, job), trained(whole, job)
+        assert [name for name in theirs if not torch.equal(ours[name], theirs[name])] == []
     (last,) = server.run(folder, STAGE_OF[job])
     check(undisturbed, job, folder, killed, last)
     if job in TRAINED:
