@@ -26,7 +26,7 @@ TRAINING = [
     Moment("open *best.ckpt*", what="cut"),  # the first checkpoint
     Moment("open *last.ckpt*", what="cut"),
     Moment("rename *last.ckpt*"),  # one file of two is new
-    Moment("step", 3),  # in the second epoch
+    Moment("step", 3),  # in the second epoch of translators
     Moment("open *last.ckpt*", what="cut"),  # there is one already
     Moment("rename *last.ckpt*"),
     Moment("open *weights.safetensors", what="cut"),
@@ -43,7 +43,7 @@ MOMENTS = {
         Moment("open *examples.md", what="cut"), Moment("open *examples.html"),
     ],
     "vse-san-mmt-fb-1": [
-        Moment("open *words.json", what="cut"), *TRAINING, Moment("open *ranks-en.npz", what="cut"),
+        Moment("open *words.json", what="cut"), Moment("step", 8), Moment("step", 8), *TRAINING, Moment("open *ranks-en.npz", what="cut"),
         Moment("open *twins-de.npy"),
     ],
     "report": [
