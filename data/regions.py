@@ -1,5 +1,6 @@
 """The region store: all regions of a corpus as memory-mapped arrays, checked when opened."""
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -104,6 +105,8 @@ def write_regions(
             shape = (len(ids), *vectors.shape)
             regions = np.lib.format.open_memmap(folder / "regions.npy", "w+", np.float16, shape)
             boxes = np.lib.format.open_memmap(folder / "boxes.npy", "w+", np.float32, (*shape[:2], 4))
+            _reserve(folder / "regions.npy")
+            _reserve(folder / "boxes.npy")
         found, expected = (vectors.shape, corners.shape), (regions.shape[1:], boxes.shape[1:])
         if found != expected:  # numpy would stretch one region to R in silence
             raise DataError(f"{folder}: image {image_id!r} has regions and boxes {found}, expected {expected}")
@@ -112,6 +115,13 @@ def write_regions(
         if array is not None:
             array.flush()
     (folder / "ids.txt").write_text("".join(f"{image_id}\n" for image_id in ids), encoding="utf-8")
+
+
+def _reserve(path: Path) -> None:
+    """Take a file's space now: on a full disk, a write into a map that has none kills the process (SIGBUS)."""
+    if hasattr(os, "posix_fallocate"):  # Linux
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 def standardise(folder: Path, training: Sequence[str]) -> None:

@@ -192,6 +192,9 @@ class MixedBatches(Sampler[list[Visit]]):
 class Everything(Sampler[list[Visit]]):
     """Every image of a split once, with all its captions; ranks take turns, and nothing is padded.
 
+    A rank that gets none, where there are fewer images than ranks, takes the first one too: it must not stay away
+    when all gather their encodings, and what comes twice is counted once.
+
     Args:
         captions: the caption table of the split.
         batch_size: images a batch.
@@ -203,7 +206,8 @@ class Everything(Sampler[list[Visit]]):
         of_image: dict[str, list[int]] = defaultdict(list)
         for number, image_id in enumerate(captions["image_id"][:]):
             of_image[image_id].append(number)
-        visits = [tuple(numbers) for numbers in of_image.values()][rank::world_size]
+        everything = [tuple(numbers) for numbers in of_image.values()]
+        visits = everything[rank::world_size] or everything[:1]
         self.batches = [visits[start : start + batch_size] for start in range(0, len(visits), batch_size)]
 
     def __len__(self) -> int:

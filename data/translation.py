@@ -123,6 +123,8 @@ class TokenBatches(Sampler[list[int]]):
 class InOrder(Sampler[list[int]]):
     """Every sentence once, longest first, in batches of about `batch_tokens` padded tokens; ranks take turns.
 
+    A rank that gets none takes the longest one too: it must not stay away when all gather their translations.
+
     Args:
         lengths: (S,) tokens of each sentence.
         batch_tokens: sentences times the longest length.
@@ -132,7 +134,7 @@ class InOrder(Sampler[list[int]]):
 
     def __init__(self, lengths: NDArray[np.int64], batch_tokens: int, rank: int = 0, world_size: int = 1) -> None:
         ordered = (-lengths).argsort(kind="stable").tolist()
-        self.batches = cut(ordered[rank::world_size], lengths, batch_tokens)
+        self.batches = cut(ordered[rank::world_size] or ordered[:1], lengths, batch_tokens)
 
     def __len__(self) -> int:
         return len(self.batches)

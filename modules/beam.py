@@ -24,7 +24,7 @@ class BeamSettings:
     Attributes:
         beam_size: hypotheses kept a sentence; 1 is greedy search.
         length_penalty: α of score = log p / length^α, the end mark counted; 0 does not normalise.
-        max_ratio: a translation is at most max_ratio · N + 10 tokens long, N the longest source of its batch.
+        max_ratio: a translation is at most max_ratio · N + 10 tokens long, N the length of its source.
     """
 
     beam_size: int = 5
@@ -38,7 +38,7 @@ class BeamSettings:
 
 @torch.no_grad()
 def beam_search(
-    model: RegionalTranslator, memory: Memory, settings: BeamSettings, begin: int, end: int, max_length: int
+    model: RegionalTranslator, memory: Memory, settings: BeamSettings, begin: int, end: int, max_length: int | Tensor
 ) -> list[list[Hypothesis]]:
     """The best translations of each sentence, best first, at most `beam_size` of them.
 
@@ -51,7 +51,8 @@ def beam_search(
         settings: beam size and length normalisation.
         begin: number of the begin-of-sentence token.
         end: number of the end-of-sentence token.
-        max_length: predictions a sentence at the most, the end mark included.
+        max_length: predictions a sentence at the most, the end mark included; one number or (B,) of them, so that a
+            translation does not depend on what else is in the batch.
     """
     count, width = len(memory.mask), settings.beam_size
     device = memory.mask.device
@@ -60,15 +61,17 @@ def beam_search(
     tokens = torch.full((count, 1, 1), begin, device=device)
     scores = torch.zeros(count, 1, device=device)
     hidden, cell = memory.hidden[:, None], memory.cell[:, None]
-    for length in range(1, max_length + 1):
+    limits = torch.as_tensor(max_length).cpu().expand(count)
+    for length in range(1, int(limits.max()) + 1):
         logs, hidden, cell = model.step(memory, tokens[:, :, -1], hidden, cell)
         total = scores[..., None] + logs  # (rows, S, V)
         vocabulary = total.shape[-1]
         best, flat = total.flatten(1).topk(min(2 * width, total[0].numel()), dim=1)
         origin, word = flat // vocabulary, flat % vocabulary
         is_end = word == end
-        if length == max_length:  # nothing may go on: what is in the beam ends here
-            is_end[:, :width] = True
+        left = (limits[alive] - length).to(device)[:, None]
+        is_end[:, :width] |= left == 0  # nothing may go on: what is in the beam ends here
+        is_end &= left >= 0  # its sentence is done, though still in the batch
         _collect(ended, alive, tokens, best, origin, word, is_end, length, settings, end)
         # The best `width` that go on; ended ones are pushed behind them by sorting on (ended, place).
         keep = (is_end.long() * best.shape[1] + torch.arange(best.shape[1], device=device)).argsort(1)[:, :width]
@@ -76,8 +79,8 @@ def beam_search(
         beam = origin.gather(1, keep)
         tokens = torch.cat([tokens.gather(1, _over(beam, tokens)), word.gather(1, keep)[..., None]], -1)
         hidden, cell = hidden.gather(1, _over(beam, hidden)), cell.gather(1, _over(beam, cell))
-        going = torch.tensor([len(ended[sentence]) < width for sentence in alive.tolist()])
-        if length == max_length or not going.any():
+        going = torch.tensor([len(ended[sentence]) < width for sentence in alive.tolist()]) & (limits[alive] > length)
+        if not going.any():
             break
         if going.sum() <= 0.75 * len(going):  # leaving costs a copy of the memory: worth it by the quarter
             rows = going.nonzero()[:, 0].to(device)

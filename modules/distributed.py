@@ -1,6 +1,6 @@
 """The few things that processes tell each other. With one process each of them gives back what it was given."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import torch
@@ -48,3 +48,12 @@ def gather_rows(rows: Tensor, world_size: int) -> Tensor:
         parts = [torch.empty_like(padded) for _ in range(world_size)]
         dist.all_gather(parts, padded)
     return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+
+
+def touch(parameters: Iterable[Tensor]) -> Tensor:
+    """Zero, to be added to a loss, with a gradient of zero for every parameter.
+
+    DDP waits for all gradients on every rank; one that a rank's batch does not reach (the encoder of a language that
+    it lacks) would keep it waiting, or end in an error.
+    """
+    return 0 * torch.stack([parameter.sum() for parameter in parameters if parameter.requires_grad]).sum()

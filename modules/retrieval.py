@@ -8,7 +8,7 @@ from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor
 from torch.nn import functional as F
 
-from modules.distributed import gather_rows, sum_over_ranks
+from modules.distributed import gather_rows, sum_over_ranks, touch
 from modules.losses import hard_negative_loss, negative_mask
 from modules.metrics import RetrievalRanks
 from modules.retrieval_models import build_model
@@ -103,6 +103,8 @@ class Retrieval(TrainedModule):
         """The sum of all losses."""
         losses = self.losses(batch)
         total = torch.stack(list(losses.values())).sum()
+        if self.trainer.world_size > 1:
+            total = total + touch(self.parameters())
         self.log_losses(total, losses, batch)
         return total
 

@@ -132,5 +132,5 @@ def translate(
     """Translations of the sentences of a batch (`source`, `source_lengths`, `regions` if it looks), best first."""
     with torch.no_grad():
         memory = translator.encode(batch["source"], batch["source_lengths"], batch.get("regions"))
-        longest = int(settings.max_ratio * batch["source"].shape[1]) + 10
+        longest = (settings.max_ratio * batch["source_lengths"]).long() + 10
         return beam_search(translator, memory, settings, begin, end, longest)

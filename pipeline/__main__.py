@@ -8,6 +8,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import argparse
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from rich.markup import escape
 
 from data.errors import DataError
 from modules.errors import ModelError
+from pipeline.advice import out_of_memory, unwritten
 from pipeline.errors import RecipeError
 from pipeline.jobs import Workspace, cpu_seconds
 from pipeline.processes import CONSOLE, say
@@ -41,6 +43,11 @@ def main(arguments: list[str] | None = None) -> int:
     except (DataError, ModelError, RecipeError) as error:
         CONSOLE.print(f"[red]error:[/] {escape(str(error))}")
         return 1
+    except OSError as error:
+        if (line := unwritten(error)) is None:
+            raise
+        CONSOLE.print(f"[red]error:[/] {escape(line)}")
+        return 1
     except KeyboardInterrupt:
         CONSOLE.print("stopped; the same command goes on from the last checkpoint")
         return 130
@@ -64,7 +71,12 @@ def _run(known: argparse.Namespace, overrides: list[str]) -> None:
         doctor(recipe, known.examples)
     else:
         for name in STAGES if known.stage == ALL else (known.stage,):
-            _stage(name)(recipe, Workspace(), known.force)
+            try:
+                _stage(name)(recipe, Workspace(), known.force)
+            except (MemoryError, RuntimeError) as error:
+                if (line := out_of_memory(error, name)) is None:
+                    raise
+                raise RecipeError(line) from None
 
 
 def _stage(name: str) -> Callable[..., None]:
@@ -82,8 +94,15 @@ def _stage(name: str) -> Callable[..., None]:
     return stage
 
 
+def _thread_failed(failure: threading.ExceptHookArgs) -> None:
+    """Leave to the main thread what a full disk does to TensorBoard's writer: it hears of it at its next figure."""
+    if not (isinstance(failure.exc_value, OSError) and unwritten(failure.exc_value)):
+        threading.__excepthook__(failure)
+
+
 def _quieten() -> None:
     """Keep Lightning's notices about things we chose on purpose out of the way of what matters."""
+    threading.excepthook = _thread_failed
     for message in (".*does not have many workers.*", ".*Checkpoint directory.*exists and is not empty.*",
                     ".*LeafSpec.*", ".*isinstance.treespec.*", ".*You're resuming from a checkpoint.*",
                     ".*no-op.*", ".*Trying to infer the .batch_size.*"):  # fmt: skip

@@ -166,16 +166,29 @@ class Workspace:
         shutil.rmtree(final, ignore_errors=True)  # a folder without a manifest is no artifact
         resumed = partial.exists()
         partial.mkdir(parents=True, exist_ok=True)
-        say(f"[bold]{job.name}[/] [dim]{job.key}[/] {'goes on' if resumed else 'starts'}")
-        description, cost = self._describe(job), _Cost()
-        figures = job.run(partial, inputs)
-        spent = cost.stop()
-        finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        manifest = description | spent | {"finished": finished, "resumed": resumed, "metrics": figures}
-        shutil.rmtree(partial / "checkpoints", ignore_errors=True)
-        _write_json(partial / "manifest.json", manifest)
+        if not (partial / "manifest.json").is_file():  # else it was stopped just before it got its name
+            say(f"[bold]{job.name}[/] [dim]{job.key}[/] {'goes on' if resumed else 'starts'}")
+            description, cost = self._describe(job), _Cost()
+            self._warn_of_other_code(partial / "started.json", description)
+            figures = job.run(partial, inputs)
+            spent = cost.stop()
+            finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            manifest = description | spent | {"finished": finished, "resumed": resumed, "metrics": figures}
+            _write_json(partial / "manifest.json", manifest)
+            say(f"[green]{job.name} done[/] in {spent['wall_s']:.0f} s, {spent['peak_memory_mb']:.0f} MB at most")
+        shutil.rmtree(partial / "checkpoints", ignore_errors=True)  # no sooner: without them it would train again
+        (partial / "started.json").unlink(missing_ok=True)
         partial.rename(final)
-        say(f"[green]{job.name} done[/] in {spent['wall_s']:.0f} s, {spent['peak_memory_mb']:.0f} MB at most")
+
+    def _warn_of_other_code(self, note: Path, description: dict[str, Any]) -> None:
+        """Say that an interrupted job was begun by other code than goes on with it."""
+        try:
+            begun = json.loads(note.read_text(encoding="utf-8"))["source"]
+        except (OSError, ValueError, KeyError, TypeError):
+            _write_json(note, {"source": description["source"]})
+            return
+        if begun != description["source"]:
+            say(f"[yellow]the source has changed since this was begun; delete {note.parent} to begin again[/]")
 
     def note(self, recipe: str, stage: str, jobs: Mapping[str, Job]) -> None:
         """Write down which keys a recipe uses for a stage."""
@@ -210,7 +223,9 @@ class Workspace:
         partial = final.with_name(final.name + ".partial")
         if job.collective:
             wait_for_rank_0(lambda: partial.exists() or self.done(job), final, job.name)
-            if not self.done(job):  # a copy of its own: rank 0 may rename its folder while we still write
+            if (
+                not self.done(job) and not (partial / "manifest.json").is_file()
+            ):  # a copy of its own: rank 0 may rename its folder while we still write
                 own = partial.with_name(f"{partial.name}-{rank()}")
                 shutil.rmtree(own, ignore_errors=True)
                 own.mkdir()

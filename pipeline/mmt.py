@@ -1,6 +1,5 @@
 """Stage mmt: one vocabulary, then for each direction NMT on text, and from it MT and MMT on captions."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from modules.translation_metrics import ambiguity_scores, bleu_scores
 from pipeline.dashboards import log_translations
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job, Workspace
-from pipeline.prepare import corpus_job, pictures_of, prepare
+from pipeline.prepare import corpus_job, pictures_of, prepare, twins_of
 from pipeline.processes import say
 from pipeline.settings import MmtSettings, Phase, Recipe, result_settings
 from pipeline.synthesis import Translated, load_translator, save_network, translate_all
@@ -215,7 +214,7 @@ class _Pairs:
     def __init__(self, corpus: Path, text: Path, direction: str, store: RegionStore) -> None:
         self.direction = direction
         self.source, self.target = direction.split("-")
-        self.twins = json.loads((corpus / "about.json").read_text(encoding="utf-8"))["twins"]
+        self.twins = twins_of(corpus)
         tokens = pq.read_table(text / "tokens.parquet", columns=[self.source, self.target])
         source, target = (tokens[name].to_pylist() for name in (self.source, self.target))
         self._rows = [

@@ -80,10 +80,30 @@ def prepare(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
 
 
 def pictures_of(corpus: Path) -> dict[str, Path]:
-    """Image id → picture file of a prepared corpus; empty where the pictures are not at hand."""
-    about = json.loads((corpus / "about.json").read_text(encoding="utf-8"))
-    pictures = {name: Path(path) for name, path in about["pictures"].items()}
+    """Image id → picture file of a prepared corpus; empty where the pictures are not at hand.
+
+    Raises:
+        RecipeError: the corpus is damaged.
+    """
+    pictures = {name: Path(path) for name, path in _about(corpus)["pictures"].items()}
     return {name: path if path.is_absolute() else corpus / path for name, path in pictures.items()}
+
+
+def twins_of(corpus: Path) -> list[dict[str, str]]:
+    """The twin pictures of a prepared corpus and the word that each settles; none in most corpora.
+
+    Raises:
+        RecipeError: the corpus is damaged.
+    """
+    return _about(corpus)["twins"]
+
+
+def _about(corpus: Path) -> dict[str, Any]:
+    path = corpus / "about.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecipeError(f"{path}: not readable ({error}); run `make stage-prepare` with ARGS=--force") from None
 
 
 def _regions(content: Corpus, folder: Path, recipe: Recipe) -> RegionStore:

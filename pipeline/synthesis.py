@@ -15,7 +15,7 @@ from modules.translation import Synthesis
 from modules.translator import RegionalTranslator
 from pipeline.errors import RecipeError
 from pipeline.settings import TrainerSettings
-from pipeline.training import load_weights, make_trainer
+from pipeline.training import load_weights, make_trainer, stopping
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,12 @@ def load_translator(folder: Path) -> tuple[RegionalTranslator, JointBPE]:
     except (OSError, ValueError) as error:
         raise RecipeError(f"{folder}: no translator here ({error}); run `make stage-mmt`") from None
     bpe = JointBPE.load(folder / "bpe.json")
-    if len(bpe) != network["vocabulary_size"]:
-        raise RecipeError(f"{folder}: bpe.json has {len(bpe)} entries, the network {network['vocabulary_size']}")
-    translator = RegionalTranslator(**network)
+    if len(bpe) != network.get("vocabulary_size"):
+        raise RecipeError(f"{folder}: bpe.json has {len(bpe)} entries, the network {network.get('vocabulary_size')}")
+    try:
+        translator = RegionalTranslator(**network)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise RecipeError(f"{folder / 'network.json'}: not of this code ({error}); run `make stage-mmt`") from None
     load_weights(translator, folder / "weights.safetensors")
     return translator, bpe
 
@@ -64,7 +67,8 @@ def translate_all(
     sentences = Sentences(source, None, image_ids)
     loader = in_order_loader(sentences, regions, batch_tokens, trainer.global_rank, trainer.world_size)
     synthesis = Synthesis(translator.eval(), beam, BEGIN, END)
-    trainer.predict(synthesis, loader, return_predictions=False)
+    with stopping():
+        trainer.predict(synthesis, loader, return_predictions=False)
     found = dict(gather_objects([(number, best[0]) for number, best in synthesis.found.items()], trainer.world_size))
     return [
         Translated(bpe.decode(best.tokens, target), bpe.decode_tokens(best.tokens), best.score)

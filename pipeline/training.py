@@ -1,11 +1,13 @@
 """Running Lightning for a job: one trainer, one way to resume, one way to keep the best."""
 
+import io
 import logging
 import shutil
 import statistics
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.loggers import TensorBoardLogger
-from safetensors.torch import load_file, save_file
+from pytorch_lightning.plugins.io import TorchCheckpointIO
+from safetensors.torch import load_file, save
 from torch import nn
 
 from pipeline.errors import RecipeError
@@ -58,6 +61,23 @@ class Estimate(Callback):
                     f"up to {self.disk / 1e6:,.0f} MB on disk")  # fmt: skip
 
 
+class WholeCheckpoints(TorchCheckpointIO):
+    """Writes a checkpoint beside its place, then renames it: a kill at any moment leaves the old one or the new one.
+
+    Lightning writes to /tmp and moves; from another file system that is a copy, which can stop half-way.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        """Write whole or not at all."""
+        content = io.BytesIO()
+        torch.save(checkpoint, content)  # into memory: on a full disk torch's own writer hides what happened
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_bytes(content.getbuffer())
+        temporary.replace(path)
+
+
 def duration(seconds: float) -> str:
     """A time as people say it: `40 s`, `12 min`, `3.5 h`."""
     if seconds < 100:
@@ -99,7 +119,7 @@ def make_trainer(settings: TrainerSettings, log_dir: Path | None = None, **more:
         accelerator=settings.accelerator, devices=settings.devices, num_nodes=settings.num_nodes,
         strategy=settings.strategy, precision=settings.precision,  # type: ignore[arg-type]
         logger=logger, use_distributed_sampler=False, num_sanity_val_steps=0, enable_model_summary=False,
-        enable_progress_bar=settings.progress, log_every_n_steps=10, **more,
+        enable_progress_bar=settings.progress, log_every_n_steps=10, plugins=[WholeCheckpoints()], **more,
     )  # fmt: skip
 
 
@@ -141,9 +161,39 @@ def fit(
         ],
     )  # fmt: skip
     last = checkpoints / "last.ckpt"
-    trainer.fit(module, data, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
+    whole = last.is_file() and (checkpoints / "best.ckpt").is_file()  # else somebody was about to delete them
+    if whole:
+        _require_checkpoint(last, module)
+    with stopping():
+        trainer.fit(module, data, ckpt_path=str(last) if whole else None, weights_only=True)
     trainer.strategy.barrier()
     return Path(keep.best_model_path)
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Lightning ends the process on Ctrl-C; here it comes out as what it was, so that the command can say a word."""
+    try:
+        yield
+    except SystemExit:
+        raise KeyboardInterrupt from None
+
+
+def _require_checkpoint(path: Path, module: nn.Module) -> None:
+    """Refuse to go on from a checkpoint that is damaged, no checkpoint, or of another network.
+
+    Raises:
+        RecipeError: it is.
+    """
+    advice = "delete it to begin this training again"
+    try:
+        found = torch.load(path, map_location="meta", weights_only=True, mmap=True)["state_dict"]
+        shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
+    except Exception as error:  # a damaged file can raise anything; a pickle is never run
+        reason = " ".join(str(error).split())[:100] or type(error).__name__
+        raise RecipeError(f"{path}: not a readable checkpoint ({reason}); {advice}") from None
+    if shapes != {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}:
+        raise RecipeError(f"{path}: a checkpoint of another network; {advice}")
 
 
 def load_best(module: nn.Module, checkpoint: Path) -> None:
@@ -153,7 +203,7 @@ def load_best(module: nn.Module, checkpoint: Path) -> None:
 
 def save_weights(module: nn.Module, path: Path) -> None:
     """Write a network's weights as safetensors."""
-    save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()}, path)
+    path.write_bytes(save({name: tensor.contiguous() for name, tensor in module.state_dict().items()}))
 
 
 def load_weights(module: nn.Module, path: Path, strict: bool = True) -> None:

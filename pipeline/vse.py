@@ -1,6 +1,6 @@
 """Stage vse: a retrieval model for each row and seed, selected on validation, ranked on test."""
 
-import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from pipeline.augment import synthesis_jobs
 from pipeline.dashboards import query_galleries
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job, Workspace
-from pipeline.prepare import corpus_job, pictures_of
+from pipeline.prepare import corpus_job, pictures_of, twins_of
 from pipeline.processes import say
 from pipeline.settings import Recipe, VseSettings, result_settings
 from pipeline.training import LOGS, fit, load_best, make_trainer, save_weights
@@ -125,6 +125,7 @@ def _vse_job(recipe: Recipe, row: str, seed: int, corpus: Job, synthetic: dict[s
         text = _text_input(settings, captions, groups, folder)
         trained = {slot.language for group in groups for slot in group}
         watched = [language for language in settings.test if language in trained or language in settings.select]
+        _require_languages(captions, {"val": watched, "test": settings.test})
         data = RetrievalData(
             captions, store, text.encode, groups, languages, {"val": watched, "test": settings.test},
             settings.batch_size, seed, settings.steps, settings.trainer.workers,
@@ -143,7 +144,7 @@ def _vse_job(recipe: Recipe, row: str, seed: int, corpus: Job, synthetic: dict[s
         make_trainer(settings.trainer, log_dir, callbacks=shown).test(module, data, verbose=False)
         for language, ranks in module.ranks.items():
             np.savez(folder / f"ranks-{language}.npz", **{name: getattr(ranks, name).numpy() for name in _RANK_ARRAYS})
-        twins = json.loads((inputs["corpus"] / "about.json").read_text(encoding="utf-8"))["twins"]
+        twins = twins_of(inputs["corpus"])
         return {
             "test": {language: retrieval_scores(ranks) for language, ranks in module.ranks.items()},
             "twins": twin_scores(module, captions, store, text, twins, folder),
@@ -174,6 +175,24 @@ def _module(
     )  # fmt: skip
 
 
+def _require_languages(captions: Table, held_out: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a language that a split has no human caption in.
+
+    Raises:
+        RecipeError: there is one.
+    """
+    columns = (captions[name][:] for name in ("split", "language", "source"))
+    found = {(split, language) for split, language, source in zip(*columns, strict=True) if source == HUMAN}
+    for split, languages in held_out.items():
+        for language in languages:
+            if (split, language) not in found:
+                has = sorted(other for where, other in found if where == split)
+                raise RecipeError(
+                    f"vse.test names {language!r}, but the corpus has no human caption of it for {split}; it has "
+                    f"{', '.join(has) or 'none'}"
+                )
+
+
 def _text_input(settings: VseSettings, captions: Table, groups: list[tuple[Slot, ...]], folder: Path) -> TextInput:
     """The words of the row's own training captions; saved beside the weights."""
     texts, languages = _training_text(captions, [slot.type for group in groups for slot in group])
@@ -187,7 +206,9 @@ def _vectors(settings: VseSettings, captions: Table, types: list[str], text: Tex
     assert isinstance(text, WordVocabulary)
     path = folder / "vectors.npy"
     if not path.is_file():
-        train_vectors(*_training_text(captions, types), text.words, settings.word_dim, path)
+        temporary = path.with_name("half.npy")  # one that is cut short must not be read
+        train_vectors(*_training_text(captions, types), text.words, settings.word_dim, temporary)
+        temporary.replace(path)
     return torch.from_numpy(np.load(path, allow_pickle=False))
 
 

@@ -1,5 +1,7 @@
 """The region store: written, mapped, checked, and mapped again in a worker."""
 
+import errno
+import os
 import pickle
 from pathlib import Path
 
@@ -183,3 +185,20 @@ def test_standardise_brings_each_number_to_unit_scale_by_training_images_alone(t
     with np.load(tmp_path / "standard.npz") as kept:
         np.testing.assert_allclose(kept["mean"], mean, rtol=1e-3)
         np.testing.assert_allclose(kept["scale"], scale, rtol=1e-3)
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="no way here to take space beforehand")
+def test_space_is_taken_before_the_first_row_so_that_a_full_disk_is_an_error_and_no_crash(
+    tmp_path: Path, monkeypatch
+) -> None:
+    taken = []
+
+    def full(file: int, start: int, size: int) -> None:
+        taken.append(size)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_regions(tmp_path, IDS, [(np.ones((R, D)), np.ones((R, 4)))] * 3)
+    assert taken[0] > 3 * R * D * 2
+    assert not np.load(tmp_path / "regions.npy").any()

@@ -7,6 +7,7 @@ import torch
 
 from modules.beam import BeamSettings, beam_search
 from modules.errors import ModelError
+from modules.translation import translate
 from modules.translator import RegionalTranslator
 
 V, BEGIN, END, LONGEST = 5, 1, 2, 3
@@ -55,6 +56,19 @@ def test_alone_as_in_a_batch(model, width):
         alone = beam_search(model, memory, settings, BEGIN, END, 12)[0]
         assert [h.tokens for h in alone] == [h.tokens for h in together[b]]
         assert 1 <= len(alone) <= width
+
+
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_one_that_never_ends_is_cut_by_its_own_source_not_by_the_longest_of_its_batch(model, width):
+    torch.nn.init.constant_(model.output_bias, 0.0)
+    model.output_bias.data[END] = -9.0
+    settings = BeamSettings(width)
+    together = translate(model, {"source": SOURCE, "source_lengths": LENGTHS}, settings, BEGIN, END)
+    for b in range(3):
+        batch = {"source": SOURCE[b : b + 1, : LENGTHS[b]], "source_lengths": LENGTHS[b : b + 1]}
+        alone = translate(model, batch, settings, BEGIN, END)[0]
+        assert [h.tokens for h in alone] == [h.tokens for h in together[b]]
+        assert len(alone[0].tokens) == int(1.5 * LENGTHS[b]) + 10
 
 
 def test_greedy_takes_the_best_word_each_time(model):

@@ -4,8 +4,6 @@ This file is its own worker: two processes run it as a script, once for all test
 """
 
 import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,8 +18,8 @@ import modules.retrieval
 from modules.distributed import gather_objects, gather_rows, sum_over_ranks
 from modules.retrieval import Retrieval
 from modules.translation import Translation
+from tests.modules.two import two_processes
 
-ROOT = Path(__file__).parents[2]
 R, D, V, L = 2, 5, 12, 4
 # (image, sentence, type): image 2 and image 0 on both ranks; 1 and 5 share a sentence; types uneven.
 VISITS = [(0, 100, 0), (1, 101, 1), (2, 102, 0), (3, 103, 0), (2, 104, 1), (4, 101, 0), (0, 105, 1)]
@@ -130,24 +128,7 @@ def work(rank: int, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory) -> list[dict]:
     folder = tmp_path_factory.mktemp("ranks")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "PYTHONPATH": str(ROOT)}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, __file__, str(folder)], env=os.environ | shared | {"RANK": str(rank)}, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )
-        for rank in range(2)
-    ]  # fmt: skip
-    try:
-        said = [process.communicate(timeout=120)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    return two_processes(__file__, folder)
 
 
 def averaged(found: list[dict], name: str) -> dict[str, Tensor]:

@@ -5,8 +5,6 @@ both of them together.
 """
 
 import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,8 +27,7 @@ from modules.metrics import retrieval_scores
 from modules.retrieval import Retrieval
 from modules.retrieval_models import RetrievalModel, build_model, model_class, option_names, register
 from modules.retrieval_models.base import Encoding, one_vector
-
-ROOT = Path(__file__).parents[2]
+from tests.modules.two import two_processes
 
 
 class Adversarial(Retrieval):
@@ -325,24 +322,7 @@ def work(rank: int, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory) -> list[dict]:
     folder = tmp_path_factory.mktemp("ranks")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "PYTHONPATH": str(ROOT)}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, __file__, str(folder)], env=os.environ | shared | {"LOCAL_RANK": str(rank)}, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )
-        for rank in range(2)
-    ]  # fmt: skip
-    try:
-        said = [process.communicate(timeout=120)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    return two_processes(__file__, folder)
 
 
 @pytest.mark.parametrize("model", PLUGINS)

@@ -6,13 +6,9 @@ import math
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -22,116 +18,11 @@ from data.corpora.scenes_grammar import LANGUAGES
 from data.regions import RegionStore
 from data.text import tokenize
 from data.translation import TranslationData
-from pipeline.__main__ import main
 from pipeline.augment import diversity, refuse_held_out
 from pipeline.errors import RecipeError
-from pipeline.jobs import Workspace
 from pipeline.mmt import _Pairs, read_translations, translator_jobs
-from pipeline.recipe import load_recipe
-from pipeline.settings import Recipe
 from pipeline.vse import read_ranks, vse_rows
-
-ROOT = Path(__file__).parents[2]
-TINY = """
-base: scenes
-seed: 3
-trainer: {accelerator: cpu, threads: 1, progress: false}
-corpus: {train: 24, retrieval: 12, validation: 4, test: 4, twins: 2, captions: 1, text_pairs: 40}
-regions: {regions: 3, size: 64}
-mmt:
-  vocabulary: 120
-  embedding_dim: 16
-  hidden_dim: 16
-  batch_tokens: 40
-  pretrain: {steps: 4, eval_every: 2, learning_rate: 1.0e-2, warmup: 1}
-  finetune: {steps: 8, eval_every: 2, learning_rate: 1.0e-2, warmup: 1}
-  beam_size: 2
-augment: {beam_size: 2, paths: ["mmt:en-de-en", "mt:en-de"]}
-vse:
-  dim: 16
-  word_dim: 16
-  min_count: 1
-  batch_size: 4
-  epochs: 4
-  warmup_epochs: 1
-  steps: null
-  rows: {human: [en/human], mmt-fb: [en/human, "en/mmt:en-de-en"]}
-  only: [human, mmt-fb]
-  seeds: [1]
-  dropout: 0.2
-"""
-
-
-@contextlib.contextmanager
-def at(folder: Path) -> Iterator[None]:
-    """Work in a folder, with its own artifacts and as one CPU thread, then put everything back."""
-    before, threads = dict(os.environ), torch.get_num_threads()
-    os.environ["BILDWORT_ARTIFACTS"] = str(folder / "artifacts")
-    os.environ.pop("BILDWORT_DATA", None)
-    try:
-        with contextlib.chdir(folder):
-            yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-        torch.set_num_threads(threads)
-
-
-class Tiny:
-    """A folder with the tiny recipe and its artifacts."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.yaml = folder, folder / "tiny.yaml"
-        self.yaml.write_text(TINY)
-        self.workspace = Workspace(folder / "artifacts")
-
-    def recipe(self, *overrides: str) -> Recipe:
-        return load_recipe(str(self.yaml), overrides)
-
-    def main(self, stage: str, *arguments: str) -> int:
-        with at(self.folder):
-            return main([stage, "--recipe", str(self.yaml), *arguments])
-
-    def job(self, name: str) -> Path:
-        """The one finished folder of a job."""
-        (found,) = [path for path in (self.workspace.root / "jobs" / name).iterdir() if path.is_dir()]
-        assert (found / "manifest.json").is_file()
-        return found
-
-    def metrics(self, name: str) -> dict:
-        return json.loads((self.job(name) / "manifest.json").read_text())["metrics"]
-
-    def captions(self, name: str) -> list[dict]:
-        return pq.read_table(self.job(name) / "captions.parquet").to_pylist()
-
-    def start(self, stage: str, *arguments: str) -> subprocess.Popen:
-        """`python -m pipeline` in a process of its own."""
-        environment = os.environ | {
-            "BILDWORT_ARTIFACTS": str(self.workspace.root), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1",
-        }  # fmt: skip
-        return subprocess.Popen(
-            [sys.executable, "-m", "pipeline", stage, "--recipe", str(self.yaml), *arguments],
-            cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            start_new_session=True,
-        )  # fmt: skip
-
-    def without(self, folder: Path, pattern: str) -> "Tiny":
-        """A copy whose jobs of this name have never been run."""
-        other = Tiny(folder)
-        shutil.copytree(self.workspace.root / "jobs", other.workspace.root / "jobs")
-        for path in (other.workspace.root / "jobs").glob(pattern):
-            shutil.rmtree(path)
-        return other
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory) -> Tiny:
-    """All stages once; several tests read what they left."""
-    made = Tiny(tmp_path_factory.mktemp("tiny"))
-    for stage in ("prepare", "mmt", "augment", "vse"):
-        assert made.main(stage) == 0
-    return made
-
+from tests.pipeline.tiny import Tiny
 
 # What the stages leave
 
@@ -328,11 +219,8 @@ def test_start_values_do_not_depend_on_what_ran_before_in_the_process(tiny: Tiny
 # Two processes
 
 
-@pytest.mark.parametrize(("stage", "pattern"), [("mmt", "mmt-en-de"), ("vse", "vse-*")])
-def test_two_processes_share_the_work(tiny: Tiny, tmp_path: Path, stage: str, pattern: str) -> None:
-    other = tiny.without(tmp_path, pattern)
-    arguments = [stage, "--trainer.devices=2", "--trainer.accelerator=cpu"]
-    process = other.start(*arguments)
+def run_on_two(folder: Tiny, stage: str, *arguments: str) -> None:
+    process = folder.start(stage, "--trainer.devices=2", "--trainer.accelerator=cpu", *arguments)
     try:
         printed, _ = process.communicate(timeout=180)
     finally:
@@ -340,23 +228,58 @@ def test_two_processes_share_the_work(tiny: Tiny, tmp_path: Path, stage: str, pa
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 0, printed
     assert "GLOBAL_RANK: 1, MEMBER: 2/2" in printed or "2 processes" in printed
-    for path in (tiny.workspace.root / "jobs").glob(pattern):
-        figures, alone = other.metrics(path.name), tiny.metrics(path.name)
-        assert other.job(path.name).name == tiny.job(path.name).name  # the same key
-        assert {file.name for file in other.job(path.name).iterdir()} == {
-            file.name for file in tiny.job(path.name).iterdir()
-        }
-        assert [file for file in (other.workspace.root / "jobs" / path.name).iterdir() if ".partial" in file.name] == []
-        flat = {**figures, **figures.pop("test", {}).get("en", {})}
-        assert all(math.isfinite(value) for value in flat.values() if isinstance(value, int | float))
-        assert figures["parameters"] == alone["parameters"]
+
+
+def flat(figures: dict, *names: str) -> dict[tuple[str, ...], object]:
+    parts = [flat(value, *names, key) if isinstance(value, dict) else {(*names, key): value}
+             for key, value in figures.items()]  # fmt: skip
+    return {key: value for part in parts for key, value in part.items()}
+
+
+NO_DROPOUT = {  # each process draws masks of its own
+    "mmt": ["--mmt.dropout=0", "--mmt.pretrain.steps=0"],
+    "vse": ["--vse.dropout=0"],
+}
+
+
+@pytest.mark.parametrize(("stage", "pattern"), [("mmt", "m*t-*"), ("vse", "vse-*")])
+def test_two_processes_give_the_figures_of_one(tiny: Tiny, tmp_path: Path, stage: str, pattern: str) -> None:
+    one, two = (tiny.without(tmp_path / name, pattern) for name in ("one", "two"))
+    assert one.main(stage, *NO_DROPOUT[stage]) == 0
+    run_on_two(two, stage, *NO_DROPOUT[stage])
+    jobs = [path.name for path in (one.workspace.root / "jobs").glob(pattern)]
+    assert len(jobs) == {"mmt": 4, "vse": 2}[stage]
+    for name in jobs:
+        assert two.job(name).name == one.job(name).name  # the same key
+        files = [{file.name for file in folder.job(name).iterdir()} for folder in (one, two)]
+        assert files[0] == files[1]
+        assert [file for file in two.job(name).parent.iterdir() if ".partial" in file.name] == []
+        ours, theirs = flat(two.metrics(name)), flat(one.metrics(name))
+        assert ours.keys() == theirs.keys()
+        for key, value in theirs.items():
+            assert ours[key] == (value if isinstance(value, str) else pytest.approx(value, abs=1e-4)), key
+        ours, theirs = (load_file(folder.job(name) / "weights.safetensors") for folder in (two, one))
+        assert all(torch.allclose(ours[key], theirs[key], rtol=0, atol=2e-3) for key in theirs)  # a fifth of a step
     if stage == "mmt":  # every sentence once, whichever process translated it
-        rows = read_translations(other.job("mmt-en-de"), "test")
-        assert [row["pair_id"] for row in rows] == [
-            row["pair_id"] for row in read_translations(tiny.job("mmt-en-de"), "test")
+        rows = [read_translations(folder.job("mmt-en-de"), "test") for folder in (one, two)]
+        assert [(row["pair_id"], row["hypothesis"]) for row in rows[0]] == [
+            (row["pair_id"], row["hypothesis"]) for row in rows[1]
         ]
     else:
-        assert len(read_ranks(other.job("vse-san-human-1"), "de").text_to_image) == 4
+        ranks = [read_ranks(folder.job("vse-san-human-1"), "de") for folder in (one, two)]
+        assert torch.equal(ranks[0].text_to_image, ranks[1].text_to_image)
+        assert torch.equal(ranks[0].image_to_text, ranks[1].image_to_text)
+
+
+def test_two_processes_write_each_caption_once(tiny: Tiny, tmp_path: Path) -> None:
+    two = tiny.without(tmp_path, "synthetic-*")
+    run_on_two(two, "augment")
+    for path in (tiny.workspace.root / "jobs").glob("synthetic-*"):
+        ours, theirs = two.captions(path.name), tiny.captions(path.name)
+        assert len({row["caption_id"] for row in ours}) == len(ours) == 12
+        assert [row | {"score": None} for row in ours] == [row | {"score": None} for row in theirs]
+        assert [row["score"] for row in ours] == pytest.approx([row["score"] for row in theirs], abs=1e-5)
+        assert flat(two.metrics(path.name)) == flat(tiny.metrics(path.name))
 
 
 # What is told in one line
@@ -371,11 +294,6 @@ def told(tiny: Tiny, capsys, *arguments: str) -> str:
     assert len(lines) == 1, lines
     assert lines[0].startswith("error: ")
     return lines[0]
-
-
-@pytest.fixture
-def fresh(tmp_path: Path) -> Tiny:
-    return Tiny(tmp_path)
 
 
 def test_an_unknown_recipe_or_key_is_told(fresh: Tiny, capsys) -> None:

@@ -1,0 +1,43 @@
+"""What to say of errors that are the machine's: a disk that is full or closed to us, memory that is too small."""
+
+import errno
+
+import torch
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+_LOWER = {
+    "prepare": "regions.size",
+    "mmt": "mmt.batch_tokens",
+    "augment": "augment.batch_tokens or augment.beam_size",
+    "vse": "vse.batch_size",
+    "report": "report.resamples",
+}
+
+
+def unwritten(error: OSError) -> str | None:
+    """A line about a disk that is full or closed to us; None for another error."""
+    short = error.errno is None and "written" in str(error)  # numpy tells how many items went in, and not why
+    if short or error.errno in _FULL:
+        advice = "make room or set BILDWORT_ARTIFACTS"
+    elif error.errno in _CLOSED:
+        advice = "allow it or set BILDWORT_ARTIFACTS"
+    else:
+        return None
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}; {advice}, then the same command goes on"
+
+
+def out_of_memory(error: BaseException, stage: str) -> str | None:
+    """A line that names the setting to lower; None for another error.
+
+    Args:
+        error: what was raised.
+        stage: where.
+    """
+    known = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(text in str(error) for text in _NO_MEMORY)
+    if not known:
+        return None
+    whose = "the GPU" if isinstance(error, torch.OutOfMemoryError) or "CUDA" in str(error) else "this machine"
+    return f"{stage}: {whose} has too little memory for this; lower {_LOWER[stage]}, then the same command goes on"

@@ -1,0 +1,112 @@
+"""The tiny recipe that tests of stages share: a folder with its artifacts, and a process that works on them."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import torch
+
+from pipeline.__main__ import main
+from pipeline.jobs import Workspace
+from pipeline.recipe import load_recipe
+from pipeline.settings import Recipe
+
+ROOT = Path(__file__).parents[2]
+TINY = """
+base: scenes
+seed: 3
+trainer: {accelerator: cpu, threads: 1, progress: false}
+corpus: {train: 24, retrieval: 12, validation: 4, test: 4, twins: 2, captions: 1, text_pairs: 40}
+regions: {regions: 3, size: 64}
+mmt:
+  vocabulary: 120
+  embedding_dim: 16
+  hidden_dim: 16
+  batch_tokens: 40
+  pretrain: {steps: 4, eval_every: 2, learning_rate: 1.0e-2, warmup: 1}
+  finetune: {steps: 8, eval_every: 2, learning_rate: 1.0e-2, warmup: 1}
+  beam_size: 2
+augment: {beam_size: 2, paths: ["mmt:en-de-en", "mt:en-de"]}
+vse:
+  dim: 16
+  word_dim: 16
+  min_count: 1
+  batch_size: 4
+  epochs: 4
+  warmup_epochs: 1
+  decay_epoch: 2
+  steps: null
+  rows: {human: [en/human], mmt-fb: [en/human, "en/mmt:en-de-en"]}
+  only: [human, mmt-fb]
+  seeds: [1]
+  dropout: 0.2
+"""
+
+
+@contextlib.contextmanager
+def at(folder: Path) -> Iterator[None]:
+    """Work in a folder, with its own artifacts and as one CPU thread, then put everything back."""
+    before, threads = dict(os.environ), torch.get_num_threads()
+    os.environ["BILDWORT_ARTIFACTS"] = str(folder / "artifacts")
+    os.environ.pop("BILDWORT_DATA", None)
+    try:
+        with contextlib.chdir(folder):
+            yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        torch.set_num_threads(threads)
+
+
+class Tiny:
+    """A folder with the tiny recipe and its artifacts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.yaml = folder, folder / "tiny.yaml"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.yaml.write_text(TINY)
+        self.workspace = Workspace(folder / "artifacts")
+
+    def recipe(self, *overrides: str) -> Recipe:
+        return load_recipe(str(self.yaml), overrides)
+
+    def main(self, stage: str, *arguments: str) -> int:
+        with at(self.folder):
+            return main([stage, "--recipe", str(self.yaml), *arguments])
+
+    def job(self, name: str) -> Path:
+        """The one finished folder of a job."""
+        (found,) = [path for path in (self.workspace.root / "jobs" / name).iterdir() if path.is_dir()]
+        assert (found / "manifest.json").is_file()
+        return found
+
+    def metrics(self, name: str) -> dict:
+        return json.loads((self.job(name) / "manifest.json").read_text())["metrics"]
+
+    def captions(self, name: str) -> list[dict]:
+        return pq.read_table(self.job(name) / "captions.parquet").to_pylist()
+
+    def start(self, stage: str, *arguments: str) -> subprocess.Popen:
+        """`python -m pipeline` in a process of its own."""
+        environment = os.environ | {
+            "BILDWORT_ARTIFACTS": str(self.workspace.root), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1",
+        }  # fmt: skip
+        return subprocess.Popen(
+            [sys.executable, "-m", "pipeline", stage, "--recipe", str(self.yaml), *arguments],
+            cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def without(self, folder: Path, pattern: str) -> "Tiny":
+        """A copy whose jobs of this name have never been run."""
+        other = Tiny(folder)
+        shutil.copytree(self.workspace.root / "jobs", other.workspace.root / "jobs")
+        for path in (other.workspace.root / "jobs").glob(pattern):
+            shutil.rmtree(path)
+        return other
