@@ -1,0 +1,55 @@
+"""Errors that are the machine's: one line that says what to do."""
+
+import errno
+
+import pytest
+import torch
+
+from pipeline.advice import out_of_memory, unwritten
+from tests.pipeline.tiny import Tiny
+
+CPU = RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: 8000000 bytes")
+GPU = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), CPU, GPU], ids=["python", "cpu", "gpu"])
+def test_too_little_memory_names_the_setting_to_lower(fresh: Tiny, monkeypatch, capsys, error: Exception) -> None:
+    def breaks(*arguments, **more) -> None:
+        raise error
+
+    monkeypatch.setattr("pipeline.vse.vse", breaks)
+    assert fresh.main("vse") == 1
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.startswith("error: vse:")
+    assert "lower vse.batch_size" in line
+    assert ("the GPU" in line) == (error is GPU)
+
+
+def test_every_stage_has_a_setting_to_lower() -> None:
+    for stage in ("prepare", "mmt", "augment", "vse", "report"):
+        assert "lower" in (out_of_memory(MemoryError(), stage) or "")
+
+
+def test_other_errors_are_not_touched(fresh: Tiny, monkeypatch) -> None:
+    def breaks(*arguments, **more) -> None:
+        raise RuntimeError("size mismatch")
+
+    monkeypatch.setattr("pipeline.vse.vse", breaks)
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        fresh.main("vse")
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(errno.ENOSPC, "make room"), (errno.EDQUOT, "make room"), (errno.EROFS, "allow it"), (errno.EACCES, "allow it")],
+)
+def test_a_disk_that_is_full_or_closed(number: int, expected: str) -> None:
+    line = unwritten(OSError(number, "what it is", "/where/it/is"))
+    assert line is not None
+    assert line.startswith("/where/it/is: what it is")
+    assert expected in line
+    assert "BILDWORT_ARTIFACTS" in line
+
+
+def test_another_error_of_the_system_is_none_of_these() -> None:
+    assert unwritten(OSError(errno.ENOENT, "no such file", "x")) is None
