@@ -20,9 +20,9 @@ def unwritten(error: OSError) -> str | None:
     """A line about a disk that is full or closed to us; None for another error."""
     short = error.errno is None and "written" in str(error)  # numpy tells how many items went in, and not why
     if short or error.errno in _FULL:
-        advice = "make room or set BILDWORT_ARTIFACTS"
+        advice = "make room (artifacts lie where BILDWORT_ARTIFACTS says)"
     elif error.errno in _CLOSED:
-        advice = "allow it or set BILDWORT_ARTIFACTS"
+        advice = "allow it (artifacts lie where BILDWORT_ARTIFACTS says)"
     else:
         return None
     where = f"{error.filename}: " if error.filename else ""

@@ -12,6 +12,7 @@ from pipeline.sheets import Sheet
 
 _CAUSES = ("job", "version", "settings", "source", "python", "libraries", "runtime", "machine")
 _ABSENT = "–"
+_Line = tuple[str, str, str]
 
 
 def compare(first: str, second: str, workspace: Workspace) -> None:
@@ -28,7 +29,7 @@ def compare(first: str, second: str, workspace: Workspace) -> None:
     folders = [_find(name, workspace.root / "jobs") for name in (first, second)]
     names = [f"{folder.parent.name}/{folder.name}" for folder in folders]
     one, two = (_read(folder) for folder in folders)
-    causes = list(_causes(one, two, folders[0].parents[1], folders[1].parents[1]))
+    causes = list(dict.fromkeys(_causes(folders[0], folders[1])))
     figures = list(_different(one["metrics"], two["metrics"]))
     say(f"{names[0]} and {names[1]}: {len(causes)} differences in what they were made of, {len(figures)} in figures")
     if causes:
@@ -44,8 +45,11 @@ def _find(name: str, jobs: Path) -> Path:
     if (Path(name) / "manifest.json").is_file():
         return Path(name).resolve()
     job, _, key = name.rpartition("/")
-    found = sorted(path.parent for path in jobs.glob(f"{job or '*'}/{key}*/manifest.json"))
-    found = [folder for folder in found if "." not in folder.name]  # whole ones
+    found = [
+        path.parent
+        for path in sorted(jobs.glob("*/*/manifest.json"))
+        if job in ("", path.parts[-3]) and path.parts[-2].startswith(key) and "." not in path.parts[-2]  # whole ones
+    ]
     if len(found) != 1:
         several = f"fits {', '.join(f'{one.parent.name}/{one.name}' for one in found[:3])}" if found else "is not there"
         raise RecipeError(f"run {name!r} {several}; give a folder or job/key, as in {jobs}/mmt-en-de/0123456789ab")
@@ -63,25 +67,30 @@ def _read(folder: Path) -> dict[str, Any]:
         raise RecipeError(f"{path}: not a readable manifest ({error!r}); run that job again") from None
 
 
-def _causes(
-    one: dict[str, Any], two: dict[str, Any], jobs_one: Path, jobs_two: Path, where: str = ""
-) -> Iterator[tuple[str, str, str]]:
-    """(what, first, second) of all that may change figures, inputs first looked into, then the run itself."""
+def _causes(first: Path, second: Path, where: str = "", seen: set[tuple[Path, Path]] | None = None) -> Iterator[_Line]:
+    """(what, first, second) of all that may change figures: inputs are looked into before the run itself.
+
+    An input of the same key may have been made by other code or elsewhere, so it is looked into too.
+    """
+    seen = set() if seen is None else seen
+    if first == second or (first, second) in seen:
+        return
+    seen.add((first, second))
+    one, two = _read(first), _read(second)
     for name in sorted(one["inputs"].keys() | two["inputs"].keys()):
-        left, right = one["inputs"].get(name), two["inputs"].get(name)
-        if left == right:
-            continue
-        folders = [jobs / made["job"] / made["key"] for jobs, made in ((jobs_one, left), (jobs_two, right)) if made]
+        made = [(folder.parents[1], manifest["inputs"].get(name)) for folder, manifest in ((first, one), (second, two))]
+        folders = [jobs / input["job"] / input["key"] for jobs, input in made if input]
         if len(folders) == 2 and all((folder / "manifest.json").is_file() for folder in folders):
-            yield from _causes(_read(folders[0]), _read(folders[1]), jobs_one, jobs_two, f"{where}{name}: ")
-        else:
-            yield f"{where}{name}", _short(left and left["key"]), _short(right and right["key"])
-    left, right = ({part: made.get(part) for part in _CAUSES} for made in (one, two))
-    for what, first, second in _different(left, right):
-        yield where + what, first, second
+            yield from _causes(folders[0], folders[1], f"{name}: ", seen)
+        elif made[0][1] != made[1][1]:
+            keys = [_short(input and input["key"]) for _, input in made]
+            yield where + name, keys[0], keys[1]
+    left, right = ({part: manifest.get(part) for part in _CAUSES} for manifest in (one, two))
+    for what, value, other in _different(left, right):
+        yield where + what, value, other
 
 
-def _different(left: Any, right: Any, where: str = "") -> Iterator[tuple[str, str, str]]:
+def _different(left: Any, right: Any, where: str = "") -> Iterator[_Line]:
     """(dotted key, first, second) of the leaves that differ."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         for key in sorted(left.keys() | right.keys()):

@@ -27,9 +27,10 @@ import torch
 
 from pipeline.errors import RecipeError
 from pipeline.files import write_whole
-from pipeline.processes import lock, lock_file, meet, rank, say, started_together, wait_for_rank_0
+from pipeline.processes import is_ours, lock, lock_file, meet, rank, run_id, say, started_together, wait_for_rank_0
 
 FORMAT = 1
+_BEGUN = "started.json"
 _LIBRARIES = ("torch", "pytorch-lightning", "numpy", "tokenizers", "sacremoses", "sacrebleu", "faiss-cpu", "faiss-gpu")
 Run = Callable[[Path, dict[str, Path]], dict[str, Any]]
 
@@ -120,6 +121,7 @@ class Workspace:
                 f"{job.name}: not done yet (no {self.folder(job)}); run `make stage-{job.stage}` with the same recipe "
                 "and settings"
             )
+        self.manifest(job)  # refuses another format
         return self.folder(job)
 
     def perform(self, job: Job, force: bool = False) -> Path:
@@ -147,13 +149,14 @@ class Workspace:
             if self.done(job) and not force:  # another process did it while we waited
                 return final
             if force:
-                shutil.rmtree(partial, ignore_errors=True)
+                if not _begun(partial).get("forced"):
+                    shutil.rmtree(partial, ignore_errors=True)
                 if self.done(job):  # kept until the new one is whole
                     shutil.rmtree(before, ignore_errors=True)
                     final.rename(before)
                 meet()
             try:
-                self._work(job, inputs, partial, final)
+                self._work(job, inputs, partial, final, force)
             except BaseException:
                 if before.exists() and not final.exists():
                     before.rename(final)
@@ -161,7 +164,7 @@ class Workspace:
             shutil.rmtree(before, ignore_errors=True)
         return final
 
-    def _work(self, job: Job, inputs: dict[str, Path], partial: Path, final: Path) -> None:
+    def _work(self, job: Job, inputs: dict[str, Path], partial: Path, final: Path, forced: bool) -> None:
         """Run a job in `partial`, and give it its name when it is whole."""
         shutil.rmtree(final, ignore_errors=True)  # a folder without a manifest is no artifact
         resumed = partial.exists()
@@ -169,7 +172,7 @@ class Workspace:
         if not (partial / "manifest.json").is_file():  # else it was stopped just before it got its name
             say(f"[bold]{job.name}[/] [dim]{job.key}[/] {'goes on' if resumed else 'starts'}")
             description, cost = self._describe(job), _Cost()
-            self._warn_of_other_code(partial / "started.json", description)
+            _note_beginning(partial, description["source"], forced)
             figures = job.run(partial, inputs)
             spent = cost.stop()
             finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -177,18 +180,8 @@ class Workspace:
             _write_json(partial / "manifest.json", manifest)
             say(f"[green]{job.name} done[/] in {spent['wall_s']:.0f} s, {spent['peak_memory_mb']:.0f} MB at most")
         shutil.rmtree(partial / "checkpoints", ignore_errors=True)  # no sooner: without them it would train again
-        (partial / "started.json").unlink(missing_ok=True)
+        (partial / _BEGUN).unlink(missing_ok=True)
         partial.rename(final)
-
-    def _warn_of_other_code(self, note: Path, description: dict[str, Any]) -> None:
-        """Say that an interrupted job was begun by other code than goes on with it."""
-        try:
-            begun = json.loads(note.read_text(encoding="utf-8"))["source"]
-        except (OSError, ValueError, KeyError, TypeError):
-            _write_json(note, {"source": description["source"]})
-            return
-        if begun != description["source"]:
-            say(f"[yellow]the source has changed since this was begun; delete {note.parent} to begin again[/]")
 
     def note(self, recipe: str, stage: str, jobs: Mapping[str, Job]) -> None:
         """Write down which keys a recipe uses for a stage."""
@@ -222,11 +215,11 @@ class Workspace:
         final = self.folder(job)
         partial = final.with_name(final.name + ".partial")
         if job.collective:
-            wait_for_rank_0(lambda: partial.exists() or self.done(job), final, job.name)
-            if (
-                not self.done(job) and not (partial / "manifest.json").is_file()
-            ):  # a copy of its own: rank 0 may rename its folder while we still write
-                own = partial.with_name(f"{partial.name}-{rank()}")
+            begun = lock_file(final)
+            wait_for_rank_0(lambda: self.done(job) or (is_ours(begun) and partial.exists()), final, job.name)
+            if not (partial / "manifest.json").is_file() and not self.done(job):
+                # A copy of its own: rank 0 may rename its folder while we still write.
+                own = partial.with_name(f"{partial.name}-{run_id()}-{rank()}")
                 shutil.rmtree(own, ignore_errors=True)
                 own.mkdir()
                 (own / "checkpoints").symlink_to((partial / "checkpoints").absolute())
@@ -234,6 +227,29 @@ class Workspace:
                 shutil.rmtree(own)
         wait_for_rank_0(lambda: self.done(job), final, job.name)
         return final
+
+
+def _begun(partial: Path) -> dict[str, Any]:
+    """How an interrupted job was begun; empty if it was not."""
+    try:
+        return dict(json.loads((partial / _BEGUN).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _note_beginning(partial: Path, source: str, forced: bool) -> None:
+    """Note how a job is begun, or say that what goes on was begun by other code.
+
+    Raises:
+        RecipeError: it was begun in another format.
+    """
+    begun = _begun(partial)
+    if not begun:
+        _write_json(partial / _BEGUN, {"format": FORMAT, "source": source, "forced": forced})
+    elif begun.get("format") != FORMAT:
+        raise RecipeError(f"{partial}: begun in format {begun.get('format')}, this code writes {FORMAT}; delete it")
+    elif begun.get("source") != source:
+        say(f"[yellow]the source has changed since this was begun; delete {partial} to begin again[/]")
 
 
 def source_digest() -> str:

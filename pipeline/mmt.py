@@ -199,6 +199,14 @@ def _translate(
     )
 
 
+def _read_tokens(path: Path, languages: list[str]) -> pa.Table:
+    try:
+        return pq.read_table(path, columns=languages)
+    except (OSError, pa.ArrowException) as error:
+        raise RecipeError(f"{path}: not readable ({str(error).splitlines()[0]}); run `make stage-mmt` with "
+                          "ARGS=--force") from None  # fmt: skip
+
+
 def _write_translations(path: Path, pairs: "_Pairs", rows: list[dict[str, Any]], found: list[Translated]) -> None:
     table = [
         {"pair_id": row["pair_id"], "image_id": row["image_id"], "source": row[pairs.source],
@@ -215,7 +223,7 @@ class _Pairs:
         self.direction = direction
         self.source, self.target = direction.split("-")
         self.twins = twins_of(corpus)
-        tokens = pq.read_table(text / "tokens.parquet", columns=[self.source, self.target])
+        tokens = _read_tokens(text / "tokens.parquet", [self.source, self.target])
         source, target = (tokens[name].to_pylist() for name in (self.source, self.target))
         self._rows = [
             row | {"source_tokens": s, "target_tokens": t, "seen": row["image_id"] in store}

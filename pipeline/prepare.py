@@ -12,7 +12,7 @@ from data.corpora.registry import CORPORA
 from data.extractor import extract_all
 from data.findings import Finding
 from data.regions import RegionStore, standardise, write_regions
-from data.report import data_report
+from data.report import DataReport, data_report
 from pipeline.doctor import require_regions, say_findings
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job, Workspace, fingerprint
@@ -39,21 +39,16 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         content = reader.read(corpus.options, root, folder)
+        require_regions(content, recipe)
+        brought = None if content.regions is None else RegionStore(content.regions)
+        early = (
+            None if brought is None else _report(corpus.name, content, brought, folder)
+        )  # before gigabytes are copied
         write_captions(content.captions, folder / "captions.parquet")
         write_pairs(content.pairs, folder / "pairs.parquet")
-        store = _regions(content, folder, recipe)
+        store = _regions(content, brought, folder, recipe)
         _write_about(content, folder)
-        # A store that the corpus brings, with rows that no caption needs; its numbers were checked when it was copied.
-        report = data_report(content, store if content.regions is None else RegionStore(content.regions, False))
-        (folder / "report.md").write_text(report.as_markdown(), encoding="utf-8")
-        (folder / "report.json").write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
-        if report.errors:
-            say_findings(report.findings)
-            first = report.errors[0]
-            raise RecipeError(
-                f"{corpus.name}: {first.what} ({first.count}×, {first.where}: {', '.join(first.examples[:3])}); "
-                f"mend the data; all findings are in {folder / 'report.md'}"
-            )
+        report = early or _report(corpus.name, content, store, folder)
         return {
             "captions": len(content.captions),
             "pairs": len(content.pairs),
@@ -106,19 +101,35 @@ def _about(corpus: Path) -> dict[str, Any]:
         raise RecipeError(f"{path}: not readable ({error}); run `make stage-prepare` with ARGS=--force") from None
 
 
-def _regions(content: Corpus, folder: Path, recipe: Recipe) -> RegionStore:
+def _report(name: str, content: Corpus, store: RegionStore, folder: Path) -> DataReport:
+    """Write the data report; a store that the corpus brings may have rows that no caption needs.
+
+    Raises:
+        RecipeError: a finding would spoil results.
+    """
+    report = data_report(content, store)
+    (folder / "report.md").write_text(report.as_markdown(), encoding="utf-8")
+    (folder / "report.json").write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
+    if report.errors:
+        say_findings(report.findings)
+        first = report.errors[0]
+        raise RecipeError(
+            f"{name}: {first.what} ({first.count}×, {first.where}: {', '.join(first.examples[:3])}); mend the "
+            f"data; all findings are in {folder / 'report.md'}"
+        )
+    return report
+
+
+def _regions(content: Corpus, source: RegionStore | None, folder: Path, recipe: Recipe) -> RegionStore:
     """Copy the corpus's region store row by row, or extract one from its pictures."""
     target = folder / "regions"
-    if content.regions is None:
-        require_regions(content, recipe)
+    if source is None:
         extract_all(content.pictures, target, recipe.regions, workers=os.cpu_count() or 1)
         standardise(target, sorted({one.image_id for one in content.captions if one.split in TRAINING_SPLITS}))
         return RegionStore(target)
-    source = RegionStore(content.regions)
     wanted = sorted({caption.image_id for caption in content.captions})
-    ids = [image_id for image_id in wanted if image_id in source]
-    rows = source.rows(ids)
-    write_regions(target, ids, ((source.regions[row], source.boxes[row]) for row in rows))
+    rows = source.rows(wanted)
+    write_regions(target, wanted, ((source.regions[row], source.boxes[row]) for row in rows))
     return RegionStore(target)
 
 

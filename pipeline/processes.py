@@ -36,6 +36,15 @@ def started_together() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ or int(os.environ.get("SLURM_NTASKS", "1")) > 1
 
 
+def run_id() -> str:
+    """What all ranks of one run share and no other run on the machine has."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return f"{os.environ.get('MASTER_ADDR', '')}-{os.environ.get('MASTER_PORT', '')}"
+    if started_together():
+        return f"{os.environ.get('SLURM_JOB_ID', '')}-{os.environ.get('SLURM_STEP_ID', '')}"
+    return str(os.getppid() if rank() else os.getpid())  # Lightning's rank 0 starts the others
+
+
 def meet() -> None:
     """Wait until all ranks are here, so that none takes what --force deletes for done; nothing before they are one."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -79,10 +88,14 @@ def _is_held(path: Path) -> bool:
 
 @contextmanager
 def lock(path: Path, name: str) -> Iterator[None]:
-    """Let one process at a time work on a job; another one waits and says so."""
+    """Let one run at a time work on a job and say in the file whose it is; another one waits and says so.
+
+    Raises:
+        RecipeError: the folder cannot be written, or its file system knows no locks.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("w")
+        file = path.open("a+")
     except OSError as error:
         raise RecipeError(f"{path.parent}: cannot be written ({error.strerror}); set BILDWORT_ARTIFACTS") from None
     with file:
@@ -91,4 +104,18 @@ def lock(path: Path, name: str) -> Iterator[None]:
         except BlockingIOError:
             say(f"{name}: another process is at it; waiting")
             fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise RecipeError(f"{path}: no locks here ({error.strerror}); set BILDWORT_ARTIFACTS") from None
+        file.truncate(0)
+        file.write(run_id())
+        file.flush()
         yield
+        file.truncate(0)
+
+
+def is_ours(path: Path) -> bool:
+    """Is rank 0 of this run at the job whose lock this is?"""
+    try:
+        return path.read_text(encoding="utf-8") == run_id()
+    except OSError:
+        return False

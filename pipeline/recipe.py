@@ -104,7 +104,7 @@ def _find(name: str, folder: Path = Path()) -> Path:
         near = difflib.get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
         raise RecipeError(f"recipe {name!r}: no file {path}; {hint}")
-    return path
+    return path.resolve()
 
 
 def _read_with_base(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:

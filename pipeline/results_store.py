@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from pipeline.files import write_whole
+from pipeline.processes import lock
 
 COMMITTED = Path(__file__).parent / "results"
 
@@ -82,6 +83,11 @@ def read_runs(recipe: str, folder: Path = COMMITTED) -> list[Run]:
 
 def append_runs(recipe: str, runs: Sequence[Run], folder: Path = COMMITTED) -> int:
     """Add runs that are not yet in the recipe's CSV, by job, key, language and metric; how many were added."""
+    with lock(folder / f".{recipe}.lock", f"{recipe}.csv"):
+        return _append_runs(recipe, runs, folder)
+
+
+def _append_runs(recipe: str, runs: Sequence[Run], folder: Path) -> int:
     known = {(run.job, run.key, run.language, run.metric) for run in read_runs(recipe, folder)}
     fresh = [run for run in runs if (run.job, run.key, run.language, run.metric) not in known]
     if not fresh:

@@ -16,6 +16,7 @@ import torch
 from pytorch_lightning.callbacks import Callback, LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.plugins.io import TorchCheckpointIO
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from safetensors.torch import load_file, save
 from torch import nn
 
@@ -78,6 +79,17 @@ class WholeCheckpoints(TorchCheckpointIO):
         temporary.replace(path)
 
 
+class _Best(ModelCheckpoint):
+    """Keeps the best checkpoint, and knows it again after its folder was moved."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the score from the state and the place from here."""
+        place = str(Path(str(self.dirpath)) / "best.ckpt")
+        scores = state_dict["best_k_models"].values()
+        here = {"dirpath": self.dirpath, "best_model_path": place, "kth_best_model_path": place}
+        super().load_state_dict(state_dict | here | {"best_k_models": dict.fromkeys([place], *scores)})
+
+
 def duration(seconds: float) -> str:
     """A time as people say it: `40 s`, `12 min`, `3.5 h`."""
     if seconds < 100:
@@ -92,7 +104,8 @@ def disk_for_training(module: nn.Module, folder: Path) -> float:
         RecipeError: the disk has less.
     """
     wanted = 4.0 * sum(parameter.numel() for parameter in module.parameters()) * (3 * 3 + 1)
-    free = shutil.disk_usage(folder).free
+    held = sum(path.stat().st_size for path in (folder / "checkpoints").glob("*"))  # of a run that goes on
+    free = shutil.disk_usage(folder).free + held
     if free < wanted:
         raise RecipeError(
             f"{folder}: training needs {wanted / 1e6:,.0f} MB of disk and {free / 1e6:,.0f} MB are free; make room or "
@@ -115,12 +128,16 @@ def make_trainer(settings: TrainerSettings, log_dir: Path | None = None, **more:
         )
     # version="" keeps one folder, so that a resumed run goes on in the same plots
     logger = TensorBoardLogger(str(log_dir.parent), log_dir.name, version="") if log_dir is not None else False
-    return pl.Trainer(
-        accelerator=settings.accelerator, devices=settings.devices, num_nodes=settings.num_nodes,
-        strategy=settings.strategy, precision=settings.precision,  # type: ignore[arg-type]
-        logger=logger, use_distributed_sampler=False, num_sanity_val_steps=0, enable_model_summary=False,
-        enable_progress_bar=settings.progress, log_every_n_steps=10, plugins=[WholeCheckpoints()], **more,
-    )  # fmt: skip
+    try:
+        return pl.Trainer(
+            accelerator=settings.accelerator, devices=settings.devices, num_nodes=settings.num_nodes,
+            strategy=settings.strategy, precision=settings.precision,  # type: ignore[arg-type]
+            logger=logger, use_distributed_sampler=False, num_sanity_val_steps=0, enable_model_summary=False,
+            enable_progress_bar=settings.progress, log_every_n_steps=10, plugins=[WholeCheckpoints()], **more,
+        )  # fmt: skip
+    except (ValueError, TypeError, MisconfigurationException, ImportError) as error:
+        reason = " ".join(str(error).split())
+        raise RecipeError(f"trainer: Lightning refuses these settings: {reason}") from None
 
 
 def fit(
@@ -145,7 +162,7 @@ def fit(
         the checkpoint of the best epoch.
     """
     checkpoints = folder / "checkpoints"
-    keep = ModelCheckpoint(
+    keep = _Best(
         checkpoints, filename="best", monitor=monitor, mode="max", save_top_k=1,
         enable_version_counter=False, save_on_train_epoch_end=True,
     )  # fmt: skip
@@ -167,7 +184,7 @@ def fit(
     with stopping():
         trainer.fit(module, data, ckpt_path=str(last) if whole else None, weights_only=True)
     trainer.strategy.barrier()
-    return Path(keep.best_model_path)
+    return checkpoints / "best.ckpt"
 
 
 @contextmanager
@@ -189,6 +206,8 @@ def _require_checkpoint(path: Path, module: nn.Module) -> None:
     try:
         found = torch.load(path, map_location="meta", weights_only=True, mmap=True)["state_dict"]
         shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
+    except (MemoryError, PermissionError):
+        raise  # not the file's fault
     except Exception as error:  # a damaged file can raise anything; a pickle is never run
         reason = " ".join(str(error).split())[:100] or type(error).__name__
         raise RecipeError(f"{path}: not a readable checkpoint ({reason}); {advice}") from None

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -67,9 +68,17 @@ def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
 
 
 def read_ranks(folder: Path, language: str) -> RetrievalRanks:
-    """The test ranks that a finished job left for one language."""
-    with np.load(folder / f"ranks-{language}.npz", allow_pickle=False) as arrays:
-        return RetrievalRanks(*(torch.from_numpy(arrays[name]) for name in _RANK_ARRAYS))
+    """The test ranks that a finished job left for one language.
+
+    Raises:
+        RecipeError: the file is missing or damaged.
+    """
+    path = folder / f"ranks-{language}.npz"
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return RetrievalRanks(*(torch.from_numpy(arrays[name]) for name in _RANK_ARRAYS))
+    except (OSError, ValueError, KeyError, BadZipFile) as error:
+        raise RecipeError(f"{path}: not readable ({error}); delete {folder} and run `make stage-vse`") from None
 
 
 _RANK_ARRAYS = ("text_to_image", "image_to_text", "caption_image")

@@ -155,3 +155,34 @@ def test_a_language_that_the_data_lacks(tiny: Tiny, tmp_path: Path, capsys, stag
     copy = tiny.without(tmp_path, "nothing")
     more = ["--augment.paths=[]", "--vse.only=[human]"] if stage == "mmt" else []
     assert expected in told(copy, capsys, stage, override, *more)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["accelerator=gpuu", "precision=bf16-mixd", "strategy=foo", "devices=0", "devices=two", "accelerator=tpu"],
+)
+def test_what_lightning_refuses_is_one_line(tiny: Tiny, tmp_path: Path, capsys, setting: str) -> None:
+    copy = tiny.without(tmp_path, "vse-*")
+    line = told(copy, capsys, "vse", "--vse.only=[human]", f"--trainer.{setting}")
+    assert "trainer" in line
+
+
+def test_a_training_whose_folder_was_moved_keeps_its_best_epoch(stopped: Tiny, tmp_path: Path) -> None:
+    copy = Tiny(tmp_path)
+    shutil.copytree(stopped.workspace.root, copy.workspace.root)
+    (path,) = copy.workspace.root.glob("jobs/vse-*/*.partial/checkpoints/best.ckpt")
+    callbacks = torch.load(path, weights_only=True)["callbacks"]
+    score = next(state["best_model_score"] for name, state in callbacks.items() if name.startswith("_Best"))
+    from pipeline.training import _Best
+
+    best = _Best(path.parent, filename="best", monitor="val/rsum", mode="max", save_top_k=1)
+    best.load_state_dict(next(state for name, state in callbacks.items() if name.startswith("_Best")))
+    assert best.best_model_score == score
+    assert list(best.best_k_models) == [best.best_model_path] == [str(path)]
+
+
+def test_a_report_from_damaged_ranks_is_one_line(tiny: Tiny, tmp_path: Path, capsys) -> None:
+    copy = tiny.without(tmp_path, "nothing")
+    path = copy.job("vse-san-human-1") / "ranks-en.npz"
+    cut_short(path)
+    assert str(path) in told(copy, capsys, "report")

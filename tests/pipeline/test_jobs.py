@@ -13,6 +13,7 @@ import pytest
 from pipeline import jobs
 from pipeline.errors import RecipeError
 from pipeline.jobs import FORMAT, Job, Workspace, fingerprint
+from pipeline.processes import run_id
 
 ROOT = Path(__file__).parents[2]
 
@@ -279,9 +280,10 @@ def test_a_rank_above_0_takes_part_in_its_own_copy_and_leaves_the_folder_alone(
     (partial / "checkpoints" / "last.ckpt").write_text("step 5")
     (partial / "weights").write_text("of rank 0")
     monkeypatch.setenv("LOCAL_RANK", "1")
+    partial.with_suffix(".lock").write_text(run_id())
     workspace.perform(job)
     assert (workspace.folder(job) / "weights").read_text() == "of rank 0"
-    assert [path.name for path in workspace.folder(job).parent.iterdir()] == [job.key]
+    assert sorted(path.name for path in workspace.folder(job).parent.iterdir()) == [job.key, f"{job.key}.lock"]
 
 
 def _take_part(workspace: Workspace, job: Job, folder: Path) -> dict:
@@ -319,6 +321,51 @@ def test_a_rank_above_0_is_patient_while_rank_0_works(workspace: Workspace, monk
         thread.start()
         assert workspace.perform(job) == final
         thread.join()
+
+
+def test_a_rank_above_0_does_not_join_another_run(workspace: Workspace, monkeypatch) -> None:
+    job = Job("work", "mmt", 1, {}, {}, lambda folder, inputs: pytest.fail("it joined"), collective=True)
+    partial = workspace.folder(job).with_name(job.key + ".partial")
+    partial.mkdir(parents=True)
+    partial.with_suffix(".lock").write_text("of another")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr("pipeline.processes.PATIENCE", 0.3)
+    with pytest.raises(RecipeError, match="rank 0 has not been at it"):
+        workspace.perform(job)
+
+
+def test_a_forced_run_that_was_stopped_goes_on_when_it_is_forced_again(workspace: Workspace) -> None:
+    folder = workspace.perform(make(run=Work()))
+
+    def stops(partial: Path, inputs: dict[str, Path]) -> dict:
+        (partial / "half.txt").touch()
+        raise KeyboardInterrupt
+
+    def goes_on(partial: Path, inputs: dict[str, Path]) -> dict:
+        assert (partial / "half.txt").is_file()
+        return {}
+
+    with pytest.raises(KeyboardInterrupt):
+        workspace.perform(make(run=stops), force=True)
+    assert workspace.perform(make(run=Work()), force=False) == folder  # what was there is there
+    workspace.perform(make(run=goes_on), force=True)
+    assert (folder / "half.txt").is_file()
+
+
+def test_what_was_begun_in_another_format_is_refused(workspace: Workspace) -> None:
+    partial = workspace.folder(make()).with_name(make().key + ".partial")
+    partial.mkdir(parents=True)
+    (partial / "started.json").write_text(json.dumps({"format": 0, "source": "x", "forced": False}))
+    with pytest.raises(RecipeError, match="begun in format 0"):
+        workspace.perform(make(run=Work()))
+
+
+def test_an_input_of_another_format_is_refused(workspace: Workspace) -> None:
+    start = make("start", run=Work())
+    path = workspace.perform(start) / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 0}))
+    with pytest.raises(RecipeError, match="format 0"):
+        workspace.perform(make(inputs={"start": start}, run=Work()))
 
 
 # Files

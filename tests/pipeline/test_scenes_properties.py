@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from modules.metrics import NO_QUERY, RetrievalRanks, paired_difference
+from modules.metrics import RetrievalRanks, paired_difference
 from pipeline.__main__ import main
 from pipeline.jobs import Workspace
 from pipeline.mmt import translator_jobs
@@ -64,7 +65,7 @@ def ranks_of(trained, row: str, language: str) -> RetrievalRanks:
 def ambiguous_only(ranks: RetrievalRanks, texts: list[str], words: set[str]) -> RetrievalRanks:
     """The captions with an ambiguous noun; the other direction is left out."""
     keep = np.array([bool(words & set(text.lower().split())) for text in texts])
-    images = ranks.image_to_text.clone().fill_(NO_QUERY)
+    images = torch.zeros_like(ranks.image_to_text)  # 0: no query
     links = ranks.caption_image[keep]
     images[links.unique()] = ranks.image_to_text[links.unique()]
     return RetrievalRanks(ranks.text_to_image[keep], images, links)
