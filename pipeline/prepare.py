@@ -41,9 +41,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
         content = reader.read(corpus.options, root, folder)
         require_regions(content, recipe)
         brought = None if content.regions is None else RegionStore(content.regions)
-        early = (
-            None if brought is None else _report(corpus.name, content, brought, folder)
-        )  # before gigabytes are copied
+        early = None if brought is None else _report(corpus.name, content, brought, folder)
         write_captions(content.captions, folder / "captions.parquet")
         write_pairs(content.pairs, folder / "pairs.parquet")
         store = _regions(content, brought, folder, recipe)
