@@ -39,7 +39,7 @@ demo: setup ## the main job on rendered pictures, from nothing to a table of R@K
 test: setup ## the tests (minutes)
 	@$(PY) -m pytest -q -m "not slow" -n 2 $(ARGS)
 
-test-long: setup ## the long tests: what the picture is worth, on three seeds
+test-long: setup ## the long tests: what the picture is worth on three seeds, kills at every event, faults of real data
 	@$(PY) -m pytest -q -m slow $(ARGS)
 
 check: setup ## lint, format and types
