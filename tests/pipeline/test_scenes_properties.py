@@ -25,7 +25,7 @@ NOUNS = ("bat", "bow", "fan", "key", "nut", "seal")
 @pytest.fixture(scope="module", params=SEEDS)
 def trained(request):
     """The whole pipeline with one seed: (recipe, workspace)."""
-    overrides = [f"--seed={request.param}", f"--vse.seeds=[{request.param}]"]
+    overrides = [f"--seed={request.param}", f"--vse.seeds=[{request.param}]", "--vse.only=[mt-f,mmt-f]"]
     for stage in ("mmt", "augment", "vse"):
         assert main([stage, "--recipe", "scenes", *overrides]) == 0
     return load_recipe("scenes", overrides), Workspace()
