@@ -1,12 +1,11 @@
 """Why two runs differ: their manifests side by side, down to the inputs of their inputs (`report --compare A B`)."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pipeline.errors import RecipeError
-from pipeline.jobs import FORMAT, Workspace
+from pipeline.jobs import Workspace, read_manifest
 from pipeline.processes import say
 from pipeline.sheets import Sheet
 
@@ -28,7 +27,7 @@ def compare(first: str, second: str, workspace: Workspace) -> None:
     """
     folders = [_find(name, workspace.root / "jobs") for name in (first, second)]
     names = [f"{folder.parent.name}/{folder.name}" for folder in folders]
-    one, two = (_read(folder) for folder in folders)
+    one, two = (read_manifest(folder) for folder in folders)
     causes = list(dict.fromkeys(_causes(folders[0], folders[1])))
     figures = list(_different(one["metrics"], two["metrics"]))
     say(f"{names[0]} and {names[1]}: {len(causes)} differences in what they were made of, {len(figures)} in figures")
@@ -56,17 +55,6 @@ def _find(name: str, jobs: Path) -> Path:
     return found[0].resolve()
 
 
-def _read(folder: Path) -> dict[str, Any]:
-    path = folder / "manifest.json"
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        if manifest["format"] != FORMAT:
-            raise RecipeError(f"{path}: format {manifest['format']}, this code reads {FORMAT}; run that job again")
-        return manifest | {"inputs": dict(manifest["inputs"]), "metrics": dict(manifest["metrics"])}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecipeError(f"{path}: not a readable manifest ({error!r}); run that job again") from None
-
-
 def _causes(first: Path, second: Path, where: str = "", seen: set[tuple[Path, Path]] | None = None) -> Iterator[_Line]:
     """(what, first, second) of all that may change figures: inputs are looked into before the run itself.
 
@@ -76,7 +64,7 @@ def _causes(first: Path, second: Path, where: str = "", seen: set[tuple[Path, Pa
     if first == second or (first, second) in seen:
         return
     seen.add((first, second))
-    one, two = _read(first), _read(second)
+    one, two = read_manifest(first), read_manifest(second)
     for name in sorted(one["inputs"].keys() | two["inputs"].keys()):
         made = [(folder.parents[1], manifest["inputs"].get(name)) for folder, manifest in ((first, one), (second, two))]
         folders = [jobs / input["job"] / input["key"] for jobs, input in made if input]

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
-from rich.table import Table
 
 from data.corpora import Corpus
 from data.corpora.registry import CORPORA
@@ -14,8 +13,9 @@ from data.findings import Finding
 from data.regions import RegionStore
 from data.report import DataReport, data_report
 from pipeline.errors import RecipeError
-from pipeline.processes import CONSOLE, say
+from pipeline.processes import say
 from pipeline.settings import Recipe
+from pipeline.sheets import Sheet
 
 
 def doctor(recipe: Recipe, examples: int) -> None:
@@ -31,7 +31,7 @@ def doctor(recipe: Recipe, examples: int) -> None:
     """
     report = diagnose(recipe, examples)
     for title, rows in report.counts().items():
-        CONSOLE.print(_table(title, rows))
+        _sheet(title, rows).show()
     say_findings(report.findings, examples)
     if report.errors:
         what = ", ".join(dict.fromkeys(finding.what for finding in report.errors))
@@ -75,11 +75,7 @@ def say_findings(findings: Sequence[Finding], examples: int = 1) -> None:
         say(f"[{colour}]{finding.level}:[/] {text}")
 
 
-def _table(title: str, rows: Sequence[dict[str, Any]]) -> Table:
-    """Rows of counts for the terminal; their keys are the columns."""
-    table = Table(title=title, title_justify="left")
-    for name in rows[0] if rows else ():
-        table.add_column(name, justify="right" if isinstance(rows[0][name], int) else "left")
-    for row in rows:
-        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else escape(str(cell)) for cell in row.values()))
-    return table
+def _sheet(title: str, rows: Sequence[dict[str, Any]]) -> Sheet:
+    """Rows of counts as a table; their keys are the columns."""
+    cells = [[f"{cell:,}" if isinstance(cell, int) else escape(str(cell)) for cell in row.values()] for row in rows]
+    return Sheet(title, list(rows[0]) if rows else [], cells)

@@ -96,19 +96,7 @@ class Workspace:
         Raises:
             RecipeError: it is damaged, or of another format.
         """
-        path = self.folder(job) / "manifest.json"
-        try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(manifest, dict):
-                raise ValueError(f"it holds a {type(manifest).__name__}")
-        except (OSError, ValueError) as error:
-            raise RecipeError(f"{path}: not a readable manifest ({error}); delete the folder and run again") from None
-        if manifest.get("format") != FORMAT:
-            raise RecipeError(
-                f"{path}: format {manifest.get('format')}, this code reads {FORMAT}; run `make stage-{job.stage}` with "
-                "ARGS=--force"
-            )
-        return manifest
+        return read_manifest(self.folder(job))
 
     def require(self, job: Job) -> Path:
         """The folder of a job that must have been done.
@@ -193,6 +181,7 @@ class Workspace:
         return {
             "format": FORMAT,
             "job": job.name,
+            "stage": job.stage,
             "key": job.key,
             "version": job.version,
             "settings": dict(job.settings),
@@ -227,6 +216,27 @@ class Workspace:
                 shutil.rmtree(own)
         wait_for_rank_0(lambda: self.done(job), final, job.name)
         return final
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest in a finished job's folder.
+
+    Raises:
+        RecipeError: it is damaged, or of another format.
+    """
+    path = folder / "manifest.json"
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(manifest, dict):
+            raise ValueError(f"it holds a {type(manifest).__name__}")
+    except (OSError, ValueError) as error:
+        raise RecipeError(f"{path}: not a readable manifest ({error}); delete the folder and run again") from None
+    if manifest.get("format") != FORMAT:
+        stage = f"`make stage-{manifest['stage']}`" if "stage" in manifest else "its stage"
+        raise RecipeError(
+            f"{path}: format {manifest.get('format')}, this code reads {FORMAT}; run {stage} with ARGS=--force"
+        )
+    return manifest
 
 
 def _begun(partial: Path) -> dict[str, Any]:

@@ -50,16 +50,17 @@ class _Task:
     """Where one task keeps its files: split → list of images, split → stem of the raw files, captions an image."""
 
     name: str
-
     lists: dict[str, str]
     stems: dict[str, str]
     numbers: tuple[int, ...]
     languages: tuple[str, ...]
 
     def images(self, text: Path, split: str) -> Path:
+        """The list of a split's images."""
         return text / self.name / "image_splits" / self.lists[split]
 
     def raw(self, text: Path, split: str, language: str, number: int = 1) -> Path:
+        """The sentences of a split in one language."""
         middle = f".{number}" if len(self.numbers) > 1 else ""
         return text / self.name / "raw" / f"{self.stems[split]}{middle}.{language}.gz"
 
