@@ -108,6 +108,38 @@ class JointBPE:
         return self.tokenizer.decode(list(tokens)).strip()
 
 
+class PretrainedTokens:
+    """Sub-words of a text model of `transformers`; its numbers plus 1, as 0 is padding.
+
+    Args:
+        name: a folder, or a name on the hub.
+
+    Raises:
+        DataError: there is no tokenizer.
+    """
+
+    def __init__(self, name: str) -> None:
+        from transformers import AutoTokenizer
+
+        try:
+            self.tokenizer = AutoTokenizer.from_pretrained(name)
+        except (OSError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise DataError(f"vse.pretrained {name!r}: no tokenizer of transformers there ({reason})") from None
+        self.name = name
+
+    def __len__(self) -> int:
+        return len(self.tokenizer) + 1
+
+    def encode(self, text: str, language: str) -> list[int]:
+        """Token numbers of a surface sentence between the model's own marks, cut at `MAX_TOKENS`."""
+        return [number + 1 for number in self.tokenizer.encode(text, truncation=True, max_length=MAX_TOKENS)]
+
+    def save(self, path: Path) -> None:
+        """Write the model's name to one JSON file."""
+        path.write_text(json.dumps({"pretrained": self.name}), encoding="utf-8")
+
+
 class WordVocabulary:
     """Whole words, for retrieval; rare ones are unknown.
 

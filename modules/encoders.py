@@ -1,36 +1,82 @@
-"""Encoders that retrieval models share: words through a Bi-LSTM, regions through a projection, attention pooling."""
+"""Encoders that retrieval models share: recurrent networks over words, attention pooling."""
+
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from modules.recurrent import BiLSTM, widen
 
 
 class CaptionEncoder(nn.Module):
-    """Word vectors through a Bi-LSTM whose two directions are averaged.
+    """Word vectors through a recurrent network of both directions, which are averaged.
 
     Args:
-        vocabulary_size: V.
+        words: token numbers (B, L) to word vectors (B, L, word_dim): an `nn.Embedding`, or one from elsewhere.
         word_dim: size of a word vector.
         dim: H, size of a state.
         dropout: share of the word vectors' numbers dropped while training.
-        padding: number of the padding word.
+        cell: `lstm`, or `gru` as SCAN has it.
     """
 
-    def __init__(self, vocabulary_size: int, word_dim: int, dim: int, dropout: float, padding: int = 0) -> None:
+    def __init__(
+        self, words: nn.Module, word_dim: int, dim: int, dropout: float, cell: Literal["lstm", "gru"] = "lstm"
+    ) -> None:
         super().__init__()
-        self.words = nn.Embedding(vocabulary_size, word_dim, padding_idx=padding)
-        nn.init.uniform_(self.words.weight, -0.1, 0.1)
-        self.lstm = BiLSTM(word_dim, dim)
+        self.words = words
         self.dropout = dropout
+        if cell == "lstm":
+            self.lstm = BiLSTM(word_dim, dim)
+        else:
+            self.gru = nn.GRU(word_dim, dim, batch_first=True, bidirectional=True)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """States (B, L, H), zero where a caption has ended, and their mask (B, L)."""
         words = F.dropout(self.words(tokens), self.dropout, self.training)
-        ahead, back = self.lstm(words, lengths)
-        mask = (torch.arange(tokens.shape[1])[None] < lengths.cpu()[:, None]).to(tokens.device)
-        return (ahead + back) / 2, mask
+        if hasattr(self, "lstm"):
+            ahead, back = self.lstm(words, lengths)
+        else:
+            packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            states, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=tokens.shape[1])
+            ahead, back = states.chunk(2, -1)
+        return (ahead + back) / 2, real_words(tokens, lengths)
+
+
+class LastState(nn.Module):
+    """Word vectors through a GRU; its last state stands for the caption (VSE, OE, PIVOT).
+
+    Args:
+        words: token numbers (B, L) to word vectors (B, L, word_dim).
+        word_dim: size of a word vector.
+        dim: H, size of a state.
+        dropout: share of the word vectors' numbers dropped while training.
+    """
+
+    def __init__(self, words: nn.Module, word_dim: int, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.words = words
+        self.dropout = dropout
+        self.gru = nn.GRU(word_dim, dim, batch_first=True)
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """The last state of each caption (B, H)."""
+        words = F.dropout(self.words(tokens), self.dropout, self.training)
+        packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        return self.gru(packed)[1][0]
+
+
+def word_table(vocabulary_size: int, word_dim: int, padding: int = 0) -> nn.Embedding:
+    """Fresh word vectors, uniform in ±0.1 as VSE++ and SCAN start them."""
+    words = nn.Embedding(vocabulary_size, word_dim, padding_idx=padding)
+    nn.init.uniform_(words.weight, -0.1, 0.1)
+    return words
+
+
+def real_words(tokens: Tensor, lengths: Tensor) -> Tensor:
+    """Mask (B, L) of the tokens (B, L) that are no padding."""
+    return (torch.arange(tokens.shape[1])[None] < lengths.cpu()[:, None]).to(tokens.device)
 
 
 class AttentionPool(nn.Module):

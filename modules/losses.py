@@ -4,10 +4,16 @@
 image) takes no part. Scores of half precision are raised to float32 first; float64 stays as it is.
 """
 
+import math
+from collections.abc import Sequence
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from modules.errors import ModelError
+
+LOSSES = ("hardest", "sum", "infonce", "sigmoid")
 
 
 def negative_mask(image_keys: Tensor, caption_image: Tensor, sentence_hash: Tensor) -> tuple[Tensor, Tensor]:
@@ -99,6 +105,94 @@ def sum_of_hinges_loss(similarity: Tensor, positives: Tensor, negatives: Tensor,
     """
     scores = _full_precision(similarity)
     return _weighted_hinges(scores, positives, negatives.to(scores), negatives.to(scores), margin)
+
+
+def contrastive_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scale: Tensor) -> Tensor:
+    """Symmetric InfoNCE (van den Oord et al. 2018; both ways as in CLIP), the mean over pairs and directions.
+
+    For each positive pair (v, t): −log e^{τs(v,t)} / (e^{τs(v,t)} + Σ_t̂ e^{τs(v,t̂)}), and the same over images v̂;
+    other positives of the anchor are no negatives.
+
+    Args:
+        similarity: (I, C) scores of images and captions, higher is nearer.
+        positives: (I, C) bool, the pairs that match.
+        negatives: (I, C) bool, the pairs that may be pushed apart.
+        scale: τ, the inverse temperature.
+
+    Returns:
+        The loss, a scalar that can always be differentiated.
+
+    """
+    scores = scale * _full_precision(similarity)
+    image, caption = positives.nonzero(as_tuple=True)
+    right = scores[image, caption]
+    wrong = scores.masked_fill(~negatives, -torch.inf)
+    of_captions, of_images = wrong.logsumexp(dim=1)[image], wrong.logsumexp(dim=0)[caption]
+    terms = torch.stack([torch.logaddexp(right, of_captions), torch.logaddexp(right, of_images)])
+    return (terms - right).sum() / max(terms.numel(), 1)
+
+
+def sigmoid_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+    """Pairwise sigmoid loss (SigLIP, Zhai et al. 2023): every pair is a yes or no of its own.
+
+    −Σ log σ(±(τ s + b)) over positive (+) and negative (−) pairs, divided by the number of captions.
+
+    Args:
+        similarity: (I, C) scores of images and captions, higher is nearer.
+        positives: (I, C) bool, the pairs that match.
+        negatives: (I, C) bool, the pairs that may be pushed apart.
+        scale: τ.
+        bias: b.
+
+    Returns:
+        The loss, a scalar that can always be differentiated.
+
+    """
+    scores = scale * _full_precision(similarity) + bias
+    signs = positives.to(scores) - negatives.to(scores)
+    return -(F.logsigmoid(signs * scores) * (positives | negatives)).sum() / max(scores.shape[1], 1)
+
+
+class RankingLoss(nn.Module):
+    """One of `LOSSES` by name, with what it learns itself (the scale of InfoNCE, scale and bias of the sigmoid).
+
+    Args:
+        kind: `hardest` (Eq. 9-10), `sum` (Eq. 8), `infonce` or `sigmoid`.
+        margin: α of the first two.
+        type_weights: β of `hardest`, by the types' places; None: equal.
+        warmup_epochs: epochs in which the mean of hinges stands for the hardest.
+
+    Raises:
+        ModelError: no such loss.
+    """
+
+    def __init__(
+        self, kind: str, margin: float, type_weights: Sequence[float] | None = None, warmup_epochs: int = 0
+    ) -> None:
+        super().__init__()
+        if kind not in LOSSES:
+            raise ModelError(f"loss {kind!r}: expected one of {', '.join(LOSSES)}")
+        self.kind, self.margin, self.warmup_epochs = kind, margin, warmup_epochs
+        self.type_weights = None if type_weights is None else torch.tensor(type_weights)
+        if kind in ("infonce", "sigmoid"):  # start values of CLIP and of SigLIP
+            self.log_scale = nn.Parameter(torch.tensor(1 / 0.07 if kind == "infonce" else 10.0).log())
+        if kind == "sigmoid":
+            self.bias = nn.Parameter(torch.tensor(-10.0))
+
+    def forward(
+        self, similarity: Tensor, positives: Tensor, negatives: Tensor, types: Tensor, epoch: int = 0
+    ) -> Tensor:
+        """The loss of scores (I, C), with masks (I, C) and caption types (C,), in an epoch that counts from 0."""
+        if self.kind == "hardest":
+            weights = None if self.type_weights is None else self.type_weights.to(similarity.device)
+            hardest = epoch >= self.warmup_epochs
+            return hard_negative_loss(similarity, positives, negatives, types, self.margin, weights, hardest)
+        if self.kind == "sum":
+            return sum_of_hinges_loss(similarity, positives, negatives, self.margin)
+        scale = self.log_scale.clamp(max=math.log(100)).exp()  # CLIP's bound
+        if self.kind == "infonce":
+            return contrastive_loss(similarity, positives, negatives, scale)
+        return sigmoid_loss(similarity, positives, negatives, scale, self.bias)
 
 
 def _full_precision(similarity: Tensor) -> Tensor:

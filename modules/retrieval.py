@@ -1,6 +1,5 @@
 """Training, validating and testing a retrieval model."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -8,36 +7,19 @@ from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor
 from torch.nn import functional as F
 
+from modules.augmentation import drop_regions, drop_words
 from modules.distributed import gather_rows, sum_over_ranks, touch
-from modules.losses import hard_negative_loss, negative_mask
+from modules.losses import RankingLoss, negative_mask
 from modules.metrics import RetrievalRanks
+from modules.pretrained import PretrainedWords
 from modules.retrieval_models import build_model
-from modules.retrieval_models.base import Batch, Encoding
+from modules.retrieval_models.base import Batch, Encoding, Pairs
 from modules.search import RetrievalMetric, Similarity, exact_ranks, ranks_by_index
 from modules.training import TrainedModule
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """A batch's encodings on all devices together, and what belongs together in it.
-
-    Attributes:
-        images: encodings of I images, each once.
-        captions: encodings of C captions.
-        positives: (I, C) bool, which caption belongs to which image.
-        negatives: (I, C) bool, which may be pushed apart.
-        types: (C,) language type of each caption.
-    """
-
-    images: Encoding
-    captions: Encoding
-    positives: Tensor
-    negatives: Tensor
-    types: Tensor
-
-
 class Retrieval(TrainedModule):
-    """Training by the multilingual hard-negative loss (mmt-retrieval, Eq. 9-10), best by validation rsum.
+    """Training by a ranking loss (mmt-retrieval, Eq. 9-10, unless the model or the recipe says otherwise).
 
     A model that needs another update subclasses this, names the subclass as its `module`, and overrides
     `training_step` (and `configure_optimizers`) alone; `encode`, `gather` and `ranking_loss` are what it is made of.
@@ -45,6 +27,7 @@ class Retrieval(TrainedModule):
     Args:
         model: the model's registered name.
         arguments: of the model, plain values.
+        loss: one of `modules.losses.LOSSES`; None: the model's own.
         margin: α.
         type_weights: β of each language type by its place; None: equal.
         warmup_epochs: epochs with the mean of hinges before hardest negatives.
@@ -53,51 +36,60 @@ class Retrieval(TrainedModule):
         decay: see there.
         test_languages: languages validated and tested.
         select: languages whose rsum, summed, is logged as `val/rsum`.
+        drop_regions: share of regions left out while training.
+        drop_words: share of words left out while training.
+        pretrained_rate: learning rate of a pretrained text model, as a share of `learning_rate`; 0 freezes it.
     """
 
     def __init__(
-        self, model: str, arguments: dict[str, Any], margin: float, type_weights: list[float] | None,
-        warmup_epochs: int, learning_rate: float, decay_epoch: int, decay: float,
-        test_languages: list[str], select: list[str],
+        self, model: str, arguments: dict[str, Any], loss: str | None, margin: float,
+        type_weights: list[float] | None, warmup_epochs: int, learning_rate: float, decay_epoch: int, decay: float,
+        test_languages: list[str], select: list[str], drop_regions: float = 0.0, drop_words: float = 0.0,
+        pretrained_rate: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.save_hyperparameters()
         self.model = build_model(model, **arguments)
+        for part in self.model.modules():
+            if isinstance(part, PretrainedWords) and not pretrained_rate:
+                part.freeze()
+        self.loss = RankingLoss(loss or self.model.loss, margin, type_weights, warmup_epochs)
         self.test_languages = test_languages
         self.metrics = {language: RetrievalMetric(self._similarity, self._rank) for language in test_languages}
         self.ranks: dict[str, RetrievalRanks] = {}
 
     def encode(self, batch: Batch) -> tuple[Encoding, Encoding]:
         """Images and captions of this device's part of a batch."""
-        images = self.model.encode_images(batch["regions"].float(), batch["region_mask"])
-        captions = self.model.encode_captions(batch["tokens"], batch["lengths"], batch["language"])
-        return images, captions
+        mask, tokens, lengths = batch["region_mask"], batch["tokens"], batch["lengths"]
+        if self.training:
+            mask = drop_regions(mask, self.hparams["drop_regions"])
+            tokens, lengths = drop_words(tokens, lengths, self.hparams["drop_words"])
+        images = self.model.encode_images(batch["regions"].float(), mask)
+        return images, self.model.encode_captions(tokens, lengths, batch["language"])
 
     def gather(self, batch: Batch, images: Encoding, captions: Encoding) -> Pairs:
         """Join the parts of all devices, with gradients; an image that stands on several devices is kept once."""
         world = self.trainer.world_size
         keys, first = _first_rows(gather_rows(batch["image_key"], world))
         belongs = gather_rows(batch["image_key"][batch["image_index"]], world)
-        sentences, types = (gather_rows(batch[name], world) for name in ("sentence", "type"))
+        names = ("type", "language", "sentence")
+        types, languages, sentences = (gather_rows(batch[name], world) for name in names)
         vectors, mask = _gather_encoding(images, world)
-        positives, negatives = negative_mask(keys, torch.searchsorted(keys, belongs), sentences)
-        return Pairs((vectors[first], mask[first]), _gather_encoding(captions, world), positives, negatives, types)
+        links = torch.searchsorted(keys, belongs)
+        positives, negatives = negative_mask(keys, links, sentences)
+        kept, said = (vectors[first], mask[first]), _gather_encoding(captions, world)
+        return Pairs(kept, said, links, positives, negatives, types, languages, sentences)
 
     def ranking_loss(self, pairs: Pairs) -> Tensor:
-        """Eq. 9, or its warm-up in the first epochs."""
-        weights = self.hparams["type_weights"]
+        """The ranking loss of all pairs of the batch."""
         scores = self.model.similarity(pairs.images, pairs.captions)
-        return hard_negative_loss(
-            scores, pairs.positives, pairs.negatives, pairs.types, self.hparams["margin"],
-            None if weights is None else torch.tensor(weights, device=scores.device),
-            hardest=self.current_epoch >= self.hparams["warmup_epochs"],
-        )  # fmt: skip
+        loss: Tensor = self.loss(scores, pairs.positives, pairs.negatives, pairs.types, self.current_epoch)
+        return loss
 
     def losses(self, batch: Batch) -> dict[str, Tensor]:
         """The ranking loss and the model's auxiliary losses, by name."""
-        images, captions = self.encode(batch)
-        ranking = self.ranking_loss(self.gather(batch, images, captions))
-        return {"ranking": ranking} | self.model.auxiliary_losses(batch, images, captions)
+        pairs = self.gather(batch, *self.encode(batch))
+        return {"ranking": self.ranking_loss(pairs)} | self.model.auxiliary_losses(batch, pairs)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor | None:
         """The sum of all losses."""
@@ -139,8 +131,14 @@ class Retrieval(TrainedModule):
         self.ranks = {language: ranks for language in tested if (ranks := self.metrics[language].ranks) is not None}
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
-        """Adam, its rate lowered once."""
-        optimizer = torch.optim.Adam(self.parameters(), lr=self.hparams["learning_rate"], fused=True)
+        """Adam, its rate lowered once; a pretrained text model learns at a rate of its own."""
+        rate, share = self.hparams["learning_rate"], self.hparams["pretrained_rate"]
+        pretrained = [p for part in self.modules() if isinstance(part, PretrainedWords) for p in part.parameters()]
+        known = {id(parameter) for parameter in pretrained}
+        groups = [{"params": [p for p in self.parameters() if id(p) not in known]}]
+        if pretrained and share:
+            groups.append({"params": pretrained, "lr": rate * share})
+        optimizer = torch.optim.Adam(groups, lr=rate, fused=True)
         schedule = torch.optim.lr_scheduler.MultiStepLR(
             optimizer, [self.hparams["decay_epoch"]], gamma=self.hparams["decay"]
         )

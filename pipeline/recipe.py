@@ -14,6 +14,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 
 from data.corpora.registry import CORPORA
 from data.extractor import ExtractorSettings
+from modules.losses import LOSSES
 from modules.retrieval_models import model_class, option_names
 from pipeline.errors import RecipeError
 from pipeline.settings import (
@@ -220,5 +221,14 @@ def _check(recipe: Recipe, where: str) -> None:
     for language in vse.select:
         if language not in vse.test:
             raise RecipeError(f"{where}: vse.select names {language!r}, but vse.test has {', '.join(vse.test)}")
+    if vse.loss not in (None, *LOSSES):
+        raise RecipeError(f"{where}: vse.loss is {vse.loss!r}; expected one of {', '.join(LOSSES)}")
+    if vse.type_weights and (vse.loss or model_class(vse.model).loss) != "hardest":
+        raise RecipeError(f"{where}: vse.type_weights weighs the hardest negatives, but vse.loss is not `hardest`")
+    if vse.pretrained is not None and vse.words == "fasttext":
+        raise RecipeError(f"{where}: vse.words is fasttext, but vse.pretrained reads the words; leave one out")
+    for name in ("drop_regions", "drop_words"):
+        if not 0 <= getattr(vse, name) < 1:
+            raise RecipeError(f"{where}: vse.{name} is {getattr(vse, name)}; expected a share from 0 to below 1")
     if vse.warmup_epochs > vse.epochs:
         raise RecipeError(f"{where}: vse.warmup_epochs {vse.warmup_epochs} is more than vse.epochs {vse.epochs}")

@@ -1,9 +1,15 @@
 """Everything a recipe can say, section by section. The defaults are the main paper's settings where it names them."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from data.extractor import ExtractorSettings
+
+
+def later(default: Any) -> Any:
+    """A setting that came after results were recorded: at its default, which is how those were computed, it stays
+    out of a job's key."""  # fmt: skip
+    return field(default=default, metadata={"later": True})
 
 
 @dataclass
@@ -157,6 +163,16 @@ class VseSettings:
     """Languages whose validation rsum chooses the epoch."""
     test: list[str] = field(default_factory=lambda: ["en", "de"])
     """Languages tested, on human captions."""
+    loss: str | None = later(None)
+    """`hardest` (Eq. 9-10), `sum` (Eq. 8), `infonce` or `sigmoid`; null: the model's own."""
+    drop_regions: float = later(0.0)
+    """Share of an image's regions left out while training."""
+    drop_words: float = later(0.0)
+    """Share of a caption's words left out while training."""
+    pretrained: str | None = later(None)
+    """A text model of `transformers` (folder or hub name) whose states stand for word vectors; null: none."""
+    pretrained_rate: float = later(0.0)
+    """Its learning rate as a share of `learning_rate`; 0 freezes it."""
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     """Overlay of the recipe's trainer."""
 
@@ -188,6 +204,9 @@ class Recipe:
 def result_settings(settings: Any) -> dict[str, Any]:
     """The settings of a section that change a result: all but where and how fast it runs."""
     plain = asdict(settings)
+    for one in fields(settings):
+        if one.metadata.get("later") and plain[one.name] == one.default:
+            del plain[one.name]
     if "trainer" in plain:
         plain["trainer"] = {key: value for key, value in plain["trainer"].items() if key not in RUNTIME_ONLY}
     return plain

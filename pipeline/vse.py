@@ -14,7 +14,7 @@ from datasets import concatenate_datasets
 from data.captions import HUMAN, read_captions
 from data.regions import RegionStore
 from data.retrieval import CaptionBatches, RetrievalData, Slot, parse_group
-from data.text import TextInput, WordVocabulary
+from data.text import PretrainedTokens, TextInput, WordVocabulary
 from data.vectors import train_vectors
 from modules.metrics import RetrievalRanks, retrieval_scores
 from modules.retrieval import Retrieval
@@ -171,7 +171,8 @@ def _module(
     kind = model_class(settings.model)
     arguments = {
         "region_dim": store.dim, "vocabulary_size": len(text), "languages": languages, "dim": settings.dim,
-        "word_dim": settings.word_dim, "dropout": settings.dropout, **settings.options,
+        "word_dim": settings.word_dim, "dropout": settings.dropout, "pretrained": settings.pretrained,
+        **settings.options,
     }  # fmt: skip
     unknown = sorted(set(settings.type_weights) - set(types))
     if unknown:
@@ -179,8 +180,9 @@ def _module(
     weights = [settings.type_weights.get(name, 0.0) for name in types] if settings.type_weights else None
     torch.manual_seed(seed)
     return (kind.module or Retrieval)(
-        settings.model, arguments, settings.margin, weights, settings.warmup_epochs, settings.learning_rate,
-        settings.decay_epoch, settings.decay, settings.test, settings.select,
+        settings.model, arguments, settings.loss, settings.margin, weights, settings.warmup_epochs,
+        settings.learning_rate, settings.decay_epoch, settings.decay, settings.test, settings.select,
+        settings.drop_regions, settings.drop_words, settings.pretrained_rate,
     )  # fmt: skip
 
 
@@ -203,7 +205,11 @@ def _require_languages(captions: Table, held_out: Mapping[str, Sequence[str]]) -
 
 
 def _text_input(settings: VseSettings, captions: Table, groups: list[tuple[Slot, ...]], folder: Path) -> TextInput:
-    """The words of the row's own training captions; saved beside the weights."""
+    """The words of the row's own training captions, or a pretrained model's; saved beside the weights."""
+    if settings.pretrained is not None:
+        tokens = PretrainedTokens(settings.pretrained)
+        tokens.save(folder / "words.json")
+        return tokens
     texts, languages = _training_text(captions, [slot.type for group in groups for slot in group])
     vocabulary = WordVocabulary.build(texts, languages, settings.min_count, settings.share_words)
     vocabulary.save(folder / "words.json")

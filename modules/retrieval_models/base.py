@@ -2,14 +2,46 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar
 
 from torch import Tensor, nn
+
+from modules.encoders import word_table
+from modules.errors import ModelError
+from modules.pretrained import PretrainedWords
 
 Encoding = tuple[Tensor, Tensor]
 """Vectors (N, T, H) and their mask (N, T); T = 1 where an item is one vector."""
 
 Batch = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A batch's encodings on all devices together, and what belongs together in it.
+
+    Attributes:
+        images: encodings of I images, each once.
+        captions: encodings of C captions.
+        caption_image: (C,) row of each caption's image.
+        positives: (I, C) bool, which caption belongs to which image.
+        negatives: (I, C) bool, which may be pushed apart.
+        types: (C,) language type of each caption.
+        languages: (C,) language of each caption, by its place in the model's.
+        sentences: (C,) hash of each caption's normalised sentence.
+    """
+
+    images: Encoding
+    captions: Encoding
+    caption_image: Tensor
+    positives: Tensor
+    negatives: Tensor
+    types: Tensor
+    languages: Tensor
+    sentences: Tensor
+
+
 M = TypeVar("M", bound="type[RetrievalModel]")
 MODELS: dict[str, "type[RetrievalModel]"] = {}
 
@@ -24,23 +56,26 @@ class RetrievalModel(nn.Module, ABC):
         dim: H, size of the joint space.
         word_dim: size of a word vector.
         dropout: share of the word vectors' numbers dropped while training.
+        pretrained: a text model of `transformers` (a folder, or a name on the hub) whose last states stand for the
+            word vectors; None: a table of them.
     """
 
-    reads: ClassVar[str] = "words"
-    """The text input it wants: `words` (a vocabulary of whole words)."""
     score: ClassVar[Literal["inner product", "vectors", "sets"]] = "inner product"
     """`inner product` of single vectors (FAISS indexes it), `vectors` with a score of their own, or `sets`."""
+    loss: ClassVar[str] = "hardest"
+    """The ranking loss of its paper, one of `modules.losses.LOSSES`; a recipe's `vse.loss` overrules it."""
     module: ClassVar[type | None] = None
     """A subclass of `modules.retrieval.Retrieval` for a model that needs another update; None: the plain one."""
 
     def __init__(
         self, region_dim: int, vocabulary_size: int, languages: Sequence[str], dim: int = 512,
-        word_dim: int = 300, dropout: float = 0.0,
+        word_dim: int = 300, dropout: float = 0.0, pretrained: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.languages = list(languages)
         self.region_dim, self.vocabulary_size = region_dim, vocabulary_size
-        self.dim, self.word_dim, self.dropout = dim, word_dim, dropout
+        self.dim, self.word_dim, self.dropout, self.pretrained = dim, word_dim, dropout, pretrained
+        self._tables: list[nn.Embedding] = []
 
     @abstractmethod
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
@@ -54,13 +89,32 @@ class RetrievalModel(nn.Module, ABC):
         """Scores (I, C) of every image with every caption; here the inner product of their one vector."""
         return images[0][:, 0] @ captions[0][:, 0].t()
 
-    def auxiliary_losses(self, batch: Batch, images: Encoding, captions: Encoding) -> dict[str, Tensor]:
-        """Further losses by name, already weighted; they are added to the ranking loss and logged."""
+    def auxiliary_losses(self, batch: Batch, pairs: Pairs) -> dict[str, Tensor]:
+        """Further losses by name, already weighted; they are added to the ranking loss and logged.
+
+        Args:
+            batch: this device's part of the batch.
+            pairs: the encodings of all devices' parts, and what belongs together in them.
+        """
         return {}
 
+    def make_words(self) -> nn.Embedding | PretrainedWords:
+        """What turns token numbers (B, L) into word vectors (B, L, its `embedding_dim`), as the recipe wants it."""
+        if self.pretrained is not None:
+            return PretrainedWords(self.pretrained)
+        self._tables.append(word_table(self.vocabulary_size, self.word_dim))
+        return self._tables[-1]
+
     def set_word_vectors(self, vectors: Tensor) -> None:
-        """Start from given word vectors (V, word_dim), a row a vocabulary entry, where the model has words."""
-        raise NotImplementedError(f"{type(self).__name__} reads no word vectors; set vse.words=random")
+        """Start from given word vectors (V, word_dim), a row a vocabulary entry.
+
+        Raises:
+            ModelError: the model made no table of word vectors.
+        """
+        if not self._tables:
+            raise ModelError(f"{type(self).__name__} has no table of word vectors; set vse.words=random")
+        for table in self._tables:
+            table.weight.data.copy_(vectors)
 
 
 def register(name: str) -> Callable[[M], M]:

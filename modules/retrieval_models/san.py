@@ -25,7 +25,8 @@ class SAN(RetrievalModel):
         self.regions = nn.Linear(self.region_dim, self.dim)
         nn.init.xavier_uniform_(self.regions.weight)
         nn.init.zeros_(self.regions.bias)
-        self.captions = CaptionEncoder(self.vocabulary_size, self.word_dim, self.dim, self.dropout)
+        words = self.make_words()
+        self.captions = CaptionEncoder(words, words.embedding_dim, self.dim, self.dropout)
         self.pool_regions = AttentionPool(self.dim)
         self.pool_words = AttentionPool(self.dim)
 
@@ -36,7 +37,3 @@ class SAN(RetrievalModel):
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Captions as one unit vector each; one encoder for all languages."""
         return one_vector(F.normalize(self.pool_words(*self.captions(tokens, lengths)), dim=-1))
-
-    def set_word_vectors(self, vectors: Tensor) -> None:
-        """Start from given word vectors (V, word_dim)."""
-        self.captions.words.weight.data.copy_(vectors)

@@ -25,7 +25,7 @@ R, D, V, L = 2, 5, 12, 4
 VISITS = [(0, 100, 0), (1, 101, 1), (2, 102, 0), (3, 103, 0), (2, 104, 1), (4, 101, 0), (0, 105, 1)]
 PARTS = [VISITS[:4], VISITS[4:]]
 HYPERPARAMETERS = {
-    "margin": 0.5, "warmup_epochs": 1, "learning_rate": 0.01, "decay_epoch": 5, "decay": 0.1,
+    "loss": None, "margin": 0.5, "warmup_epochs": 1, "learning_rate": 0.01, "decay_epoch": 5, "decay": 0.1,
     "type_weights": [0.7, 0.3], "test_languages": ["en"], "select": ["en"],
 }  # fmt: skip
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from modules.encoders import AttentionPool, CaptionEncoder
+from modules.encoders import AttentionPool, CaptionEncoder, word_table
 
 B, T, H, V, E = 4, 5, 6, 9, 3
 LENGTHS = torch.tensor([3, 5, 1, 4])
@@ -22,7 +22,7 @@ def pool():
 @pytest.fixture
 def encoder():
     torch.manual_seed(2)
-    return CaptionEncoder(V, E, H, dropout=0.0).double()
+    return CaptionEncoder(word_table(V, E), E, H, dropout=0.0).double()
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_a_caption_alone_is_the_caption_in_a_batch(encoder, tokens):
 
 def test_dropout_works_on_words_and_in_training_only(tokens):
     torch.manual_seed(0)
-    encoder = CaptionEncoder(V, 64, H, dropout=0.5)
+    encoder = CaptionEncoder(word_table(V, 64), 64, H, dropout=0.5)
     one, two = (encoder(tokens, LENGTHS)[0] for _ in range(2))
     assert (one - two).abs().max() > 1e-4
     encoder.eval()

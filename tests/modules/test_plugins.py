@@ -26,7 +26,7 @@ from modules.errors import ModelError
 from modules.metrics import retrieval_scores
 from modules.retrieval import Retrieval
 from modules.retrieval_models import RetrievalModel, build_model, model_class, option_names, register
-from modules.retrieval_models.base import Encoding, one_vector
+from modules.retrieval_models.base import Encoding, Pairs, one_vector
 from tests.modules.two import two_processes
 
 
@@ -100,22 +100,23 @@ class EncoderPerLanguage(RetrievalModel):
     def __init__(self, **common: Any) -> None:
         super().__init__(**common)
         self.regions = nn.Linear(self.region_dim, self.dim)
-        sizes = (self.vocabulary_size, self.word_dim, self.dim, self.dropout)
+        self.words = self.make_words()
+        sizes = (nn.Identity(), self.words.embedding_dim, self.dim, self.dropout)
         self.encoders = nn.ModuleDict({language: CaptionEncoder(*sizes) for language in self.languages})
 
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
         return one_vector(F.normalize(self.regions(regions).mean(1), dim=-1))
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
-        parts, places = [], []
+        words, parts, places = self.words(tokens), [], []
         for place, language in enumerate(self.languages):
             rows = (languages == place).nonzero()[:, 0]
             if len(rows):
-                parts.append(self.encoders[language](tokens[rows], lengths[rows.cpu()])[0].sum(1))
+                parts.append(self.encoders[language](words[rows], lengths[rows.cpu()])[0].sum(1))
                 places.append(rows)
         return one_vector(F.normalize(torch.cat(parts)[torch.cat(places).argsort()], dim=-1))
 
-    def auxiliary_losses(self, batch: dict[str, Tensor], images: Encoding, captions: Encoding) -> dict[str, Tensor]:
+    def auxiliary_losses(self, batch: dict[str, Tensor], pairs: Pairs) -> dict[str, Tensor]:
         return {"length": 1e-4 * self.regions.weight.square().sum()}
 
 
@@ -161,8 +162,8 @@ class Corpus:
         }  # fmt: skip
         torch.manual_seed(0)
         plain = {
-            "margin": 0.2, "type_weights": None, "warmup_epochs": 0, "learning_rate": 0.01, "decay_epoch": 100,
-            "decay": 0.1, "test_languages": ["de", "en"], "select": ["de", "en"],
+            "loss": None, "margin": 0.2, "type_weights": None, "warmup_epochs": 0, "learning_rate": 0.01,
+            "decay_epoch": 100, "decay": 0.1, "test_languages": ["de", "en"], "select": ["de", "en"],
         }  # fmt: skip
         return (model_class(model).module or Retrieval)(model, arguments, **(plain | settings))
 
@@ -276,7 +277,7 @@ def test_names_and_options() -> None:
     assert build_model(PLUGINS[0], critic_dim=7, **common).critic[0].out_features == 7
     with pytest.raises(ModelError, match=r"'test-two-optimisers': no such retrieval model; nearest are test-two-opt"):
         model_class("test-two-optimisers")
-    with pytest.raises(NotImplementedError, match=r"reads no word vectors; set vse\.words=random"):
+    with pytest.raises(ModelError, match=r"has no table of word vectors; set vse\.words=random"):
         build_model(PLUGINS[0], **common).set_word_vectors(torch.zeros(3, 300))
 
 

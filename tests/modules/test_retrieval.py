@@ -18,8 +18,8 @@ from modules.metrics import retrieval_ranks, retrieval_scores
 from modules.retrieval import Retrieval
 
 SETTINGS = {
-    "margin": 0.2, "type_weights": None, "warmup_epochs": 0, "learning_rate": 0.01, "decay_epoch": 100, "decay": 0.1,
-    "test_languages": ["de", "en"], "select": ["de", "en"],
+    "loss": None, "margin": 0.2, "type_weights": None, "warmup_epochs": 0, "learning_rate": 0.01,
+    "decay_epoch": 100, "decay": 0.1, "test_languages": ["de", "en"], "select": ["de", "en"],
 }  # fmt: skip
 COLOURS, THINGS = ("red", "blue", "green", "white", "black"), ("dog", "house", "car", "tree")
 
