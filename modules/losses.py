@@ -185,8 +185,9 @@ class RankingLoss(nn.Module):
         """The loss of scores (I, C), with masks (I, C) and caption types (C,), in an epoch that counts from 0."""
         if self.kind == "hardest":
             weights = None if self.type_weights is None else self.type_weights.to(similarity.device)
-            hardest = epoch >= self.warmup_epochs
-            return hard_negative_loss(similarity, positives, negatives, types, self.margin, weights, hardest)
+            return hard_negative_loss(
+                similarity, positives, negatives, types, self.margin, weights, hardest=epoch >= self.warmup_epochs
+            )
         if self.kind == "sum":
             return sum_of_hinges_loss(similarity, positives, negatives, self.margin)
         scale = self.log_scale.clamp(max=math.log(100)).exp()  # CLIP's bound
