@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 RECIPE ?= scenes
+TABLE ?= 1
 ARGS ?=
 DEVICE ?= $(if $(shell nvidia-smi -L 2>/dev/null),gpu,cpu)
 PY := $(VENV)/bin/python
@@ -17,7 +18,7 @@ PIPELINE = $(PY) -m pipeline
 OPTIONS = --recipe $(RECIPE) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check stage-prepare stage-mmt stage-augment stage-vse doctor report tensorboard clean
+.PHONY: help setup demo test test-long check stage-prepare stage-mmt stage-augment stage-vse table doctor report tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +57,9 @@ stage-augment: setup ## translate training captions into synthetic ones
 
 stage-vse: setup ## train and test retrieval models
 	@$(PIPELINE) vse $(OPTIONS)
+
+table: setup ## a table of the paper (TABLE=1): trains what is missing, prints ours beside the published figures
+	@$(PIPELINE) table --table $(TABLE) $(OPTIONS)
 
 doctor: setup ## what is in a recipe's data and what is wrong with it, with file and line; changes nothing
 	@$(PIPELINE) doctor $(OPTIONS)

@@ -266,6 +266,13 @@ class RetrievalData(pl.LightningDataModule):
         """The caption id of each `caption_key` of a split."""
         return self._tables[split]["caption_id"][:]
 
+    def ranked(self, split: str, language: str) -> tuple[list[str], list[str]]:
+        """Image ids and caption ids of a split in the order of the ranks of one language."""
+        table = self._tables[split]
+        rows = np.unique(self._batches[split].rows)
+        spoken = zip(table["caption_id"][:], table["language"][:], strict=True)
+        return [self._batches[split].store.ids[row] for row in rows], [name for name, own in spoken if own == language]
+
     def _everything(self, split: str) -> DataLoader:
         return loader(self._batches[split], Everything(self._tables[split], self.batch_size, *self._place()), 0)
 

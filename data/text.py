@@ -194,6 +194,21 @@ class WordVocabulary:
             raise DataError(f"{path}: not a word vocabulary ({error!r}); run `make stage-vse` again") from None
 
 
+def load_text_input(path: Path) -> TextInput:
+    """Read what a text input of a retrieval model saved.
+
+    Raises:
+        DataError: the file is missing or damaged, or a pretrained model is gone.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if "pretrained" in content:
+            return PretrainedTokens(content["pretrained"])
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"{path}: not a text input ({error!r}); run `make stage-vse` again") from None
+    return WordVocabulary.load(path)
+
+
 def _keys(text: str, language: str, shared: bool) -> list[str]:
     words = tokenize(text, language).split()
     return words if shared else [f"{language}:{word}" for word in words]

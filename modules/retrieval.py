@@ -1,5 +1,6 @@
 """Training, validating and testing a retrieval model."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from modules.metrics import RetrievalRanks
 from modules.pretrained import PretrainedWords
 from modules.retrieval_models import build_model
 from modules.retrieval_models.base import Batch, Encoding, Pairs
-from modules.search import RetrievalMetric, Similarity, exact_ranks, ranks_by_index
+from modules.search import RetrievalMetric, Similarity, block_similarity, exact_ranks, ranks_by_index
 from modules.training import TrainedModule
 
 
@@ -39,6 +40,10 @@ class Retrieval(TrainedModule):
         drop_regions: share of regions left out while training.
         drop_words: share of words left out while training.
         pretrained_rate: learning rate of a pretrained text model, as a share of `learning_rate`; 0 freezes it.
+
+    Attributes:
+        ranks: of the last test, by language.
+        scores: a dict is filled with the test's similarity matrices (I, C), by language; None, as at first: not.
     """
 
     def __init__(
@@ -55,8 +60,11 @@ class Retrieval(TrainedModule):
                 part.freeze()
         self.loss = RankingLoss(loss or self.model.loss, margin, type_weights, warmup_epochs)
         self.test_languages = test_languages
-        self.metrics = {language: RetrievalMetric(self._similarity, self._rank) for language in test_languages}
+        self.metrics = {
+            language: RetrievalMetric(self._similarity, partial(self._rank, language)) for language in test_languages
+        }
         self.ranks: dict[str, RetrievalRanks] = {}
+        self.scores: dict[str, Tensor] | None = None
 
     def encode(self, batch: Batch) -> tuple[Encoding, Encoding]:
         """Images and captions of this device's part of a batch."""
@@ -157,8 +165,15 @@ class Retrieval(TrainedModule):
     def _similarity(self, images: Encoding, captions: Encoding) -> Tensor:
         return self.model.similarity(images, captions)
 
-    def _rank(self, similarity: Similarity, images: Encoding, captions: Encoding, links: Tensor) -> RetrievalRanks:
+    def _rank(
+        self, language: str, similarity: Similarity, images: Encoding, captions: Encoding, links: Tensor
+    ) -> RetrievalRanks:
         """FAISS for inner products of single vectors, exact blocks for everything else."""
+        if self.scores is not None:
+            whole = torch.empty(len(images[0]), len(captions[0]))
+            for rows, columns, block in block_similarity(similarity, images, captions, 512):
+                whole[rows, columns] = block.float().cpu()
+            self.scores[language] = whole
         if self.model.score == "inner product":
             return ranks_by_index(images[0][:, 0].float(), captions[0][:, 0].float(), links)
         return exact_ranks(similarity, images, captions, links)

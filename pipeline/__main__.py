@@ -11,7 +11,8 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rich.markup import escape
 
@@ -24,16 +25,17 @@ from pipeline.processes import CONSOLE, say
 from pipeline.recipe import load_recipe
 
 STAGES = ("prepare", "mmt", "augment", "vse", "report")
-ALL, DOCTOR = "all", "doctor"
+ALL, DOCTOR, TABLE = "all", "doctor", "table"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one stage of a recipe; errors that a person can act on are one line, and the status is 1."""
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__, allow_abbrev=False)
-    parser.add_argument("stage", choices=(*STAGES, ALL, DOCTOR), help="one stage, all in this order, or the data")
+    parser.add_argument("stage", choices=(*STAGES, ALL, DOCTOR, TABLE), help="one stage, all, or another look")
     parser.add_argument("--recipe", default="scenes", help="name of a file in pipeline/configs, or a path")
     parser.add_argument("--force", action="store_true", help="run the stage's jobs even if they are done")
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="with report: say why two runs differ")
+    parser.add_argument("--table", help="with table: which of the recipe's tables to train and print")
     parser.add_argument("--examples", type=int, default=5, help="doctor: examples shown with each finding")
     known, overrides = parser.parse_known_args(arguments)
     _quieten()
@@ -69,14 +71,26 @@ def _run(known: argparse.Namespace, overrides: list[str]) -> None:
         from pipeline.doctor import doctor
 
         doctor(recipe, known.examples)
+    elif known.stage == TABLE:
+        from pipeline.tables import table
+
+        with _enough_memory("vse"):
+            table(recipe, Workspace(), known.table)
     else:
         for name in STAGES if known.stage == ALL else (known.stage,):
-            try:
+            with _enough_memory(name):
                 _stage(name)(recipe, Workspace(), known.force)
-            except (MemoryError, RuntimeError) as error:
-                if (line := out_of_memory(error, name)) is None:
-                    raise
-                raise RecipeError(line) from None
+
+
+@contextmanager
+def _enough_memory(stage: str) -> Iterator[None]:
+    """Turn running out of memory into one line that says which setting to lower."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if (line := out_of_memory(error, stage)) is None:
+            raise
+        raise RecipeError(line) from None
 
 
 def _stage(name: str) -> Callable[..., None]:

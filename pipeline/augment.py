@@ -14,7 +14,7 @@ from modules.beam import BeamSettings
 from pipeline.dashboards import Example, examples_html
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job, Workspace
-from pipeline.mmt import translator_jobs
+from pipeline.mmt import translators_of
 from pipeline.prepare import corpus_job, pictures_of
 from pipeline.processes import say
 from pipeline.settings import Recipe, result_settings
@@ -22,11 +22,12 @@ from pipeline.synthesis import load_translator, translate_all
 
 VERSION = 1
 _EXAMPLES = 20
+_NOT_OF_A_PATH = ("paths", "batch_tokens", "translators")
 
 
 def synthesis_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
     """A job for each path that a recipe names, and for each shorter path that it goes through."""
-    corpus, translators = corpus_job(recipe, workspace), translator_jobs(recipe, workspace)
+    corpus, translators = corpus_job(recipe, workspace), translators_of(recipe, workspace)
     jobs: dict[str, Job] = {}
     for path in sorted(recipe.augment.paths, key=lambda path: path.count("-")):
         _add_path(jobs, path, recipe, corpus, translators)
@@ -66,7 +67,7 @@ def _add_path(jobs: dict[str, Job], path: str, recipe: Recipe, corpus: Job, tran
 
 def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, before: Job | None) -> Job:
     settings = recipe.augment
-    plain = {key: value for key, value in result_settings(settings).items() if key not in ("paths", "batch_tokens")}
+    plain = {key: value for key, value in result_settings(settings).items() if key not in _NOT_OF_A_PATH}
     origin, spoken, target = _ends(path)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
@@ -80,6 +81,11 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
             raise RecipeError(f"augment {path}: no training caption in {spoken!r}; see the data report of the corpus")
         network, bpe = load_translator(inputs["translator"])
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        if network.regions is not None and network.regions.in_features != store.dim:
+            raise RecipeError(
+                f"augment {path}: {translator.name} looks at regions of {network.regions.in_features} numbers, this "
+                f"corpus has {store.dim}; use translators trained on the same features (augment.translators)"
+            )
         found = translate_all(
             network, bpe, bpe.encode_all([one.text for one in source], spoken), [one.image_id for one in source],
             store, target, BeamSettings(settings.beam_size, settings.length_penalty), settings.batch_tokens,

@@ -152,6 +152,13 @@ class Workspace:
             shutil.rmtree(before, ignore_errors=True)
         return final
 
+    def perform_all(self, job: Job, force: bool = False) -> Path:
+        """Do a job and, before it, whatever it needs that is not done; `force` is for the job itself."""
+        for other in job.inputs.values():
+            if not self.done(other):
+                self.perform_all(other)
+        return self.perform(job, force)
+
     def _work(self, job: Job, inputs: dict[str, Path], partial: Path, final: Path, forced: bool) -> None:
         """Run a job in `partial`, and give it its name when it is whole."""
         shutil.rmtree(final, ignore_errors=True)  # a folder without a manifest is no artifact
@@ -216,6 +223,14 @@ class Workspace:
                 shutil.rmtree(own)
         wait_for_rank_0(lambda: self.done(job), final, job.name)
         return final
+
+
+def needed(job: Job, stage: str) -> list[Job]:
+    """What a job of a stage needs from other stages, directly or through jobs of its own."""
+    found = []
+    for other in job.inputs.values():
+        found += needed(other, stage) if other.stage == stage else [other]
+    return found
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

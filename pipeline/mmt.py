@@ -20,6 +20,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs import Job, Workspace
 from pipeline.prepare import corpus_job, pictures_of, prepare, twins_of
 from pipeline.processes import say
+from pipeline.recipe import load_recipe
 from pipeline.settings import MmtSettings, Phase, Recipe, result_settings
 from pipeline.synthesis import Translated, load_translator, save_network, translate_all
 from pipeline.training import LOGS, fit, load_best, load_weights, save_weights
@@ -41,8 +42,17 @@ def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
     return jobs
 
 
+def translators_of(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
+    """The translators that a recipe uses: its own, or those of the recipe that `augment.translators` names."""
+    other = recipe.augment.translators
+    return translator_jobs(load_recipe(other) if other else recipe, workspace)
+
+
 def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage, preparing what is not prepared, and say each translator's BLEU."""
+    if recipe.augment.translators:
+        say(f"the translators of {recipe.name} are those of {recipe.augment.translators}")
+        recipe = load_recipe(recipe.augment.translators)
     if not workspace.done(corpus_job(recipe, workspace)):
         prepare(recipe, workspace)
     jobs = translator_jobs(recipe, workspace)

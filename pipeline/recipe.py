@@ -4,7 +4,7 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -23,9 +23,11 @@ from pipeline.settings import (
     MmtSettings,
     Recipe,
     ReportSettings,
+    System,
     TrainerSettings,
     VseSettings,
 )
+from pipeline.settings import Table as TableSettings
 
 T = TypeVar("T")
 _COMMAND_LINE = "the command line"
@@ -37,7 +39,7 @@ _SECTIONS: dict[str, type] = {
     "vse": VseSettings,
     "report": ReportSettings,
 }
-_TOP = {"base", "seed", "trainer", "corpus", *_SECTIONS}
+_TOP = {"base", "seed", "trainer", "corpus", "tables", *_SECTIONS}
 
 
 def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
@@ -64,8 +66,9 @@ def build_recipe(raw: dict[str, Any], name: str, where: str) -> Recipe:
     trainer = raw.get("trainer") or {}
     _refuse_unknown(trainer, _names(TrainerSettings), where, "trainer.")
     sections: dict[str, Any] = {}
+    values_of: dict[str, dict[str, Any]] = {}
     for section, kind in _SECTIONS.items():
-        values = _mapping(raw, section, where)
+        values = values_of[section] = _mapping(raw, section, where)
         if "trainer" in _names(kind):
             values["trainer"] = {**trainer, **_mapping(values, "trainer", where, f"{section}.")}
         sections[section] = typed(kind, values, where, section)
@@ -74,6 +77,8 @@ def build_recipe(raw: dict[str, Any], name: str, where: str) -> Recipe:
         raise RecipeError(f"{where}: seed is {seed!r}; expected a whole number from 0")
     recipe = Recipe(name=name, seed=seed, corpus=_corpus(_mapping(raw, "corpus", where), where), **sections)
     _check(recipe, where)
+    for title, table in _mapping(raw, "tables", where).items():
+        recipe.tables[str(title)] = _table(recipe, table, values_of["vse"], where, f"tables.{title}")
     return recipe
 
 
@@ -89,6 +94,26 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str, section: str) ->
             " ".join(str(error).split()).replace('Parser key "it.', f'key "{section}.').replace('"it"', f'"{section}"')
         )
         raise RecipeError(f"{where}: {text}") from None
+
+
+def _table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], where: str, prefix: str) -> TableSettings:
+    """A table whose systems' settings are laid over the recipe's own, each checked like a recipe."""
+    _refuse_unknown(raw, _names(TableSettings), where, f"{prefix}.")
+    systems = {}
+    for name, values in _mapping(raw, "systems", where, f"{prefix}.").items():
+        inner = f"{prefix}.systems.{name}"
+        _refuse_unknown(values, _names(System), where, f"{inner}.")
+        laid = _merge(dict(vse), _mapping(values, "vse", where, f"{inner}."), where)
+        rows = values.get("rows") or list(recipe.vse.rows)
+        settings = typed(VseSettings, laid | {"only": rows}, where, f"{inner}.vse")
+        _check(replace(recipe, vse=settings), f"{where}: {inner}")
+        published = _mapping(values, "published", where, f"{inner}.")
+        for row, figures in published.items():
+            if row not in rows or not isinstance(figures, list) or len(figures) != 6:
+                raise RecipeError(f"{where}: {inner}.published.{row}: expected R@1, 5, 10 both ways of one of its rows")
+        systems[str(name)] = System(rows, settings, published)
+    plain = {key: value for key, value in raw.items() if key != "systems"}
+    return replace(typed(TableSettings, plain, where, prefix), systems=systems)
 
 
 def _mapping(values: Mapping[str, Any], key: str, where: str, prefix: str = "") -> dict[str, Any]:
@@ -191,8 +216,19 @@ def _names(kind: type) -> set[str]:
 def _check(recipe: Recipe, where: str) -> None:
     """Refuse settings that contradict one another, each in a sentence that names both."""
     vse, mmt = recipe.vse, recipe.mmt
-    known = option_names(model_class(vse.model))
+    known = set.union(*(option_names(model_class(name)) for name in vse.fuse or [vse.model]))
     _refuse_unknown(vse.options, known, where, "vse.options.")
+    if vse.fuse and vse.translate:
+        raise RecipeError(f"{where}: vse.fuse and vse.translate are both set; leave one out")
+    if len(vse.fuse) == 1:
+        raise RecipeError(f"{where}: vse.fuse has {vse.fuse[0]!r} alone; expected two models or more")
+    if vse.translate is not None:
+        system, _, direction = vse.translate.partition(":")
+        if system not in ("mt", "mmt") or direction not in mmt.directions or direction[:2] not in vse.test:
+            raise RecipeError(
+                f"{where}: vse.translate is {vse.translate!r}; expected mt:de-en or mmt:de-en, its direction one of "
+                f"mmt.directions ({', '.join(mmt.directions)}) and its first language one of vse.test"
+            )
     for row in vse.only:
         if row not in vse.rows:
             raise RecipeError(f"{where}: vse.only names {row!r}, but vse.rows has {', '.join(vse.rows)}")

@@ -1,38 +1,40 @@
 """Stage report: every figure as a row, and tables of them in the terminal and in Markdown."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from modules.metrics import bootstrap_interval, paired_difference
+from modules.metrics import RECALLS, paired_difference
 from pipeline.augment import synthesis_jobs
+from pipeline.figures import NOT_RUN, Figures, finished_runs
 from pipeline.files import write_whole
 from pipeline.jobs import Job, Workspace
-from pipeline.mmt import translator_jobs
+from pipeline.mmt import translators_of
 from pipeline.prepare import corpus_job
 from pipeline.processes import say
-from pipeline.results_store import Result, Run, append_runs, read_runs, write_results
+from pipeline.ranking import read_ranks
+from pipeline.results_store import append_runs, read_runs, write_results
 from pipeline.settings import Recipe
 from pipeline.sheets import Sheet
-from pipeline.vse import Row, read_ranks, vse_rows
-
-_RECALLS = [f"{way}_r{k}" for way in ("t2i", "i2t") for k in (1, 5, 10)]
-_NOT_RUN = "not run"
+from pipeline.tables import table_rows, table_sheets
+from pipeline.vse import Row, vse_rows
 
 
 def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Collect what has been run, write `results.jsonl` and `report.md`, record finished runs."""
-    rows, translators = vse_rows(recipe, workspace), translator_jobs(recipe, workspace)
+    rows, translators = vse_rows(recipe, workspace), translators_of(recipe, workspace)
     synthetic = synthesis_jobs(recipe, workspace)
     if recipe.report.record:
-        jobs = [*translators.values(), *(row.job for row in rows)]
-        append_runs(recipe.name, list(_finished_runs(workspace, jobs)))
+        of_tables = [row.job for name in recipe.tables for _, _, row in table_rows(recipe, workspace, name)]
+        jobs = [*translators.values(), *(row.job for row in rows), *of_tables]
+        append_runs(recipe.name, list(finished_runs(workspace, jobs)))
     committed = read_runs(recipe.name)
-    figures = _Figures(recipe, workspace, committed)
+    figures = _Sheets(recipe, workspace, committed)
     sheets = [
         figures.translators(translators),
         figures.diversity(synthetic),
         *(figures.retrieval(rows, language) for language in recipe.vse.test),
         *(figures.differences(rows, language) for language in recipe.vse.test),
+        *(sheet for name in recipe.tables for sheet in table_sheets(name, figures)),
         figures.costs(
             [corpus_job(recipe, workspace), *translators.values(), *synthetic.values(), *(r.job for r in rows)]
         ),
@@ -46,48 +48,8 @@ def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     say(f"{len(figures.results)} figures: {folder / 'results.jsonl'}; the tables: {folder / 'report.md'}")
 
 
-def _finished_runs(workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Run]:
-    """The figures of jobs whose artifacts are here, for the committed CSV."""
-    for job in jobs:
-        if not workspace.done(job):
-            continue
-        manifest = workspace.manifest(job)
-        metrics = manifest["metrics"]
-        flat = {
-            ("", name): float(value)
-            for name, value in metrics.items()
-            if isinstance(value, float) or name.endswith("_sentences")
-        }
-        for part in ("test", "twins"):
-            for language, scores in metrics.get(part, {}).items():
-                prefix = "" if part == "test" else f"{part}_"
-                flat |= {(language, prefix + name): value for name, value in scores.items()}
-        for (language, name), value in flat.items():
-            yield Run(
-                job.name, job.key, language, name, round(value, 4), manifest["wall_s"], manifest["peak_memory_mb"]
-            )
-
-
-class _Figures:
-    """Turns finished jobs into results and sheets; what is not here but in the committed CSV is read from there."""
-
-    def __init__(self, recipe: Recipe, workspace: Workspace, committed: Sequence[Run]) -> None:
-        self.recipe, self.workspace = recipe, workspace
-        self.results: list[Result] = []
-        self.committed: dict[tuple[str, str], dict[tuple[str, str], Run]] = {}
-        for run in committed:
-            self.committed.setdefault((run.job, run.key), {})[run.language, run.metric] = run
-        options = recipe.corpus.options
-        self.label, self.task = (
-            getattr(options, "label", recipe.corpus.name),
-            getattr(options, "task", recipe.corpus.name),
-        )
-
-    def add(self, split: str, system: str, source: str, language: str, metric: str, value: float,
-            low: float | None, high: float | None, seeds: int, n: int) -> None:  # fmt: skip
-        """Keep a figure as a row."""
-        self.results.append(Result(self.recipe.name, self.label, split, system, source, language, self.task, metric,
-                                   round(value, 4), low, high, seeds, n))  # fmt: skip
+class _Sheets(Figures):
+    """The report's tables."""
 
     def translators(self, jobs: dict[str, Job]) -> Sheet:
         """BLEU of each translator on test, and on words that only the picture settles where the corpus has them."""
@@ -96,9 +58,9 @@ class _Figures:
             if name == "text":
                 continue
             system, _, direction = name.partition("-")
-            scores = self._scores(job)
+            scores = self.scores(job)
             if not scores:
-                table.append([name, *[_NOT_RUN] * 6])
+                table.append([name, *[NOT_RUN] * 6])
                 continue
             for metric in sorted(scores):
                 if metric[0] == "" and ("bleu" in metric[1] or "ambiguous" in metric[1] or "other_words" in metric[1]):
@@ -133,7 +95,7 @@ class _Figures:
                 rows.append([path, f"{m['captions']:,}", f"{m['unique_source']:,}", f"{m['unique_with_synthetic']:,}",
                              f"{m['copies_of_parent']:,}", f"{m['mean_words']:.1f}"])  # fmt: skip
             else:
-                rows.append([path, *[_NOT_RUN] * 5])
+                rows.append([path, *[NOT_RUN] * 5])
         heads = ["path", "captions", "unique tokens before", "after", "same as their parent", "mean words"]
         return Sheet("Lexical diversity of training captions", heads, rows)
 
@@ -145,19 +107,19 @@ class _Figures:
             if not any(text.startswith(f"{language}/") or f"{language}/" in text for text in groups):
                 table.append([name, *["–"] * 9])  # the row never saw this language
                 continue
-            scores = [found for job in jobs if (found := self._scores(job)) and (language, "t2i_r1") in found]
+            scores = [found for job in jobs if (found := self.scores(job)) and (language, "t2i_r1") in found]
             if not scores:
-                table.append([name, *[_NOT_RUN] * 9])
+                table.append([name, *[NOT_RUN] * 9])
                 continue
             mean = {metric: sum(one[language, metric] for one in scores) / len(scores)
-                    for metric in (*_RECALLS, "mean_recall", "rsum")}  # fmt: skip
-            interval = self._interval(jobs, language)
+                    for metric in (*RECALLS, "mean_recall", "rsum")}  # fmt: skip
+            interval = self.interval(jobs, language)
             for metric, value in mean.items():
                 low, high, n = interval.get(metric, (None, None, 0))
                 self.add("test", self.recipe.vse.model, name, language, metric, value, low, high, len(scores), n)
             low, high, _ = interval.get("mean_recall", (None, None, 0))
             bounds = "–" if low is None else f"{low:.1f} … {high:.1f}"
-            cells = [f"{mean[metric]:.1f}" for metric in (*_RECALLS, "mean_recall")]
+            cells = [f"{mean[metric]:.1f}" for metric in (*RECALLS, "mean_recall")]
             table.append([name, *cells, bounds, str(len(scores))])
         heads = ["trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "mean recall", "95 %", "seeds"]
         return Sheet(f"Retrieval, {self.recipe.vse.model}, {language}, test, {self.label} ({self.task})", heads, table)
@@ -190,19 +152,6 @@ class _Figures:
                 wall = f"{m['wall_s']:.0f}" + (" (resumed)" if m["resumed"] else "")
                 rows.append([job.stage, job.name, wall, f"{m['cpu_s']:.0f}", f"{m['peak_memory_mb']:.0f}"])
         return Sheet("Cost", ["stage", "job", "wall s", "CPU s", "peak MB"], rows)
-
-    def _scores(self, job: Job) -> dict[tuple[str, str], float]:
-        """(language, metric) → value of a job, from its artifact or else from the committed CSV."""
-        runs = list(_finished_runs(self.workspace, [job])) or list(self.committed.get((job.name, job.key), {}).values())
-        return {(run.language, run.metric): run.value for run in runs}
-
-    def _interval(self, jobs: Sequence[Job], language: str) -> dict[str, tuple[float, float, int]]:
-        ranks = [read_ranks(self.workspace.folder(job), language) for job in jobs if self.workspace.done(job)]
-        if not ranks:
-            return {}
-        found = bootstrap_interval(ranks, self.recipe.report.resamples)
-        n = len(ranks[0].image_to_text)
-        return {name: (round(one.low, 4), round(one.high, 4), n) for name, one in found.items()}
 
     def _manifest_metric(self, job: Job, name: str) -> Any:
         return self.workspace.manifest(job)["metrics"].get(name)

@@ -1,15 +1,9 @@
 """Everything a recipe can say, section by section. The defaults are the main paper's settings where it names them."""
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from data.extractor import ExtractorSettings
-
-
-def later(default: Any) -> Any:
-    """A setting that came after results were recorded: at its default, which is how those were computed, it stays
-    out of a job's key."""  # fmt: skip
-    return field(default=default, metadata={"later": True})
 
 
 @dataclass
@@ -36,6 +30,13 @@ class TrainerSettings:
 
 RUNTIME_ONLY = {"accelerator", "devices", "num_nodes", "strategy", "threads", "workers", "progress"}
 """Trainer settings that do not change a result, so they stay out of a job's key."""
+
+
+ADDED_LATER = {
+    "translators", "fuse", "translate", "loss", "drop_regions", "drop_words", "pretrained", "pretrained_rate",
+}  # fmt: skip
+"""Settings that came after results were recorded: at their defaults, which is how those were computed, they stay out
+of a job's key."""
 
 
 @dataclass
@@ -102,6 +103,8 @@ class AugmentSettings:
 
     paths: list[str] = field(default_factory=lambda: ["mmt:en-de", "mt:en-de", "mmt:en-de-en", "mt:en-de-en"])
     """system:languages on the way; each hop starts from the path without its last language."""
+    translators: str | None = None
+    """Another recipe, whose translators are used (COCO's captions by Multi30K's); null: this recipe's own."""
     beam_size: int = 5
     """Hypotheses kept while searching."""
     length_penalty: float = 1.0
@@ -163,15 +166,19 @@ class VseSettings:
     """Languages whose validation rsum chooses the epoch."""
     test: list[str] = field(default_factory=lambda: ["en", "de"])
     """Languages tested, on human captions."""
-    loss: str | None = later(None)
+    fuse: list[str] = field(default_factory=list)
+    """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
+    translate: str | None = None
+    """Translate-search, `mt:de-en`: German test captions are translated, and ranked by a model that reads English."""
+    loss: str | None = None
     """`hardest` (Eq. 9-10), `sum` (Eq. 8), `infonce` or `sigmoid`; null: the model's own."""
-    drop_regions: float = later(0.0)
+    drop_regions: float = 0.0
     """Share of an image's regions left out while training."""
-    drop_words: float = later(0.0)
+    drop_words: float = 0.0
     """Share of a caption's words left out while training."""
-    pretrained: str | None = later(None)
+    pretrained: str | None = None
     """A text model of `transformers` (folder or hub name) whose states stand for word vectors; null: none."""
-    pretrained_rate: float = later(0.0)
+    pretrained_rate: float = 0.0
     """Its learning rate as a share of `learning_rate`; 0 freezes it."""
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     """Overlay of the recipe's trainer."""
@@ -188,6 +195,30 @@ class ReportSettings:
 
 
 @dataclass
+class System:
+    """A line of systems in a published table: settings laid over the recipe's `vse`, and the rows trained so."""
+
+    rows: list[str]
+    """Of `vse.rows`."""
+    vse: VseSettings
+    """The recipe's, with what the system says otherwise."""
+    published: dict[str, list[float]]
+    """Row → the published R@1, 5, 10 text→image, then image→text."""
+
+
+@dataclass
+class Table:
+    """A table of the paper, or one like it."""
+
+    title: str
+    """What it shows."""
+    language: str = "en"
+    """Of the captions."""
+    systems: dict[str, System] = field(default_factory=dict)
+    """By the name that is printed."""
+
+
+@dataclass
 class Recipe:
     """One experiment. `name` is the file's; sections are the stages."""
 
@@ -199,14 +230,14 @@ class Recipe:
     augment: AugmentSettings
     vse: VseSettings
     report: ReportSettings
+    tables: dict[str, Table] = field(default_factory=dict)
 
 
 def result_settings(settings: Any) -> dict[str, Any]:
     """The settings of a section that change a result: all but where and how fast it runs."""
     plain = asdict(settings)
-    for one in fields(settings):
-        if one.metadata.get("later") and plain[one.name] == one.default:
-            del plain[one.name]
+    defaults = asdict(type(settings)())
+    plain = {key: value for key, value in plain.items() if key not in ADDED_LATER or value != defaults[key]}
     if "trainer" in plain:
         plain["trainer"] = {key: value for key, value in plain["trainer"].items() if key not in RUNTIME_ONLY}
     return plain

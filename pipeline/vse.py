@@ -1,10 +1,9 @@
 """Stage vse: a retrieval model for each row and seed, selected on validation, ranked on test."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -16,19 +15,22 @@ from data.regions import RegionStore
 from data.retrieval import CaptionBatches, RetrievalData, Slot, parse_group
 from data.text import PretrainedTokens, TextInput, WordVocabulary
 from data.vectors import train_vectors
-from modules.metrics import RetrievalRanks, retrieval_scores
 from modules.retrieval import Retrieval
 from modules.retrieval_models import model_class
 from pipeline.augment import synthesis_jobs
 from pipeline.dashboards import query_galleries
 from pipeline.errors import RecipeError
-from pipeline.jobs import Job, Workspace
+from pipeline.evaluation import fusion_job, similarity_job, translated_job
+from pipeline.jobs import Job, Workspace, needed
+from pipeline.mmt import translators_of
 from pipeline.prepare import corpus_job, pictures_of, twins_of
 from pipeline.processes import say
+from pipeline.ranking import save_model, write_ranks
 from pipeline.settings import Recipe, VseSettings, result_settings
-from pipeline.training import LOGS, fit, load_best, make_trainer, save_weights
+from pipeline.training import LOGS, fit, load_best, make_trainer
 
 VERSION = 1
+_NOT_OF_TRAINING = ("rows", "only", "seeds", "fuse", "translate")
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,25 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
     settings = recipe.vse
     corpus, synthetic = corpus_job(recipe, workspace), synthesis_jobs(recipe, workspace)
     names = settings.only or list(settings.rows)
+    translators = translators_of(recipe, workspace) if settings.translate else {}
     rows = []
     for seed in settings.seeds:
         for name in names:
-            rows.append(Row(name, seed, _vse_job(recipe, name, seed, corpus, synthetic)))
+            members = [
+                _vse_job(recipe, replace(settings, model=model), name, seed, corpus, synthetic)
+                for model in settings.fuse or [settings.model]
+            ]
+            if settings.fuse:
+                scored = [similarity_job(member, corpus, settings) for member in members]
+                job = fusion_job(f"fusion-{'-'.join(settings.fuse)}-{name}-{seed}", scored, settings)
+            elif settings.translate:
+                system, _, direction = settings.translate.partition(":")
+                title = f"search-{system}-{direction}-{settings.model}-{name}-{seed}"
+                translator = translators[f"{system}-{direction}"]
+                job = translated_job(title, members[0], corpus, translator, direction, settings, recipe.augment)
+            else:
+                job = members[0]
+            rows.append(Row(name, seed, job))
     return rows
 
 
@@ -56,32 +73,15 @@ def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage and say each model's test scores."""
     rows = vse_rows(recipe, workspace)
     for row in rows:  # all inputs before the first hour is spent
-        for job in row.job.inputs.values():
+        for job in needed(row.job, "vse"):
             workspace.require(job)
     for row in rows:
-        workspace.perform(row.job, force)
+        workspace.perform_all(row.job, force)
         for language, scores in workspace.manifest(row.job)["metrics"]["test"].items():
             recall = " ".join(f"{scores[f'{way}_r{k}']:.1f}" for way in ("t2i", "i2t") for k in (1, 5, 10))
             mean = scores["mean_recall"]
             say(f"  {row.job.name}: {language} R@1/5/10 text→image, image→text {recall}; mean {mean:.1f}")
     workspace.note(recipe.name, "vse", {row.job.name: row.job for row in rows})
-
-
-def read_ranks(folder: Path, language: str) -> RetrievalRanks:
-    """The test ranks that a finished job left for one language.
-
-    Raises:
-        RecipeError: the file is missing or damaged.
-    """
-    path = folder / f"ranks-{language}.npz"
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return RetrievalRanks(*(torch.from_numpy(arrays[name]) for name in _RANK_ARRAYS))
-    except (OSError, ValueError, KeyError, BadZipFile) as error:
-        raise RecipeError(f"{path}: not readable ({error}); delete {folder} and run `make stage-vse`") from None
-
-
-_RANK_ARRAYS = ("text_to_image", "image_to_text", "caption_image")
 
 
 def twin_scores(
@@ -113,8 +113,7 @@ def twin_scores(
     return found
 
 
-def _vse_job(recipe: Recipe, row: str, seed: int, corpus: Job, synthetic: dict[str, Job]) -> Job:
-    settings = recipe.vse
+def _vse_job(recipe: Recipe, settings: VseSettings, row: str, seed: int, corpus: Job, synthetic: dict[str, Job]) -> Job:
     groups = [parse_group(text) for text in settings.rows[row]]
     sources = sorted({slot.source for group in groups for slot in group} - {HUMAN})
     for source in sources:
@@ -122,7 +121,7 @@ def _vse_job(recipe: Recipe, row: str, seed: int, corpus: Job, synthetic: dict[s
             raise RecipeError(
                 f"vse.rows.{row} trains on {source!r}, which augment.paths lacks ({', '.join(synthetic)})"
             )
-    plain = {key: value for key, value in result_settings(settings).items() if key not in ("rows", "only", "seeds")}
+    plain = {key: value for key, value in result_settings(settings).items() if key not in _NOT_OF_TRAINING}
     plain |= {"groups": settings.rows[row], "seed": seed}
     name = f"vse-{settings.model}-{row}-{seed}"
 
@@ -139,7 +138,8 @@ def _vse_job(recipe: Recipe, row: str, seed: int, corpus: Job, synthetic: dict[s
             captions, store, text.encode, groups, languages, {"val": watched, "test": settings.test},
             settings.batch_size, seed, settings.steps, settings.trainer.workers,
         )  # fmt: skip
-        module = _module(settings, store, text, languages, data.types, seed)
+        arguments = _arguments(settings, store, text, languages)
+        module = _module(settings, arguments, data.types, seed)
         if settings.words == "fasttext":
             module.model.set_word_vectors(_vectors(settings, captions, data.types, text, folder))
         pictures, log_dir = pictures_of(inputs["corpus"]), LOGS / recipe.name / "vse" / name
@@ -148,14 +148,12 @@ def _vse_job(recipe: Recipe, row: str, seed: int, corpus: Job, synthetic: dict[s
             query_galleries(captions, watched, text.encode, store, pictures),
         )  # fmt: skip
         load_best(module, best)
-        save_weights(module.model, folder / "weights.safetensors")
+        save_model(folder, settings.model, arguments, module.model)
         shown = query_galleries(captions, settings.test, text.encode, store, pictures, "test")
         make_trainer(settings.trainer, log_dir, callbacks=shown).test(module, data, verbose=False)
-        for language, ranks in module.ranks.items():
-            np.savez(folder / f"ranks-{language}.npz", **{name: getattr(ranks, name).numpy() for name in _RANK_ARRAYS})
         twins = twins_of(inputs["corpus"])
         return {
-            "test": {language: retrieval_scores(ranks) for language, ranks in module.ranks.items()},
+            "test": write_ranks(folder, module.ranks),
             "twins": twin_scores(module, captions, store, text, twins, folder),
             "steps_an_epoch": len(data.train_dataloader()), "vocabulary": len(text),
             "parameters": sum(p.numel() for p in module.parameters()),
@@ -165,21 +163,21 @@ def _vse_job(recipe: Recipe, row: str, seed: int, corpus: Job, synthetic: dict[s
     return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer))
 
 
-def _module(
-    settings: VseSettings, store: RegionStore, text: TextInput, languages: list[str], types: list[str], seed: int
-) -> Retrieval:
-    kind = model_class(settings.model)
-    arguments = {
+def _arguments(settings: VseSettings, store: RegionStore, text: TextInput, languages: list[str]) -> dict[str, Any]:
+    return {
         "region_dim": store.dim, "vocabulary_size": len(text), "languages": languages, "dim": settings.dim,
         "word_dim": settings.word_dim, "dropout": settings.dropout, "pretrained": settings.pretrained,
         **settings.options,
     }  # fmt: skip
+
+
+def _module(settings: VseSettings, arguments: dict[str, Any], types: list[str], seed: int) -> Retrieval:
     unknown = sorted(set(settings.type_weights) - set(types))
     if unknown:
         raise RecipeError(f"vse.type_weights names {unknown[0]!r}, but the row trains on {', '.join(types)}")
     weights = [settings.type_weights.get(name, 0.0) for name in types] if settings.type_weights else None
     torch.manual_seed(seed)
-    return (kind.module or Retrieval)(
+    return (model_class(settings.model).module or Retrieval)(
         settings.model, arguments, settings.loss, settings.margin, weights, settings.warmup_epochs,
         settings.learning_rate, settings.decay_epoch, settings.decay, settings.test, settings.select,
         settings.drop_regions, settings.drop_words, settings.pretrained_rate,

@@ -14,8 +14,9 @@ from pipeline.__main__ import main
 from pipeline.jobs import Workspace
 from pipeline.mmt import translator_jobs
 from pipeline.prepare import corpus_job
+from pipeline.ranking import read_ranks
 from pipeline.recipe import load_recipe
-from pipeline.vse import read_ranks, vse_rows
+from pipeline.vse import vse_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 SEEDS = (1, 2, 3)

@@ -21,7 +21,8 @@ from data.translation import TranslationData
 from pipeline.augment import diversity, refuse_held_out
 from pipeline.errors import RecipeError
 from pipeline.mmt import _Pairs, read_translations, translator_jobs
-from pipeline.vse import read_ranks, vse_rows
+from pipeline.ranking import read_ranks
+from pipeline.vse import vse_rows
 from tests.pipeline.tiny import Tiny
 
 # What the stages leave

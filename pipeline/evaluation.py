@@ -1,0 +1,110 @@
+"""Jobs that rank with models trained before: similarity matrices, their fusion, and search by translation."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset as Table
+from torch import Tensor
+
+from data.captions import HUMAN, read_captions
+from data.regions import RegionStore
+from modules.beam import BeamSettings
+from modules.metrics import retrieval_ranks
+from pipeline.errors import RecipeError
+from pipeline.jobs import Job
+from pipeline.ranking import load_model, rank_test, read_arrays, write_ranks
+from pipeline.settings import AugmentSettings, VseSettings
+from pipeline.synthesis import load_translator, translate_all
+
+VERSION = 1
+_SCORES = ("scores", "images", "captions", "links")
+
+
+def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
+    """Score all test images with all test captions by a trained model: `similarity-<language>.npz`."""
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        module, text = load_model(inputs["model"], settings.test)
+        module.scores = {}
+        captions = read_captions(inputs["corpus"] / "captions.parquet")
+        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        data = rank_test(module, text, captions, store, settings.trainer)
+        for language, scores in module.scores.items():
+            images, said = data.ranked("test", language)
+            links = module.ranks[language].caption_image.numpy()
+            path = folder / f"similarity-{language}.npz"
+            np.savez(path, scores=scores.numpy(), images=np.array(images), captions=np.array(said), links=links)
+        return {"test": write_ranks(folder, module.ranks)}
+
+    inputs = {"corpus": corpus, "model": trained}
+    name = trained.name.replace("vse-", "similarity-", 1)
+    return Job(name, "vse", VERSION, {"test": settings.test}, inputs, run, True, asdict(settings.trainer))
+
+
+def fusion_job(name: str, members: Sequence[Job], settings: VseSettings) -> Job:
+    """Rank by the mean of saved similarity matrices (mmt-retrieval, "fusion")."""
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        ranks = {}
+        for language in settings.test:
+            scores, links = fuse([folder / f"similarity-{language}.npz" for folder in inputs.values()])
+            ranks[language] = retrieval_ranks(scores, links)
+        return {"test": write_ranks(folder, ranks)}
+
+    inputs = {str(number): job for number, job in enumerate(members)}
+    return Job(name, "vse", VERSION, {"test": settings.test}, inputs, run)
+
+
+def fuse(paths: Sequence[Path]) -> tuple[Tensor, Tensor]:
+    """The mean (I, C) of saved similarity matrices, and each caption's image (C,).
+
+    Raises:
+        RecipeError: a file is damaged, or the matrices are not of the same images and captions.
+    """
+    total, *about = read_arrays(paths[0], _SCORES)
+    for path in paths[1:]:
+        scores, *other = read_arrays(path, _SCORES)
+        for name, first, second in zip(_SCORES[1:], about, other, strict=True):
+            if not np.array_equal(first, second):
+                raise RecipeError(
+                    f"{path}: its {name} are not those of {paths[0]}; similarity matrices of one test set can be fused"
+                )
+        total = total + scores
+    return torch.from_numpy(total / len(paths)), torch.from_numpy(about[-1])
+
+
+def translated_job(
+    name: str, trained: Job, corpus: Job, translator: Job, direction: str, settings: VseSettings, beam: AugmentSettings
+) -> Job:
+    """Translate-search: test captions of one language are translated, and a model of the other language ranks them.
+
+    The figures are those of the translated language, queries and gallery. The translations are kept beside them.
+    """
+    source, target = direction.split("-")
+    plain = {"direction": direction, "beam_size": beam.beam_size, "length_penalty": beam.length_penalty}
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        captions = read_captions(inputs["corpus"] / "captions.parquet")
+        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        rows = [
+            row for row in captions.to_list()
+            if row["split"] == "test" and row["language"] == source and row["source"] == HUMAN
+        ]  # fmt: skip
+        network, bpe = load_translator(inputs["translator"])
+        found = translate_all(
+            network, bpe, bpe.encode_all([row["text"] for row in rows], source), [row["image_id"] for row in rows],
+            store, target, BeamSettings(beam.beam_size, beam.length_penalty), beam.batch_tokens, settings.trainer,
+        )  # fmt: skip
+        spoken = [row | {"language": target, "text": new.text} for row, new in zip(rows, found, strict=True)]
+        table = Table.from_list(spoken, features=captions.features)
+        table.to_parquet(folder / "translated.parquet")
+        module, text = load_model(inputs["model"], [target])
+        rank_test(module, text, table, store, settings.trainer)
+        return {"test": write_ranks(folder, {source: module.ranks[target]})}
+
+    inputs = {"corpus": corpus, "model": trained, "translator": translator}
+    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer))

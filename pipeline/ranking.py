@@ -1,0 +1,99 @@
+"""A trained retrieval model on disk, and the ranks that testing one leaves: what all jobs that rank share."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from datasets import Dataset as Table
+
+from data.regions import RegionStore
+from data.retrieval import RetrievalData, Slot
+from data.text import TextInput, load_text_input
+from modules.metrics import RetrievalRanks, retrieval_scores
+from modules.retrieval import Retrieval
+from modules.retrieval_models.base import RetrievalModel
+from pipeline.errors import RecipeError
+from pipeline.settings import TrainerSettings
+from pipeline.training import load_weights, make_trainer, save_weights
+
+_ARRAYS = ("text_to_image", "image_to_text", "caption_image")
+
+
+def save_model(folder: Path, name: str, arguments: Mapping[str, Any], model: RetrievalModel) -> None:
+    """Write what `load_model` needs beside the text input's `words.json`."""
+    (folder / "network.json").write_text(json.dumps({"model": name, "arguments": arguments}, indent=1))
+    save_weights(model, folder / "weights.safetensors")
+
+
+def load_model(folder: Path, languages: Sequence[str]) -> tuple[Retrieval, TextInput]:
+    """A trained retrieval model, ready to be tested in some languages, and its text input.
+
+    Raises:
+        RecipeError: the folder holds no model, or its parts do not fit.
+    """
+    path = folder / "network.json"
+    try:
+        network = json.loads(path.read_text(encoding="utf-8"))
+        name, arguments = network["model"], network["arguments"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecipeError(
+            f"{path}: no retrieval model here ({error!r}); run `make stage-vse` with ARGS=--force"
+        ) from None
+    text = load_text_input(folder / "words.json")
+    if len(text) != arguments.get("vocabulary_size"):
+        raise RecipeError(f"{folder}: words.json has {len(text)} entries, the model {arguments.get('vocabulary_size')}")
+    try:
+        module = Retrieval(name, arguments, None, 0.0, None, 0, 0.0, 1, 1.0, list(languages), [])
+    except (TypeError, RuntimeError) as error:
+        raise RecipeError(f"{path}: not of this code ({error}); run `make stage-vse` with ARGS=--force") from None
+    load_weights(module.model, folder / "weights.safetensors")
+    return module.eval(), text
+
+
+def rank_test(
+    module: Retrieval, text: TextInput, captions: Table, store: RegionStore, settings: TrainerSettings
+) -> RetrievalData:
+    """Rank the test images and captions of the module's languages, left in `module.ranks`; what was ranked."""
+    if store.dim != module.model.region_dim:
+        raise RecipeError(
+            f"{store.folder}: regions have {store.dim} numbers, the model reads {module.model.region_dim}"
+        )
+    languages = module.test_languages
+    groups = [(Slot(languages[0], "none"),)]
+    data = RetrievalData(captions, store, text.encode, groups, module.model.languages, {"test": languages})
+    make_trainer(settings).test(module, data, verbose=False)
+    return data
+
+
+def write_ranks(folder: Path, ranks: Mapping[str, RetrievalRanks]) -> dict[str, dict[str, float]]:
+    """Write the ranks of each language; their scores."""
+    for language, found in ranks.items():
+        np.savez(folder / f"ranks-{language}.npz", **{name: getattr(found, name).cpu().numpy() for name in _ARRAYS})
+    return {language: retrieval_scores(found) for language, found in ranks.items()}
+
+
+def read_ranks(folder: Path, language: str) -> RetrievalRanks:
+    """The test ranks that a finished job left for one language.
+
+    Raises:
+        RecipeError: the file is missing or damaged.
+    """
+    arrays = read_arrays(folder / f"ranks-{language}.npz", _ARRAYS)
+    return RetrievalRanks(*(torch.from_numpy(array) for array in arrays))
+
+
+def read_arrays(path: Path, names: Sequence[str]) -> list[Any]:
+    """Arrays of an `.npz` file by name.
+
+    Raises:
+        RecipeError: the file is missing or damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return [arrays[name] for name in names]
+    except (OSError, ValueError, KeyError, BadZipFile) as error:
+        raise RecipeError(f"{path}: not readable ({error}); delete {path.parent} and run `make stage-vse`") from None

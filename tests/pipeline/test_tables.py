@@ -1,0 +1,129 @@
+"""Tables of systems and rows: what is missing is trained, ours stands beside the published figures."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from modules.metrics import retrieval_ranks, retrieval_scores
+from pipeline.errors import RecipeError
+from pipeline.evaluation import fuse
+from pipeline.ranking import load_model, read_ranks
+from pipeline.recipe import load_recipe
+from tests.pipeline.tiny import Tiny
+
+TABLES = """
+tables:
+  "5":
+    title: German
+    language: de
+    systems:
+      plain: {vse: {}, rows: [mmt-fb]}
+      search: {vse: {translate: "mt:de-en"}, rows: [human], published: {human: [1, 2, 3, 4, 5, 6]}}
+      fused: {vse: {fuse: [san, san]}, rows: [human, mmt-fb]}
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tiny: Tiny, tmp_path_factory) -> Tiny:
+    """The tiny recipe with a table, trained by one command from nothing but the corpus and translators."""
+    here = tiny.without(tmp_path_factory.mktemp("tables"), "vse-*")
+    here.yaml.write_text(here.yaml.read_text() + TABLES)
+    assert here.main("table", "--table=5") == 0
+    return here
+
+
+def test_one_command_trains_all_that_a_table_lacks(trained: Tiny) -> None:
+    names = {path.name for path in (trained.workspace.root / "jobs").iterdir()}
+    assert {"vse-san-human-1", "vse-san-mmt-fb-1", "search-mt-de-en-san-human-1", "fusion-san-san-human-1"} <= names
+
+
+def test_a_loaded_model_scores_as_the_trained_one_did(trained: Tiny) -> None:
+    folder = trained.job("vse-san-human-1")
+    found, saved = (read_ranks(trained.job(name), "en") for name in ("similarity-san-human-1", folder.parent.name))
+    assert torch.equal(found.text_to_image, saved.text_to_image)
+    assert torch.equal(found.image_to_text, saved.image_to_text)
+    module, text = load_model(folder, ["en"])
+    assert module.model.vocabulary_size == len(text)
+
+
+def test_fusion_ranks_by_the_mean_of_the_saved_matrices(trained: Tiny, tmp_path) -> None:
+    with np.load(trained.job("similarity-san-human-1") / "similarity-en.npz") as saved:
+        arrays = {name: saved[name] for name in saved.files}
+    other = arrays | {"scores": np.random.default_rng(0).normal(size=arrays["scores"].shape)}
+    paths = [tmp_path / "a.npz", tmp_path / "b.npz"]
+    for path, content in zip(paths, (arrays, other), strict=True):
+        np.savez(path, **content)
+    scores, links = fuse(paths)
+    np.testing.assert_allclose(scores, (arrays["scores"] + other["scores"]) / 2)
+    assert retrieval_scores(retrieval_ranks(scores, links))
+    same = trained.metrics("fusion-san-san-human-1")["test"]  # a model fused with itself
+    assert same["en"] == trained.metrics("similarity-san-human-1")["test"]["en"]
+
+
+def test_matrices_of_other_test_sets_are_refused(trained: Tiny, tmp_path) -> None:
+    with np.load(trained.job("similarity-san-human-1") / "similarity-en.npz") as saved:
+        arrays = {name: saved[name] for name in saved.files}
+    for name in ("images", "captions", "links"):
+        paths = [tmp_path / "a.npz", tmp_path / f"{name}.npz"]
+        np.savez(paths[0], **arrays)
+        np.savez(paths[1], **arrays | {name: arrays[name][::-1]})
+        with pytest.raises(RecipeError, match=rf"{name}\.npz: its {name} are not those of .*a\.npz"):
+            fuse(paths)
+    (tmp_path / "c.npz").write_bytes(b"PK no zip")
+    with pytest.raises(RecipeError, match=r"c\.npz: not readable"):
+        fuse([paths[0], tmp_path / "c.npz"])
+
+
+def test_translate_search_ranks_translated_captions_in_german_s_name(trained: Tiny) -> None:
+    figures = trained.metrics("search-mt-de-en-san-human-1")["test"]
+    assert set(figures) == {"de"}
+    ranks = read_ranks(trained.job("search-mt-de-en-san-human-1"), "de")
+    german = read_ranks(trained.job("vse-san-mmt-fb-1"), "de")
+    assert torch.equal(ranks.caption_image, german.caption_image)
+
+
+def test_the_report_prints_tables_with_what_was_published(trained: Tiny, capsys) -> None:
+    assert trained.main("report") == 0
+    text = (trained.workspace.root / "tiny" / "report" / "report.md").read_text()
+    lines = [line for line in text.partition("**German; ")[2].splitlines() if line.startswith("|")]
+    ours = next(line for line in lines if line.startswith("| search | human |")).split("|")
+    published = next(line for line in lines if "| published |" in line).split("|")
+    difference = next(line for line in lines if "| difference |" in line).split("|")
+    assert [cell.strip() for cell in published[3:10]] == ["1.0", "2.0", "3.0", "4.0", "5.0", "6.0", "21.0"]
+    for own, theirs, between in zip(ours[3:10], published[3:10], difference[3:10], strict=True):
+        assert float(between) == pytest.approx(float(own) - float(theirs), abs=0.11)
+    rows = (trained.workspace.root / "tiny" / "report" / "results.jsonl").read_text().splitlines()
+    assert any(row["system"] == "search" and row["metric"] == "t2i_r1" for row in map(json.loads, rows))
+
+
+def test_a_cell_that_was_not_run_says_so(trained: Tiny, capsys) -> None:
+    assert trained.main("report", "--vse.seeds=[7]") == 0
+    text = (trained.workspace.root / "tiny" / "report" / "report.md").read_text()
+    assert "| search | human | not run |" in text
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("search: {vse: {modle: san}}", r"unknown key tables\.1\.systems\.search\.vse\.modle; did you mean .*model"),
+        ("search: {rows: [nobody]}", r"vse\.only names 'nobody'"),
+        ("search: {vsee: {}}", r"unknown key tables\.1\.systems\.search\.vsee"),
+        ("search: {published: {none: [1, 2]}}", r"published\.none: expected R@1, 5, 10 both ways"),
+        ("search: {vse: {fuse: [san]}}", "'san' alone"),
+        ("search: {vse: {fuse: [san, sann]}}", "'sann': no such retrieval model; nearest are"),
+        ("search: {vse: {translate: mt:de-fr}}", r"expected mt:de-en or mmt:de-en"),
+        ("search: {vse: {fuse: [san, san], translate: mt:de-en}}", "leave one out"),
+    ],
+)
+def test_slips_in_a_table_are_named(tmp_path, lines: str, message: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f'base: scenes\ntables: {{"1": {{title: T, systems: {{{lines}}}}}}}\n')
+    with pytest.raises(Exception, match=message):
+        load_recipe(str(path))
+
+
+def test_a_table_that_is_not_there(trained: Tiny, capsys) -> None:
+    assert trained.main("table", "--table=9") == 1
+    assert "table '9': recipe tiny has 5" in " ".join(capsys.readouterr().out.split())
