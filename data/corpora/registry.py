@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data.corpora import Corpus, multi30k, scenes
+from data.corpora import Corpus, karpathy, multi30k, scenes
 
 
 @dataclass(frozen=True)
@@ -20,4 +20,5 @@ class Reader:
 CORPORA = {
     "scenes": Reader(scenes.ScenesSettings, scenes.read, lambda settings, root: []),
     "multi30k": Reader(multi30k.Multi30kSettings, multi30k.read, multi30k.sources),
+    "karpathy": Reader(karpathy.KarpathySettings, karpathy.read, karpathy.sources),
 }
