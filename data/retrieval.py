@@ -266,6 +266,12 @@ class RetrievalData(pl.LightningDataModule):
         """The caption id of each `caption_key` of a split."""
         return self._tables[split]["caption_id"][:]
 
+    def image_keys(self, split: str, language: str | None = None) -> list[int]:
+        """Each `image_key` of a split once, in the table's order; with a language, those it has captions of."""
+        spoken, rows = self._tables[split]["language"][:], self._batches[split].rows.tolist()
+        chosen = (row for row, one in zip(rows, spoken, strict=True) if language in (None, one))
+        return list(dict.fromkeys(chosen))
+
     def _everything(self, split: str) -> DataLoader:
         return loader(self._batches[split], Everything(self._tables[split], self.batch_size, *self._place()), 0)
 

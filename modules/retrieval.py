@@ -1,5 +1,6 @@
 """Training, validating and testing a retrieval model."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -57,6 +58,8 @@ class Retrieval(TrainedModule):
         self.test_languages = test_languages
         self.metrics = {language: RetrievalMetric(self._similarity, self._rank) for language in test_languages}
         self.ranks: dict[str, RetrievalRanks] = {}
+        self.folds: Sequence[Tensor] = ()  # keys of the images of each fold of the test; none: no folds
+        self.fold_ranks: dict[str, list[RetrievalRanks]] = {}
 
     def encode(self, batch: Batch) -> tuple[Encoding, Encoding]:
         """Images and captions of this device's part of a batch."""
@@ -126,9 +129,10 @@ class Retrieval(TrainedModule):
         self.validation_step(batch, batch_idx)
 
     def on_test_epoch_end(self) -> None:
-        """Log R@K and keep the ranks in `ranks`, by language."""
-        tested = self._rank_all("test")
+        """Log R@K and keep the ranks in `ranks`, by language, and those of each fold in `fold_ranks`."""
+        tested = self._rank_all("test", self.folds)
         self.ranks = {language: ranks for language in tested if (ranks := self.metrics[language].ranks) is not None}
+        self.fold_ranks = {language: self.metrics[language].fold_ranks for language in tested}
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Adam, its rate lowered once; a pretrained text model learns at a rate of its own."""
@@ -144,9 +148,10 @@ class Retrieval(TrainedModule):
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule}}
 
-    def _rank_all(self, stage: str) -> dict[str, dict[str, float]]:
+    def _rank_all(self, stage: str, folds: Sequence[Tensor] = ()) -> dict[str, dict[str, float]]:
         found = {}
         for language, metric in self.metrics.items():
+            metric.folds = folds
             captions = torch.tensor(sum(len(ids) for ids in metric.caption_image_ids), device=self.device)
             if sum_over_ranks(captions, self.trainer.world_size):  # none: a language that is tested but not validated
                 found[language] = metric.compute()

@@ -218,6 +218,8 @@ def _check(recipe: Recipe, where: str) -> None:
             )
     if vse.epochs < 1 or vse.batch_size < 1:
         raise RecipeError(f"{where}: vse.epochs is {vse.epochs}, vse.batch_size {vse.batch_size}; expected 1 or more")
+    if vse.folds < 1:
+        raise RecipeError(f"{where}: vse.folds is {vse.folds}; expected 1 (no folds) or more")
     for language in vse.select:
         if language not in vse.test:
             raise RecipeError(f"{where}: vse.select names {language!r}, but vse.test has {', '.join(vse.test)}")

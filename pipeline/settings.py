@@ -163,6 +163,9 @@ class VseSettings:
     """Languages whose validation rsum chooses the epoch."""
     test: list[str] = field(default_factory=lambda: ["en", "de"])
     """Languages tested, on human captions."""
+    folds: int = later(1)
+    """Equal parts that the test images are cut into, in the order of the corpus, each ranked by itself; the means of
+    their figures stand beside those on all images (COCO's 1K and 5K: 5)."""
     loss: str | None = later(None)
     """`hardest` (Eq. 9-10), `sum` (Eq. 8), `infonce` or `sigmoid`; null: the model's own."""
     drop_regions: float = later(0.0)

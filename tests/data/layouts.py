@@ -1,6 +1,7 @@
 """Made-up files in the layouts of others: Karpathy's JSON with a region store, and SCAN's precomputed features."""
 
 import json
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,8 +13,14 @@ from tests.data.official import pack
 SIZES = {"train": 6, "restval": 2, "val": 4, "test": 10}
 
 
+_WORDS = [("big", "small"), ("red", "blue"), ("old", "new"), ("wet", "dry"), ("sad", "glad"), ("dog", "cat")]
+
+
 def sentence(image: str, number: int) -> str:
-    return f"The dog of {image} is in the park with ball {number}"
+    """No two images have the same, not even if their names are unknown words."""
+    bits = zlib.crc32(image.encode())
+    words = " ".join(pair[bits >> place & 1] for place, pair in enumerate(_WORDS))
+    return f"The {words} of {image} is in the park with ball {number}"
 
 
 def entries(sizes: Mapping[str, int] = SIZES, each: int = 2) -> list[dict]:
