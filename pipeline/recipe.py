@@ -122,7 +122,15 @@ def _read_with_base(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
         raise RecipeError(f"{path}: base is {base!r}; expected the name or path of one recipe")
     if path in seen:
         raise RecipeError(f"{path}: its base leads back to itself")
-    return _merge(_read_with_base(_find(base, path.parent), (*seen, path)), raw, str(path))
+    below = _read_with_base(_find(base, path.parent), (*seen, path))
+    if _corpus_name(raw) not in (None, _corpus_name(below) or CorpusSettings.name):
+        below.pop("corpus", None)  # another corpus has other keys
+    return _merge(below, raw, str(path))
+
+
+def _corpus_name(raw: Mapping[str, Any]) -> Any:
+    corpus = raw.get("corpus")
+    return corpus.get("name") if isinstance(corpus, Mapping) else None
 
 
 def _merge(below: dict[str, Any], above: Mapping[str, Any], where: str) -> dict[str, Any]:
