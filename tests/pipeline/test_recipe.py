@@ -74,10 +74,13 @@ def test_another_corpus_than_the_base_s_takes_none_of_its_keys(tmp_path: Path) -
     unnamed = write(tmp_path, "unnamed", {"base": first, "corpus": {"val": "val"}})
     options = load_recipe(unnamed).corpus.options
     assert (options.test, options.val) == ("testall", "val")
+    usual = write(tmp_path, "usual", {"corpus": {"train": 999}})  # the corpus without a name is scenes
+    for name in ("scenes", "karpathy"):
+        corpus = load_recipe(write(tmp_path, "over", {"base": usual, "corpus": {"name": name}})).corpus
+        assert corpus.name == name
+        assert getattr(corpus.options, "train", None) == (999 if name == "scenes" else None)
     bare = write(tmp_path, "bare", {"seed": 5})
-    for name, count in (("scenes", 99), ("karpathy", None)):
-        corpus = {"name": name} | ({"train": count} if count else {})
-        assert load_recipe(write(tmp_path, "over", {"base": bare, "corpus": corpus})).corpus.name == name
+    assert load_recipe(write(tmp_path, "over", {"base": bare, "corpus": {"name": "karpathy"}})).seed == 5
 
 
 def test_recipes_of_flickr30k_and_coco_are_the_paper_s_on_another_corpus() -> None:
