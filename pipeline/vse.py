@@ -155,7 +155,8 @@ def _vse_job(recipe: Recipe, row: str, seed: int, corpus: Job, synthetic: dict[s
         shown = query_galleries(captions, settings.test, text.encode, store, pictures, "test")
         make_trainer(settings.trainer, log_dir, callbacks=shown).test(module, data, verbose=False)
         for language, ranks in module.ranks.items():
-            np.savez(folder / f"ranks-{language}.npz", **{name: getattr(ranks, name).numpy() for name in _RANK_ARRAYS})
+            arrays = {name: getattr(ranks, name).cpu().numpy() for name in _RANK_ARRAYS}
+            np.savez(folder / f"ranks-{language}.npz", **arrays)
         twins = twins_of(inputs["corpus"])
         return {
             "test": {language: retrieval_scores(ranks) for language, ranks in module.ranks.items()},
