@@ -199,8 +199,7 @@ class RetrievalMetric(Metric):
 
     Attributes:
         ranks: those of the last `compute`, images and captions in ascending order of their ids.
-        folds: ids of the images of each fold, to be set before `compute`; none by default.
-        fold_ranks: those of the last `compute`, of each fold by itself, images in the order of `folds`.
+        folds: ids of the images of each fold, set before `compute`; `fold_ranks` then has each one's, in that order.
 
     """
 
@@ -250,11 +249,9 @@ class RetrievalMetric(Metric):
         captions, kept, _ = self._distinct("caption")
         links = _places(image_ids, dim_zero_cat(self.caption_image_ids)[kept], "captions belong to")
         self.ranks = self.rank(self.similarity, images, captions, links)
-        folds = [_places(image_ids, fold.to(image_ids), "places in a fold are of") for fold in self.folds]
-        self.fold_ranks = [
-            self.rank(self.similarity, _rows(images, rows), _rows(captions, columns), within)
-            for rows, columns, within in image_folds(links, len(image_ids), folds)
-        ]
+        cut = [_places(image_ids, fold.to(image_ids), "places in a fold are of") for fold in self.folds]
+        parts = image_folds(links, len(image_ids), cut)
+        self.fold_ranks = [self.rank(self.similarity, _rows(images, i), _rows(captions, c), at) for i, c, at in parts]
         return retrieval_scores(self.ranks)
 
     def _distinct(self, kind: str) -> tuple[Encoding, Tensor, Tensor]:
@@ -281,8 +278,7 @@ def _float32(vectors: Tensor) -> Any:
 def _places(ids: Tensor, wanted: Tensor, what: str) -> Tensor:
     """Find ids (N,) among ascending ones; ModelError if one is not there."""
     places = torch.searchsorted(ids, wanted).clamp(max=len(ids) - 1)
-    missing = wanted[ids[places] != wanted]
-    if len(missing):
+    if len(missing := wanted[ids[places] != wanted]):
         raise ModelError(f"{len(missing)} {what} images that were not given, first {int(missing[0])}")
     return places
 
