@@ -79,7 +79,7 @@ def num_words(caption: Caption) -> int:
 
 
 def _region_findings(captions: Sequence[Caption], regions: RegionStore) -> Iterator[Finding]:
-    listed = regions.folder / "ids.txt"
+    listed = regions.file("ids.txt")
     split_of = {caption.image_id: caption.split for caption in captions}
     line_of = {image_id: line for line, image_id in enumerate(regions.ids, 1)}
     like = {image_id.casefold(): image_id for image_id in regions.ids}
@@ -94,9 +94,9 @@ def _region_findings(captions: Sequence[Caption], regions: RegionStore) -> Itera
     yield from _some("warning", "images without captions", str(listed), spare)
     odd = [f"{image_id} (row {row})" for row, image_id in enumerate(regions.ids) if _odd_boxes(regions.boxes[row])]
     what = "images with boxes outside 0…1 or turned round (x2 < x1, y2 < y1)"
-    yield from _some("warning", what, str(regions.folder / "boxes.npy"), odd)  # no model reads them
+    yield from _some("warning", what, str(regions.file("boxes.npy")), odd)  # no model reads them
     empty = [f"{image_id} (row {row})" for row, image_id in enumerate(regions.ids) if not regions.regions[row].any()]
-    yield from _some("error", "images whose regions are all zero", str(regions.folder / "regions.npy"), empty)
+    yield from _some("error", "images whose regions are all zero", str(regions.file("regions.npy")), empty)
 
 
 def _odd_boxes(boxes: NDArray[np.floating]) -> bool:

@@ -19,6 +19,16 @@ def read_lines(path: Path, expected: str) -> list[str]:
     Raises:
         DataError: the file is missing or unreadable, is not whole, or is not UTF-8.
     """
+    lines = read_text(path, expected).split("\n")
+    return lines[:-1] if not lines[-1] else lines
+
+
+def read_text(path: Path, expected: str) -> str:
+    """A whole UTF-8 file, without a byte order mark; see `read_lines`.
+
+    Raises:
+        DataError: the file is missing or unreadable, is not whole, or is not UTF-8.
+    """
     if not path.is_file():
         raise DataError(f"{path}: no such file; expected {expected}")
     try:
@@ -29,8 +39,7 @@ def read_lines(path: Path, expected: str) -> list[str]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); expected {expected}") from None
     try:
-        lines = raw.decode("utf-8").removeprefix("\ufeff").split("\n")
+        return raw.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DataError(f"{path}:{line}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
-    return lines[:-1] if not lines[-1] else lines

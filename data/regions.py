@@ -51,6 +51,10 @@ class RegionStore:
     def __setstate__(self, state: dict[str, Path]) -> None:
         self.__init__(state["folder"], check_values=False)  # type: ignore[misc]
 
+    def file(self, name: str) -> Path:
+        """Where one of the three files is, for what is said of it."""
+        return self.folder / name
+
     @property
     def num_regions(self) -> int:
         """R, regions an image."""
@@ -158,14 +162,27 @@ def _read_ids(path: Path) -> list[str]:
     return ids
 
 
-def _map(path: Path, dtype: type[np.floating]) -> NDArray[np.floating]:
+def open_array(path: Path, expected: str) -> NDArray[np.floating]:
+    """Map a .npy file, read-only.
+
+    Args:
+        path: the file.
+        expected: what it should be, for the error.
+
+    Raises:
+        DataError: it is missing, or no whole .npy file.
+    """
     if not path.is_file():
-        raise DataError(f"{path}: no such file; expected {_EXPECTED}")
+        raise DataError(f"{path}: no such file; expected {expected}")
     try:
-        array = np.lib.format.open_memmap(path, mode="r")  # unlike np.load it refuses .npz, pickles and empty files
+        return np.lib.format.open_memmap(path, mode="r")  # unlike np.load it refuses .npz, pickles and empty files
     except Exception as error:  # the header is parsed as Python: a damaged one can raise anything
         reason = " ".join(str(error).split())[:100]
         raise DataError(f"{path}: not a readable .npy file, perhaps cut short ({reason})") from None
+
+
+def _map(path: Path, dtype: type[np.floating]) -> NDArray[np.floating]:
+    array = open_array(path, _EXPECTED)
     if array.dtype != dtype:
         raise DataError(f"{path}: type {array.dtype}, expected {np.dtype(dtype)}; convert it with .astype")
     return array

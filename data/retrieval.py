@@ -273,6 +273,12 @@ class RetrievalData(pl.LightningDataModule):
         spoken = zip(table["caption_id"][:], table["language"][:], strict=True)
         return [self._batches[split].store.ids[row] for row in rows], [name for name, own in spoken if own == language]
 
+    def image_keys(self, split: str, language: str | None = None) -> list[int]:
+        """Each `image_key` of a split once, in the table's order; with a language, those it has captions of."""
+        spoken, rows = self._tables[split]["language"][:], self._batches[split].rows.tolist()
+        chosen = (row for row, one in zip(rows, spoken, strict=True) if language in (None, one))
+        return list(dict.fromkeys(chosen))
+
     def _everything(self, split: str) -> DataLoader:
         return loader(self._batches[split], Everything(self._tables[split], self.batch_size, *self._place()), 0)
 

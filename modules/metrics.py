@@ -155,33 +155,37 @@ def retrieval_scores(ranks: RetrievalRanks) -> dict[str, float]:
     return scores | {"rsum": rsum, "mean_recall": rsum / len(RECALLS)}
 
 
-def image_folds(caption_image: Tensor, num_images: int, folds: int = 5) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Cut a test set into folds of consecutive images, each with its own captions (COCO's 5 x 1K).
-
-    Yields rows of the fold's images, rows of its captions, and the captions' links (C of the fold,) within it.
-    """
-    for images in torch.arange(num_images, device=caption_image.device).tensor_split(folds):
-        captions = torch.isin(caption_image, images).nonzero()[:, 0]
-        yield images, captions, caption_image[captions] - images[0]
-
-
-def fold_scores(similarity: Tensor, caption_image: Tensor, folds: int = 5) -> dict[str, float]:
-    """Average `retrieval_scores` over `image_folds`: COCO's "1K" figures from the 5K scores.
+def image_folds(
+    caption_image: Tensor, num_images: int, folds: Sequence[Tensor]
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Cut a test set into folds of images, each with its own captions (COCO's 5 x 1K).
 
     Args:
-        similarity: (I, C) scores of images and captions, higher is nearer.
         caption_image: (C,) row of each caption's image.
-        folds: how many.
+        num_images: I.
+        folds: (I of the fold,) rows of each fold's images.
 
-    Raises:
-        ModelError: a score is not finite, a link names no image, or a fold has no caption.
+    Yields:
+        rows of the fold's images as given, rows of its captions, and the captions' links (C of the fold,) within it.
 
     """
-    require_links(caption_image, *similarity.shape)
-    parts = [
-        retrieval_scores(retrieval_ranks(similarity[images][:, captions], links))
-        for images, captions, links in image_folds(caption_image, len(similarity), folds)
-    ]
+    for images in folds:
+        place = caption_image.new_full((num_images,), -1)
+        place[images] = torch.arange(len(images), device=place.device)
+        captions = (place[caption_image] >= 0).nonzero()[:, 0]
+        yield images, captions, place[caption_image[captions]]
+
+
+def fold_scores(folds: Sequence[RetrievalRanks]) -> dict[str, float]:
+    """Average `retrieval_scores` over folds that were ranked each by itself: COCO's "1K" figures.
+
+    Every figure is the mean of the folds' same figure; ranks of different folds never meet.
+
+    Raises:
+        ModelError: a fold has no query.
+
+    """
+    parts = [retrieval_scores(ranks) for ranks in folds]
     return {name: sum(part[name] for part in parts) / len(parts) for name in parts[0]}
 
 

@@ -1,5 +1,6 @@
 """Training, validating and testing a retrieval model."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -65,6 +66,8 @@ class Retrieval(TrainedModule):
         }
         self.ranks: dict[str, RetrievalRanks] = {}
         self.scores: dict[str, Tensor] | None = None
+        self.folds: Sequence[Tensor] = ()  # keys of the images of each fold of the test; none: no folds
+        self.fold_ranks: dict[str, list[RetrievalRanks]] = {}
 
     def encode(self, batch: Batch) -> tuple[Encoding, Encoding]:
         """Images and captions of this device's part of a batch."""
@@ -134,9 +137,10 @@ class Retrieval(TrainedModule):
         self.validation_step(batch, batch_idx)
 
     def on_test_epoch_end(self) -> None:
-        """Log R@K and keep the ranks in `ranks`, by language."""
-        tested = self._rank_all("test")
+        """Log R@K and keep the ranks in `ranks`, by language, and those of each fold in `fold_ranks`."""
+        tested = self._rank_all("test", self.folds)
         self.ranks = {language: ranks for language in tested if (ranks := self.metrics[language].ranks) is not None}
+        self.fold_ranks = {language: self.metrics[language].fold_ranks for language in tested}
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Adam, its rate lowered once; a pretrained text model learns at a rate of its own."""
@@ -152,9 +156,10 @@ class Retrieval(TrainedModule):
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule}}
 
-    def _rank_all(self, stage: str) -> dict[str, dict[str, float]]:
+    def _rank_all(self, stage: str, folds: Sequence[Tensor] = ()) -> dict[str, dict[str, float]]:
         found = {}
         for language, metric in self.metrics.items():
+            metric.folds = folds
             captions = torch.tensor(sum(len(ids) for ids in metric.caption_image_ids), device=self.device)
             if sum_over_ranks(captions, self.trainer.world_size):  # none: a language that is tested but not validated
                 found[language] = metric.compute()
@@ -169,7 +174,7 @@ class Retrieval(TrainedModule):
         self, language: str, similarity: Similarity, images: Encoding, captions: Encoding, links: Tensor
     ) -> RetrievalRanks:
         """FAISS for inner products of single vectors, exact blocks for everything else."""
-        if self.scores is not None:
+        if self.scores is not None and language not in self.scores:  # folds come after the whole
             whole = torch.empty(len(images[0]), len(captions[0]))
             for rows, columns, block in block_similarity(similarity, images, captions, 512):
                 whole[rows, columns] = block.float().cpu()

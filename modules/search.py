@@ -5,7 +5,7 @@ score unequally by the last bit, and a tie would go either way. So ranks by inde
 and ranks by blocks take scores that differ by no more than rounding as ties.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import faiss
@@ -20,6 +20,7 @@ from modules.metrics import (
     NO_QUERY,
     RetrievalRanks,
     best_captions,
+    image_folds,
     image_ranks_from_counts,
     require_finite,
     require_links,
@@ -198,6 +199,7 @@ class RetrievalMetric(Metric):
 
     Attributes:
         ranks: those of the last `compute`, images and captions in ascending order of their ids.
+        folds: ids of the images of each fold, set before `compute`; `fold_ranks` then has each one's, in that order.
 
     """
 
@@ -215,6 +217,8 @@ class RetrievalMetric(Metric):
         super().__init__(**kwargs)
         self.similarity, self.rank = similarity, rank or exact_ranks
         self.ranks: RetrievalRanks | None = None
+        self.folds: Sequence[Tensor] = ()
+        self.fold_ranks: list[RetrievalRanks] = []
         for kind in ("image", "caption"):
             for state in ("vectors", "lengths", "ids"):
                 self.add_state(f"{kind}_{state}", default=[], dist_reduce_fx="cat")
@@ -240,15 +244,14 @@ class RetrievalMetric(Metric):
         self.caption_image_ids.append(caption_image_ids)
 
     def compute(self) -> dict[str, float]:
-        """Give `retrieval_scores` of all that was taken in; ModelError if a caption's image never came."""
+        """Give `retrieval_scores` of all that was taken in; ModelError if an image of a caption or fold never came."""
         images, _, image_ids = self._distinct("image")
         captions, kept, _ = self._distinct("caption")
-        wanted = dim_zero_cat(self.caption_image_ids)[kept]
-        links = torch.searchsorted(image_ids, wanted).clamp(max=len(image_ids) - 1)
-        missing = wanted[image_ids[links] != wanted]
-        if len(missing):
-            raise ModelError(f"{len(missing)} captions belong to images that were not given, first {int(missing[0])}")
+        links = _places(image_ids, dim_zero_cat(self.caption_image_ids)[kept], "captions belong to")
         self.ranks = self.rank(self.similarity, images, captions, links)
+        cut = [_places(image_ids, fold.to(image_ids), "places in a fold are of") for fold in self.folds]
+        parts = image_folds(links, len(image_ids), cut)
+        self.fold_ranks = [self.rank(self.similarity, _rows(images, i), _rows(captions, c), at) for i, c, at in parts]
         return retrieval_scores(self.ranks)
 
     def _distinct(self, kind: str) -> tuple[Encoding, Tensor, Tensor]:
@@ -272,7 +275,15 @@ def _float32(vectors: Tensor) -> Any:
     return vectors.detach().to("cpu", torch.float32).contiguous().numpy()
 
 
-def _rows(encoding: Encoding, rows: slice) -> Encoding:
+def _places(ids: Tensor, wanted: Tensor, what: str) -> Tensor:
+    """Find ids (N,) among ascending ones; ModelError if one is not there."""
+    places = torch.searchsorted(ids, wanted).clamp(max=len(ids) - 1)
+    if len(missing := wanted[ids[places] != wanted]):
+        raise ModelError(f"{len(missing)} {what} images that were not given, first {int(missing[0])}")
+    return places
+
+
+def _rows(encoding: Encoding, rows: slice | Tensor) -> Encoding:
     """Cut rows out of an encoding."""
     return encoding[0][rows], encoding[1][rows]
 

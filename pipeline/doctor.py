@@ -10,7 +10,6 @@ from rich.markup import escape
 from data.corpora import Corpus
 from data.corpora.registry import CORPORA
 from data.findings import Finding
-from data.regions import RegionStore
 from data.report import DataReport, data_report
 from pipeline.errors import RecipeError
 from pipeline.processes import say
@@ -50,8 +49,7 @@ def diagnose(recipe: Recipe, examples: int) -> DataReport:
     with tempfile.TemporaryDirectory(prefix="bildwort-") as folder:  # for corpora that make pictures
         content = CORPORA[corpus.name].read(corpus.options, root, Path(folder))
         require_regions(content, recipe)
-        regions = None if content.regions is None else RegionStore(content.regions)
-        return data_report(content, regions, examples)
+        return data_report(content, content.open_regions(), examples)
 
 
 def require_regions(content: Corpus, recipe: Recipe) -> None:

@@ -23,7 +23,7 @@ def finished_runs(workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Run]:
             for name, value in metrics.items()
             if isinstance(value, float) or name.endswith("_sentences")
         }
-        for part in ("test", "twins"):
+        for part in ("test", "twins", "folds"):
             for language, scores in metrics.get(part, {}).items():
                 prefix = "" if part == "test" else f"{part}_"
                 flat |= {(language, prefix + name): value for name, value in scores.items()}

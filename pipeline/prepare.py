@@ -29,7 +29,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
     root = None if corpus.root is None else Path(corpus.root)
     reader = CORPORA[corpus.name]
     sources = reader.sources(corpus.options, root)
-    brings_regions = getattr(corpus.options, "regions", None) is not None
+    brings_regions = reader.brings_regions(corpus.options)
     settings: dict[str, Any] = {
         "corpus": corpus.name,
         "options": asdict(corpus.options),
@@ -40,7 +40,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         content = reader.read(corpus.options, root, folder)
         require_regions(content, recipe)
-        brought = None if content.regions is None else RegionStore(content.regions)
+        brought = content.open_regions()
         early = None if brought is None else _report(corpus.name, content, brought, folder)
         write_captions(content.captions, folder / "captions.parquet")
         write_pairs(content.pairs, folder / "pairs.parquet")

@@ -147,7 +147,15 @@ def _read_with_base(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
         raise RecipeError(f"{path}: base is {base!r}; expected the name or path of one recipe")
     if path in seen:
         raise RecipeError(f"{path}: its base leads back to itself")
-    return _merge(_read_with_base(_find(base, path.parent), (*seen, path)), raw, str(path))
+    below = _read_with_base(_find(base, path.parent), (*seen, path))
+    if _corpus_name(raw) not in (None, _corpus_name(below) or CorpusSettings.name):
+        below.pop("corpus", None)  # another corpus has other keys
+    return _merge(below, raw, str(path))
+
+
+def _corpus_name(raw: Mapping[str, Any]) -> Any:
+    corpus = raw.get("corpus")
+    return corpus.get("name") if isinstance(corpus, Mapping) else None
 
 
 def _merge(below: dict[str, Any], above: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -254,6 +262,8 @@ def _check(recipe: Recipe, where: str) -> None:
             )
     if vse.epochs < 1 or vse.batch_size < 1:
         raise RecipeError(f"{where}: vse.epochs is {vse.epochs}, vse.batch_size {vse.batch_size}; expected 1 or more")
+    if vse.folds < 1:
+        raise RecipeError(f"{where}: vse.folds is {vse.folds}; expected 1 (no folds) or more")
     for language in vse.select:
         if language not in vse.test:
             raise RecipeError(f"{where}: vse.select names {language!r}, but vse.test has {', '.join(vse.test)}")

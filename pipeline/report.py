@@ -33,6 +33,7 @@ def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
         figures.translators(translators),
         figures.diversity(synthetic),
         *(figures.retrieval(rows, language) for language in recipe.vse.test),
+        *(figures.retrieval(rows, language, folds=True) for language in recipe.vse.test if recipe.vse.folds > 1),
         *(figures.differences(rows, language) for language in recipe.vse.test),
         *(sheet for name in recipe.tables for sheet in table_sheets(name, figures)),
         figures.costs(
@@ -99,30 +100,39 @@ class _Sheets(Figures):
         heads = ["path", "captions", "unique tokens before", "after", "same as their parent", "mean words"]
         return Sheet("Lexical diversity of training captions", heads, rows)
 
-    def retrieval(self, rows: Sequence[Row], language: str) -> Sheet:
-        """R@K of each row in one language, mean over seeds, with a bootstrap interval of the mean recall."""
+    def retrieval(self, rows: Sequence[Row], language: str, folds: bool = False) -> Sheet:
+        """R@K of each row in one language, mean over seeds, with a bootstrap interval of the mean recall.
+
+        With `folds` the means over folds of the test images instead, without intervals.
+        """
+        part = "folds_" if folds else ""
         table = []
         for name, jobs in _by_name(rows).items():
             groups = self.recipe.vse.rows[name]
             if not any(text.startswith(f"{language}/") or f"{language}/" in text for text in groups):
                 table.append([name, *["–"] * 9])  # the row never saw this language
                 continue
-            scores = [found for job in jobs if (found := self.scores(job)) and (language, "t2i_r1") in found]
+            scores = [found for job in jobs if (found := self.scores(job)) and (language, f"{part}t2i_r1") in found]
             if not scores:
                 table.append([name, *[NOT_RUN] * 9])
                 continue
-            mean = {metric: sum(one[language, metric] for one in scores) / len(scores)
+            mean = {metric: sum(one[language, part + metric] for one in scores) / len(scores)
                     for metric in (*RECALLS, "mean_recall", "rsum")}  # fmt: skip
-            interval = self.interval(jobs, language)
+            interval = {} if folds else self.interval(jobs, language)
+            size = int(scores[0][language, "folds_images"]) if folds else 0
+            split = f"test-{_thousands(size)}" if folds else "test"
             for metric, value in mean.items():
-                low, high, n = interval.get(metric, (None, None, 0))
-                self.add("test", self.recipe.vse.model, name, language, metric, value, low, high, len(scores), n)
+                low, high, n = interval.get(metric, (None, None, size))
+                self.add(split, self.recipe.vse.model, name, language, metric, value, low, high, len(scores), n)
             low, high, _ = interval.get("mean_recall", (None, None, 0))
             bounds = "–" if low is None else f"{low:.1f} … {high:.1f}"
             cells = [f"{mean[metric]:.1f}" for metric in (*RECALLS, "mean_recall")]
             table.append([name, *cells, bounds, str(len(scores))])
         heads = ["trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "mean recall", "95 %", "seeds"]
-        return Sheet(f"Retrieval, {self.recipe.vse.model}, {language}, test, {self.label} ({self.task})", heads, table)
+        where = f"test, mean of {self.recipe.vse.folds} folds" if folds else "test"
+        return Sheet(
+            f"Retrieval, {self.recipe.vse.model}, {language}, {where}, {self.label} ({self.task})", heads, table
+        )
 
     def differences(self, rows: Sequence[Row], language: str) -> Sheet:
         """Mean recall of each row against the first one that has this language, on the same images and seeds."""
@@ -155,6 +165,10 @@ class _Sheets(Figures):
 
     def _manifest_metric(self, job: Job, name: str) -> Any:
         return self.workspace.manifest(job)["metrics"].get(name)
+
+
+def _thousands(count: int) -> str:
+    return f"{count // 1000}k" if count and count % 1000 == 0 else str(count)
 
 
 def _by_name(rows: Sequence[Row]) -> dict[str, list[Job]]:

@@ -33,7 +33,7 @@ RUNTIME_ONLY = {"accelerator", "devices", "num_nodes", "strategy", "threads", "w
 
 
 ADDED_LATER = {
-    "translators", "fuse", "translate", "loss", "drop_regions", "drop_words", "pretrained", "pretrained_rate",
+    "translators", "fuse", "translate", "folds", "loss", "drop_regions", "drop_words", "pretrained", "pretrained_rate",
 }  # fmt: skip
 """Settings that came after results were recorded: at their defaults, which is how those were computed, they stay out
 of a job's key."""
@@ -166,6 +166,9 @@ class VseSettings:
     """Languages whose validation rsum chooses the epoch."""
     test: list[str] = field(default_factory=lambda: ["en", "de"])
     """Languages tested, on human captions."""
+    folds: int = 1
+    """Equal parts that the test images are cut into, in the order of the corpus, each ranked by itself; the means of
+    their figures stand beside those on all images (COCO's 1K and 5K: 5)."""
     fuse: list[str] = field(default_factory=list)
     """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
     translate: str | None = None

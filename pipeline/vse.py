@@ -15,6 +15,7 @@ from data.regions import RegionStore
 from data.retrieval import CaptionBatches, RetrievalData, Slot, parse_group
 from data.text import PretrainedTokens, TextInput, WordVocabulary
 from data.vectors import train_vectors
+from modules.metrics import fold_scores
 from modules.retrieval import Retrieval
 from modules.retrieval_models import model_class
 from pipeline.augment import synthesis_jobs
@@ -71,16 +72,18 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
 
 def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage and say each model's test scores."""
-    rows = vse_rows(recipe, workspace)
+    rows, settings = vse_rows(recipe, workspace), recipe.vse
     for row in rows:  # all inputs before the first hour is spent
         for job in needed(row.job, "vse"):
             workspace.require(job)
     for row in rows:
         workspace.perform_all(row.job, force)
-        for language, scores in workspace.manifest(row.job)["metrics"]["test"].items():
-            recall = " ".join(f"{scores[f'{way}_r{k}']:.1f}" for way in ("t2i", "i2t") for k in (1, 5, 10))
-            mean = scores["mean_recall"]
-            say(f"  {row.job.name}: {language} R@1/5/10 text→image, image→text {recall}; mean {mean:.1f}")
+        metrics = workspace.manifest(row.job)["metrics"]
+        for part, where in (("test", ""), ("folds", f", mean of {settings.folds} folds")):
+            for language, scores in metrics.get(part, {}).items():
+                recall = " ".join(f"{scores[f'{way}_r{k}']:.1f}" for way in ("t2i", "i2t") for k in (1, 5, 10))
+                mean = scores["mean_recall"]
+                say(f"  {row.job.name}: {language}{where} R@1/5/10 text→image, image→text {recall}; mean {mean:.1f}")
     workspace.note(recipe.name, "vse", {row.job.name: row.job for row in rows})
 
 
@@ -140,6 +143,7 @@ def _vse_job(recipe: Recipe, settings: VseSettings, row: str, seed: int, corpus:
         )  # fmt: skip
         arguments = _arguments(settings, store, text, languages)
         module = _module(settings, arguments, data.types, seed)
+        module.folds = _folds(data, settings)
         if settings.words == "fasttext":
             module.model.set_word_vectors(_vectors(settings, captions, data.types, text, folder))
         pictures, log_dir = pictures_of(inputs["corpus"]), LOGS / recipe.name / "vse" / name
@@ -154,6 +158,10 @@ def _vse_job(recipe: Recipe, settings: VseSettings, row: str, seed: int, corpus:
         twins = twins_of(inputs["corpus"])
         return {
             "test": write_ranks(folder, module.ranks),
+            "folds": {
+                language: fold_scores(folds) | {"images": float(len(module.folds[0]))}
+                for language, folds in module.fold_ranks.items() if folds
+            },
             "twins": twin_scores(module, captions, store, text, twins, folder),
             "steps_an_epoch": len(data.train_dataloader()), "vocabulary": len(text),
             "parameters": sum(p.numel() for p in module.parameters()),
@@ -200,6 +208,29 @@ def _require_languages(captions: Table, held_out: Mapping[str, Sequence[str]]) -
                     f"vse.test names {language!r}, but the corpus has no human caption of it for {split}; it has "
                     f"{', '.join(has) or 'none'}"
                 )
+
+
+def _folds(data: RetrievalData, settings: VseSettings) -> list[torch.Tensor]:
+    """The images of each fold of the test, none if there is but one.
+
+    Raises:
+        RecipeError: folds would not be equal, or one has no caption in a tested language.
+    """
+    keys, count = data.image_keys("test"), settings.folds
+    if count == 1:
+        return []
+    if len(keys) % count:
+        raise RecipeError(f"vse.folds is {count}, but {len(keys)} test images cannot be cut into as many equal parts")
+    folds = torch.tensor(keys).chunk(count)
+    for language in settings.test:
+        spoken = torch.tensor(data.image_keys("test", language))
+        for number, fold in enumerate(folds, 1):
+            if not torch.isin(fold, spoken).any():
+                raise RecipeError(
+                    f"vse.folds is {count}, but fold {number} has no human caption in {language!r}; take fewer folds, "
+                    "or leave the language out of vse.test"
+                )
+    return list(folds)
 
 
 def _text_input(settings: VseSettings, captions: Table, groups: list[tuple[Slot, ...]], folder: Path) -> TextInput:

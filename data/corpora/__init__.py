@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from data.captions import Caption, Pair
+from data.regions import RegionStore
 
 
 @dataclass
@@ -17,7 +18,7 @@ class Corpus:
             A train pair's image must never be a val or test image of `captions`.
         pictures: image id → picture file, for images that have one; regions are extracted from them
             when `regions` is None.
-        regions: folder of a region store made elsewhere (`data.regions`), or None.
+        regions: folder of a region store made elsewhere (`data.regions`), or what is read like one, or None.
         task: which task of the corpus the captions are (`task2`, `scenes`), named in every result.
         label: what the corpus is called beside its figures.
         place: where a sentence stands (`file:line`), from its caption, or from its pair and the language; None for a
@@ -29,9 +30,17 @@ class Corpus:
     captions: list[Caption]
     pairs: list[Pair]
     pictures: dict[str, Path]
-    regions: Path | None
+    regions: Path | RegionStore | None
     task: str
     label: str
     place: Callable[[Caption | Pair, str], str] | None = None
     empty: list[str] = field(default_factory=list)
     twins: list[dict[str, str]] = field(default_factory=list)
+
+    def open_regions(self) -> RegionStore | None:
+        """The regions that the corpus brings, None if it brings none.
+
+        Raises:
+            DataError: they are damaged.
+        """
+        return RegionStore(self.regions) if isinstance(self.regions, Path) else self.regions

@@ -5,19 +5,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data.corpora import Corpus, multi30k, scenes
+from data.corpora import Corpus, karpathy, multi30k, precomputed, scenes
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How a corpus is read: its settings, its `read`, and the files whose content decides what `read` returns."""
+    """How a corpus is read.
+
+    Attributes:
+        settings: its settings.
+        read: its `read`.
+        sources: the files whose content decides what `read` returns.
+        brings_regions: whether it has regions of its own, so that none are extracted from pictures.
+    """
 
     settings: type
     read: Callable[[Any, Path | None, Path], Corpus]
     sources: Callable[[Any, Path | None], list[Path]]
+    brings_regions: Callable[[Any], bool] = lambda settings: getattr(settings, "regions", None) is not None
 
 
 CORPORA = {
     "scenes": Reader(scenes.ScenesSettings, scenes.read, lambda settings, root: []),
     "multi30k": Reader(multi30k.Multi30kSettings, multi30k.read, multi30k.sources),
+    "karpathy": Reader(karpathy.KarpathySettings, karpathy.read, karpathy.sources),
+    "precomputed": Reader(
+        precomputed.PrecomputedSettings, precomputed.read, precomputed.sources, lambda settings: True
+    ),
 }

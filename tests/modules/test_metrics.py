@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 from torchmetrics.retrieval import RetrievalHitRate
 
 from modules.errors import ModelError
@@ -156,19 +157,68 @@ def test_median_rank_of_an_even_number_is_the_middle() -> None:
     assert median_rank(torch.tensor([4, 1, 0, 2, 9])) == 3
 
 
-def test_folds_rank_within_themselves() -> None:
-    generator = torch.Generator().manual_seed(0)
-    links = torch.arange(20).repeat_interleave(2)[torch.randperm(40, generator=generator)]
-    similarity = torch.rand(20, 40, generator=generator)
+def slow_folds(similarity: Tensor, links: Tensor, folds: list[list[int]]) -> list[tuple[list[int], list[int]]]:
+    """Ranks of each fold, from the part of the matrix that is its own."""
     parts = []
-    for first in range(0, 20, 4):
-        columns = [c for c in range(40) if first <= links[c] < first + 4]
-        block = similarity[first : first + 4, columns].numpy()
-        parts.append(slow_scores(*slow_ranks(block, [int(links[c]) - first for c in columns])))
-    expected = {name: float(np.mean([part[name] for part in parts])) for name in parts[0]}
-    assert fold_scores(similarity, links) == pytest.approx(expected)
-    assert fold_scores(similarity, links)["rsum"] > retrieval_scores(retrieval_ranks(similarity, links))["rsum"]
-    assert [len(images) for images, *_ in image_folds(links, 20, folds=3)] == [7, 7, 6]
+    for rows in folds:
+        columns = [c for c in range(len(links)) if int(links[c]) in rows]
+        block = similarity[rows][:, columns].numpy()
+        parts.append(slow_ranks(block, [rows.index(int(links[c])) for c in columns]))
+    return parts
+
+
+def in_folds(similarity: Tensor, links: Tensor, folds: list[list[int]]) -> list[RetrievalRanks]:
+    cut = image_folds(links, len(similarity), [torch.tensor(rows) for rows in folds])
+    return [retrieval_ranks(similarity[rows][:, columns], within) for rows, columns, within in cut]
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), folds=st.integers(1, 5), size=st.integers(1, 6), captions=st.integers(1, 40))
+def test_folds_are_ranked_within_themselves_in_any_order(seed, folds, size, captions) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    images = folds * size
+    similarity = torch.randint(9, (images, captions + folds), generator=generator).float()
+    order = torch.randperm(images, generator=generator)
+    first = order[::size]  # one caption of each fold at least
+    links = torch.cat([torch.randint(images, (captions,), generator=generator), first])
+    parts = [rows.tolist() for rows in order.split(size)]
+    ranked, expected = in_folds(similarity, links, parts), slow_folds(similarity, links, parts)
+    assert [(r.text_to_image.tolist(), r.image_to_text.tolist()) for r in ranked] == expected
+    scores = [slow_scores(*ranks) for ranks in expected]
+    for name, value in fold_scores(ranked).items():
+        assert value == pytest.approx(sum(score[name] for score in scores) / folds)
+
+
+def test_the_mean_of_folds_is_none_of_the_wrong_averages() -> None:
+    """Folds of unequal difficulty and numbers of captions, in which every shortcut gives another figure."""
+    generator = torch.Generator().manual_seed(0)
+    links = torch.arange(60).repeat_interleave(torch.tensor([1] * 20 + [5] * 40))
+    similarity = torch.rand(60, len(links), generator=generator)
+    similarity[links, torch.arange(len(links))] += torch.linspace(0, 0.9, 60)[links]
+    ranked = in_folds(similarity, links, torch.arange(60).view(3, 20).tolist())
+    scores, parts = fold_scores(ranked), [retrieval_scores(ranks) for ranks in ranked]
+    assert scores["rsum"] == pytest.approx(sum(scores[name] for name in RECALLS))
+    # Ranks of all folds thrown together: a fold of many captions counts more, and medians are no means of medians.
+    together = retrieval_scores(RetrievalRanks(
+        torch.cat([r.text_to_image for r in ranked]), torch.cat([r.image_to_text for r in ranked]), links
+    ))  # fmt: skip
+    # SCAN's script prints six times the mean recall of image to text (column 10) where it says rsum (column 12).
+    column_10 = 6 * sum(sum(part[f"i2t_r{k}"] for k in (1, 5, 10)) / 3 for part in parts) / 3
+    # Every rank of the whole gallery, cut into folds afterwards.
+    whole = retrieval_ranks(similarity, links)
+    uncut = sum(
+        recall_at(whole.text_to_image[torch.isin(links, rows)], 1) for rows in torch.arange(60).view(3, 20)
+    ) / 3  # fmt: skip
+    assert abs(scores["t2i_r1"] - together["t2i_r1"]) > 1
+    assert abs(scores["t2i_medr"] - together["t2i_medr"]) > 0.1
+    assert abs(scores["rsum"] - column_10) > 10
+    assert scores["t2i_r1"] - uncut > 3
+
+
+def test_a_fold_without_captions_is_an_error() -> None:
+    ranked = in_folds(torch.rand(4, 2), torch.tensor([0, 1]), [[0, 1], [2, 3]])
+    with pytest.raises(ModelError, match="no query"):
+        fold_scores(ranked)
 
 
 def test_bootstrap_is_that_of_a_loop_over_images() -> None:

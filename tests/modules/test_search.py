@@ -222,6 +222,30 @@ def test_metric_ranks_by_index() -> None:
     assert metric.compute() == retrieval_scores(retrieval_ranks(image @ caption.T, links))
 
 
+@pytest.mark.filterwarnings("ignore:The ``compute`` method")
+def test_metric_ranks_folds_by_themselves_from_what_it_holds() -> None:
+    images, captions, links = sets(0, 9, 20)
+    metric = RetrievalMetric(best_word_and_region)
+    feed(metric, [[8, 3], [0, 1, 2, 4, 5], [6, 7], [0, 1]])
+    whole = metric.compute()
+    assert metric.fold_ranks == []
+    folds = [torch.tensor(rows) for rows in ([5, 1, 7], [0, 8, 2], [6, 4, 3])]
+    metric.folds = [100 - rows for rows in folds]
+    metric.reset()
+    feed(metric, [[8, 3], [0, 1, 2, 4, 5], [6, 7], [0, 1]])
+    assert metric.compute() == whole == pytest.approx(whole_scores())
+    scores = best_word_and_region(images, captions)
+    for rows, ranks in zip(folds, metric.fold_ranks, strict=True):
+        columns = torch.isin(links, rows).nonzero()[:, 0]
+        within = torch.stack([(rows == links[c]).nonzero()[0, 0] for c in columns])
+        assert_same(ranks, retrieval_ranks(scores[rows][:, columns], within))
+    metric.folds = [torch.tensor([100, 77])]
+    metric.reset()
+    feed(metric, [list(range(9))])
+    with pytest.raises(ModelError, match="1 places in a fold are of images that were not given, first 77"):
+        metric.compute()
+
+
 def test_a_caption_of_an_image_that_never_came_is_an_error() -> None:
     metric = RetrievalMetric(inner_product)
     one = one_vector(torch.ones(1, 4))

@@ -1,5 +1,6 @@
 """Recipes: what is read, what overlays what, which slips are told in which words, and which settings change a key."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,39 @@ def test_a_recipe_says_only_what_differs_from_its_base(tmp_path: Path) -> None:
     assert recipe.vse.rows["more"] == ["en/human", "de/human"]  # a mapping is laid over
     assert set(plain.vse.rows) - {"none"} <= set(recipe.vse.rows)
     assert recipe.mmt.hidden_dim == plain.mmt.hidden_dim != 256
+
+
+def test_another_corpus_than_the_base_s_takes_none_of_its_keys(tmp_path: Path) -> None:
+    first = write(tmp_path, "first", {"base": "multi30k", "corpus": {"name": "precomputed", "test": "testall"}})
+    options = load_recipe(first).corpus.options
+    assert (options.test, options.label) == ("testall", "Flickr30K")
+    same = write(tmp_path, "same", {"base": "multi30k", "corpus": {"name": "multi30k", "task": "task1"}})
+    options = load_recipe(same).corpus.options
+    assert (options.task, options.parallel) == ("task1", "wmt/deu-eng.tsv.gz")
+    unnamed = write(tmp_path, "unnamed", {"base": first, "corpus": {"val": "val"}})
+    options = load_recipe(unnamed).corpus.options
+    assert (options.test, options.val) == ("testall", "val")
+    usual = write(tmp_path, "usual", {"corpus": {"train": 999}})  # the corpus without a name is scenes
+    for name in ("scenes", "karpathy"):
+        corpus = load_recipe(write(tmp_path, "over", {"base": usual, "corpus": {"name": name}})).corpus
+        assert corpus.name == name
+        assert getattr(corpus.options, "train", None) == (999 if name == "scenes" else None)
+    bare = write(tmp_path, "bare", {"seed": 5})
+    assert load_recipe(write(tmp_path, "over", {"base": bare, "corpus": {"name": "karpathy"}})).seed == 5
+
+
+def test_recipes_of_flickr30k_and_coco_are_the_paper_s_on_another_corpus() -> None:
+    multi30k = load_recipe("multi30k")
+    for name, folds in (("flickr30k", 1), ("coco", 5)):
+        recipe = load_recipe(name)
+        assert (recipe.corpus.name, recipe.vse.test, recipe.vse.folds) == ("karpathy", ["en"], folds)
+        assert (recipe.mmt, recipe.augment) == (multi30k.mmt, multi30k.augment)
+        assert set(multi30k.vse.rows) - set(recipe.vse.only) == {"human-de"}
+        own = {"only": [], "test": ["en", "de"], "folds": 1}
+        assert replace(recipe.vse, **own) == replace(multi30k.vse, **own)
+    flickr = load_recipe("flickr30k").corpus.options
+    assert flickr.keep_suffix
+    assert flickr.regions == multi30k.corpus.options.regions  # one store for both
 
 
 def test_a_base_that_leads_back_to_itself_is_told(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The report: what was run becomes rows and tables, what was not says so, and figures outlive their artifacts."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -77,6 +78,34 @@ def test_committed_figures_fill_the_table_when_the_artifacts_are_gone(here):
     assert read_runs("scenes") == runs
     report(recipe, here)
     assert "| none | 44.0 |" in (here.root / "scenes/report/report.md").read_text()
+
+
+def test_means_over_folds_have_a_table_and_a_split_of_their_own_here_and_when_committed(here):
+    recipe = load_recipe("scenes", [*OVERRIDES, "--vse.folds=5"])
+    rows = [row for row in vse_rows(recipe, here) if row.name == "none"]
+    for row, value in zip(rows, (60.0, 80.0), strict=True):
+        folds = {"en": scores(value) | {"images": 1000.0}}
+        finish(here, row.job, {"test": {"en": scores(44.0)}, "folds": folds}, [("en", arrays(1))])
+    tables = []
+    for _ in range(2):
+        report(recipe, here)
+        text = (here.root / "scenes/report/report.md").read_text()
+        title = "**Retrieval, san, en, test, mean of 5 folds, scenes (scenes)**"
+        tables.append(text.split(title)[1].split("**")[0])
+        found = [json.loads(line) for line in (here.root / "scenes/report/results.jsonl").read_text().splitlines()]
+        recalls = {row["split"]: row for row in found if row["metric"] == "mean_recall"}
+        assert {split: row["value"] for split, row in recalls.items()} == {"test": 44.0, "test-1k": 70.0}
+        assert (recalls["test-1k"]["low"], recalls["test-1k"]["n"], recalls["test-1k"]["seeds"]) == (None, 1000, 2)
+        for row in rows:
+            shutil.rmtree(here.folder(row.job), ignore_errors=True)
+    assert tables[0] == tables[1]
+    assert "| none | 70.0 |" in tables[0]
+    assert "| human-de | not run |" in tables[0]
+
+
+def test_without_folds_there_is_no_table_of_them(here):
+    report(load_recipe("scenes", OVERRIDES), here)
+    assert "folds" not in (here.root / "scenes/report/report.md").read_text()
 
 
 def test_figures_of_other_settings_are_not_mixed_in(here):

@@ -239,7 +239,7 @@ def flat(figures: dict, *names: str) -> dict[tuple[str, ...], object]:
 
 NO_DROPOUT = {  # each process draws masks of its own
     "mmt": ["--mmt.dropout=0", "--mmt.pretrain.steps=0"],
-    "vse": ["--vse.dropout=0"],
+    "vse": ["--vse.dropout=0", "--vse.folds=2"],
 }
 
 

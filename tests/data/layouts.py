@@ -1,0 +1,66 @@
+"""Made-up files in the layouts of others: Karpathy's JSON with a region store, and SCAN's precomputed features."""
+
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from data.regions import write_regions
+from tests.data.official import pack
+
+SIZES = {"train": 6, "restval": 2, "val": 4, "test": 10}
+
+
+_WORDS = [("big", "small"), ("red", "blue"), ("old", "new"), ("wet", "dry"), ("sad", "glad"), ("dog", "cat")]
+
+
+def sentence(image: str, number: int) -> str:
+    """No two images have the same, not even if their names are unknown words."""
+    bits = zlib.crc32(image.encode())
+    words = " ".join(pair[bits >> place & 1] for place, pair in enumerate(_WORDS))
+    return f"The {words} of {image} is in the park with ball {number}"
+
+
+def entries(sizes: Mapping[str, int] = SIZES, each: int = 2) -> list[dict]:
+    """Images as in `dataset_coco.json`: a folder, a number and tokens, which nobody reads."""
+    found = []
+    for split, size in sizes.items():
+        for number in range(size):
+            name, coco = f"{split}{number}", 100 + len(found)
+            below = "train2014" if split == "train" else "val2014"
+            sentences = [
+                {"tokens": ["a", "dog"], "raw": sentence(name, k), "imgid": len(found), "sentid": k}
+                for k in range(each)
+            ]
+            found.append({"filepath": below, "sentids": [1], "filename": f"{name}.jpg", "imgid": len(found),
+                          "split": split, "sentences": sentences, "cocoid": coco})  # fmt: skip
+    return found
+
+
+def write_json(path: Path, images: object) -> None:
+    path.write_text(json.dumps({"images": images, "dataset": "made up"}), encoding="utf-8")
+
+
+def write_karpathy(root: Path, sizes: Mapping[str, int] = SIZES) -> None:
+    """`dataset.json`, a region store `regions` of images named without `.jpg`, and Japanese for some in `ja.tsv`."""
+    found = entries(sizes)
+    write_json(root / "dataset.json", found)
+    names = [image["filename"].removesuffix(".jpg") for image in found]
+    rng = np.random.default_rng(0)
+    box = np.array([[0, 0, 1, 1], [0.2, 0.1, 0.6, 0.9]])
+    write_regions(root / "regions", names, [(rng.normal(size=(2, 5)), box) for _ in names])
+    pack(root / "ja.tsv", [f"{image['cocoid']}\t犬が公園の{image['imgid']}にいる" for image in reversed(found)])
+
+
+def write_precomputed(
+    folder: Path, sizes: Mapping[str, int], each: int = 5, copies: int = 1, shape: tuple[int, ...] = (2, 5)
+) -> None:
+    """`<split>_ims.npy`, with `copies` rows an image, and `<split>_caps.txt`, with `each` lines an image."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(0)
+    for split, size in sizes.items():
+        images = rng.normal(size=(size, *shape)).astype(np.float32)
+        np.save(folder / f"{split}_ims.npy", images.repeat(copies, axis=0))
+        pack(folder / f"{split}_caps.txt", [sentence(f"{split}{i}", k) for i in range(size) for k in range(each)])

@@ -1,0 +1,168 @@
+"""The corpora of other people's layouts through the stages: doctor, prepare, a tiny retrieval model, folds, report."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.regions import RegionStore
+from modules.metrics import fold_scores, retrieval_scores
+from pipeline.__main__ import main
+from pipeline.jobs import Workspace
+from pipeline.recipe import load_recipe
+from pipeline.vse import read_ranks, vse_rows
+from tests.data.layouts import SIZES, write_json, write_karpathy, write_precomputed
+from tests.pipeline.tiny import at
+
+RECIPE = """
+seed: 3
+trainer: {accelerator: cpu, threads: 1, progress: false}
+vse:
+  dim: 16
+  word_dim: 16
+  min_count: 1
+  batch_size: 4
+  epochs: 2
+  warmup_epochs: 1
+  rows: {none: [en/human]}
+  test: [en]
+"""
+KARPATHY = "corpus: {name: karpathy, captions: dataset.json, regions: regions, label: made up}\n"
+PRECOMPUTED = "corpus: {name: precomputed, folder: coco_precomp, test: testall, label: made up}\n"
+
+
+class Made:
+    """A data root, a recipe and its artifacts."""
+
+    def __init__(self, folder: Path, corpus: str) -> None:
+        self.folder, self.yaml = folder, folder / "made.yaml"
+        self.yaml.write_text(RECIPE + corpus)
+        self.workspace = Workspace(folder / "artifacts")
+        if "karpathy" in corpus:
+            write_karpathy(folder)
+        else:
+            sizes = {"train": 8, "dev": 4, "testall": 10}
+            write_precomputed(folder / "coco_precomp", sizes, copies=5)
+
+    def main(self, stage: str, *arguments: str) -> int:
+        with at(self.folder):
+            return main([stage, "--recipe", str(self.yaml), f"--corpus.root={self.folder}", *arguments])
+
+    def row(self, *arguments: str) -> Path:
+        """The folder of the only row."""
+        (row,) = vse_rows(load_recipe(str(self.yaml), [f"--corpus.root={self.folder}", *arguments]), self.workspace)
+        return self.workspace.require(row.job)
+
+
+def corpora(folder: Path) -> list[Path]:
+    """The finished folders of corpora."""
+    return [path.parent for path in (folder / "artifacts/jobs/corpus").glob("*/manifest.json")]
+
+
+@pytest.mark.parametrize("corpus", [KARPATHY, PRECOMPUTED])
+def test_a_whole_run(tmp_path: Path, capsys, corpus: str) -> None:
+    made = Made(tmp_path, corpus)
+    assert made.main("doctor") == 0
+    assert "data report: 0 errors, 0 warnings" in capsys.readouterr().out
+    assert not (tmp_path / "artifacts").exists()
+    folds = "--vse.folds=5"
+    assert [made.main(stage, folds) for stage in ("prepare", "vse", "report")] == [0, 0, 0]
+    printed = capsys.readouterr().out
+    assert "regions 2×5; data report:" in printed
+    metrics = json.loads((made.row(folds) / "manifest.json").read_text())["metrics"]
+    whole, mean = metrics["test"]["en"], metrics["folds"]["en"]
+    assert mean["images"] == 2
+    assert mean.keys() == whole.keys() | {"images"}
+    assert mean["t2i_r5"] == mean["i2t_r10"] == 100  # of two images, or ten captions
+    assert whole["t2i_r5"] < 100
+    assert metrics["test"]["en"] == retrieval_scores(read_ranks(made.row(folds), "en"))
+    text = (tmp_path / "artifacts/made/report/report.md").read_text()
+    name = "karpathy" if corpus is KARPATHY else "precomputed"
+    assert f"**Retrieval, san, en, test, made up ({name})**" in text
+    assert f"**Retrieval, san, en, test, mean of 5 folds, made up ({name})**" in text
+    assert "en, mean of 5 folds R@1/5/10" in printed
+    found = [json.loads(line) for line in (tmp_path / "artifacts/made/report/results.jsonl").read_text().splitlines()]
+    of_folds = {row["metric"]: row for row in found if row["split"] == "test-2"}
+    assert {metric: row["value"] for metric, row in of_folds.items()} == {
+        metric: pytest.approx(mean[metric], abs=1e-4) for metric in of_folds
+    }
+    assert "rsum" in of_folds
+    assert {(row["low"], row["high"], row["n"]) for row in of_folds.values()} == {(None, None, 2)}
+    assert {row["n"] for row in found if row["split"] == "test"} == {10}
+
+
+def test_the_store_that_is_made_of_precomputed_features(tmp_path: Path) -> None:
+    made = Made(tmp_path, PRECOMPUTED)
+    assert made.main("prepare") == 0
+    (folder,) = corpora(tmp_path)
+    store = RegionStore(folder / "regions")
+    for name in ("train", "dev", "testall"):
+        images = np.load(tmp_path / "coco_precomp" / f"{name}_ims.npy")[::5].astype(np.float16)
+        rows = store.rows([f"{name}-{number}" for number in range(len(images))])
+        assert np.array_equal(store.regions[rows], images)
+    assert len(store) == 22
+
+
+def test_settings_of_an_extractor_that_is_not_used_leave_the_key_alone(tmp_path: Path) -> None:
+    for number, corpus in enumerate((KARPATHY, PRECOMPUTED)):
+        (tmp_path / str(number)).mkdir()
+        made = Made(tmp_path / str(number), corpus)
+        assert made.main("prepare") == made.main("prepare", "--regions.size=99") == 0
+        assert len(corpora(made.folder)) == 1
+
+
+def test_folds_are_those_of_the_file_not_of_the_names(tmp_path: Path) -> None:
+    """The same as runs of which each has the images of one fold to test."""
+    made = Made(tmp_path, KARPATHY)
+    content = json.loads((tmp_path / "dataset.json").read_text())
+    others, test = content["images"][:12], content["images"][12:]
+    test = [test[number * 7 % 10] for number in range(10)]
+    write_json(tmp_path / "dataset.json", others + test)
+    arguments = ["--vse.folds=2", "--vse.epochs=1"]
+    assert [made.main(stage, *arguments) for stage in ("prepare", "vse")] == [0, 0]
+    mean = json.loads((made.row(*arguments) / "manifest.json").read_text())["metrics"]["folds"]["en"]
+    parts = []
+    for part in (test[:5], test[5:]):
+        write_json(tmp_path / "dataset.json", others + part)
+        assert [made.main(stage, "--vse.epochs=1") for stage in ("prepare", "vse")] == [0, 0]
+        parts.append(read_ranks(made.row("--vse.epochs=1"), "en"))
+    assert fold_scores(parts) | {"images": 5} == pytest.approx(mean)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--vse.folds=3"], "vse.folds is 3, but 10 test images cannot be cut into as many equal parts"),
+        (["--vse.folds=0"], "vse.folds is 0; expected 1"),
+        (
+            ["--vse.folds=5", "--corpus.languages=[en,ja]", "--corpus.translated.ja=ja.tsv", "--vse.test=[en,ja]"],
+            "vse.folds is 5, but fold 2 has no human caption in 'ja'",
+        ),
+    ],
+)
+def test_folds_that_cannot_be_are_told_before_anything_is_trained(
+    tmp_path: Path, capsys, arguments: list[str], words: str
+) -> None:
+    made = Made(tmp_path, KARPATHY)
+    lines = (tmp_path / "ja.tsv").read_text().splitlines()
+    test = 100 + sum(SIZES.values()) - SIZES["test"]
+    gone = {str(test + 2), str(test + 3)}
+    (tmp_path / "ja.tsv").write_text("\n".join(line for line in lines if line.split("\t")[0] not in gone))
+    made.main("prepare", *arguments)
+    capsys.readouterr()
+    assert made.main("vse", *arguments) == 1
+    assert words in capsys.readouterr().out
+    assert not list((tmp_path / "artifacts").rglob("*.ckpt"))
+
+
+def test_one_fold_changes_no_key(tmp_path: Path) -> None:
+    write_karpathy(tmp_path)
+    (tmp_path / "made.yaml").write_text(RECIPE + KARPATHY)
+
+    def key(*arguments: str) -> str:
+        recipe = load_recipe(str(tmp_path / "made.yaml"), [f"--corpus.root={tmp_path}", *arguments])
+        (row,) = vse_rows(recipe, Workspace(tmp_path / "artifacts"))
+        return row.job.key
+
+    assert key() == key("--vse.folds=1") != key("--vse.folds=5")
