@@ -18,8 +18,9 @@ from rich.markup import escape
 from data.errors import DataError
 from modules.errors import ModelError
 from pipeline.advice import out_of_memory, unwritten
+from pipeline.cost import cpu_seconds
 from pipeline.errors import RecipeError
-from pipeline.jobs import Workspace, cpu_seconds
+from pipeline.jobs import Workspace
 from pipeline.processes import CONSOLE, say
 from pipeline.recipe import load_recipe
 

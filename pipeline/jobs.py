@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import platform
-import resource
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ from typing import Any
 
 import torch
 
+from pipeline.cost import Cost
 from pipeline.errors import RecipeError
 from pipeline.files import write_whole
 from pipeline.processes import is_ours, lock, lock_file, meet, rank, run_id, say, started_together, wait_for_rank_0
@@ -123,7 +123,8 @@ class Workspace:
         """
         inputs = {name: self.require(other) for name, other in job.inputs.items()}
         final = self.folder(job)
-        if self.done(job) and not force:
+        partial, before = (final.with_name(final.name + end) for end in (".partial", ".before"))
+        if self.done(job) and not force and not before.exists():
             self._say_done(job)
             return final
         if force and started_together():
@@ -132,24 +133,25 @@ class Workspace:
             if force:
                 meet()
             return self._follow(job, inputs)
-        partial, before = (final.with_name(final.name + end) for end in (".partial", ".before"))
         with lock(lock_file(final), job.name):
-            if self.done(job) and not force:  # another process did it while we waited
+            if self.done(job) and not force:  # by another process while we waited, or by one killed while it cleared up
+                _delete(before)
+                self._say_done(job)
                 return final
             if force:
                 if not _begun(partial).get("forced"):
                     shutil.rmtree(partial, ignore_errors=True)
                 if self.done(job):  # kept until the new one is whole
-                    shutil.rmtree(before, ignore_errors=True)
+                    _delete(before)
                     final.rename(before)
                 meet()
             try:
                 self._work(job, inputs, partial, final, force)
             except BaseException:
-                if before.exists() and not final.exists():
+                if (before / "manifest.json").is_file() and not final.exists():
                     before.rename(final)
                 raise
-            shutil.rmtree(before, ignore_errors=True)
+            _delete(before)
         return final
 
     def _work(self, job: Job, inputs: dict[str, Path], partial: Path, final: Path, forced: bool) -> None:
@@ -159,7 +161,7 @@ class Workspace:
         partial.mkdir(parents=True, exist_ok=True)
         if not (partial / "manifest.json").is_file():  # else it was stopped just before it got its name
             say(f"[bold]{job.name}[/] [dim]{job.key}[/] {'goes on' if resumed else 'starts'}")
-            description, cost = self._describe(job), _Cost()
+            description, cost = self._describe(job), Cost()
             _note_beginning(partial, description["source"], forced)
             figures = job.run(partial, inputs)
             spent = cost.stop()
@@ -239,6 +241,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
+def _delete(artifact: Path) -> None:
+    """Delete an artifact if it is there; its manifest first, for half of one must not be taken for whole."""
+    (artifact / "manifest.json").unlink(missing_ok=True)
+    shutil.rmtree(artifact, ignore_errors=True)
+
+
 def _begun(partial: Path) -> dict[str, Any]:
     """How an interrupted job was begun; empty if it was not."""
     try:
@@ -294,36 +302,6 @@ def fingerprint(paths: list[Path], cache: Path) -> str:
         with suppress(OSError):  # only saves time
             _write_json(cache, known | fresh)
     return total.hexdigest()[:16]
-
-
-class _Cost:
-    """Wall time, CPU time (children too) and peak memory between making it and `stop`."""
-
-    def __init__(self) -> None:
-        with suppress(OSError):  # makes Linux forget the process's highest memory so far
-            Path("/proc/self/clear_refs").write_text("5")
-        self.wall, self.cpu = time.monotonic(), cpu_seconds()
-
-    def stop(self) -> dict[str, float]:
-        """Seconds and megabytes, rounded."""
-        wall, cpu = time.monotonic() - self.wall, cpu_seconds() - self.cpu
-        return {"wall_s": round(wall, 2), "cpu_s": round(cpu, 2), "peak_memory_mb": round(_peak_memory(), 1)}
-
-
-def cpu_seconds() -> float:
-    """CPU time of this process and its finished children so far."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
-
-
-def _peak_memory() -> float:
-    try:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM"):
-                return int(line.split()[1]) / 1024
-    except OSError:
-        pass
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _machine() -> dict[str, Any]:

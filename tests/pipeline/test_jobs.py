@@ -99,6 +99,21 @@ def test_force_keeps_what_was_there_until_the_new_one_is_whole(workspace: Worksp
     assert (folder / "manifest.json").read_bytes() == before
 
 
+def test_half_of_an_old_artifact_never_takes_the_place_of_a_new_one(workspace: Workspace) -> None:
+    before = workspace.folder(make()).with_name(make().key + ".before")
+    before.mkdir(parents=True)
+    (before / "result.txt").write_text("the manifest is gone, this was to follow")
+
+    def fails(partial: Path, inputs: dict[str, Path]) -> dict:
+        raise RecipeError("no")
+
+    with pytest.raises(RecipeError, match=r"^no$"):
+        workspace.perform(make(run=fails))
+    assert not workspace.folder(make()).exists()
+    workspace.perform(make())
+    assert not before.exists()
+
+
 def test_force_is_refused_where_ranks_start_by_themselves(workspace: Workspace, monkeypatch) -> None:
     folder, work = workspace.perform(make(run=Work())), Work()
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one")
