@@ -17,11 +17,11 @@ from rich.markup import escape
 
 from data.errors import DataError
 from modules.errors import ModelError
-from pipeline.advice import out_of_memory, unwritten
+from pipeline.advice import lost_process, out_of_memory, unwritten
 from pipeline.cost import cpu_seconds
 from pipeline.errors import RecipeError
 from pipeline.jobs import Workspace
-from pipeline.processes import CONSOLE, say
+from pipeline.processes import CONSOLE, end_with_rank_0, say
 from pipeline.recipe import load_recipe
 
 STAGES = ("prepare", "mmt", "augment", "vse", "report")
@@ -38,6 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--examples", type=int, default=5, help="doctor: examples shown with each finding")
     known, overrides = parser.parse_known_args(arguments)
     _quieten()
+    end_with_rank_0()
     started = time.monotonic()
     try:
         _run(known, overrides)
@@ -75,7 +76,7 @@ def _run(known: argparse.Namespace, overrides: list[str]) -> None:
             try:
                 _stage(name)(recipe, Workspace(), known.force)
             except (MemoryError, RuntimeError) as error:
-                if (line := out_of_memory(error, name)) is None:
+                if (line := out_of_memory(error, name) or lost_process(error, name)) is None:
                     raise
                 raise RecipeError(line) from None
 

@@ -138,6 +138,9 @@ class Workspace:
                 _delete(before)
                 self._say_done(job)
                 return final
+            for copy in final.parent.glob(f"{partial.name}-*"):  # of ranks that were killed
+                if not copy.name.startswith(f"{partial.name}-{run_id()}-"):
+                    shutil.rmtree(copy, ignore_errors=True)
             if force:
                 if not _begun(partial).get("forced"):
                     shutil.rmtree(partial, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from rich.console import Console
 from pipeline.errors import RecipeError
 
 PATIENCE = 300.0  # seconds that ranks above 0 wait for a rank 0 that shows no sign of life
+GRACE = 5.0  # seconds that ranks above 0 have to end by themselves once rank 0 is gone
 CONSOLE = Console(highlight=False, soft_wrap=True)
 CONSOLE.width = max(CONSOLE.width, 120)  # better lines that a terminal folds than figures that are cut away
 
@@ -62,6 +64,25 @@ def wait_for_rank_0(ready: Callable[[], bool], final: Path, name: str) -> None:
         time.sleep(0.1)
         now = time.monotonic()
         if now - looked > PATIENCE / 60:
+def end_with_rank_0() -> None:
+    """End this process soon after Lightning's rank 0, its parent: it may be waiting for it, for hours, elsewhere.
+
+    (Rank 0 ends when one of the others does: Lightning looks after that, as torchrun and SLURM do after all ranks.)
+    """
+    if rank() == 0 or started_together():
+        return
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        time.sleep(GRACE)
+        CONSOLE.print("[red]error:[/] rank 0 has ended; the same command goes on from the last checkpoint")
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
             looked = now
             if _is_held(lock_file(final)):
                 seen = now
