@@ -27,7 +27,7 @@ def say(text: str) -> None:
 
 def rank() -> int:
     """This process's rank before any process group exists (torchrun, SLURM and Lightning set these)."""
-    for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"):
+    for name in ("RANK", *(("SLURM_PROCID",) if by_srun() else ()), "LOCAL_RANK"):
         if os.environ.get(name, "").isdigit():
             return int(os.environ[name])
     return 0
@@ -35,7 +35,18 @@ def rank() -> int:
 
 def started_together() -> bool:
     """Did torchrun or SLURM start all ranks at once? (Lightning's own start rank 0 first.)"""
-    return "TORCHELASTIC_RUN_ID" in os.environ or int(os.environ.get("SLURM_NTASKS", "1")) > 1
+    return "TORCHELASTIC_RUN_ID" in os.environ or by_srun()
+
+
+def by_srun() -> bool:
+    """Is this one of several processes that srun has started?
+
+    In an allocation, a batch script or an interactive shell SLURM's variables are set for a plain command too. Such
+    a shell is told by its job's name, as Lightning does it.
+    """
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", os.environ.get("SLURM_NTASKS", "1"))
+    by_hand = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
+    return {"SLURM_PROCID", "SLURM_STEP_ID"} <= os.environ.keys() and not by_hand and int(tasks) > 1
 
 
 def run_id() -> str:
@@ -53,17 +64,6 @@ def meet() -> None:
         torch.distributed.barrier()
 
 
-def wait_for_rank_0(ready: Callable[[], bool], final: Path, name: str) -> None:
-    """Sleep until `ready`; rank 0 holds the job's lock while it works, so a lock long free tells that it has died.
-
-    Raises:
-        RecipeError: nobody has been at the job for `PATIENCE` seconds.
-    """
-    seen = looked = time.monotonic()
-    while not ready():
-        time.sleep(0.1)
-        now = time.monotonic()
-        if now - looked > PATIENCE / 60:
 def end_with_rank_0() -> None:
     """End this process soon after Lightning's rank 0, its parent: it may be waiting for it, for hours, elsewhere.
 
@@ -83,6 +83,17 @@ def end_with_rank_0() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def wait_for_rank_0(ready: Callable[[], bool], final: Path, name: str) -> None:
+    """Sleep until `ready`; rank 0 holds the job's lock while it works, so a lock long free tells that it has died.
+
+    Raises:
+        RecipeError: nobody has been at the job for `PATIENCE` seconds.
+    """
+    seen = looked = time.monotonic()
+    while not ready():
+        time.sleep(0.1)
+        now = time.monotonic()
+        if now - looked > PATIENCE / 60:
             looked = now
             if _is_held(lock_file(final)):
                 seen = now
