@@ -26,7 +26,7 @@ import torch
 
 from pipeline.cost import Cost
 from pipeline.errors import RecipeError
-from pipeline.files import write_whole
+from pipeline.files import rename_whole, write_whole
 from pipeline.processes import is_ours, lock, lock_file, meet, rank, run_id, say, started_together, wait_for_rank_0
 
 FORMAT = 1
@@ -174,7 +174,7 @@ class Workspace:
             say(f"[green]{job.name} done[/] in {spent['wall_s']:.0f} s, {spent['peak_memory_mb']:.0f} MB at most")
         shutil.rmtree(partial / "checkpoints", ignore_errors=True)  # no sooner: without them it would train again
         (partial / _BEGUN).unlink(missing_ok=True)
-        partial.rename(final)
+        rename_whole(partial, final)
 
     def note(self, recipe: str, stage: str, jobs: Mapping[str, Job]) -> None:
         """Write down which keys a recipe uses for a stage."""
