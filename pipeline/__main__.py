@@ -11,7 +11,8 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rich.markup import escape
 
@@ -33,9 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__, allow_abbrev=False)
     parser.add_argument("stage", choices=(*STAGES, ALL, DOCTOR), help="one stage, all in this order, or the data")
     parser.add_argument("--recipe", default="scenes", help="name of a file in pipeline/configs, or a path")
-    parser.add_argument("--force", action="store_true", help="run the stage's jobs even if they are done")
+    parser.add_argument("--force", action="store_true", help="with a stage: run its jobs even if they are done")
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="with report: say why two runs differ")
-    parser.add_argument("--examples", type=int, default=5, help="doctor: examples shown with each finding")
+    parser.add_argument("--examples", type=int, help="with doctor: examples shown with each finding (5)")
     known, overrides = parser.parse_known_args(arguments)
     _quieten()
     end_with_rank_0()
@@ -60,8 +61,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(known: argparse.Namespace, overrides: list[str]) -> None:
     """What the command line asks for."""
-    if known.compare and known.stage != "report":
-        raise RecipeError(f"--compare goes with report, not with {known.stage}")
+    for name, given, stages in (("compare", known.compare, ("report",)), ("examples", known.examples, (DOCTOR,)),
+                                ("force", known.force or None, (*STAGES[:-1], ALL))):  # fmt: skip
+        if given is not None and known.stage not in stages:
+            raise RecipeError(f"--{name} goes with {', '.join(stages)}, not with {known.stage}")
     recipe = load_recipe(known.recipe, overrides)
     if known.compare:
         from pipeline.compare import compare
@@ -70,15 +73,23 @@ def _run(known: argparse.Namespace, overrides: list[str]) -> None:
     elif known.stage == DOCTOR:
         from pipeline.doctor import doctor
 
-        doctor(recipe, known.examples)
+        with _told(DOCTOR):
+            doctor(recipe, 5 if known.examples is None else known.examples)
     else:
         for name in STAGES if known.stage == ALL else (known.stage,):
-            try:
+            with _told(name):
                 _stage(name)(recipe, Workspace(), known.force)
-            except (MemoryError, RuntimeError) as error:
-                if (line := out_of_memory(error, name) or lost_process(error, name)) is None:
-                    raise
-                raise RecipeError(line) from None
+
+
+@contextmanager
+def _told(stage: str) -> Iterator[None]:
+    """Raise errors of the machine's as a `RecipeError` that says what to do."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if (line := out_of_memory(error, stage) or lost_process(error, stage)) is None:
+            raise
+        raise RecipeError(line) from None
 
 
 def _stage(name: str) -> Callable[..., None]:

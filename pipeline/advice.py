@@ -31,7 +31,7 @@ def unwritten(error: OSError) -> str | None:
 
 
 def out_of_memory(error: BaseException, stage: str) -> str | None:
-    """A line that names the setting to lower; None for another error.
+    """A line that names the setting to lower, if there is one; None for another error.
 
     Args:
         error: what was raised.
@@ -41,7 +41,8 @@ def out_of_memory(error: BaseException, stage: str) -> str | None:
     if not known:
         return None
     whose = "the GPU" if isinstance(error, torch.OutOfMemoryError) or "CUDA" in str(error) else "this machine"
-    return f"{stage}: {whose} has too little memory for this; lower {_LOWER[stage]}, then the same command goes on"
+    advice = f"; lower {_LOWER[stage]}, then the same command goes on" if stage in _LOWER else ""
+    return f"{stage}: {whose} has too little memory for this{advice}"
 
 
 def lost_process(error: BaseException, stage: str) -> str | None:
