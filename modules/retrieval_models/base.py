@@ -6,6 +6,8 @@ from typing import ClassVar, Literal, TypeVar
 
 from torch import Tensor, nn
 
+from modules.errors import ModelError
+
 Encoding = tuple[Tensor, Tensor]
 """Vectors (N, T, H) and their mask (N, T); T = 1 where an item is one vector."""
 
@@ -64,9 +66,16 @@ class RetrievalModel(nn.Module, ABC):
 
 
 def register(name: str) -> Callable[[M], M]:
-    """Give a retrieval model the name that recipes know it by."""
+    """Give a retrieval model the name that recipes know it by.
+
+    Raises:
+        ModelError: another class has it. (The same class again, from a module that is read anew, takes its place.)
+    """
 
     def add(kind: M) -> M:
+        ours, theirs = (f"{one.__module__}.{one.__qualname__}" for one in (kind, MODELS.get(name, kind)))
+        if ours != theirs:
+            raise ModelError(f"retrieval model {name!r} is registered twice: {theirs} and {ours}")
         MODELS[name] = kind
         return kind
 
