@@ -159,7 +159,7 @@ def test_one_of_two_processes_is_killed(tiny: Tiny, vse_on_two: Tiny, tmp_path: 
     ("job", "moment", "arguments"),
     [
         ("vse-san-human-1", TRAINS, ["vse", "--vse.only=[human]"]),
-        ("vse-san-human-1", "vse-san-human-1/*.partial", ["vse", "--vse.only=[human]"]),  # before they have met
+        ("vse-san-human-1", "vse-san-human-1/*.partial-*", ["vse", "--vse.only=[human]"]),  # before they have met
         ("synthetic-mt-en-de", "synthetic-mt-en-de/*.partial-*", ["augment", "--augment.paths=[mt:en-de]"]),
     ],
     ids=["training", "start", "augment"],
