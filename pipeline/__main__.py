@@ -22,7 +22,7 @@ from pipeline.advice import lost_process, out_of_memory, unwritten
 from pipeline.cost import cpu_seconds
 from pipeline.errors import RecipeError
 from pipeline.jobs import Workspace
-from pipeline.processes import CONSOLE, end_with_rank_0, say
+from pipeline.processes import CONSOLE, say
 from pipeline.recipe import load_recipe
 
 STAGES = ("prepare", "mmt", "augment", "vse", "report")
@@ -39,7 +39,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--examples", type=int, help="with doctor: examples shown with each finding (5)")
     known, overrides = parser.parse_known_args(arguments)
     _quieten()
-    end_with_rank_0()
     started = time.monotonic()
     try:
         _run(known, overrides)

@@ -27,7 +27,18 @@ import torch
 from pipeline.cost import Cost
 from pipeline.errors import RecipeError
 from pipeline.files import rename_whole, write_whole
-from pipeline.processes import is_ours, lock, lock_file, meet, rank, run_id, say, started_together, wait_for_rank_0
+from pipeline.processes import (
+    ending_with_rank_0,
+    is_ours,
+    lock,
+    lock_file,
+    meet,
+    rank,
+    run_id,
+    say,
+    started_together,
+    wait_for_rank_0,
+)
 
 FORMAT = 1
 _BEGUN = "started.json"
@@ -132,7 +143,8 @@ class Workspace:
         if rank() > 0:
             if force:
                 meet()
-            return self._follow(job, inputs)
+            with ending_with_rank_0(lambda: self.done(job)):
+                return self._follow(job, inputs)
         with lock(lock_file(final), job.name):
             if self.done(job) and not force:  # by another process while we waited, or by one killed while it cleared up
                 _delete(before)
@@ -246,8 +258,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def _delete(artifact: Path) -> None:
     """Delete an artifact if it is there; its manifest first, for half of one must not be taken for whole."""
-    (artifact / "manifest.json").unlink(missing_ok=True)
-    shutil.rmtree(artifact, ignore_errors=True)
+    with suppress(OSError):
+        (artifact / "manifest.json").unlink(missing_ok=True)
+        shutil.rmtree(artifact, ignore_errors=True)
 
 
 def _begun(partial: Path) -> dict[str, Any]:

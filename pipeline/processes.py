@@ -64,23 +64,29 @@ def meet() -> None:
         torch.distributed.barrier()
 
 
-def end_with_rank_0() -> None:
-    """End this process soon after Lightning's rank 0, its parent: it may be waiting for it, for hours, elsewhere.
+@contextmanager
+def ending_with_rank_0(done: Callable[[], bool]) -> Iterator[None]:
+    """On a rank above 0: end soon after Lightning's rank 0, the parent, if that leaves work undone.
 
-    (Rank 0 ends when one of the others does: Lightning looks after that, as torchrun and SLURM do after all ranks.)
+    This one may be waiting for it elsewhere, for hours. (Rank 0 ends when another one does: Lightning looks after
+    that, as torchrun and SLURM do after all ranks.)
     """
-    if rank() == 0 or started_together():
-        return
-    parent = os.getppid()
+    parent, over = os.getppid(), threading.Event()
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(1)
-        time.sleep(GRACE)
-        CONSOLE.print("[red]error:[/] rank 0 has ended; the same command goes on from the last checkpoint")
-        os._exit(1)
+            if over.wait(1):
+                return
+        if not over.wait(GRACE) and not done():
+            CONSOLE.print("[red]error:[/] rank 0 has ended; the same command goes on from the last checkpoint")
+            os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+    if not started_together():
+        threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def wait_for_rank_0(ready: Callable[[], bool], final: Path, name: str) -> None:

@@ -146,16 +146,19 @@ if os.fork():
     time.sleep(0.5)
     os._exit(0)
 os.environ["LOCAL_RANK"] = "1"
-processes.end_with_rank_0()
-time.sleep(60)
+with processes.ending_with_rank_0(lambda: {done}):
+    time.sleep({seconds})
 """
 
 
-def test_a_rank_above_0_ends_with_its_parent_wherever_it_is() -> None:
-    started = time.monotonic()
-    said = subprocess.run([sys.executable, "-c", _RANK_0], cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
-    assert said == "error: rank 0 has ended; the same command goes on from the last checkpoint\n"
-    assert time.monotonic() - started < 50
+@pytest.mark.parametrize(("done", "seconds"), [(False, 300), (True, 2), (False, 0)])
+def test_a_rank_above_0_ends_with_its_parent_if_that_leaves_work(done: bool, seconds: int) -> None:
+    script = _RANK_0.format(done=done, seconds=seconds) + "time.sleep(2)\n"
+    said = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=200
+    ).stdout
+    expected = "error: rank 0 has ended; the same command goes on from the last checkpoint\n"
+    assert said == (expected if seconds == 300 else "")
 
 
 SRUN = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_ID": "0",
