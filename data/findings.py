@@ -272,11 +272,11 @@ def _quote(corpus: Corpus, sentence: str, items: Iterable[Caption | Pair], langu
 
 
 def _in_two(level: Level, what: str, where: str, found: Mapping[str, tuple[Iterable[str], str]]) -> Iterator[Finding]:
-    """A finding for each combination of splits: `found` has the splits and the example of each thing."""
+    """A finding for each combination of splits, not all for training; `found` has the splits and example of a thing."""
     together = defaultdict(list)
     for splits, example in found.values():
         names = sorted(splits)
-        if len(names) > 1:
+        if len(names) > 1 and not set(names) <= set(TRAINING_SPLITS):
             together[" + ".join(names)].append(example)
     for combination, examples in sorted(together.items()):
         yield _finding(level, what, f"{where}: {combination}", examples)

@@ -112,11 +112,11 @@ class Retrieval(TrainedModule):
         return total
 
     def log_losses(self, total: Tensor, losses: dict[str, Tensor], batch: Batch) -> None:
-        """Log the losses and how many captions were seen."""
+        """Log the losses, and how many captions they are of on all devices together."""
         self.log("train/loss", total.detach(), prog_bar=True, batch_size=1)
         if len(losses) > 1:
             self.log_dict({f"train/{name}": loss.detach() for name, loss in losses.items()}, batch_size=1)
-        self.log("train/captions", float(len(batch["type"])), reduce_fx="sum", batch_size=1)
+        self.log("train/captions", float(len(batch["type"])), reduce_fx="sum", sync_dist=True, batch_size=1)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Take in encodings of images and human captions."""

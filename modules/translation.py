@@ -57,9 +57,10 @@ class Translation(TrainedModule):
         """Mean smoothed cross-entropy over the target words of the whole batch, whatever the number of ranks."""
         loss, words = self._cross_entropy(batch, self.hparams["label_smoothing"])
         world = self.trainer.world_size
-        mean = loss * world / sum_over_ranks(words, world)  # DDP averages gradients over ranks
-        self.log("train/loss", mean.detach(), prog_bar=True)
-        self.log("train/words", float(words), reduce_fx="sum")
+        total = sum_over_ranks(words, world)
+        mean = loss * world / total  # DDP averages gradients over ranks
+        self.log("train/loss", mean.detach(), prog_bar=True, sync_dist=True)
+        self.log("train/words", total)
         return mean
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:

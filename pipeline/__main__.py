@@ -18,9 +18,10 @@ from rich.markup import escape
 
 from data.errors import DataError
 from modules.errors import ModelError
-from pipeline.advice import out_of_memory, unwritten
+from pipeline.advice import lost_process, out_of_memory, unwritten
+from pipeline.cost import cpu_seconds
 from pipeline.errors import RecipeError
-from pipeline.jobs import Workspace, cpu_seconds
+from pipeline.jobs import Workspace
 from pipeline.processes import CONSOLE, say
 from pipeline.recipe import load_recipe
 
@@ -33,10 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__, allow_abbrev=False)
     parser.add_argument("stage", choices=(*STAGES, ALL, DOCTOR, TABLE), help="one stage, all, or another look")
     parser.add_argument("--recipe", default="scenes", help="name of a file in pipeline/configs, or a path")
-    parser.add_argument("--force", action="store_true", help="run the stage's jobs even if they are done")
+    parser.add_argument("--force", action="store_true", help="with a stage: run its jobs even if they are done")
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="with report: say why two runs differ")
     parser.add_argument("--table", help="with table: which of the recipe's tables to train and print")
-    parser.add_argument("--examples", type=int, default=5, help="doctor: examples shown with each finding")
+    parser.add_argument("--examples", type=int, help="with doctor: examples shown with each finding (5)")
     known, overrides = parser.parse_known_args(arguments)
     _quieten()
     started = time.monotonic()
@@ -60,8 +61,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(known: argparse.Namespace, overrides: list[str]) -> None:
     """What the command line asks for."""
-    if known.compare and known.stage != "report":
-        raise RecipeError(f"--compare goes with report, not with {known.stage}")
+    for name, given, stages in (("compare", known.compare, ("report",)), ("examples", known.examples, (DOCTOR,)),
+                                ("table", known.table, (TABLE,)), ("force", known.force or None, (*STAGES[:-1], ALL))):  # fmt: skip
+        if given is not None and known.stage not in stages:
+            raise RecipeError(f"--{name} goes with {', '.join(stages)}, not with {known.stage}")
     recipe = load_recipe(known.recipe, overrides)
     if known.compare:
         from pipeline.compare import compare
@@ -70,25 +73,26 @@ def _run(known: argparse.Namespace, overrides: list[str]) -> None:
     elif known.stage == DOCTOR:
         from pipeline.doctor import doctor
 
-        doctor(recipe, known.examples)
+        with _told(DOCTOR):
+            doctor(recipe, 5 if known.examples is None else known.examples)
     elif known.stage == TABLE:
         from pipeline.tables import table
 
-        with _enough_memory("vse"):
+        with _told("vse"):
             table(recipe, Workspace(), known.table)
     else:
         for name in STAGES if known.stage == ALL else (known.stage,):
-            with _enough_memory(name):
+            with _told(name):
                 _stage(name)(recipe, Workspace(), known.force)
 
 
 @contextmanager
-def _enough_memory(stage: str) -> Iterator[None]:
-    """Turn running out of memory into one line that says which setting to lower."""
+def _told(stage: str) -> Iterator[None]:
+    """Raise errors of the machine's as a `RecipeError` that says what to do."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if (line := out_of_memory(error, stage)) is None:
+        if (line := out_of_memory(error, stage) or lost_process(error, stage)) is None:
             raise
         raise RecipeError(line) from None
 

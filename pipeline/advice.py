@@ -1,4 +1,4 @@
-"""What to say of errors that are the machine's: a disk that is full or closed to us, memory that is too small."""
+"""What to say of errors that are the machine's: a full or closed disk, too little memory, a process that has died."""
 
 import errno
 
@@ -7,6 +7,7 @@ import torch
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+_LOST = ("closed by peer", "reset by peer", "broken pipe", "remote process exited", "connection was likely closed")
 _LOWER = {
     "prepare": "regions.size",
     "mmt": "mmt.batch_tokens",
@@ -30,7 +31,7 @@ def unwritten(error: OSError) -> str | None:
 
 
 def out_of_memory(error: BaseException, stage: str) -> str | None:
-    """A line that names the setting to lower; None for another error.
+    """A line that names the setting to lower, if there is one; None for another error.
 
     Args:
         error: what was raised.
@@ -40,4 +41,12 @@ def out_of_memory(error: BaseException, stage: str) -> str | None:
     if not known:
         return None
     whose = "the GPU" if isinstance(error, torch.OutOfMemoryError) or "CUDA" in str(error) else "this machine"
-    return f"{stage}: {whose} has too little memory for this; lower {_LOWER[stage]}, then the same command goes on"
+    advice = f"; lower {_LOWER[stage]}, then the same command goes on" if stage in _LOWER else ""
+    return f"{stage}: {whose} has too little memory for this{advice}"
+
+
+def lost_process(error: BaseException, stage: str) -> str | None:
+    """A line about another process of a distributed run that has ended; None for another error."""
+    if not any(text in str(error).lower() for text in _LOST):
+        return None
+    return f"{stage}: another process of this run has ended; the same command goes on from the last checkpoint"

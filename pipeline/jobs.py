@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import platform
-import resource
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -25,9 +24,21 @@ from typing import Any
 
 import torch
 
+from pipeline.cost import Cost
 from pipeline.errors import RecipeError
-from pipeline.files import write_whole
-from pipeline.processes import is_ours, lock, lock_file, meet, rank, run_id, say, started_together, wait_for_rank_0
+from pipeline.files import rename_whole, write_whole
+from pipeline.processes import (
+    ending_with_rank_0,
+    is_ours,
+    lock,
+    lock_file,
+    meet,
+    rank,
+    run_id,
+    say,
+    started_together,
+    wait_for_rank_0,
+)
 
 FORMAT = 1
 _BEGUN = "started.json"
@@ -123,7 +134,8 @@ class Workspace:
         """
         inputs = {name: self.require(other) for name, other in job.inputs.items()}
         final = self.folder(job)
-        if self.done(job) and not force:
+        partial, before = (final.with_name(final.name + end) for end in (".partial", ".before"))
+        if self.done(job) and not force and not before.exists():
             self._say_done(job)
             return final
         if force and started_together():
@@ -131,25 +143,30 @@ class Workspace:
         if rank() > 0:
             if force:
                 meet()
-            return self._follow(job, inputs)
-        partial, before = (final.with_name(final.name + end) for end in (".partial", ".before"))
+            with ending_with_rank_0(lambda: self.done(job)):
+                return self._follow(job, inputs)
         with lock(lock_file(final), job.name):
-            if self.done(job) and not force:  # another process did it while we waited
+            if self.done(job) and not force:  # by another process while we waited, or by one killed while it cleared up
+                _delete(before)
+                self._say_done(job)
                 return final
+            for copy in final.parent.glob(f"{partial.name}-*"):  # of ranks that were killed
+                if not copy.name.startswith(f"{partial.name}-{run_id()}-"):
+                    shutil.rmtree(copy, ignore_errors=True)
             if force:
                 if not _begun(partial).get("forced"):
                     shutil.rmtree(partial, ignore_errors=True)
                 if self.done(job):  # kept until the new one is whole
-                    shutil.rmtree(before, ignore_errors=True)
+                    _delete(before)
                     final.rename(before)
                 meet()
             try:
                 self._work(job, inputs, partial, final, force)
             except BaseException:
-                if before.exists() and not final.exists():
+                if (before / "manifest.json").is_file() and not final.exists():
                     before.rename(final)
                 raise
-            shutil.rmtree(before, ignore_errors=True)
+            _delete(before)
         return final
 
     def perform_all(self, job: Job, force: bool = False) -> Path:
@@ -166,7 +183,7 @@ class Workspace:
         partial.mkdir(parents=True, exist_ok=True)
         if not (partial / "manifest.json").is_file():  # else it was stopped just before it got its name
             say(f"[bold]{job.name}[/] [dim]{job.key}[/] {'goes on' if resumed else 'starts'}")
-            description, cost = self._describe(job), _Cost()
+            description, cost = self._describe(job), Cost()
             _note_beginning(partial, description["source"], forced)
             figures = job.run(partial, inputs)
             spent = cost.stop()
@@ -176,7 +193,7 @@ class Workspace:
             say(f"[green]{job.name} done[/] in {spent['wall_s']:.0f} s, {spent['peak_memory_mb']:.0f} MB at most")
         shutil.rmtree(partial / "checkpoints", ignore_errors=True)  # no sooner: without them it would train again
         (partial / _BEGUN).unlink(missing_ok=True)
-        partial.rename(final)
+        rename_whole(partial, final)
 
     def note(self, recipe: str, stage: str, jobs: Mapping[str, Job]) -> None:
         """Write down which keys a recipe uses for a stage."""
@@ -254,6 +271,13 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
+def _delete(artifact: Path) -> None:
+    """Delete an artifact if it is there; its manifest first, for half of one must not be taken for whole."""
+    with suppress(OSError):
+        (artifact / "manifest.json").unlink(missing_ok=True)
+        shutil.rmtree(artifact, ignore_errors=True)
+
+
 def _begun(partial: Path) -> dict[str, Any]:
     """How an interrupted job was begun; empty if it was not."""
     try:
@@ -309,36 +333,6 @@ def fingerprint(paths: list[Path], cache: Path) -> str:
         with suppress(OSError):  # only saves time
             _write_json(cache, known | fresh)
     return total.hexdigest()[:16]
-
-
-class _Cost:
-    """Wall time, CPU time (children too) and peak memory between making it and `stop`."""
-
-    def __init__(self) -> None:
-        with suppress(OSError):  # makes Linux forget the process's highest memory so far
-            Path("/proc/self/clear_refs").write_text("5")
-        self.wall, self.cpu = time.monotonic(), cpu_seconds()
-
-    def stop(self) -> dict[str, float]:
-        """Seconds and megabytes, rounded."""
-        wall, cpu = time.monotonic() - self.wall, cpu_seconds() - self.cpu
-        return {"wall_s": round(wall, 2), "cpu_s": round(cpu, 2), "peak_memory_mb": round(_peak_memory(), 1)}
-
-
-def cpu_seconds() -> float:
-    """CPU time of this process and its finished children so far."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
-
-
-def _peak_memory() -> float:
-    try:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM"):
-                return int(line.split()[1]) / 1024
-    except OSError:
-        pass
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _machine() -> dict[str, Any]:

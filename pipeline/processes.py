@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from rich.console import Console
 from pipeline.errors import RecipeError
 
 PATIENCE = 300.0  # seconds that ranks above 0 wait for a rank 0 that shows no sign of life
+GRACE = 5.0  # seconds that ranks above 0 have to end by themselves once rank 0 is gone
 CONSOLE = Console(highlight=False, soft_wrap=True)
 CONSOLE.width = max(CONSOLE.width, 120)  # better lines that a terminal folds than figures that are cut away
 
@@ -25,7 +27,7 @@ def say(text: str) -> None:
 
 def rank() -> int:
     """This process's rank before any process group exists (torchrun, SLURM and Lightning set these)."""
-    for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"):
+    for name in ("RANK", *(("SLURM_PROCID",) if by_srun() else ()), "LOCAL_RANK"):
         if os.environ.get(name, "").isdigit():
             return int(os.environ[name])
     return 0
@@ -33,7 +35,18 @@ def rank() -> int:
 
 def started_together() -> bool:
     """Did torchrun or SLURM start all ranks at once? (Lightning's own start rank 0 first.)"""
-    return "TORCHELASTIC_RUN_ID" in os.environ or int(os.environ.get("SLURM_NTASKS", "1")) > 1
+    return "TORCHELASTIC_RUN_ID" in os.environ or by_srun()
+
+
+def by_srun() -> bool:
+    """Is this one of several processes that srun has started?
+
+    In an allocation, a batch script or an interactive shell SLURM's variables are set for a plain command too. Such
+    a shell is told by its job's name, as Lightning does it.
+    """
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", os.environ.get("SLURM_NTASKS", "1"))
+    by_hand = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
+    return {"SLURM_PROCID", "SLURM_STEP_ID"} <= os.environ.keys() and not by_hand and int(tasks) > 1
 
 
 def run_id() -> str:
@@ -49,6 +62,31 @@ def meet() -> None:
     """Wait until all ranks are here, so that none takes what --force deletes for done; nothing before they are one."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.barrier()
+
+
+@contextmanager
+def ending_with_rank_0(done: Callable[[], bool]) -> Iterator[None]:
+    """On a rank above 0: end soon after Lightning's rank 0, the parent, if that leaves work undone.
+
+    This one may be waiting for it elsewhere, for hours. (Rank 0 ends when another one does: Lightning looks after
+    that, as torchrun and SLURM do after all ranks.)
+    """
+    parent, over = os.getppid(), threading.Event()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            if over.wait(1):
+                return
+        if not over.wait(GRACE) and not done():
+            CONSOLE.print("[red]error:[/] rank 0 has ended; the same command goes on from the last checkpoint")
+            os._exit(1)
+
+    if not started_together():
+        threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def wait_for_rank_0(ready: Callable[[], bool], final: Path, name: str) -> None:

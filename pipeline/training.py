@@ -2,6 +2,7 @@
 
 import io
 import logging
+import os
 import shutil
 import statistics
 import time
@@ -15,13 +16,14 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.loggers import TensorBoardLogger
+from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from safetensors.torch import load_file, save
 from torch import nn
 
 from pipeline.errors import RecipeError
-from pipeline.processes import say
+from pipeline.processes import say, started_together
 from pipeline.settings import TrainerSettings
 
 LOGS = Path("lightning_logs")
@@ -128,12 +130,14 @@ def make_trainer(settings: TrainerSettings, log_dir: Path | None = None, **more:
         )
     # version="" keeps one folder, so that a resumed run goes on in the same plots
     logger = TensorBoardLogger(str(log_dir.parent), log_dir.name, version="") if log_dir is not None else False
+    # Lightning takes every command in an allocation of SLURM's for one that srun has started
+    alone = [LightningEnvironment()] if "SLURM_NTASKS" in os.environ and not started_together() else []
     try:
         return pl.Trainer(
             accelerator=settings.accelerator, devices=settings.devices, num_nodes=settings.num_nodes,
             strategy=settings.strategy, precision=settings.precision,  # type: ignore[arg-type]
             logger=logger, use_distributed_sampler=False, num_sanity_val_steps=0, enable_model_summary=False,
-            enable_progress_bar=settings.progress, log_every_n_steps=10, plugins=[WholeCheckpoints()], **more,
+            enable_progress_bar=settings.progress, log_every_n_steps=10, plugins=[WholeCheckpoints(), *alone], **more,
         )  # fmt: skip
     except (ValueError, TypeError, MisconfigurationException, ImportError) as error:
         reason = " ".join(str(error).split())

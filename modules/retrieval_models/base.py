@@ -118,9 +118,16 @@ class RetrievalModel(nn.Module, ABC):
 
 
 def register(name: str) -> Callable[[M], M]:
-    """Give a retrieval model the name that recipes know it by."""
+    """Give a retrieval model the name that recipes know it by.
+
+    Raises:
+        ModelError: another class has it. (The same class again, from a module that is read anew, takes its place.)
+    """
 
     def add(kind: M) -> M:
+        ours, theirs = (f"{one.__module__}.{one.__qualname__}" for one in (kind, MODELS.get(name, kind)))
+        if ours != theirs:
+            raise ModelError(f"retrieval model {name!r} is registered twice: {theirs} and {ours}")
         MODELS[name] = kind
         return kind
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from data.captions import Pair
-from data.corpora.multi30k import ORIGINALS, Multi30kSettings, read, refuse_leaks
+from data.corpora.multi30k import ORIGINALS, Multi30kSettings, read
 from data.errors import DataError
 from tests.data.official import LANGUAGES, pack, write_text
 
@@ -71,14 +71,6 @@ def test_own_lists_find_captions_in_any_official_file_and_leak_nothing(root: Pat
     assert {p.image_id: p.split for p in corpus.pairs} == of_image | {"t4.jpg": "train"}
     trained = " ".join(" ".join(p.texts.values()) for p in corpus.pairs if p.split == "train")
     assert not any(image_id in trained for image_id in ("t2", "t3", "v1", "v2", "e1", "e2"))
-
-
-def test_a_leaking_pair_is_refused() -> None:
-    split_of = {"a.jpg": "train", "b.jpg": "test"}
-    pairs = [Pair("tatoeba#1", None, "train", "tatoeba", {}), Pair("1", "a.jpg", "train", "task1", {})]
-    refuse_leaks(split_of, [*pairs, Pair("2", "b.jpg", "test", "task1", {})])
-    with pytest.raises(DataError, match=r"pair '3': is for training, but its image 'b\.jpg' is for test"):
-        refuse_leaks(split_of, [*pairs, Pair("3", "b.jpg", "train", "task1", {})])
 
 
 def test_regions_and_pictures(root: Path) -> None:

@@ -88,6 +88,16 @@ def test_a_training_pair_about_a_held_out_image_is_an_error() -> None:
     assert report.errors[0].examples == ["p#d"]
 
 
+def test_what_stands_in_two_splits_for_training_is_no_finding() -> None:
+    captions = [caption("a", f"{number} of a", split) for number, split in enumerate(("train", "translation"))]
+    pairs = [pair("b", "translation"), pair("c", "train")]
+    assert found(data_report(captions, pairs, None)) == []
+    captions.append(caption("a", "2 of a", "val"))
+    assert found(data_report(captions, pairs, None))[0] == (
+        "error", "images in two splits", "captions: train + translation + val", 1,
+    )  # fmt: skip
+
+
 def test_images_that_lack_a_caption_are_named() -> None:
     captions = [c for c in clean() if c.caption_id not in ("a#de2", "b#en1", "b#en2")]
     captions += [

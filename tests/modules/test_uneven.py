@@ -23,7 +23,8 @@ from modules.translation import Translation
 from modules.translator import RegionalTranslator
 from pipeline.settings import TrainerSettings
 from pipeline.synthesis import translate_all
-from tests.modules.test_plugins import PLUGINS, Corpus, Diary, OneLanguageARank, make_trainer
+from tests.modules.small import Corpus, Diary, OneLanguageARank, make_trainer
+from tests.modules.test_plugins import PLUGINS
 from tests.modules.two import two_processes
 
 COUNTS = (1, 2, 7)
@@ -54,7 +55,7 @@ def ranks_of(corpus: Corpus, images: int, **settings: Any) -> dict[str, Tensor]:
     found = {f"text {language}": ranks.text_to_image for language, ranks in module.ranks.items()}
     found |= {f"image {language}": ranks.image_to_text for language, ranks in module.ranks.items()}
     found |= {f"{epoch} {name}": torch.tensor(value) for epoch, logged in enumerate(diary.logged)
-              for name, value in logged.items() if name != "train/captions"}  # fmt: skip
+              for name, value in logged.items()}  # fmt: skip
     return found | {f"weight {name}": value for name, value in module.model.state_dict().items()}
 
 
@@ -88,8 +89,9 @@ def translated(count: int, devices: int) -> tuple[list[tuple[str, float]], dict[
     data = TranslationData(sentences(21), sentences(count), None, 28, 4, 0)
     settings: dict[str, Any] = {"devices": 2, "strategy": "ddp"} if devices > 1 else {}
     make_trainer(2, diary, **settings).fit(module, data)
-    weights = dict(module.state_dict()) | {"bleu": torch.tensor([logged["val/bleu"] for logged in diary.logged])}
-    return [(one.text, one.score) for one in found], weights
+    figures = {name: torch.tensor([logged[name] for logged in diary.logged])
+               for name in ("val/bleu", "train/loss", "train/words")}  # fmt: skip
+    return [(one.text, one.score) for one in found], dict(module.state_dict()) | figures
 
 
 class Same:
@@ -138,11 +140,6 @@ def work(rank: int, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory) -> list[dict]:
     return two_processes(__file__, tmp_path_factory.mktemp("ranks"))
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory) -> Corpus:
-    return Corpus(tmp_path_factory.mktemp("corpus"))
 
 
 def same(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: float = 1e-5) -> None:

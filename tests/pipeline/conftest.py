@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.jobs import Workspace
 from tests.pipeline.tiny import Tiny
 
 
@@ -20,3 +21,9 @@ def tiny(tmp_path_factory) -> Tiny:
 def fresh(tmp_path: Path) -> Tiny:
     """The recipe, and nothing done yet."""
     return Tiny(tmp_path)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """Empty."""
+    return Workspace(tmp_path / "artifacts")

@@ -5,6 +5,7 @@ import errno
 import pytest
 import torch
 
+from pipeline.__main__ import main
 from pipeline.advice import out_of_memory, unwritten
 from tests.pipeline.tiny import Tiny
 
@@ -23,6 +24,28 @@ def test_too_little_memory_names_the_setting_to_lower(fresh: Tiny, monkeypatch, 
     assert line.startswith("error: vse:")
     assert "lower vse.batch_size" in line
     assert ("the GPU" in line) == (error is GPU)
+
+
+def test_too_little_memory_for_the_doctor(monkeypatch, capsys) -> None:
+    def breaks(*arguments) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("pipeline.doctor.doctor", breaks)
+    assert main(["doctor"]) == 1
+    assert capsys.readouterr().out == "error: doctor: this machine has too little memory for this\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["prepare", "--examples=0"], "--examples goes with doctor, not with prepare"),
+        (["report", "--force"], "--force goes with prepare, mmt, augment, vse, all, not with report"),
+        (["doctor", "--force"], "--force goes with prepare, mmt, augment, vse, all, not with doctor"),
+    ],
+)
+def test_an_option_that_a_stage_does_not_know_is_told(capsys, arguments: list[str], line: str) -> None:
+    assert main(arguments) == 1
+    assert capsys.readouterr().out == f"error: {line}\n"
 
 
 def test_every_stage_has_a_setting_to_lower() -> None:

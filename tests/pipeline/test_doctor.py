@@ -1,11 +1,15 @@
 """`doctor`: what it prints, its exit status, and that it writes nothing; and the findings at the end of `prepare`."""
 
 import gzip
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from data.captions import Pair
+from data.corpora import multi30k
 from pipeline.__main__ import main
 from tests.data.official import write_data
 from tests.data.spoiling import Copy
@@ -66,6 +70,20 @@ def test_an_error_is_shown_and_the_status_is_one(data: Copy, capsys) -> None:
     assert "error: images whose regions are all zero" in printed
     assert "1× t3.jpg (row 2)" in printed
     assert printed.splitlines()[-1].startswith("error: multi30k: images whose regions are all zero; results would be")
+
+
+@pytest.mark.parametrize("stage", ["doctor", "prepare"])
+def test_a_pair_that_tells_a_translator_the_answer_is_named_with_its_line(data, monkeypatch, capsys, stage) -> None:
+    def leaking(*arguments) -> list[Pair]:
+        return [replace(pair, split="train") if pair.split == "test" else pair for pair in pairs(*arguments)]
+
+    pairs = multi30k._task1_pairs
+    monkeypatch.setattr(multi30k, "_task1_pairs", leaking)
+    status, printed = run(capsys, stage)
+    assert status == 1
+    lines = [line for line in printed.splitlines() if line.startswith("error: training pairs about test images")]
+    assert len(lines) == 1
+    assert re.search(r"task1#\w+\.jpg \(\S+\.gz:\d+\)", lines[0])
 
 
 def test_data_that_cannot_be_read_is_one_line(data: Copy, capsys) -> None:

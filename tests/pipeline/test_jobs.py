@@ -1,10 +1,7 @@
-"""Jobs: their keys, when they run, what they leave, and what happens when they are stopped or meet one another."""
+"""Jobs: their keys, when they run, what they leave, and what happens when they are stopped."""
 
-import fcntl
 import json
-import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -12,8 +9,7 @@ import pytest
 
 from pipeline import jobs
 from pipeline.errors import RecipeError
-from pipeline.jobs import FORMAT, Job, Workspace, fingerprint
-from pipeline.processes import run_id
+from pipeline.jobs import FORMAT, Job, Workspace
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,11 +28,6 @@ class Work:
 
 def make(name="work", version=1, settings=None, inputs=None, run=None, stage="mmt") -> Job:
     return Job(name, stage, version, {"rate": 0.1} if settings is None else settings, inputs or {}, run or Work())
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path / "artifacts")
 
 
 # Keys
@@ -99,13 +90,19 @@ def test_force_keeps_what_was_there_until_the_new_one_is_whole(workspace: Worksp
     assert (folder / "manifest.json").read_bytes() == before
 
 
-def test_force_is_refused_where_ranks_start_by_themselves(workspace: Workspace, monkeypatch) -> None:
-    folder, work = workspace.perform(make(run=Work())), Work()
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one")
-    with pytest.raises(RecipeError, match=r"torchrun or SLURM; delete"):
-        workspace.perform(make(run=work), force=True)
-    assert work.calls == 0
-    assert (folder / "manifest.json").is_file()
+def test_half_of_an_old_artifact_never_takes_the_place_of_a_new_one(workspace: Workspace) -> None:
+    before = workspace.folder(make()).with_name(make().key + ".before")
+    before.mkdir(parents=True)
+    (before / "result.txt").write_text("the manifest is gone, this was to follow")
+
+    def fails(partial: Path, inputs: dict[str, Path]) -> dict:
+        raise RecipeError("no")
+
+    with pytest.raises(RecipeError, match=r"^no$"):
+        workspace.perform(make(run=fails))
+    assert not workspace.folder(make()).exists()
+    workspace.perform(make())
+    assert not before.exists()
 
 
 def test_the_manifest_says_all_about_the_work(workspace: Workspace) -> None:
@@ -189,43 +186,6 @@ def test_a_folder_without_a_manifest_is_not_finished(workspace: Workspace) -> No
     assert not (workspace.folder(job) / "half.txt").exists()
 
 
-_OTHER_PROCESS = """
-import sys, time
-from pathlib import Path
-from pipeline.jobs import Job, Workspace
-
-def run(folder, inputs):
-    with open(sys.argv[2], "a") as calls:
-        calls.write("call\\n")
-    (folder / "started").touch()
-    time.sleep(1.0)
-    return {}
-
-Workspace(Path(sys.argv[1])).perform(Job("work", "mmt", 1, {"rate": 0.1}, {}, run))
-"""
-
-
-def test_two_processes_at_once_do_the_work_once_and_the_second_waits(
-    workspace: Workspace, tmp_path: Path, capsys
-) -> None:
-    calls, work = tmp_path / "calls.txt", Work()
-    arguments = [sys.executable, "-c", _OTHER_PROCESS, str(workspace.root), str(calls)]
-    process = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    job = make(run=work)
-    started = workspace.folder(job).with_name(job.key + ".partial") / "started"
-    while not started.exists():
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.01)
-    folder = workspace.perform(job)
-    assert process.wait(30) == 0
-    assert "another process is at it" in capsys.readouterr().out
-    assert work.calls == 0
-    assert calls.read_text() == "call\n"
-    assert (folder / "started").exists()
-
-
 # Damage
 
 
@@ -268,72 +228,6 @@ def test_changed_source_at_the_same_version_warns_once(workspace: Workspace, cap
     assert capsys.readouterr().out.count("source has changed") == 1
 
 
-# Ranks of a distributed run
-
-
-def test_a_rank_above_0_takes_part_in_its_own_copy_and_leaves_the_folder_alone(
-    workspace: Workspace, monkeypatch
-) -> None:
-    job = Job("work", "mmt", 1, {}, {}, lambda folder, inputs: _take_part(workspace, job, folder), collective=True)
-    partial = workspace.folder(job).with_name(job.key + ".partial")
-    (partial / "checkpoints").mkdir(parents=True)
-    (partial / "checkpoints" / "last.ckpt").write_text("step 5")
-    (partial / "weights").write_text("of rank 0")
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    partial.with_suffix(".lock").write_text(run_id())
-    workspace.perform(job)
-    assert (workspace.folder(job) / "weights").read_text() == "of rank 0"
-    assert sorted(path.name for path in workspace.folder(job).parent.iterdir()) == [job.key, f"{job.key}.lock"]
-
-
-def _take_part(workspace: Workspace, job: Job, folder: Path) -> dict:
-    assert (folder / "checkpoints" / "last.ckpt").read_text() == "step 5"  # goes on from where rank 0 does
-    partial = workspace.folder(job).with_name(job.key + ".partial")
-    (partial / "manifest.json").write_text("{}")
-    partial.rename(workspace.folder(job))  # rank 0 is done first
-    (folder / "weights").write_text("of rank 1")
-    return {}
-
-
-@pytest.mark.parametrize("collective", [True, False])
-def test_a_rank_above_0_gives_up_when_rank_0_is_gone(workspace: Workspace, monkeypatch, collective: bool) -> None:
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr("pipeline.processes.PATIENCE", 0.3)
-    with pytest.raises(RecipeError, match="rank 0 has not been at it"):
-        workspace.perform(Job("work", "mmt", 1, {}, {}, lambda folder, inputs: {}, collective=collective))
-
-
-def test_a_rank_above_0_is_patient_while_rank_0_works(workspace: Workspace, monkeypatch) -> None:
-    job = Job("work", "mmt", 1, {}, {}, lambda folder, inputs: {})
-    final = workspace.folder(job)
-    final.parent.mkdir(parents=True)
-
-    def rank_0() -> None:
-        time.sleep(1)  # three times its patience
-        final.mkdir()
-        (final / "manifest.json").write_text("{}")
-
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr("pipeline.processes.PATIENCE", 0.3)
-    with final.with_name(final.name + ".lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        thread = threading.Thread(target=rank_0)
-        thread.start()
-        assert workspace.perform(job) == final
-        thread.join()
-
-
-def test_a_rank_above_0_does_not_join_another_run(workspace: Workspace, monkeypatch) -> None:
-    job = Job("work", "mmt", 1, {}, {}, lambda folder, inputs: pytest.fail("it joined"), collective=True)
-    partial = workspace.folder(job).with_name(job.key + ".partial")
-    partial.mkdir(parents=True)
-    partial.with_suffix(".lock").write_text("of another")
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr("pipeline.processes.PATIENCE", 0.3)
-    with pytest.raises(RecipeError, match="rank 0 has not been at it"):
-        workspace.perform(job)
-
-
 def test_a_forced_run_that_was_stopped_goes_on_when_it_is_forced_again(workspace: Workspace) -> None:
     folder = workspace.perform(make(run=Work()))
 
@@ -366,72 +260,6 @@ def test_an_input_of_another_format_is_refused(workspace: Workspace) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 0}))
     with pytest.raises(RecipeError, match="format 0"):
         workspace.perform(make(inputs={"start": start}, run=Work()))
-
-
-# Files
-
-
-def test_a_fingerprint_is_of_content_and_name(tmp_path: Path) -> None:
-    one, two = tmp_path / "one.txt", tmp_path / "two.txt"
-    one.write_text("text")
-    two.write_text("text")
-    first = fingerprint([one], tmp_path / "a.json")
-    assert first == fingerprint([one], tmp_path / "b.json")
-    assert first != fingerprint([two], tmp_path / "a.json")
-    assert first != fingerprint([one, two], tmp_path / "a.json")
-    one.write_text("test")
-    assert first != fingerprint([one], tmp_path / "c.json")
-    one.write_text("other text")
-    assert first != fingerprint([one], tmp_path / "a.json")
-
-
-def test_a_fingerprint_does_not_read_unchanged_files_again(tmp_path: Path, monkeypatch) -> None:
-    path, cache = tmp_path / "large.npy", tmp_path / "cache" / "fingerprints.json"
-    path.write_text("text")
-    first = fingerprint([path], cache)
-
-    def refuse(*arguments):
-        raise AssertionError("read again")
-
-    monkeypatch.setattr(jobs.hashlib, "file_digest", refuse)
-    assert fingerprint([path], cache) == first
-    path.write_text("longer text")
-    with pytest.raises(AssertionError, match="read again"):
-        fingerprint([path], cache)
-
-
-def test_a_fingerprint_survives_a_damaged_or_unwritable_cache(tmp_path: Path) -> None:
-    path = tmp_path / "large.npy"
-    path.write_text("text")
-    (tmp_path / "cache.json").write_text("{")
-    assert fingerprint([path], tmp_path / "cache.json") == fingerprint([path], path / "cache.json")
-
-
-def test_a_fingerprint_of_a_missing_file_says_where_to_look(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"gone\.txt: no such file; .*BILDWORT_DATA"):
-        fingerprint([tmp_path / "gone.txt"], tmp_path / "cache.json")
-
-
-def test_notes_say_which_keys_a_recipe_uses(workspace: Workspace) -> None:
-    job = make()
-    workspace.note("scenes", "mmt", {"work": job})
-    noted = json.loads((workspace.root / "scenes" / "mmt.json").read_text())
-    assert noted == {"work": {"key": job.key, "folder": str(workspace.folder(job))}}
-
-
-def test_json_is_written_whole_or_not_at_all(workspace: Workspace, monkeypatch) -> None:
-    workspace.note("scenes", "mmt", {"work": make()})
-    path = workspace.root / "scenes" / "mmt.json"
-    before = path.read_text()
-
-    def breaks(descriptor: int) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr("pipeline.files.os.fsync", breaks)
-    with pytest.raises(OSError, match="disk full"):
-        workspace.note("scenes", "mmt", {"other": make("other")})
-    assert path.read_text() == before
-    assert [one.name for one in path.parent.iterdir()] == ["mmt.json"]
 
 
 def test_the_artifacts_folder_can_be_chosen(tmp_path: Path, monkeypatch) -> None:

@@ -55,6 +55,15 @@ AFTER_TRAINING = [
     Moment("rmtree *checkpoints"), Moment("remove *.ckpt"), Moment("remove *.ckpt", 2), Moment("open *manifest.json*"),
     Moment("open *manifest.json*", what="cut"), Moment("rename *manifest.json*"), Moment("rename *.partial"),
 ]  # fmt: skip
+FORCED = [
+    Moment("rmtree *.partial"), Moment("rename jobs/*/????????????"),  # the old artifact is there, then set aside
+    Moment("step", 8), Moment("open *weights.safetensors", what="cut"), Moment("rename *.partial"),
+    Moment("remove *.before/*"), Moment("remove *.before/*", 3),  # the new one is there
+]  # fmt: skip
+FORCE_ONE = {  # a forced stage does all its jobs again: what leaves the others out
+    "corpus": [], "synthetic-mmt-en-de-en": ["--augment.paths=[mmt:en-de-en]"],
+    "vse-san-mmt-fb-1": ["--vse.only=[mmt-fb]"],
+}  # fmt: skip
 TRAINED = ("nmt-de-en", "mmt-de-en", "vse-san-mmt-fb-1")
 
 
@@ -87,14 +96,19 @@ def artifact(folder: Path, job: str) -> dict[str, object]:
         place = folder / "artifacts" / "tiny" / "report"
     else:
         (place,) = (path for path in (folder / "artifacts" / "jobs" / job).iterdir() if path.suffix != ".lock")
+    return contents(place)
+
+
+def contents(place: Path) -> dict[str, object]:
+    """What `artifact` says of one folder."""
     found: dict[str, object] = {
         str(path.relative_to(place)): path.read_bytes()
         for path in place.rglob("*")
         if path.is_file() and path.suffix != ".tmp"  # what a killed report leaves
     }
-    if job == "report":
+    if "report.md" in found and "results.jsonl" in found:
         found["report.md"] = found["report.md"].decode().partition("**Cost**")[0]
-    else:
+    elif "manifest.json" in found:
         manifest = json.loads(found["manifest.json"])
         times = ("wall_s", "cpu_s", "peak_memory_mb", "finished", "resumed")
         found["manifest.json"] = {name: value for name, value in manifest.items() if name not in times}
@@ -126,6 +140,19 @@ def check(undisturbed, job: str, folder: Path, killed: list[Ended], last: Ended)
     assert [name for name in ours if ours[name] != theirs[name]] == []
     assert last.said.count(" starts") + last.said.count(" goes on") <= 1
     assert sum(run.steps - lost(run) for run in killed) + last.steps == events.count("step")
+
+
+def moments_of(events: list[str], job: str) -> list[Moment]:
+    """A kill before every event, and one in the middle of what it writes."""
+    seen: dict[str, int] = {}
+    moments = []
+    for event in events:
+        seen[event] = seen.get(event, 0) + 1
+        for what in ("kill", "cut") if event.startswith(("open", "table")) and ".lock" not in event else ("kill",):
+            moments.append(Moment(event, seen[event], what))
+    if job == "corpus":  # a run takes seconds, and pictures are many
+        moments = [moment for moment in moments if "pictures" not in moment.event or moment.event.endswith("0.png")]
+    return moments
 
 
 def kill(server: Kills, folder: Path, job: str, moment: Moment) -> Ended:
@@ -164,14 +191,7 @@ def test_killed_between_training_and_the_name(tiny, server, undisturbed, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("job", STAGE_OF)
 def test_killed_at_every_event(tiny: Tiny, server: Kills, undisturbed, tmp_path: Path, job: str) -> None:
-    seen: dict[str, int] = {}
-    moments = []
-    for event in undisturbed[job][1]:
-        seen[event] = seen.get(event, 0) + 1
-        for what in ("kill", "cut") if event.startswith(("open", "table")) and ".lock" not in event else ("kill",):
-            moments.append(Moment(event, seen[event], what))
-    if job == "corpus":  # a run takes seconds, and pictures are many
-        moments = [moment for moment in moments if "pictures" not in moment.event or moment.event.endswith("0.png")]
+    moments = moments_of(undisturbed[job][1], job)
     for number, moment in enumerate(moments):
         folder = again(tiny, tmp_path / str(number), job).folder
         killed = kill(server, folder, job, moment)
@@ -214,3 +234,37 @@ def test_two_runs_at_once_do_the_work_once(tiny: Tiny, server: Kills, undisturbe
     if job != "report":
         assert sum("another process is at it; waiting" in run.said for run in runs) == 1
     assert artifact(folder, job) == artifact(undisturbed[job][0], job)
+
+
+def check_forced(server: Kills, undisturbed, tmp_path: Path, job: str, moment: Moment) -> None:
+    """Of a done job that is forced and killed the old or the new artifact is whole, and runs end as undisturbed."""
+    arguments = STAGE_OF[job], *FORCE_ONE[job]
+    folder, expected = tmp_path / "killed", artifact(undisturbed[job][0], job)
+    shutil.copytree(undisturbed[job][0], folder)
+    (ended,) = server.run(folder, *arguments, "--force", moment=moment)
+    assert ended.status in KILLED, (str(moment), ended.said)
+    left = [path for path in (folder / "artifacts" / "jobs" / job).iterdir() if path.is_dir()]
+    assert expected in [contents(path) for path in left], (str(moment), left)
+    for number, more in enumerate(([], ["--force"])):
+        again = shutil.copytree(folder, tmp_path / str(number))
+        (last,) = server.run(again, *arguments, *more)
+        assert last.status == 0, (str(moment), last.said)
+        assert artifact(again, job) == expected, (str(moment), more)
+
+
+@pytest.mark.parametrize("moment", FORCED, ids=str)
+def test_forced_and_killed(server: Kills, undisturbed, tmp_path: Path, moment: Moment) -> None:
+    check_forced(server, undisturbed, tmp_path, "vse-san-mmt-fb-1", moment)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("job", FORCE_ONE)
+def test_forced_and_killed_at_every_event(server: Kills, undisturbed, tmp_path: Path, job: str) -> None:
+    whole = shutil.copytree(undisturbed[job][0], tmp_path / "whole")
+    (ended,) = server.run(whole, STAGE_OF[job], *FORCE_ONE[job], "--force")
+    assert ended.status == 0, ended.said
+    events = [event for event in ended.events if event == "step" or job in event]
+    for number, moment in enumerate(moments_of(events, job)):
+        check_forced(server, undisturbed, tmp_path / str(number), job, moment)
+        shutil.rmtree(tmp_path / str(number))

@@ -1,4 +1,4 @@
-"""The stages in tiny on the scenes: from nothing to ranks, again, killed, on two processes, and told what lacks."""
+"""The stages in tiny on the scenes: from nothing to ranks, again, killed, and told what lacks."""
 
 import contextlib
 import json
@@ -215,72 +215,6 @@ def test_start_values_do_not_depend_on_what_ran_before_in_the_process(tiny: Tiny
         assert (other.job(name) / "weights.safetensors").read_bytes() == (
             tiny.job(name) / "weights.safetensors"
         ).read_bytes()
-
-
-# Two processes
-
-
-def run_on_two(folder: Tiny, stage: str, *arguments: str) -> None:
-    process = folder.start(stage, "--trainer.devices=2", "--trainer.accelerator=cpu", *arguments)
-    try:
-        printed, _ = process.communicate(timeout=180)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 0, printed
-    assert "GLOBAL_RANK: 1, MEMBER: 2/2" in printed or "2 processes" in printed
-
-
-def flat(figures: dict, *names: str) -> dict[tuple[str, ...], object]:
-    parts = [flat(value, *names, key) if isinstance(value, dict) else {(*names, key): value}
-             for key, value in figures.items()]  # fmt: skip
-    return {key: value for part in parts for key, value in part.items()}
-
-
-NO_DROPOUT = {  # each process draws masks of its own
-    "mmt": ["--mmt.dropout=0", "--mmt.pretrain.steps=0"],
-    "vse": ["--vse.dropout=0", "--vse.folds=2"],
-}
-
-
-@pytest.mark.parametrize(("stage", "pattern"), [("mmt", "m*t-*"), ("vse", "vse-*")])
-def test_two_processes_give_the_figures_of_one(tiny: Tiny, tmp_path: Path, stage: str, pattern: str) -> None:
-    one, two = (tiny.without(tmp_path / name, pattern) for name in ("one", "two"))
-    assert one.main(stage, *NO_DROPOUT[stage]) == 0
-    run_on_two(two, stage, *NO_DROPOUT[stage])
-    jobs = [path.name for path in (one.workspace.root / "jobs").glob(pattern)]
-    assert len(jobs) == {"mmt": 4, "vse": 2}[stage]
-    for name in jobs:
-        assert two.job(name).name == one.job(name).name  # the same key
-        files = [{file.name for file in folder.job(name).iterdir()} for folder in (one, two)]
-        assert files[0] == files[1]
-        assert [file for file in two.job(name).parent.iterdir() if ".partial" in file.name] == []
-        ours, theirs = flat(two.metrics(name)), flat(one.metrics(name))
-        assert ours.keys() == theirs.keys()
-        for key, value in theirs.items():
-            assert ours[key] == (value if isinstance(value, str) else pytest.approx(value, abs=1e-4)), key
-        ours, theirs = (load_file(folder.job(name) / "weights.safetensors") for folder in (two, one))
-        assert all(torch.allclose(ours[key], theirs[key], rtol=0, atol=2e-3) for key in theirs)  # a fifth of a step
-    if stage == "mmt":  # every sentence once, whichever process translated it
-        rows = [read_translations(folder.job("mmt-en-de"), "test") for folder in (one, two)]
-        assert [(row["pair_id"], row["hypothesis"]) for row in rows[0]] == [
-            (row["pair_id"], row["hypothesis"]) for row in rows[1]
-        ]
-    else:
-        ranks = [read_ranks(folder.job("vse-san-human-1"), "de") for folder in (one, two)]
-        assert torch.equal(ranks[0].text_to_image, ranks[1].text_to_image)
-        assert torch.equal(ranks[0].image_to_text, ranks[1].image_to_text)
-
-
-def test_two_processes_write_each_caption_once(tiny: Tiny, tmp_path: Path) -> None:
-    two = tiny.without(tmp_path, "synthetic-*")
-    run_on_two(two, "augment")
-    for path in (tiny.workspace.root / "jobs").glob("synthetic-*"):
-        ours, theirs = two.captions(path.name), tiny.captions(path.name)
-        assert len({row["caption_id"] for row in ours}) == len(ours) == 12
-        assert [row | {"score": None} for row in ours] == [row | {"score": None} for row in theirs]
-        assert [row["score"] for row in ours] == pytest.approx([row["score"] for row in theirs], abs=1e-5)
-        assert flat(two.metrics(path.name)) == flat(tiny.metrics(path.name))
 
 
 # What is told in one line

@@ -1,0 +1,98 @@
+"""Files: fingerprints of what is read; what is written is whole, and on the disk before it has its name."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pipeline import jobs
+from pipeline.errors import RecipeError
+from pipeline.jobs import Workspace, fingerprint
+from tests.pipeline.test_jobs import make
+
+
+def test_a_fingerprint_is_of_content_and_name(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.txt", tmp_path / "two.txt"
+    one.write_text("text")
+    two.write_text("text")
+    first = fingerprint([one], tmp_path / "a.json")
+    assert first == fingerprint([one], tmp_path / "b.json")
+    assert first != fingerprint([two], tmp_path / "a.json")
+    assert first != fingerprint([one, two], tmp_path / "a.json")
+    one.write_text("test")
+    assert first != fingerprint([one], tmp_path / "c.json")
+    one.write_text("other text")
+    assert first != fingerprint([one], tmp_path / "a.json")
+
+
+def test_a_fingerprint_does_not_read_unchanged_files_again(tmp_path: Path, monkeypatch) -> None:
+    path, cache = tmp_path / "large.npy", tmp_path / "cache" / "fingerprints.json"
+    path.write_text("text")
+    first = fingerprint([path], cache)
+
+    def refuse(*arguments):
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(jobs.hashlib, "file_digest", refuse)
+    assert fingerprint([path], cache) == first
+    path.write_text("longer text")
+    with pytest.raises(AssertionError, match="read again"):
+        fingerprint([path], cache)
+
+
+def test_a_fingerprint_survives_a_damaged_or_unwritable_cache(tmp_path: Path) -> None:
+    path = tmp_path / "large.npy"
+    path.write_text("text")
+    (tmp_path / "cache.json").write_text("{")
+    assert fingerprint([path], tmp_path / "cache.json") == fingerprint([path], path / "cache.json")
+
+
+def test_a_fingerprint_of_a_missing_file_says_where_to_look(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"gone\.txt: no such file; .*BILDWORT_DATA"):
+        fingerprint([tmp_path / "gone.txt"], tmp_path / "cache.json")
+
+
+def test_notes_say_which_keys_a_recipe_uses(workspace: Workspace) -> None:
+    job = make()
+    workspace.note("scenes", "mmt", {"work": job})
+    noted = json.loads((workspace.root / "scenes" / "mmt.json").read_text())
+    assert noted == {"work": {"key": job.key, "folder": str(workspace.folder(job))}}
+
+
+def test_json_is_written_whole_or_not_at_all(workspace: Workspace, monkeypatch) -> None:
+    workspace.note("scenes", "mmt", {"work": make()})
+    path = workspace.root / "scenes" / "mmt.json"
+    before = path.read_text()
+
+    def breaks(descriptor: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("pipeline.files.os.fsync", breaks)
+    with pytest.raises(OSError, match="disk full"):
+        workspace.note("scenes", "mmt", {"other": make("other")})
+    assert path.read_text() == before
+    assert [one.name for one in path.parent.iterdir()] == ["mmt.json"]
+
+
+def test_an_artifact_is_on_the_disk_before_it_has_its_name(workspace: Workspace, monkeypatch) -> None:
+    settled: dict[str, bool] = {}
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict:
+        (folder / "pictures").mkdir()
+        for name in ("weights", "pictures/1.png"):
+            (folder / name).touch()
+        return {}
+
+    job = make(run=run)
+    final, fsync = workspace.folder(job), os.fsync
+
+    def note(descriptor: int) -> None:
+        fsync(descriptor)
+        settled[str(Path(f"/proc/self/fd/{descriptor}").readlink())] = final.exists()
+
+    monkeypatch.setattr(os, "fsync", note)
+    workspace.perform(job)
+    inside = {"", "/weights", "/pictures", "/pictures/1.png", "/manifest.json"}
+    assert {f"{final}.partial{name}" for name in inside} <= {path for path, named in settled.items() if not named}
+    assert settled[str(final.parent)]

@@ -1,0 +1,191 @@
+"""Processes that share a job: ranks of a distributed run, and runs that meet at one folder."""
+
+import fcntl
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import RecipeError
+from pipeline.jobs import Job, Workspace
+from pipeline.processes import rank, run_id, started_together
+from pipeline.settings import TrainerSettings
+from pipeline.training import make_trainer
+from tests.pipeline.test_jobs import Work, make
+
+ROOT = Path(__file__).parents[2]
+
+
+_OTHER_PROCESS = """
+import sys, time
+from pathlib import Path
+from pipeline.jobs import Job, Workspace
+
+def run(folder, inputs):
+    with open(sys.argv[2], "a") as calls:
+        calls.write("call\\n")
+    (folder / "started").touch()
+    time.sleep(1.0)
+    return {}
+
+Workspace(Path(sys.argv[1])).perform(Job("work", "mmt", 1, {"rate": 0.1}, {}, run))
+"""
+
+
+def test_two_processes_at_once_do_the_work_once_and_the_second_waits(
+    workspace: Workspace, tmp_path: Path, capsys
+) -> None:
+    calls, work = tmp_path / "calls.txt", Work()
+    arguments = [sys.executable, "-c", _OTHER_PROCESS, str(workspace.root), str(calls)]
+    process = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    job = make(run=work)
+    started = workspace.folder(job).with_name(job.key + ".partial") / "started"
+    while not started.exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.01)
+    folder = workspace.perform(job)
+    assert process.wait(30) == 0
+    assert "another process is at it" in capsys.readouterr().out
+    assert work.calls == 0
+    assert calls.read_text() == "call\n"
+    assert (folder / "started").exists()
+
+
+def test_force_is_refused_where_ranks_start_by_themselves(workspace: Workspace, monkeypatch) -> None:
+    folder, work = workspace.perform(make(run=Work())), Work()
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one")
+    with pytest.raises(RecipeError, match=r"torchrun or SLURM; delete"):
+        workspace.perform(make(run=work), force=True)
+    assert work.calls == 0
+    assert (folder / "manifest.json").is_file()
+
+
+def test_a_rank_above_0_takes_part_in_its_own_copy_and_leaves_the_folder_alone(
+    workspace: Workspace, monkeypatch
+) -> None:
+    job = Job("work", "mmt", 1, {}, {}, lambda folder, inputs: _take_part(workspace, job, folder), collective=True)
+    partial = workspace.folder(job).with_name(job.key + ".partial")
+    (partial / "checkpoints").mkdir(parents=True)
+    (partial / "checkpoints" / "last.ckpt").write_text("step 5")
+    (partial / "weights").write_text("of rank 0")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    partial.with_suffix(".lock").write_text(run_id())
+    workspace.perform(job)
+    assert (workspace.folder(job) / "weights").read_text() == "of rank 0"
+    assert sorted(path.name for path in workspace.folder(job).parent.iterdir()) == [job.key, f"{job.key}.lock"]
+
+
+def _take_part(workspace: Workspace, job: Job, folder: Path) -> dict:
+    assert (folder / "checkpoints" / "last.ckpt").read_text() == "step 5"  # goes on from where rank 0 does
+    partial = workspace.folder(job).with_name(job.key + ".partial")
+    (partial / "manifest.json").write_text("{}")
+    partial.rename(workspace.folder(job))  # rank 0 is done first
+    (folder / "weights").write_text("of rank 1")
+    return {}
+
+
+@pytest.mark.parametrize("collective", [True, False])
+def test_a_rank_above_0_gives_up_when_rank_0_is_gone(workspace: Workspace, monkeypatch, collective: bool) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr("pipeline.processes.PATIENCE", 0.3)
+    with pytest.raises(RecipeError, match="rank 0 has not been at it"):
+        workspace.perform(Job("work", "mmt", 1, {}, {}, lambda folder, inputs: {}, collective=collective))
+
+
+def test_a_rank_above_0_is_patient_while_rank_0_works(workspace: Workspace, monkeypatch) -> None:
+    job = Job("work", "mmt", 1, {}, {}, lambda folder, inputs: {})
+    final = workspace.folder(job)
+    final.parent.mkdir(parents=True)
+
+    def rank_0() -> None:
+        time.sleep(1)  # three times its patience
+        final.mkdir()
+        (final / "manifest.json").write_text("{}")
+
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr("pipeline.processes.PATIENCE", 0.3)
+    with final.with_name(final.name + ".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        thread = threading.Thread(target=rank_0)
+        thread.start()
+        assert workspace.perform(job) == final
+        thread.join()
+
+
+def test_a_rank_above_0_does_not_join_another_run(workspace: Workspace, monkeypatch) -> None:
+    job = Job("work", "mmt", 1, {}, {}, lambda folder, inputs: pytest.fail("it joined"), collective=True)
+    partial = workspace.folder(job).with_name(job.key + ".partial")
+    partial.mkdir(parents=True)
+    partial.with_suffix(".lock").write_text("of another")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr("pipeline.processes.PATIENCE", 0.3)
+    with pytest.raises(RecipeError, match="rank 0 has not been at it"):
+        workspace.perform(job)
+
+
+def test_copies_of_ranks_that_were_killed_are_cleared_away(workspace: Workspace) -> None:
+    final = workspace.folder(make())
+    copies = [final.with_name(f"{final.name}.partial-{run}") for run in ("1-1", f"{run_id()}-1")]
+    for copy in copies:
+        copy.mkdir(parents=True)
+    workspace.perform(make())
+    assert [copy.exists() for copy in copies] == [False, True]  # the other one is of a rank of this run
+
+
+_RANK_0 = """
+import os, time
+from pipeline import processes
+
+processes.GRACE = 0
+if os.fork():
+    time.sleep(0.5)
+    os._exit(0)
+os.environ["LOCAL_RANK"] = "1"
+with processes.ending_with_rank_0(lambda: {done}):
+    time.sleep({seconds})
+"""
+
+
+@pytest.mark.parametrize(("done", "seconds"), [(False, 300), (True, 2), (False, 0)])
+def test_a_rank_above_0_ends_with_its_parent_if_that_leaves_work(done: bool, seconds: int) -> None:
+    script = _RANK_0.format(done=done, seconds=seconds) + "time.sleep(2)\n"
+    said = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=200
+    ).stdout
+    expected = "error: rank 0 has ended; the same command goes on from the last checkpoint\n"
+    assert said == (expected if seconds == 300 else "")
+
+
+SRUN = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_ID": "0",
+        "SLURM_PROCID": "2", "SLURM_JOB_NAME": "train"}  # fmt: skip
+NOT_SRUN = [
+    {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_JOB_NAME": "train"},  # in an allocation
+    {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_JOB_NAME": "train", "SLURM_PROCID": "0"},  # in a batch script
+    SRUN | {"SLURM_JOB_NAME": "bash"}, SRUN | {"SLURM_JOB_NAME": "interactive"},  # Lightning's word for "by hand"
+    SRUN | {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"},  # in the shell that is a step of its own
+]  # fmt: skip
+
+
+def test_srun_starts_all_ranks_at_once(monkeypatch) -> None:
+    for name, value in SRUN.items():
+        monkeypatch.setenv(name, value)
+    assert started_together()
+    assert rank() == 2
+    assert run_id() == "7-0"
+
+
+@pytest.mark.parametrize("environment", NOT_SRUN)
+def test_what_srun_has_not_started_is_one_process(monkeypatch, environment: dict[str, str]) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert not started_together()
+    assert rank() == 0
+    trainer = make_trainer(TrainerSettings(accelerator="cpu", progress=False))
+    assert (trainer.world_size, trainer.global_rank) == (1, 0)
+    monkeypatch.setenv("LOCAL_RANK", "1")  # one that Lightning has started in there
+    assert rank() == 1
