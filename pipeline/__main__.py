@@ -61,8 +61,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(known: argparse.Namespace, overrides: list[str]) -> None:
     """What the command line asks for."""
-    for name, given, stages in (("compare", known.compare, ("report",)), ("examples", known.examples, (DOCTOR,)),
-                                ("table", known.table, (TABLE,)), ("force", known.force or None, (*STAGES[:-1], ALL))):  # fmt: skip
+    options = (
+        ("compare", known.compare, ("report",)), ("examples", known.examples, (DOCTOR,)),
+        ("table", known.table, (TABLE,)), ("force", known.force or None, (*STAGES[:-1], ALL)),
+    )  # fmt: skip
+    for name, given, stages in options:
         if given is not None and known.stage not in stages:
             raise RecipeError(f"--{name} goes with {', '.join(stages)}, not with {known.stage}")
     recipe = load_recipe(known.recipe, overrides)
