@@ -67,6 +67,20 @@ class LastState(nn.Module):
         return self.gru(packed)[1][0]
 
 
+def region_layer(region_dim: int, dim: int) -> nn.Linear:
+    """A linear layer of regions, Xavier's start as VSE++ and SCAN have it."""
+    layer = nn.Linear(region_dim, dim)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def masked_mean(vectors: Tensor, mask: Tensor) -> Tensor:
+    """Mean (B, H) of the vectors (B, T, H) whose mask (B, T) is true; at least one of each item must be."""
+    shares = mask.to(vectors.dtype) / mask.sum(1, keepdim=True)
+    return (widen(vectors) * shares[..., None]).sum(1)
+
+
 def word_table(vocabulary_size: int, word_dim: int, padding: int = 0) -> nn.Embedding:
     """Fresh word vectors, uniform in ±0.1 as VSE++ and SCAN start them."""
     words = nn.Embedding(vocabulary_size, word_dim, padding_idx=padding)
