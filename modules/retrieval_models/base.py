@@ -64,6 +64,8 @@ class RetrievalModel(nn.Module, ABC):
     """`inner product` of single vectors (FAISS indexes it), `vectors` with a score of their own, or `sets`."""
     loss: ClassVar[str] = "hardest"
     """The ranking loss of its paper, one of `modules.losses.LOSSES`; a recipe's `vse.loss` overrules it."""
+    languages_apart: ClassVar[bool] = False
+    """The ranking loss is that of each language's captions alone, summed; else all captions compete."""
     module: ClassVar[type | None] = None
     """A subclass of `modules.retrieval.Retrieval` for a model that needs another update; None: the plain one."""
 
