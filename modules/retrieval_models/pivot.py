@@ -81,7 +81,7 @@ class Parallel(RetrievalModel):
         self.caption_margin = caption_margin
 
     def auxiliary_losses(self, batch: Batch, pairs: Pairs) -> dict[str, Tensor]:
-        """`captions`: the sum of hinges over all pairs of languages.
+        """`parallel`: the sum of hinges over all pairs of languages.
 
         A caption is no negative of another if the other's image owns its sentence, or its image the other's.
         """
@@ -94,7 +94,7 @@ class Parallel(RetrievalModel):
             rows, columns = pairs.languages == one, pairs.languages == other
             right, wrong = (mask[rows][:, columns] for mask in (matching, apart))
             losses.append(sum_of_hinges_loss(vectors[rows] @ vectors[columns].t(), right, wrong, self.caption_margin))
-        return {"captions": torch.stack(losses).sum()}
+        return {"parallel": torch.stack(losses).sum()}
 
 
 @register("pivot-parallel-sym")

@@ -148,11 +148,11 @@ def test_hinges_between_captions_are_the_loop(name: str, margin: float) -> None:
                         negatives += 1
     assert negatives == 29  # of 33: image 0 and image 2 share a sentence
     fast = model.auxiliary_losses({}, pairs_of(model, t, unit(4)))
-    assert list(fast) == ["captions"]
+    assert list(fast) == ["parallel"]
     assert slow > 0.1
-    torch.testing.assert_close(fast["captions"], slow)
+    torch.testing.assert_close(fast["parallel"], slow)
     torch.testing.assert_close(
-        *(torch.autograd.grad(loss, start, retain_graph=True)[0] for loss in (fast["captions"], slow))
+        *(torch.autograd.grad(loss, start, retain_graph=True)[0] for loss in (fast["parallel"], slow))
     )
 
 
@@ -161,7 +161,7 @@ def test_captions_of_one_language_have_no_hinges_between_them(name: str) -> None
     model, t = make(name), unit(9)
     pairs = pairs_of(model, t, unit(4))
     pairs = Pairs(**(vars(pairs) | {"languages": torch.zeros_like(SPOKEN)}))
-    loss = model.auxiliary_losses({}, pairs)["captions"]
+    loss = model.auxiliary_losses({}, pairs)["parallel"]
     loss.backward()
     assert loss == 0
     assert not t.grad.any()

@@ -1,0 +1,70 @@
+"""A corpus of twenty pictures in two languages that any retrieval model can be trained and tested on in seconds."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback
+
+from data.captions import Caption, read_captions, write_captions
+from data.regions import RegionStore, write_regions
+from data.retrieval import RetrievalData, parse_group
+from data.text import WordVocabulary
+from modules.retrieval import Retrieval
+from modules.retrieval_models import model_class
+
+COLOURS, THINGS = ("red", "blue", "green", "white", "black"), ("dog", "house", "car", "tree")
+
+
+class Corpus:
+    """Twenty pictures with an English and a German name; the same ones to train, validate and test."""
+
+    def __init__(self, folder: Path) -> None:
+        names = [f"{colour} {thing}" for colour in COLOURS for thing in THINGS]
+        captions = [
+            Caption(name, f"{name}-{language}-{split}", language, text, split)
+            for split in ("train", "val", "test")
+            for name in names
+            for language, text in (("en", f"a {name}"), ("de", f"ein{name[::-1]}".replace(" ", " x")))
+        ]
+        folder.mkdir(exist_ok=True)
+        write_captions(captions, folder / "captions.parquet")
+        regions = np.random.default_rng(0).normal(size=(len(names), 3, 16))
+        write_regions(folder, names, ((region, np.zeros((3, 4))) for region in regions))
+        self.captions, self.store = read_captions(folder / "captions.parquet"), RegionStore(folder)
+        self.words = WordVocabulary.build(self.captions["text"][:], self.captions["language"][:], 1)
+
+    def data(self, german: int = 20) -> RetrievalData:
+        """`german` of the test images have German captions."""
+        kept, left = [], german
+        for number, row in enumerate(self.captions.to_list()):
+            counted = row["language"] == "de" and row["split"] == "test"
+            left -= counted
+            if not counted or left >= 0:
+                kept.append(number)
+        captions = self.captions.select(kept)
+        groups = [parse_group("en/human"), parse_group("de/human")]
+        held_out = {"val": ["de", "en"], "test": ["de", "en"]}
+        return RetrievalData(captions, self.store, self.words.encode, groups, ["de", "en"], held_out, 16)
+
+    def module(self, model: str, **settings: Any) -> Retrieval:
+        """As `pipeline.vse` makes it."""
+        arguments = {
+            "region_dim": 16, "vocabulary_size": len(self.words), "languages": ["de", "en"], "dim": 32, "word_dim": 16,
+        }  # fmt: skip
+        torch.manual_seed(0)
+        plain = {
+            "loss": None, "margin": 0.2, "type_weights": None, "warmup_epochs": 0, "learning_rate": 0.01,
+            "decay_epoch": 100, "decay": 0.1, "test_languages": ["de", "en"], "select": ["de", "en"],
+        }  # fmt: skip
+        return (model_class(model).module or Retrieval)(model, arguments, **(plain | settings))
+
+
+def make_trainer(epochs: int, *callbacks: Callback, **settings: Any) -> pl.Trainer:
+    return pl.Trainer(
+        accelerator="cpu", max_epochs=epochs, callbacks=list(callbacks), logger=False, num_sanity_val_steps=0,
+        enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
+        **({"enable_checkpointing": False, "devices": 1} | settings),
+    )  # fmt: skip
