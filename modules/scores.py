@@ -87,7 +87,7 @@ def _by_parts(score: Callable[..., Tensor], queries: Encoding, contexts: Encodin
     if total <= PART:
         return score(*sides[0], *sides[1])
     if total > STORED and torch.is_grad_enabled():
-        score = partial(checkpoint, score, use_reentrant=False)
+        score = partial(checkpoint, score, use_reentrant=False, preserve_rng_state=False)
     size = max(1, math.isqrt(PART // each))
     orders = [_width(mask).argsort(stable=True) for _, mask in sides]
     parts = [list(_parts(*side, order, size)) for side, order in zip(sides, orders, strict=True)]
