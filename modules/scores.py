@@ -31,7 +31,8 @@ def cross_attention(
     log Σ_s exp(λ2 R_s) / λ2.
 
     No context vector is formed: q_sᵀ Σ_t α_st x_t is a weighted sum of the raw scores, and |Σ_t α_st x_t|² = αᵀ G α
-    with the Gram matrix G of the context's vectors. Always in float32 or wider.
+    with the Gram matrix G of the context's vectors. Padding is vectors of zeros: it takes a share of α, which shortens
+    the context, and the cosine does not see that. Always in float32 or wider.
 
     Args:
         queries: unit vectors (N, S, H) and their mask (N, S).
@@ -43,13 +44,12 @@ def cross_attention(
         scores (N, M).
     """
 
-    def score(query: Tensor, said: Tensor, context: Tensor, real: Tensor) -> Tensor:
+    def score(query: Tensor, said: Tensor, context: Tensor, _: Tensor) -> Tensor:
         shape = (len(context), context.shape[1], len(query), query.shape[1])
         raw = (context.flatten(0, 1) @ query.flatten(0, 1).t()).view(shape)  # (M, T, N, S)
         weights = F.leaky_relu(raw, 0.1)
         norm = weights.square().sum(-1, keepdim=True).clamp(min=SMALLEST**2).sqrt() + 1e-8  # as published
-        weights = weights * (lambda_softmax / norm)
-        weights = weights.masked_fill(~real[..., None, None], -torch.inf).softmax(dim=1).flatten(2)
+        weights = (weights * (lambda_softmax / norm)).softmax(dim=1).flatten(2)
         dot = (weights * raw.flatten(2)).sum(1)
         square = (weights * (context @ context.transpose(1, 2) @ weights)).sum(1)  # αᵀ G α
         relevance = (dot / square.clamp(min=SMALLEST).sqrt()).unflatten(1, shape[2:])  # (M, N, S)
