@@ -126,14 +126,21 @@ class PretrainedTokens:
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())[:200]
             raise DataError(f"vse.pretrained {name!r}: no tokenizer of transformers there ({reason})") from None
+        if len(self.tokenizer) <= len(self.tokenizer.all_special_ids):  # transformers makes an empty one up
+            raise DataError(f"vse.pretrained {name!r}: no tokenizer of transformers there (it knows no words)")
         self.name = name
+        self._longest = min(MAX_TOKENS, self.tokenizer.model_max_length)
 
     def __len__(self) -> int:
         return len(self.tokenizer) + 1
 
     def encode(self, text: str, language: str) -> list[int]:
-        """Token numbers of a surface sentence between the model's own marks, cut at `MAX_TOKENS`."""
-        return [number + 1 for number in self.tokenizer.encode(text, truncation=True, max_length=MAX_TOKENS)]
+        """Token numbers of a surface sentence between the model's own marks, cut at `MAX_TOKENS` or the model's end.
+
+        An empty sentence of a model without marks is one unknown token.
+        """
+        numbers = self.tokenizer.encode(text, truncation=True, max_length=self._longest)
+        return [number + 1 for number in numbers or [self.tokenizer.unk_token_id or 0]]
 
     def save(self, path: Path) -> None:
         """Write the model's name to one JSON file."""

@@ -1,5 +1,6 @@
 """Encoders that retrieval models share: recurrent networks over words, attention pooling."""
 
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from modules.errors import ModelError
 from modules.recurrent import BiLSTM, widen
 
 
@@ -65,6 +67,50 @@ class LastState(nn.Module):
         words = F.dropout(self.words(tokens), self.dropout, self.training)
         packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
         return self.gru(packed)[1][0]
+
+
+class LanguageEncoders(nn.Module):
+    """An encoder for each language over word vectors that are made elsewhere.
+
+    Args:
+        languages: their names.
+        make: a fresh encoder: word vectors (B, L, E) and lengths (B,) to captions (B, H).
+    """
+
+    def __init__(self, languages: Sequence[str], make: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        self.of = nn.ModuleDict({language: make() for language in languages})
+
+    def forward(self, words: Tensor, lengths: Tensor, languages: Tensor) -> Tensor:
+        """Captions (B, H) of word vectors (B, L, E), lengths (B,) and languages (B,), by their places.
+
+        Raises:
+            ModelError: a caption's language is none of them.
+        """
+        rows = [(languages == place).nonzero()[:, 0] for place in range(len(self.of))]
+        order = torch.cat(rows)
+        if len(order) < len(languages):
+            known = ", ".join(self.of)
+            raise ModelError(
+                f"{len(languages) - len(order)} of {len(languages)} captions are in a language that the model was not "
+                f"made for; it has encoders for {known} only"
+            )
+        pairs = [(encoder, mine) for encoder, mine in zip(self.of.values(), rows, strict=True) if len(mine)]
+        return torch.cat([encoder(words[mine], lengths[mine.cpu()]) for encoder, mine in pairs])[order.argsort()]
+
+
+def region_layer(region_dim: int, dim: int) -> nn.Linear:
+    """A linear layer of regions, Xavier's start as VSE++ and SCAN have it."""
+    layer = nn.Linear(region_dim, dim)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def masked_mean(vectors: Tensor, mask: Tensor) -> Tensor:
+    """Mean (B, H) of the vectors (B, T, H) whose mask (B, T) is true; at least one of each item must be."""
+    shares = mask.to(vectors.dtype) / mask.sum(1, keepdim=True)
+    return (widen(vectors) * shares[..., None]).sum(1)
 
 
 def word_table(vocabulary_size: int, word_dim: int, padding: int = 0) -> nn.Embedding:

@@ -74,6 +74,8 @@ def hard_negative_loss(
 
     """
     scores = _full_precision(similarity)
+    if not scores.numel():
+        return scores.sum()
     members, beta = _caption_types(types, weights)
     valid = negatives & members[:, None, :]  # (T, I, C)
     beta = _renormalised(beta.to(scores)[:, None] * valid.any(dim=2))  # (T, I)

@@ -1,6 +1,7 @@
 """Text models of `transformers` as word vectors: their last states stand for a table of vectors."""
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel
 
@@ -22,13 +23,17 @@ class PretrainedWords(nn.Module):
     def __init__(self, name: str) -> None:
         super().__init__()
         try:
-            self.model = AutoModel.from_pretrained(name, config=AutoConfig.from_pretrained(name))
-        except (OSError, ValueError) as error:
+            config = AutoConfig.from_pretrained(name)
+            self.model = AutoModel.from_pretrained(name, config=config, dtype=torch.float32)
+        except (OSError, ValueError, SafetensorError) as error:
             reason = " ".join(str(error).split())[:200]
             raise ModelError(f"vse.pretrained {name!r}: no text model of transformers there ({reason})") from None
-        if getattr(self.model.config, "is_encoder_decoder", False):
+        if getattr(config, "is_encoder_decoder", False):
             raise ModelError(f"vse.pretrained {name!r}: an encoder and decoder; expected an encoder (BERT, XLM-R …)")
-        self.embedding_dim = int(self.model.config.hidden_size)
+        table = getattr(self.model, "get_input_embeddings", lambda: None)()
+        if not isinstance(table, nn.Embedding) or not hasattr(config, "hidden_size"):
+            raise ModelError(f"vse.pretrained {name!r}: no model of text; expected an encoder (BERT, XLM-R …)")
+        self.embedding_dim, self.vocabulary_size = int(config.hidden_size), table.num_embeddings
 
     def forward(self, tokens: Tensor) -> Tensor:
         """States (B, L, embedding_dim) of tokens (B, L)."""
@@ -40,7 +45,7 @@ class PretrainedWords(nn.Module):
 
     def freeze(self) -> None:
         """Keep the weights as they are, and dropout off."""
-        self.requires_grad_(False)
+        self.requires_grad_(False).eval()
 
     def train(self, mode: bool = True) -> "PretrainedWords":
         """Train, or with frozen weights stay as it is."""

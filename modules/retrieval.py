@@ -92,10 +92,17 @@ class Retrieval(TrainedModule):
         return Pairs(kept, said, links, positives, negatives, types, languages, sentences)
 
     def ranking_loss(self, pairs: Pairs) -> Tensor:
-        """The ranking loss of all pairs of the batch."""
+        """The ranking loss of all pairs of the batch, or the sum of each language's."""
         scores = self.model.similarity(pairs.images, pairs.captions)
-        loss: Tensor = self.loss(scores, pairs.positives, pairs.negatives, pairs.types, self.current_epoch)
-        return loss
+        if not self.model.languages_apart:
+            loss: Tensor = self.loss(scores, pairs.positives, pairs.negatives, pairs.types, self.current_epoch)
+            return loss
+        losses = []
+        for language in pairs.languages.unique():
+            own = pairs.languages == language
+            sides = (side[:, own] for side in (scores, pairs.positives, pairs.negatives))
+            losses.append(self.loss(*sides, pairs.types[own], self.current_epoch))
+        return torch.stack(losses).sum()
 
     def losses(self, batch: Batch) -> dict[str, Tensor]:
         """The ranking loss and the model's auxiliary losses, by name."""

@@ -64,6 +64,8 @@ class RetrievalModel(nn.Module, ABC):
     """`inner product` of single vectors (FAISS indexes it), `vectors` with a score of their own, or `sets`."""
     loss: ClassVar[str] = "hardest"
     """The ranking loss of its paper, one of `modules.losses.LOSSES`; a recipe's `vse.loss` overrules it."""
+    languages_apart: ClassVar[bool] = False
+    """The ranking loss is that of each language's captions alone, summed; else all captions compete."""
     module: ClassVar[type | None] = None
     """A subclass of `modules.retrieval.Retrieval` for a model that needs another update; None: the plain one."""
 
@@ -99,9 +101,19 @@ class RetrievalModel(nn.Module, ABC):
         return {}
 
     def make_words(self) -> nn.Embedding | PretrainedWords:
-        """What turns token numbers (B, L) into word vectors (B, L, its `embedding_dim`), as the recipe wants it."""
+        """What turns token numbers (B, L) into word vectors (B, L, its `embedding_dim`), as the recipe wants it.
+
+        Raises:
+            ModelError: there is no such pretrained model, or it knows fewer tokens than the text input.
+        """
         if self.pretrained is not None:
-            return PretrainedWords(self.pretrained)
+            words = PretrainedWords(self.pretrained)
+            if self.vocabulary_size - 1 > words.vocabulary_size:  # the text input counts padding too
+                raise ModelError(
+                    f"vse.pretrained {self.pretrained!r}: its tokenizer has {self.vocabulary_size - 1} entries, but "
+                    f"the model {words.vocabulary_size}; they do not belong together"
+                )
+            return words
         self._tables.append(word_table(self.vocabulary_size, self.word_dim))
         return self._tables[-1]
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from modules.encoders import AttentionPool, CaptionEncoder
+from modules.encoders import AttentionPool, CaptionEncoder, region_layer
 from modules.recurrent import widen
 from modules.retrieval_models.base import Encoding, RetrievalModel, one_vector, register
 
@@ -22,9 +22,7 @@ class SAN(RetrievalModel):
 
     def __init__(self, **common: Any) -> None:
         super().__init__(**common)
-        self.regions = nn.Linear(self.region_dim, self.dim)
-        nn.init.xavier_uniform_(self.regions.weight)
-        nn.init.zeros_(self.regions.bias)
+        self.regions = region_layer(self.region_dim, self.dim)
         words = self.make_words()
         self.captions = CaptionEncoder(words, words.embedding_dim, self.dim, self.dropout)
         self.pool_regions = AttentionPool(self.dim)

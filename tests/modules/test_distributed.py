@@ -15,25 +15,27 @@ import torch.distributed as dist
 from torch import Tensor
 
 import modules.retrieval
-from modules.distributed import gather_objects, gather_rows, sum_over_ranks
+from modules.distributed import gather_objects, gather_rows, sum_over_ranks, touch
 from modules.retrieval import Retrieval
 from modules.translation import Translation
 from tests.modules.two import two_processes
 
 R, D, V, L = 2, 5, 12, 4
-# (image, sentence, type): image 2 and image 0 on both ranks; 1 and 5 share a sentence; types uneven.
+# (image, sentence, type and language): image 2 and image 0 on both ranks; 1 and 5 share a sentence; types uneven.
 VISITS = [(0, 100, 0), (1, 101, 1), (2, 102, 0), (3, 103, 0), (2, 104, 1), (4, 101, 0), (0, 105, 1)]
 PARTS = [VISITS[:4], VISITS[4:]]
+ONE_LANGUAGE = [[visit for visit in VISITS if visit[2] == kind] for kind in range(2)]
+MODELS = ["scan-t2i-avg", "scan-i2t-lse", "pivot-parallel-sym", "pivot-parallel-asym", "oe", "vse-inf", "dan"]
 HYPERPARAMETERS = {
     "loss": None, "margin": 0.5, "warmup_epochs": 1, "learning_rate": 0.01, "decay_epoch": 5, "decay": 0.1,
     "type_weights": [0.7, 0.3], "test_languages": ["en"], "select": ["en"],
 }  # fmt: skip
 
 
-def retrieval(world: int, epoch: int) -> Retrieval:
+def retrieval(world: int, epoch: int, model: str = "san") -> Retrieval:
     torch.manual_seed(0)
-    arguments = {"region_dim": D, "vocabulary_size": V, "languages": ["en"], "dim": 6, "word_dim": 4}
-    module = Retrieval("san", arguments, **HYPERPARAMETERS).double()
+    arguments = {"region_dim": D, "vocabulary_size": V, "languages": ["en", "de"], "dim": 6, "word_dim": 4}
+    module = Retrieval(model, arguments, **HYPERPARAMETERS).double()
     module._trainer = SimpleNamespace(world_size=world, current_epoch=epoch)
     module.encode = lambda batch: (  # as in the class, but float64
         module.model.encode_images(batch["regions"], batch["region_mask"]),
@@ -53,7 +55,7 @@ def visits_batch(visits: list[tuple[int, int, int]]) -> dict[str, Tensor]:
     return {
         "regions": regions[keys], "region_mask": torch.ones(len(keys), R, dtype=torch.bool), "image_key": keys,
         "tokens": words[sentences - 100][:, : lengths.max()], "lengths": lengths, "image_index": index,
-        "caption_key": sentences, "language": torch.zeros_like(types), "type": types, "sentence": sentences,
+        "caption_key": sentences, "language": types, "type": types, "sentence": sentences,
     }  # fmt: skip
 
 
@@ -84,9 +86,12 @@ def loss_and_gradients(module: torch.nn.Module, loss: Tensor) -> tuple[Tensor, d
     return loss.detach(), {name: parameter.grad.clone() for name, parameter in module.named_parameters()}
 
 
-def retrieval_results(visits: list, world: int, epoch: int) -> tuple[Tensor, dict[str, Tensor]]:
-    module = retrieval(world, epoch)
-    return loss_and_gradients(module, module.losses(visits_batch(visits))["ranking"])
+def retrieval_results(visits: list, world: int, epoch: int, model: str = "san") -> tuple[Tensor, dict[str, Tensor]]:
+    """The sum of all losses, with the zero that reaches all parameters, as in `training_step`."""
+    module = retrieval(world, epoch, model)
+    losses = module.losses(visits_batch(visits))
+    assert set(losses) == {"ranking"} | ({"parallel"} if "parallel" in model else set())
+    return loss_and_gradients(module, torch.stack(list(losses.values())).sum() + touch(module.parameters()))
 
 
 def translation_results(rows: slice, world: int) -> tuple[Tensor, dict[str, Tensor]]:
@@ -101,6 +106,9 @@ def work(rank: int, folder: Path) -> None:
     found = {}
     for epoch in (0, 1):
         found[f"epoch {epoch}"] = retrieval_results(PARTS[rank], 2, epoch)
+    for model in MODELS:
+        found[model] = retrieval_results(PARTS[rank], 2, 1, model)
+    found["a language a rank"] = retrieval_results(ONE_LANGUAGE[rank], 2, 1, "pivot-parallel-sym")
     with mock.patch.object(modules.retrieval, "gather_rows", lambda rows, world: rows):
         found["not gathered"] = retrieval_results(PARTS[rank], 2, 1)
     found["translation"] = translation_results((slice(0, 4), slice(4, 7))[rank], 2)
@@ -149,6 +157,26 @@ def test_retrieval_on_two_ranks_is_retrieval_on_one(found, epoch: int) -> None:
         torch.testing.assert_close(found[rank][f"epoch {epoch}"][0], loss, atol=1e-5, rtol=0)
     assert all(gradient.abs().max() > 1e-4 for gradient in gradients.values())
     assert largest_difference(averaged(found, f"epoch {epoch}"), gradients) < 1e-5
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_kind_of_model_on_two_ranks_is_that_on_one(found, model: str) -> None:
+    loss, gradients = retrieval_results(VISITS, 1, 1, model)
+    assert loss > 0.1
+    for rank in range(2):
+        torch.testing.assert_close(found[rank][model][0], loss, atol=1e-9, rtol=0)
+    assert all(gradient.abs().max() > 1e-6 for gradient in gradients.values())
+    assert largest_difference(averaged(found, model), gradients) < 1e-9
+
+
+def test_a_rank_without_a_language_has_the_same_loss_and_gradients(found) -> None:
+    visits = [visit for part in ONE_LANGUAGE for visit in part]
+    loss, gradients = retrieval_results(visits, 1, 1, "pivot-parallel-sym")
+    for rank in range(2):
+        torch.testing.assert_close(found[rank]["a language a rank"][0], loss, atol=1e-9, rtol=0)
+        mine = found[rank]["a language a rank"][1]
+        assert not any(mine[name].any() for name in mine if f".{('de', 'en')[rank]}." in name)
+    assert largest_difference(averaged(found, "a language a rank"), gradients) < 1e-9
 
 
 def test_without_the_gather_it_is_not(found) -> None:

@@ -1,5 +1,7 @@
 """Losses against loops that read like the paper."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,7 +9,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from modules.errors import ModelError
-from modules.losses import hard_negative_loss, negative_mask, sum_of_hinges_loss
+from modules.losses import (
+    LOSSES,
+    RankingLoss,
+    contrastive_loss,
+    hard_negative_loss,
+    negative_mask,
+    sigmoid_loss,
+    sum_of_hinges_loss,
+)
 
 
 def hinge(value: Tensor) -> Tensor:
@@ -52,6 +62,30 @@ def slow_sum_of_hinges(similarity, positives, negatives, margin=0.2):
             if negatives[i, t]:
                 loss = loss + hinge(margin - similarity[v, t] + similarity[i, t])
     return loss
+
+
+def slow_contrastive_loss(similarity, positives, negatives, scale):
+    """InfoNCE, pair by pair: −log of the right one's share among itself and the wrong ones, both ways."""
+    terms = [similarity.sum() * 0]
+    for v, t in positives.nonzero().tolist():
+        right = (scale * similarity[v, t]).exp()
+        captions = sum((scale * similarity[v, c]).exp() for c in range(similarity.shape[1]) if negatives[v, c])
+        images = sum((scale * similarity[i, t]).exp() for i in range(similarity.shape[0]) if negatives[i, t])
+        terms += [-(right / (right + captions)).log(), -(right / (right + images)).log()]
+    return sum(terms) / max(len(terms) - 1, 1)
+
+
+def slow_sigmoid_loss(similarity, positives, negatives, scale, bias):
+    """SigLIP: a yes for each positive pair, a no for each negative one."""
+    loss = similarity.sum() * 0
+    for v in range(similarity.shape[0]):
+        for t in range(similarity.shape[1]):
+            logit = scale * similarity[v, t] + bias
+            if positives[v, t]:
+                loss = loss - (1 / (1 + (-logit).exp())).log()
+            if negatives[v, t]:
+                loss = loss - (1 / (1 + logit.exp())).log()
+    return loss / similarity.shape[1]
 
 
 def slow_negative_mask(image_keys, caption_image, sentence_hash):
@@ -108,6 +142,28 @@ def test_sum_of_hinges_is_the_loop(seed, images, captions) -> None:
     similarity, positives, negatives, _ = a_batch(seed, images, captions)
     fast = sum_of_hinges_loss(similarity, positives, negatives)
     same_value_and_gradient(fast, slow_sum_of_hinges(similarity, positives, negatives), similarity)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    images=st.integers(1, 6),
+    captions=st.integers(1, 8),
+    numbers=st.sampled_from([(1.0, 0.0), (14.3, -10.0), (0.1, 2.0)]),
+)
+def test_infonce_and_sigmoid_are_the_loop(seed, images, captions, numbers) -> None:
+    similarity, positives, negatives, _ = a_batch(seed, images, captions)
+    scale, bias = (torch.tensor(number, dtype=torch.float64, requires_grad=True) for number in numbers)
+    masks = (positives, negatives)
+    for fast_form, slow_form, learned in (
+        (contrastive_loss, slow_contrastive_loss, (scale,)),
+        (sigmoid_loss, slow_sigmoid_loss, (scale, bias)),
+    ):
+        fast, slow = (form(similarity, *masks, *learned) for form in (fast_form, slow_form))
+        torch.testing.assert_close(fast, slow)
+        inputs = (similarity, *learned)
+        for ours, theirs in zip(*(torch.autograd.grad(loss, inputs) for loss in (fast, slow)), strict=True):
+            torch.testing.assert_close(ours, theirs)
 
 
 @settings(max_examples=40, deadline=None)
@@ -204,3 +260,91 @@ def test_a_type_without_weight_is_an_error() -> None:
     similarity, *masks, _ = a_batch(1)
     with pytest.raises(ModelError, match="2 weights"):
         hard_negative_loss(similarity, *masks, torch.full((9,), 2), weights=torch.ones(2))
+
+
+def test_known_values_of_infonce_and_sigmoid() -> None:
+    similarity = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    masks = negative_mask(torch.arange(2), torch.arange(2), torch.arange(2))
+    one, bias = torch.tensor(1.0), torch.tensor(-0.5)
+    assert contrastive_loss(similarity, *masks, one).item() == pytest.approx(math.log(1 + math.exp(-1)))
+    assert sigmoid_loss(similarity, *masks, one, bias).item() == pytest.approx(2 * math.log(1 + math.exp(-0.5)))
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_every_loss_is_finite_without_negatives_and_without_captions(kind: str, dtype: torch.dtype) -> None:
+    loss_of = RankingLoss(kind, 0.2)
+    for captions in (4, 0):
+        similarity = torch.randn(3, captions, dtype=dtype, requires_grad=True)
+        masks = negative_mask(torch.arange(3), torch.arange(captions) % 3, torch.zeros(captions, dtype=torch.long))
+        assert not masks[1].any()
+        loss = loss_of(similarity, *masks, torch.zeros(captions, dtype=torch.long))
+        loss_of.zero_grad()
+        loss.backward()
+        assert loss.dtype == torch.float32
+        assert similarity.grad.isfinite().all()
+        assert all(parameter.grad.isfinite().all() for parameter in loss_of.parameters())
+        if kind != "sigmoid":  # whose positive pairs teach by themselves
+            assert loss.item() == 0
+            assert not similarity.grad.any()
+
+
+@pytest.mark.parametrize("kind", ["infonce", "sigmoid"])
+def test_pairs_that_are_neither_get_no_gradient(kind: str) -> None:
+    similarity, positives, negatives, types = a_batch(2)
+    RankingLoss(kind, 0.2)(similarity, positives, negatives, types).backward()
+    neither = ~(positives | negatives)
+    assert neither.any()
+    assert not similarity.grad[neither].any()
+    assert (similarity.grad[positives] < 0).all()
+    assert (similarity.grad[negatives] > 0).all()
+
+
+@pytest.mark.parametrize("kind", ["infonce", "sigmoid"])
+def test_great_scores_do_not_overflow(kind: str) -> None:
+    similarity, *masks, types = a_batch(4)
+    great = (1e4 * similarity.detach().float()).requires_grad_()
+    loss = RankingLoss(kind, 0.2)(great, *masks, types)
+    loss.backward()
+    assert loss.isfinite()
+    assert great.grad.isfinite().all()
+
+
+def test_each_ranking_loss_is_its_function_and_learns_what_it_should() -> None:
+    similarity, *masks, types = a_batch(6)
+    scale, bias = torch.tensor(1 / 0.07), torch.tensor(-10.0)
+    expected = {
+        "hardest": hard_negative_loss(similarity, *masks, types, 0.3),
+        "sum": sum_of_hinges_loss(similarity, *masks, 0.3),
+        "infonce": contrastive_loss(similarity, *masks, scale),
+        "sigmoid": sigmoid_loss(similarity, *masks, torch.tensor(10.0), bias),
+    }
+    assert set(expected) == set(LOSSES)
+    learned = {"hardest": [], "sum": [], "infonce": ["log_scale"], "sigmoid": ["log_scale", "bias"]}
+    for kind, value in expected.items():
+        loss_of = RankingLoss(kind, 0.3)
+        torch.testing.assert_close(loss_of(similarity, *masks, types), value)
+        assert [name for name, _ in loss_of.named_parameters()] == learned[kind]
+
+
+def test_weights_and_warm_up_reach_the_hardest() -> None:
+    similarity, *masks, types = a_batch(7)
+    weights = [1.0, 2.0, 0.5]
+    loss_of = RankingLoss("hardest", 0.3, weights, warmup_epochs=2)
+    for epoch in range(4):
+        expected = hard_negative_loss(similarity, *masks, types, 0.3, torch.tensor(weights), hardest=epoch >= 2)
+        torch.testing.assert_close(loss_of(similarity, *masks, types, epoch), expected)
+    assert loss_of(similarity, *masks, types, 1) != loss_of(similarity, *masks, types, 2)
+
+
+def test_the_scale_is_bounded() -> None:
+    similarity, *masks, types = a_batch(8)
+    loss_of = RankingLoss("infonce", 0.2)
+    loss_of.log_scale.data.fill_(9.0)
+    bounded = loss_of(similarity, *masks, types)
+    torch.testing.assert_close(bounded, contrastive_loss(similarity, *masks, torch.tensor(100.0)))
+
+
+def test_an_unknown_loss_is_an_error_that_names_those_there_are() -> None:
+    with pytest.raises(ModelError, match=r"^loss 'triplet': expected one of hardest, sum, infonce, sigmoid$"):
+        RankingLoss("triplet", 0.2)

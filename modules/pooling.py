@@ -1,0 +1,56 @@
+"""The generalised pooling operator (VSE∞, Chen et al. 2021)."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from modules.recurrent import widen
+
+
+class GeneralisedPool(nn.Module):
+    """Pool vectors dimension by dimension: Σ_k θ_k max_k, with max_k the k-th largest number of a dimension (Eq. 3).
+
+    The coefficients θ, which sum to 1, depend on how many vectors there are and on nothing else: a small Bi-GRU reads
+    the positional encodings of 1 … n, its directions are averaged, and a linear layer scores each place (Eq. 5-6).
+
+    Reading: the softmax over places has a temperature of 0.1, as in the published code.
+
+    Args:
+        position_dim: size of a positional encoding.
+        hidden_dim: size of a state of the Bi-GRU.
+        temperature: of the softmax over places.
+    """
+
+    def __init__(self, position_dim: int = 32, hidden_dim: int = 32, temperature: float = 0.1) -> None:
+        super().__init__()
+        self.position_dim, self.temperature = position_dim, temperature
+        self.gru = nn.GRU(position_dim, hidden_dim, batch_first=True, bidirectional=True)
+        self.score = nn.Linear(hidden_dim, 1, bias=False)
+
+    def coefficients(self, lengths: Tensor) -> Tensor:
+        """θ (B, longest) of the numbers of vectors (B,) on the CPU; 0 beyond each."""
+        distinct, which = lengths.unique(return_inverse=True)
+        longest = int(distinct.max())
+        positions = positional_encodings(longest, self.position_dim).to(self.score.weight)
+        steps = positions.expand(len(distinct), -1, -1)
+        packed = pack_padded_sequence(steps, distinct, batch_first=True, enforce_sorted=False)
+        ahead, back = pad_packed_sequence(self.gru(packed)[0], batch_first=True)[0].chunk(2, -1)
+        scores = widen(self.score((ahead + back) / 2)[..., 0]) / self.temperature
+        beyond = (torch.arange(longest) >= distinct[:, None]).to(scores.device)
+        return scores.masked_fill(beyond, -torch.inf).softmax(-1)[which.to(scores.device)]
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """Pooled vectors (B, H) of vectors (B, T, H) and their mask (B, T); at least one of each item must be real."""
+        weights = self.coefficients(mask.sum(1).cpu())
+        lowest = widen(vectors).masked_fill(~mask[..., None], -torch.inf)
+        ordered = lowest.sort(dim=1, descending=True).values[:, : weights.shape[1]]
+        return (ordered.masked_fill(ordered == -torch.inf, 0) * weights[..., None]).sum(1)
+
+
+def positional_encodings(count: int, dim: int) -> Tensor:
+    """Sines and cosines (count, dim) of the places 0 … count − 1 (Vaswani et al. 2017, section 3.5); `dim` is even."""
+    rates = torch.exp(torch.arange(0, dim, 2) * (-math.log(10_000) / dim))
+    angles = torch.arange(count)[:, None] * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)

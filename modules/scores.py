@@ -1,0 +1,108 @@
+"""Scores that are no inner product of single vectors: stacked cross attention (SCAN), order violation (OE).
+
+Both are made in parts, so that what lies between stays under a fixed size however many items are compared.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from modules.recurrent import widen
+
+PART = 2**21  # numbers in one tensor of a part; larger ones leave the caches of a CPU
+STORED = 2**26  # numbers of all parts together above which a part is computed again in the backward pass
+SMALLEST = 1e-12  # squared lengths of contexts are at least this
+
+Encoding = tuple[Tensor, Tensor]
+
+
+def cross_attention(
+    queries: Encoding, contexts: Encoding, lambda_softmax: float, lambda_lse: float | None = None
+) -> Tensor:
+    """How well the items of a query are met by what they attend to in a context (SCAN, Lee et al. 2018, Eq. 1-7).
+
+    For a query's unit vectors q_s and a context's x_t: a_st = LeakyReLU(q_sᵀ x_t), divided by its norm over s;
+    α_st = softmax_t(λ1 a_st); R_s = cosine(q_s, Σ_t α_st x_t); the score is the mean of R_s over s, or
+    log Σ_s exp(λ2 R_s) / λ2.
+
+    No context vector is formed: q_sᵀ Σ_t α_st x_t is a weighted sum of the raw scores, and |Σ_t α_st x_t|² = αᵀ G α
+    with the Gram matrix G of the context's vectors. Padding is vectors of zeros: it takes a share of α, which shortens
+    the context, and the cosine does not see that. Always in float32 or wider.
+
+    Args:
+        queries: unit vectors (N, S, H) and their mask (N, S).
+        contexts: unit vectors (M, T, H) and their mask (M, T).
+        lambda_softmax: λ1.
+        lambda_lse: λ2; None takes the mean.
+
+    Returns:
+        scores (N, M).
+    """
+
+    def score(query: Tensor, said: Tensor, context: Tensor, _: Tensor) -> Tensor:
+        shape = (len(context), context.shape[1], len(query), query.shape[1])
+        raw = (context.flatten(0, 1) @ query.flatten(0, 1).t()).view(shape)  # (M, T, N, S)
+        weights = F.leaky_relu(raw, 0.1)
+        norm = weights.square().sum(-1, keepdim=True).clamp(min=SMALLEST**2).sqrt() + 1e-8  # as published
+        weights = (weights * (lambda_softmax / norm)).softmax(dim=1).flatten(2)
+        dot = (weights * raw.flatten(2)).sum(1)
+        square = (weights * (context @ context.transpose(1, 2) @ weights)).sum(1)  # αᵀ G α
+        relevance = (dot / square.clamp(min=SMALLEST).sqrt()).unflatten(1, shape[2:])  # (M, N, S)
+        if lambda_lse is None:
+            return (relevance * said).sum(-1).t() / said.sum(-1)[:, None]
+        return (lambda_lse * relevance).masked_fill(~said, -torch.inf).logsumexp(-1).t() / lambda_lse
+
+    with torch.autocast(queries[0].device.type, enabled=False):
+        return _by_parts(score, queries, contexts, queries[0].shape[1] * contexts[0].shape[1])
+
+
+def order_violation(upper: Tensor, lower: Tensor) -> Tensor:
+    """How far each lower vector is from lying below each upper one: −‖max(0, u − l)‖² (Vendrov et al. 2016, Eq. 2).
+
+    Args:
+        upper: (N, H), captions: the more abstract.
+        lower: (M, H), images.
+
+    Returns:
+        scores (N, M), 0 at the most.
+    """
+
+    def score(above: Tensor, _: Tensor, below: Tensor, __: Tensor) -> Tensor:
+        return -(above - below.transpose(0, 1)).relu().square().sum(-1)
+
+    ones = [vectors.new_ones(len(vectors), 1).bool() for vectors in (upper, lower)]
+    with torch.autocast(upper.device.type, enabled=False):
+        return _by_parts(score, (upper[:, None], ones[0]), (lower[:, None], ones[1]), upper.shape[1])
+
+
+def _by_parts(score: Callable[..., Tensor], queries: Encoding, contexts: Encoding, each: int) -> Tensor:
+    """Scores (N, M) from those of parts; a pair of items needs `each` numbers in between."""
+    sides = [(widen(vectors) * mask[..., None], mask) for vectors, mask in (queries, contexts)]
+    total = len(queries[0]) * len(contexts[0]) * each
+    if total <= PART:
+        return score(*sides[0], *sides[1])
+    if total > STORED and torch.is_grad_enabled():
+        score = partial(checkpoint, score, use_reentrant=False, preserve_rng_state=False)
+    size = max(1, math.isqrt(PART // each))
+    orders = [_width(mask).argsort(stable=True) for _, mask in sides]
+    parts = [list(_parts(*side, order, size)) for side, order in zip(sides, orders, strict=True)]
+    rows = [torch.cat([score(*query, *context) for context in parts[1]], dim=1) for query in parts[0]]
+    places = [order.argsort() for order in orders]
+    return torch.cat(rows)[places[0]][:, places[1]]
+
+
+def _width(mask: Tensor) -> Tensor:
+    """How long each item is (N,), up to its last true place in the mask (N, T)."""
+    return (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(1)
+
+
+def _parts(vectors: Tensor, mask: Tensor, order: Tensor, size: int) -> Iterator[Encoding]:
+    """Items in that order, short ones first, `size` at a time and cut to their longest."""
+    for part, real in zip(vectors.index_select(0, order).split(size), mask[order].split(size), strict=True):
+        width = int(_width(real).max())
+        yield part[:, :width], real[:, :width]

@@ -1,0 +1,100 @@
+"""What every registered retrieval model must be able to do, whatever it is inside."""
+
+import inspect
+
+import pytest
+import torch
+
+from modules.metrics import retrieval_ranks, retrieval_scores
+from modules.retrieval_models import RetrievalModel, build_model, model_class, option_names
+from modules.retrieval_models.base import MODELS
+from tests.modules.small import Corpus, make_trainer
+
+model_class("san")  # all files of the folder are read
+NAMES = sorted(name for name in MODELS if not name.startswith("test-"))
+COMMON = {"region_dim": 3, "vocabulary_size": 9, "languages": ["de", "en"], "dim": 4, "word_dim": 5, "dropout": 0.1}
+GERMAN, ENGLISH = torch.tensor([0]), torch.tensor([1])
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Corpus:
+    return Corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def test_all_are_found() -> None:
+    ours = {"san", "dan", "vse", "vse++", "oe", "vse-inf"}
+    ours |= {f"scan-{way}-{pool}" for way in ("t2i", "i2t") for pool in ("avg", "lse")}
+    ours |= {f"pivot-{parallel}{form}" for parallel in ("", "parallel-") for form in ("sym", "asym")}
+    assert set(NAMES) >= ours
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_built_from_what_all_models_are_told_and_its_options_have_defaults(name: str) -> None:
+    model = build_model(name, **COMMON)
+    assert isinstance(model, RetrievalModel)
+    assert (model.region_dim, model.dim, model.word_dim, model.dropout) == (3, 4, 5, 0.1)
+    assert model.score in ("inner product", "vectors", "sets")
+    signatures = [inspect.signature(kind.__init__).parameters for kind in type(model).__mro__[:-1]]
+    for option in option_names(type(model)):
+        assert next(one[option] for one in signatures if option in one).default is not inspect.Parameter.empty
+    with pytest.raises(TypeError, match="heads"):
+        build_model(name, **COMMON, heads=3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_word_and_one_region_are_enough(name: str) -> None:
+    model = build_model(name, **COMMON).eval()
+    images = model.encode_images(torch.randn(2, 1, 3), torch.ones(2, 1, dtype=torch.bool))
+    for language in (GERMAN, ENGLISH):
+        captions = model.encode_captions(torch.tensor([[4]]), torch.tensor([1]), language)
+        for (vectors, mask), count in ((images, 2), (captions, 1)):
+            assert vectors.shape[:2] == mask.shape == (count, 1)
+            assert mask.all()
+        scores = model.similarity(images, captions)
+        assert scores.shape == (2, 1)
+        assert scores.dtype == torch.float32
+        assert scores.isfinite().all()
+    scores.sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_word_vectors_are_taken_over_and_matter(name: str) -> None:
+    torch.manual_seed(0)
+    model = build_model(name, **COMMON).eval()
+    words = torch.tensor([[4, 5]]), torch.tensor([2]), ENGLISH
+    before = model.encode_captions(*words)[0]
+    vectors = torch.randn(9, 5)
+    model.set_word_vectors(vectors)
+    assert any(torch.equal(parameter, vectors) and parameter.requires_grad for parameter in model.parameters())
+    assert (model.encode_captions(*words)[0] - before).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dropout_works_in_training_only(name: str) -> None:
+    model = build_model(name, **(COMMON | {"dropout": 0.5, "word_dim": 64, "dim": 32}))
+    words = torch.tensor([[4, 5, 6]]), torch.tensor([3]), ENGLISH
+    assert not torch.equal(model.encode_captions(*words)[0], model.encode_captions(*words)[0])
+    model.eval()
+    assert torch.equal(model.encode_captions(*words)[0], model.encode_captions(*words)[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_learns_is_validated_and_ranks_as_its_matrix_does(corpus: Corpus, name: str) -> None:
+    module, data = corpus.module(name), corpus.data()
+    make_trainer(1).test(module, data, verbose=False)
+    start = [retrieval_scores(module.ranks[language])["mean_recall"] for language in ("de", "en")]
+    trainer = make_trainer(8, limit_val_batches=0)
+    trainer.fit(module, data)
+    make_trainer(1).test(module, data, verbose=False)
+    module.eval()
+    table = data._tables["test"]
+    for language, before in zip(("de", "en"), start, strict=True):
+        numbers = [number for number, spoken in enumerate(table["language"][:]) if spoken == language]
+        batch = data._batches["test"][[(number,) for number in range(len(table))]]
+        with torch.no_grad():
+            scores = module.model.similarity(*module.encode(batch))[:, numbers]
+        expected = retrieval_ranks(scores, batch["image_index"][numbers])
+        assert torch.equal(module.ranks[language].text_to_image, expected.text_to_image)
+        assert torch.equal(module.ranks[language].image_to_text, expected.image_to_text)
+        assert retrieval_scores(module.ranks[language])["mean_recall"] > before + 10

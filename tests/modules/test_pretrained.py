@@ -1,0 +1,215 @@
+"""Text models of transformers as words: small ones with random weights, saved to a folder and read from there."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import Unigram, WordLevel
+from tokenizers.pre_tokenizers import Metaspace, Whitespace
+from tokenizers.processors import TemplateProcessing
+from transformers import (
+    BertConfig,
+    BertModel,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5Model,
+    ViTConfig,
+    ViTModel,
+    XLMRobertaConfig,
+    XLMRobertaModel,
+)
+
+from data.errors import DataError
+from data.text import MAX_TOKENS, PretrainedTokens
+from modules.errors import ModelError
+from modules.pretrained import PretrainedWords
+from modules.retrieval import Retrieval
+
+WORDS = ["ein", "roter", "hund", "a", "red", "dog", "house"]
+SIZES = {
+    "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16,
+    "max_position_embeddings": 110,
+}  # fmt: skip
+KINDS = ["bert", "xlm-r"]
+
+
+def save(kind: str, folder: Path) -> Path:
+    """A model and its tokenizer; XLM-R's padding is 1, and its places depend on what is padding."""
+    if kind == "bert":
+        marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+        tokenizer = Tokenizer(WordLevel({word: n for n, word in enumerate([*marks, *WORDS])}, unk_token="[UNK]"))
+        tokenizer.pre_tokenizer = Whitespace()
+        pad, unknown, begin, end = marks
+        model = BertModel(BertConfig(vocab_size=len(WORDS) + 4, **SIZES))
+    else:
+        marks = ["<s>", "<pad>", "</s>", "<unk>"]
+        tokenizer = Tokenizer(Unigram([*((m, 0.0) for m in marks), *((f"▁{w}", -1.0) for w in WORDS)], unk_id=3))
+        tokenizer.pre_tokenizer = Metaspace()
+        begin, pad, end, unknown = marks
+        model = XLMRobertaModel(XLMRobertaConfig(vocab_size=len(WORDS) + 4, pad_token_id=1, **SIZES))
+    ends = [(mark, marks.index(mark)) for mark in (begin, end)]
+    tokenizer.post_processor = TemplateProcessing(single=f"{begin} $A {end}", special_tokens=ends)
+    names = {"unk_token": unknown, "pad_token": pad, "cls_token": begin, "sep_token": end}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> dict[str, str]:
+    torch.manual_seed(0)
+    return {kind: str(save(kind, tmp_path_factory.mktemp(kind))) for kind in KINDS}
+
+
+def padded(tokens: list[list[int]], width: int = 0) -> torch.Tensor:
+    width = max(width, *map(len, tokens))
+    return torch.tensor([row + [0] * (width - len(row)) for row in tokens])
+
+
+SENTENCES = ["a red dog", "hund", "ein roter hund house", "a zebra"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_word_vectors_are_the_last_states_of_the_model_alone(folders, kind: str) -> None:
+    tokens, words = PretrainedTokens(folders[kind]), PretrainedWords(folders[kind]).eval()
+    numbers = [tokens.encode(sentence, "en") for sentence in SENTENCES]
+    states = words(padded(numbers, 9))
+    assert states.shape == (4, 9, words.embedding_dim)
+    assert len(tokens) == words.vocabulary_size + 1
+    for row, sentence in enumerate(SENTENCES):
+        read = tokens.tokenizer(sentence, return_tensors="pt")
+        assert numbers[row] == [number + 1 for number in read["input_ids"][0].tolist()]
+        with torch.no_grad():
+            alone = words.model(**read).last_hidden_state[0]
+        assert alone.std() > 0.1
+        torch.testing.assert_close(states[row, : len(alone)], alone)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sentences_are_cut_and_never_empty(folders, kind: str) -> None:
+    tokens = PretrainedTokens(folders[kind])
+    assert len(tokens.encode("dog " * 300, "en")) == MAX_TOKENS
+    first, last = tokens.encode("", "en")
+    assert tokens.encode("dog " * 300, "en")[-1] == last
+    assert tokens.encode("dog", "en")[::2] == [first, last]
+    tokens.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
+    assert tokens.encode("", "en") == tokens.encode("zebra", "en")[:1] == [tokens.tokenizer.unk_token_id + 1]
+    assert PretrainedWords(folders[kind])(padded([tokens.encode("dog " * 300, "en")])).isfinite().all()
+
+
+def test_a_model_that_reads_less_cuts_earlier(folders, tmp_path) -> None:
+    tokenizer = PretrainedTokens(folders["bert"]).tokenizer
+    tokenizer.model_max_length = 7
+    tokenizer.save_pretrained(tmp_path)
+    BertModel(BertConfig(vocab_size=11, **SIZES)).save_pretrained(tmp_path)
+    assert len(PretrainedTokens(str(tmp_path)).encode("dog " * 300, "en")) == 7
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_frozen_weights_stay_and_tuned_ones_learn_at_their_own_rate(folders, kind: str, rate: float) -> None:
+    tokens = PretrainedTokens(folders[kind])
+    arguments = {
+        "region_dim": 3, "vocabulary_size": len(tokens), "languages": ["en"], "dim": 4, "pretrained": folders[kind],
+    }  # fmt: skip
+    module = Retrieval(
+        "san", arguments, None, 0.2, None, 0, 0.01, 9, 0.1, ["en"], ["en"], pretrained_rate=rate,
+    ).train()  # fmt: skip
+    words = module.model.captions.words
+    assert words.training == words.model.training == bool(rate)
+    start = {name: parameter.clone() for name, parameter in module.named_parameters()}
+    batch = padded([tokens.encode(sentence, "en") for sentence in SENTENCES])
+    lengths = (batch > 0).sum(1)
+    optimizer = module.configure_optimizers()["optimizer"]
+    vectors, _ = module.model.encode_captions(batch, lengths, torch.zeros(4, dtype=torch.long))
+    (vectors * torch.randn(vectors.shape)).sum().backward()
+    optimizer.step()
+    moved = {name for name, parameter in module.named_parameters() if not torch.equal(parameter, start[name])}
+    assert "model.captions.lstm.lstm.weight_ih_l0" in moved
+    inside = {name for name in moved if ".words.model." in name}
+    if not rate:
+        assert not inside
+        return
+    assert {name.split(".words.model.")[1].split(".")[0] for name in inside} == {"embeddings", "encoder"}
+    name = "model.captions.words.model.encoder.layer.1.output.dense.bias"
+    step = (dict(module.named_parameters())[name] - start[name]).abs().max()
+    assert step.item() == pytest.approx(0.01 * rate, rel=1e-3)  # Adam's first step is its rate
+
+
+def test_freezing_turns_dropout_off_at_once(folders) -> None:
+    words = PretrainedWords(folders["bert"]).train()
+    batch = padded([[3, 5, 6, 4]])
+    assert not torch.equal(words(batch), words(batch))
+    words.freeze()
+    assert torch.equal(words(batch), words(batch))
+    assert not words(batch).requires_grad
+    assert not words.train().training
+
+
+def test_weights_of_half_precision_are_read_as_float32(folders, tmp_path) -> None:
+    BertModel.from_pretrained(folders["bert"]).bfloat16().save_pretrained(tmp_path)
+    assert {parameter.dtype for parameter in PretrainedWords(str(tmp_path)).parameters()} == {torch.float32}
+
+
+def one_line(error: pytest.ExceptionInfo, folder: str, *said: str) -> None:
+    text = str(error.value)
+    assert "\n" not in text
+    assert text.startswith(f"vse.pretrained {folder!r}: ")
+    assert all(part in text for part in said)
+
+
+def test_a_folder_without_model_or_tokenizer_is_an_error_of_one_line(folders, tmp_path) -> None:
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        for kind, error, said in (
+            (PretrainedWords, ModelError, "no text model of transformers there"),
+            (PretrainedTokens, DataError, "no tokenizer of transformers there"),
+        ):
+            with pytest.raises(error) as found:
+                kind(str(folder))
+            one_line(found, str(folder), said)
+
+
+@pytest.mark.parametrize("kind", [BertModel, XLMRobertaModel])
+def test_a_model_without_its_tokenizer_is_an_error(tmp_path, kind: type) -> None:
+    kind(kind.config_class(vocab_size=11, **SIZES)).save_pretrained(tmp_path)
+    with pytest.raises(DataError) as found:
+        PretrainedTokens(str(tmp_path))
+    one_line(found, str(tmp_path), "no tokenizer of transformers there")
+
+
+def test_a_broken_file_is_an_error_of_one_line(tmp_path) -> None:
+    folder = save("bert", tmp_path)
+    (folder / "model.safetensors").write_bytes(b"cut")
+    with pytest.raises(ModelError) as found:
+        PretrainedWords(str(folder))
+    one_line(found, str(folder), "no text model of transformers there")
+    (folder / "tokenizer.json").write_text("{")
+    with pytest.raises(DataError) as found:
+        PretrainedTokens(str(folder))
+    one_line(found, str(folder), "no tokenizer of transformers there")
+
+
+def test_what_is_no_encoder_of_text_is_an_error(tmp_path) -> None:
+    translator = T5Model(T5Config(vocab_size=10, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2))
+    pictures = ViTModel(ViTConfig(image_size=8, patch_size=4, **SIZES))
+    for model, said in ((translator, "an encoder and decoder"), (pictures, "no model of text")):
+        folder = tmp_path / type(model).__name__
+        model.save_pretrained(folder)
+        with pytest.raises(ModelError) as found:
+            PretrainedWords(str(folder))
+        one_line(found, str(folder), said, "expected an encoder (BERT, XLM-R …)")
+
+
+def test_a_tokenizer_of_another_model_is_an_error(folders) -> None:
+    arguments = {"region_dim": 3, "languages": ["en"], "dim": 4, "pretrained": folders["bert"]}
+    with pytest.raises(ModelError, match="its tokenizer has 12 entries, but the model 11") as found:
+        Retrieval("san", arguments | {"vocabulary_size": 13}, None, 0.2, None, 0, 0.01, 9, 0.1, ["en"], ["en"])
+    one_line(found, folders["bert"])
+
+
+def test_it_has_no_table_to_fill(folders) -> None:
+    arguments = {"region_dim": 3, "vocabulary_size": 12, "languages": ["en"], "dim": 4, "pretrained": folders["bert"]}
+    module = Retrieval("san", arguments, None, 0.2, None, 0, 0.01, 9, 0.1, ["en"], ["en"])
+    with pytest.raises(ModelError, match=r"has no table of word vectors; set vse\.words=random"):
+        module.model.set_word_vectors(torch.zeros(12, 300))
