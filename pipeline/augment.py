@@ -17,16 +17,19 @@ from pipeline.jobs import Job, Workspace
 from pipeline.mmt import translators_of
 from pipeline.prepare import corpus_job, pictures_of
 from pipeline.processes import say
+from pipeline.recipe import load_recipe
 from pipeline.settings import Recipe, result_settings
 from pipeline.synthesis import load_translator, translate_all
 
 VERSION = 1
 _EXAMPLES = 20
-_NOT_OF_A_PATH = ("paths", "batch_tokens", "translators")
+_NOT_OF_A_PATH = ("paths", "batch_tokens", "translators", "captions")
 
 
 def synthesis_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
     """A job for each path that a recipe names, and for each shorter path that it goes through."""
+    if recipe.augment.captions:
+        return synthesis_jobs(load_recipe(recipe.augment.captions), workspace)
     corpus, translators = corpus_job(recipe, workspace), translators_of(recipe, workspace)
     jobs: dict[str, Job] = {}
     for path in sorted(recipe.augment.paths, key=lambda path: path.count("-")):

@@ -43,16 +43,15 @@ def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
 
 
 def translators_of(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
-    """The translators that a recipe uses: its own, or those of the recipe that `augment.translators` names."""
-    other = recipe.augment.translators
-    return translator_jobs(load_recipe(other) if other else recipe, workspace)
+    """The translators that a recipe uses: its own, or those that it borrows."""
+    return translator_jobs(_whose(recipe), workspace)
 
 
 def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage, preparing what is not prepared, and say each translator's BLEU."""
-    if recipe.augment.translators:
-        say(f"the translators of {recipe.name} are those of {recipe.augment.translators}")
-        recipe = load_recipe(recipe.augment.translators)
+    own, recipe = recipe.name, _whose(recipe)
+    if recipe.name != own:
+        say(f"the translators of {own} are those of {recipe.name}")
     if not workspace.done(corpus_job(recipe, workspace)):
         prepare(recipe, workspace)
     jobs = translator_jobs(recipe, workspace)
@@ -65,6 +64,12 @@ def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
                 f"tokenised {figures['test_bleu_tokenised']:.1f}"
             )
     workspace.note(recipe.name, "mmt", jobs)
+
+
+def _whose(recipe: Recipe) -> Recipe:
+    """The recipe that trains a recipe's translators."""
+    other = recipe.augment.captions or recipe.augment.translators
+    return _whose(load_recipe(other)) if other else recipe
 
 
 def read_translations(folder: Path, split: str) -> list[dict[str, Any]]:

@@ -150,6 +150,7 @@ def _read_with_base(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     below = _read_with_base(_find(base, path.parent), (*seen, path))
     if _corpus_name(raw) not in (None, _corpus_name(below) or CorpusSettings.name):
         below.pop("corpus", None)  # another corpus has other keys
+    below.pop("tables", None)  # their figures were published for the base's own settings
     return _merge(below, raw, str(path))
 
 

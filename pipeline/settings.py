@@ -33,7 +33,8 @@ RUNTIME_ONLY = {"accelerator", "devices", "num_nodes", "strategy", "threads", "w
 
 
 ADDED_LATER = {
-    "translators", "fuse", "translate", "folds", "loss", "drop_regions", "drop_words", "pretrained", "pretrained_rate",
+    "translators", "captions", "fuse", "translate", "folds", "loss", "drop_regions", "drop_words", "pretrained",
+    "pretrained_rate",
 }  # fmt: skip
 """Settings that came after results were recorded: at their defaults, which is how those were computed, they stay out
 of a job's key."""
@@ -105,6 +106,8 @@ class AugmentSettings:
     """system:languages on the way; each hop starts from the path without its last language."""
     translators: str | None = None
     """Another recipe, whose translators are used (COCO's captions by Multi30K's); null: this recipe's own."""
+    captions: str | None = None
+    """Another recipe on the same images, whose synthetic captions are used; null: this recipe's own."""
     beam_size: int = 5
     """Hypotheses kept while searching."""
     length_penalty: float = 1.0
@@ -217,6 +220,8 @@ class Table:
     """What it shows."""
     language: str = "en"
     """Of the captions."""
+    folds: bool = False
+    """Means over `vse.folds` instead of all test images."""
     systems: dict[str, System] = field(default_factory=dict)
     """By the name that is printed."""
 

@@ -9,7 +9,7 @@ from pipeline.figures import NOT_RUN, Figures, finished_runs
 from pipeline.jobs import Job, Workspace
 from pipeline.ranking import read_ranks
 from pipeline.results_store import append_runs, read_runs
-from pipeline.settings import Recipe
+from pipeline.settings import Recipe, Table
 from pipeline.sheets import Sheet
 from pipeline.vse import Row, vse_rows
 
@@ -50,29 +50,43 @@ def table_sheets(name: str, figures: Figures) -> list[Sheet]:
     lines = []
     for (system, row), jobs in cells.items():
         published = settings.systems[system].published.get(row)
-        lines += _lines(figures, system, row, jobs, settings.language, published)
+        lines += _lines(figures, system, row, jobs, settings, published)
     heads = ["system", "trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "rsum", "95 %", "seeds"]
     title = f"{settings.title}; {figures.label}"
-    sheets = [Sheet(title, heads, lines), _tests(figures, cells, settings.language, f"{title}: paired tests, rsum")]
+    sheets = [Sheet(title, heads, lines)]
+    if not settings.folds:
+        sheets.append(_tests(figures, cells, settings.language, f"{title}: paired tests, rsum"))
     return [sheet for sheet in sheets if sheet.rows]
 
 
 def _lines(
-    figures: Figures, system: str, row: str, jobs: Sequence[Job], language: str, published: Sequence[float] | None
+    figures: Figures, system: str, row: str, jobs: Sequence[Job], settings: Table, published: Sequence[float] | None
 ) -> list[list[str]]:
     """A cell's figures, mean over seeds; and where there are published ones, those and the difference."""
-    scores = [found for job in jobs if (language, "t2i_r1") in (found := figures.scores(job))]
+    language, part = settings.language, "folds_" if settings.folds else ""
+    scores = [found for job in jobs if (language, f"{part}t2i_r1") in (found := figures.scores(job))]
     lines = []
     if published is not None:
         lines = [["", "published", *(f"{value:.1f}" for value in published), f"{sum(published):.1f}", "", ""]]
     if not scores:
         return [[system, row, *[NOT_RUN] * 9], *lines]
-    names = (*RECALLS, "rsum")
-    mean = {name: sum(one[language, name] for one in scores) / len(scores) for name in names}
-    interval = figures.interval(jobs, language)
+    names, split = (*RECALLS, "rsum"), "test-folds" if settings.folds else "test"
+    mean = {name: sum(one[language, part + name] for one in scores) / len(scores) for name in names}
+    interval = {} if settings.folds else figures.interval(jobs, language)
     for name in names:
         low, high, n = interval.get(name, (None, None, 0))
-        figures.add("test", system, row, language, name, mean[name], low, high, len(scores), n)
+        figures.add(
+            "test-folds" if settings.folds else "test",
+            system,
+            row,
+            language,
+            name,
+            mean[name],
+            low,
+            high,
+            len(scores),
+            n,
+        )
     low, high, _ = interval.get("rsum", (None, None, 0))
     bounds = "–" if low is None or high is None else f"{low:.1f} … {high:.1f}"
     ours = [system, row, *(f"{mean[name]:.1f}" for name in names), bounds, str(len(scores))]
