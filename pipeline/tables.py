@@ -75,18 +75,7 @@ def _lines(
     interval = {} if settings.folds else figures.interval(jobs, language)
     for name in names:
         low, high, n = interval.get(name, (None, None, 0))
-        figures.add(
-            "test-folds" if settings.folds else "test",
-            system,
-            row,
-            language,
-            name,
-            mean[name],
-            low,
-            high,
-            len(scores),
-            n,
-        )
+        figures.add(split, system, row, language, name, mean[name], low, high, len(scores), n)
     low, high, _ = interval.get("rsum", (None, None, 0))
     bounds = "–" if low is None or high is None else f"{low:.1f} … {high:.1f}"
     ours = [system, row, *(f"{mean[name]:.1f}" for name in names), bounds, str(len(scores))]
