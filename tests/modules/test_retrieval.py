@@ -91,7 +91,7 @@ def test_warm_up_ends_and_the_rate_drops_at_their_epochs(corpus) -> None:
     diary, hardest = Diary(), []
 
     def watched(*args, **kwargs):
-        hardest.append(args[-1])
+        hardest.append(kwargs["hardest"])
         return hard_negative_loss(*args, **kwargs)
 
     module = make_module(corpus, warmup_epochs=2, decay_epoch=3, decay=0.1)

@@ -10,8 +10,9 @@ from data.regions import RegionStore
 from modules.metrics import fold_scores, retrieval_scores
 from pipeline.__main__ import main
 from pipeline.jobs import Workspace
+from pipeline.ranking import read_ranks
 from pipeline.recipe import load_recipe
-from pipeline.vse import read_ranks, vse_rows
+from pipeline.vse import vse_rows
 from tests.data.layouts import SIZES, write_json, write_karpathy, write_precomputed
 from tests.pipeline.tiny import at
 
