@@ -18,7 +18,7 @@ PIPELINE = $(PY) -m pipeline
 OPTIONS = --recipe $(RECIPE) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check stage-prepare stage-mmt stage-augment stage-vse table doctor report tensorboard clean
+.PHONY: help setup demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse table doctor report tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,10 +38,13 @@ demo: setup ## the main job on rendered pictures, from nothing to a table of R@K
 	@$(PIPELINE) all --recipe scenes $(ARGS)
 
 test: setup ## the tests (minutes)
-	@$(PY) -m pytest -q -m "not slow" -n 2 $(ARGS)
+	@$(PY) -m pytest -q -m "not slow and not benchmark" -n 2 $(ARGS)
 
 test-long: setup ## the long tests: what the picture is worth on three seeds, kills at every event, faults of real data
 	@$(PY) -m pytest -q -m slow $(ARGS)
+
+benchmark: setup ## speed against the published form of the same, side by side
+	@$(PY) -m pytest -q -m benchmark $(ARGS)
 
 check: setup ## lint, format and types
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
