@@ -82,7 +82,11 @@ def translated_job(
 ) -> Job:
     """Translate-search: test captions of one language are translated, and a model of the other language ranks them.
 
-    The figures are those of the translated language, queries and gallery. The translations are kept beside them.
+    The figures are those of the translated language, queries and gallery. The translations are kept beside them. The
+    translator is shown no picture: a query has none.
+
+    Raises:
+        RecipeError: a test image has no caption in that language, so the gallery would be another one.
     """
     source, target = direction.split("-")
     plain = {"direction": direction, "beam_size": beam.beam_size, "length_penalty": beam.length_penalty}
@@ -95,9 +99,14 @@ def translated_job(
             if row["split"] == "test" and row["language"] == source and row["source"] == HUMAN
         ]  # fmt: skip
         network, bpe = load_translator(inputs["translator"])
+        lacking = {row["image_id"] for row in captions if row["split"] == "test" and row["source"] == HUMAN}
+        lacking -= {row["image_id"] for row in rows}
+        if lacking:
+            first = min(lacking)
+            raise RecipeError(f"{name}: {len(lacking)} test images have no caption in {source!r}, first {first!r}")
         found = translate_all(
-            network, bpe, bpe.encode_all([row["text"] for row in rows], source), [row["image_id"] for row in rows],
-            store, target, BeamSettings(beam.beam_size, beam.length_penalty), beam.batch_tokens, settings.trainer,
+            network, bpe, bpe.encode_all([row["text"] for row in rows], source), [None] * len(rows), None, target,
+            BeamSettings(beam.beam_size, beam.length_penalty), beam.batch_tokens, settings.trainer,
         )  # fmt: skip
         spoken = [row | {"language": target, "text": new.text} for row, new in zip(rows, found, strict=True)]
         table = Table.from_list(spoken, features=captions.features)
