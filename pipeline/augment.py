@@ -19,7 +19,7 @@ from pipeline.prepare import corpus_job, pictures_of
 from pipeline.processes import say
 from pipeline.recipe import lender
 from pipeline.settings import Recipe, result_settings
-from pipeline.synthesis import load_translator, translate_all
+from pipeline.synthesis import lender_of, load_translator, refuse_seen_images, translate_all
 
 VERSION = 1
 _EXAMPLES = 20
@@ -77,7 +77,9 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
     origin, spoken, target = _ends(path)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        human = [Caption(**row) for row in read_captions(inputs["corpus"] / "captions.parquet")]
+        table = read_captions(inputs["corpus"] / "captions.parquet")
+        refuse_seen_images(inputs, table)
+        human = [Caption(**row) for row in table]
         if "before" in inputs:
             source = [Caption(**row) for row in read_captions(inputs["before"] / "captions.parquet")]
         else:
@@ -111,7 +113,8 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
         first = [one for one in human if one.split == "train" and one.language == origin]
         return diversity(first, synthetic) | {"empty": len(source) - len(synthetic)}
 
-    inputs = {"corpus": corpus, "translator": translator} | ({"before": before} if before is not None else {})
+    inputs = {"corpus": corpus, "translator": translator} | lender_of(translator, corpus)
+    inputs |= {"before": before} if before is not None else {}
     name = f"synthetic-{path.replace(':', '-')}"
     return Job(name, "augment", VERSION, plain | {"path": path}, inputs, run, True, asdict(settings.trainer))
 

@@ -18,7 +18,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs import Job
 from pipeline.ranking import load_model, rank_test, read_arrays, write_ranks
 from pipeline.settings import AugmentSettings, VseSettings
-from pipeline.synthesis import load_translator, translate_all
+from pipeline.synthesis import lender_of, load_translator, refuse_seen_images, translate_all
 
 VERSION = 1
 _SCORES = ("scores", "images", "captions", "links")
@@ -93,6 +93,7 @@ def translated_job(
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         captions = read_captions(inputs["corpus"] / "captions.parquet")
+        refuse_seen_images(inputs, captions)
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         rows = [
             row for row in captions.to_list()
@@ -115,5 +116,5 @@ def translated_job(
         rank_test(module, text, table, store, settings.trainer)
         return {"test": write_ranks(folder, {source: module.ranks[target]})}
 
-    inputs = {"corpus": corpus, "model": trained, "translator": translator}
+    inputs = {"corpus": corpus, "model": trained, "translator": translator} | lender_of(translator, corpus)
     return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer))

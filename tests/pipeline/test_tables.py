@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from data.captions import Pair, write_pairs
 from modules.metrics import retrieval_ranks, retrieval_scores
 from pipeline.errors import RecipeError
 from pipeline.evaluation import fuse
@@ -14,6 +15,7 @@ from pipeline.jobs import Workspace
 from pipeline.mmt import translators_of
 from pipeline.ranking import load_model, read_ranks
 from pipeline.recipe import load_recipe
+from pipeline.synthesis import refuse_seen_images
 from tests.pipeline.tiny import Tiny
 
 TABLES = """
@@ -183,3 +185,18 @@ def test_lenders_that_do_not_lend(tmp_path, monkeypatch, lines: str, message: st
     recipe = load_recipe(str(tmp_path / "mine.yaml"))
     with pytest.raises(RecipeError, match=message):
         translators_of(recipe, Workspace(tmp_path))
+
+
+def test_borrowed_translators_must_not_have_read_about_held_out_images(tmp_path) -> None:
+    pairs = [
+        Pair("1", "one.jpg", "train", "task1", {"en": "a", "de": "b"}),
+        Pair("2", "two.jpg", "translation", "task1", {"en": "a", "de": "b"}),
+        Pair("3", "three.jpg", "test", "task1", {"en": "a", "de": "b"}),
+        Pair("4", None, "train", "tatoeba", {"en": "a", "de": "b"}),
+    ]
+    write_pairs(pairs, tmp_path / "pairs.parquet")
+    own = [{"image_id": "one.jpg", "split": "train"}, {"image_id": "three.jpg", "split": "test"}]
+    refuse_seen_images({"lender": tmp_path}, own)
+    refuse_seen_images({}, [{"image_id": "two.jpg", "split": "val"}])  # its own translators: checked when prepared
+    with pytest.raises(RecipeError, match=r"1 val or test images of this corpus, first 'two\.jpg'"):
+        refuse_seen_images({"lender": tmp_path}, [*own, {"image_id": "two.jpg", "split": "val"}])
