@@ -17,9 +17,9 @@ from pipeline.jobs import Job, Workspace
 from pipeline.mmt import translators_of
 from pipeline.prepare import corpus_job, pictures_of
 from pipeline.processes import say
-from pipeline.recipe import load_recipe
+from pipeline.recipe import lender
 from pipeline.settings import Recipe, result_settings
-from pipeline.synthesis import load_translator, translate_all
+from pipeline.synthesis import lender_of, load_translator, refuse_seen_images, translate_all
 
 VERSION = 1
 _EXAMPLES = 20
@@ -29,7 +29,7 @@ _NOT_OF_A_PATH = ("paths", "batch_tokens", "translators", "captions")
 def synthesis_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
     """A job for each path that a recipe names, and for each shorter path that it goes through."""
     if recipe.augment.captions:
-        return synthesis_jobs(load_recipe(recipe.augment.captions), workspace)
+        return synthesis_jobs(lender(recipe, recipe.augment.captions), workspace)
     corpus, translators = corpus_job(recipe, workspace), translators_of(recipe, workspace)
     jobs: dict[str, Job] = {}
     for path in sorted(recipe.augment.paths, key=lambda path: path.count("-")):
@@ -64,7 +64,10 @@ def _add_path(jobs: dict[str, Job], path: str, recipe: Recipe, corpus: Job, tran
         shorter = f"{system}:{'-'.join(languages[:-1])}"
         _add_path(jobs, shorter, recipe, corpus, translators)
         before = jobs[shorter]
-    translator = translators[f"{system}-{languages[-2]}-{languages[-1]}"]
+    wanted = f"{system}-{languages[-2]}-{languages[-1]}"
+    if wanted not in translators:
+        raise RecipeError(f"augment.paths has {path!r}, but {recipe.augment.translators} trains no {wanted}")
+    translator = translators[wanted]
     jobs[path] = _synthesis_job(recipe, path, corpus, translator, before)
 
 
@@ -74,7 +77,9 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
     origin, spoken, target = _ends(path)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        human = [Caption(**row) for row in read_captions(inputs["corpus"] / "captions.parquet")]
+        table = read_captions(inputs["corpus"] / "captions.parquet")
+        refuse_seen_images(inputs, table)
+        human = [Caption(**row) for row in table]
         if "before" in inputs:
             source = [Caption(**row) for row in read_captions(inputs["before"] / "captions.parquet")]
         else:
@@ -108,7 +113,8 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
         first = [one for one in human if one.split == "train" and one.language == origin]
         return diversity(first, synthetic) | {"empty": len(source) - len(synthetic)}
 
-    inputs = {"corpus": corpus, "translator": translator} | ({"before": before} if before is not None else {})
+    inputs = {"corpus": corpus, "translator": translator} | lender_of(translator, corpus)
+    inputs |= {"before": before} if before is not None else {}
     name = f"synthetic-{path.replace(':', '-')}"
     return Job(name, "augment", VERSION, plain | {"path": path}, inputs, run, True, asdict(settings.trainer))
 

@@ -18,7 +18,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs import Job
 from pipeline.ranking import load_model, rank_test, read_arrays, write_ranks
 from pipeline.settings import AugmentSettings, VseSettings
-from pipeline.synthesis import load_translator, translate_all
+from pipeline.synthesis import lender_of, load_translator, refuse_seen_images, translate_all
 
 VERSION = 1
 _SCORES = ("scores", "images", "captions", "links")
@@ -82,22 +82,32 @@ def translated_job(
 ) -> Job:
     """Translate-search: test captions of one language are translated, and a model of the other language ranks them.
 
-    The figures are those of the translated language, queries and gallery. The translations are kept beside them.
+    The figures are those of the translated language, queries and gallery. The translations are kept beside them. The
+    translator is shown no picture: a query has none.
+
+    Raises:
+        RecipeError: a test image has no caption in that language, so the gallery would be another one.
     """
     source, target = direction.split("-")
     plain = {"direction": direction, "beam_size": beam.beam_size, "length_penalty": beam.length_penalty}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         captions = read_captions(inputs["corpus"] / "captions.parquet")
+        refuse_seen_images(inputs, captions)
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         rows = [
             row for row in captions.to_list()
             if row["split"] == "test" and row["language"] == source and row["source"] == HUMAN
         ]  # fmt: skip
         network, bpe = load_translator(inputs["translator"])
+        lacking = {row["image_id"] for row in captions if row["split"] == "test" and row["source"] == HUMAN}
+        lacking -= {row["image_id"] for row in rows}
+        if lacking:
+            first = min(lacking)
+            raise RecipeError(f"{name}: {len(lacking)} test images have no caption in {source!r}, first {first!r}")
         found = translate_all(
-            network, bpe, bpe.encode_all([row["text"] for row in rows], source), [row["image_id"] for row in rows],
-            store, target, BeamSettings(beam.beam_size, beam.length_penalty), beam.batch_tokens, settings.trainer,
+            network, bpe, bpe.encode_all([row["text"] for row in rows], source), [None] * len(rows), None, target,
+            BeamSettings(beam.beam_size, beam.length_penalty), beam.batch_tokens, settings.trainer,
         )  # fmt: skip
         spoken = [row | {"language": target, "text": new.text} for row, new in zip(rows, found, strict=True)]
         table = Table.from_list(spoken, features=captions.features)
@@ -106,5 +116,5 @@ def translated_job(
         rank_test(module, text, table, store, settings.trainer)
         return {"test": write_ranks(folder, {source: module.ranks[target]})}
 
-    inputs = {"corpus": corpus, "model": trained, "translator": translator}
+    inputs = {"corpus": corpus, "model": trained, "translator": translator} | lender_of(translator, corpus)
     return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer))

@@ -66,10 +66,17 @@ class Figures:
         return {(run.language, run.metric): run.value for run in runs}
 
     def interval(self, jobs: Sequence[Job], language: str) -> dict[str, tuple[float, float, int]]:
-        """Metric → ends of its 95 % interval over images and the number of images; empty where no artifact is here."""
-        ranks = [read_ranks(self.workspace.folder(job), language) for job in jobs if self.workspace.done(job)]
-        if not ranks:
+        """Metric → ends of its 95 % interval over images and the number of images; empty where an artifact is gone."""
+        counted = [job for job in jobs if self.scores(job)]
+        if not counted or not all(self.workspace.done(job) for job in counted):
             return {}
+        ranks = [read_ranks(self.workspace.folder(job), language) for job in counted]
         found = bootstrap_interval(ranks, self.recipe.report.resamples)
         n = len(ranks[0].image_to_text)
         return {name: (round(one.low, 4), round(one.high, 4), n) for name, one in found.items()}
+
+
+def fold_split(images: float) -> str:
+    """The split of figures that are means over folds of so many images: `test-1k`."""
+    count = int(images)
+    return f"test-{count // 1000}k" if count and count % 1000 == 0 else f"test-{count}"

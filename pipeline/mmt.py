@@ -20,7 +20,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs import Job, Workspace
 from pipeline.prepare import corpus_job, pictures_of, prepare, twins_of
 from pipeline.processes import say
-from pipeline.recipe import load_recipe
+from pipeline.recipe import lender
 from pipeline.settings import MmtSettings, Phase, Recipe, result_settings
 from pipeline.synthesis import Translated, load_translator, save_network, translate_all
 from pipeline.training import LOGS, fit, load_best, load_weights, save_weights
@@ -69,7 +69,7 @@ def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
 def _whose(recipe: Recipe) -> Recipe:
     """The recipe that trains a recipe's translators."""
     other = recipe.augment.captions or recipe.augment.translators
-    return _whose(load_recipe(other)) if other else recipe
+    return lender(recipe, other) if other else recipe
 
 
 def read_translations(folder: Path, split: str) -> list[dict[str, Any]]:

@@ -39,6 +39,11 @@ _SECTIONS: dict[str, type] = {
     "vse": VseSettings,
     "report": ReportSettings,
 }
+# What makes a system of a table what it is: on the command line these are for `stage-vse`, not for tables.
+_OF_A_SYSTEM = {
+    "model", "options", "fuse", "translate", "loss", "words", "pretrained", "pretrained_rate", "drop_regions",
+    "drop_words", "rows", "only", "select", "test", "folds",
+}  # fmt: skip
 _TOP = {"base", "seed", "trainer", "corpus", "tables", *_SECTIONS}
 
 
@@ -48,20 +53,40 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     Raises:
         RecipeError: no such recipe, an unknown key, a value of the wrong type, or settings that contradict.
     """
-    path = _find(name)
+    path, given = _find(name), list(overrides)
     raw = _read_with_base(path)
     whole = raw
-    for override in overrides:
+    for override in given:
         whole = _merge(whole, _parse_override(override), _COMMAND_LINE)
+    file_vse = _mapping(raw, "vse", str(path))
     try:
-        return build_recipe(whole, path.stem, str(path))
+        recipe = build_recipe(whole, path.stem, str(path), file_vse)
     except RecipeError:
         build_recipe(raw, path.stem, str(path))  # is the file at fault?
-        return build_recipe(whole, path.stem, _COMMAND_LINE)
+        recipe = build_recipe(whole, path.stem, _COMMAND_LINE, file_vse)
+    lent = [override for override in given if ".root=" in override or "trainer." in override.partition("=")[0]]
+    return replace(recipe, lent=lent)
 
 
-def build_recipe(raw: dict[str, Any], name: str, where: str) -> Recipe:
-    """Check and type a recipe that has been read into plain values; `where` names its file in errors."""
+def lender(recipe: Recipe, name: str) -> Recipe:
+    """The recipe whose translators or captions another borrows, run on the borrower's devices and data root.
+
+    Raises:
+        RecipeError: there is none, or it leads back to itself.
+    """
+    if name == recipe.name:
+        raise RecipeError(f"recipe {name}: augment borrows from itself; name another recipe or leave it out")
+    found = load_recipe(name, recipe.lent)
+    if found.augment.translators or found.augment.captions:
+        raise RecipeError(f"recipe {recipe.name}: augment borrows from {name}, which borrows itself; name its lender")
+    return found
+
+
+def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str, Any] | None = None) -> Recipe:
+    """Check and type a recipe that has been read into plain values; `where` names its file in errors.
+
+    Tables lie over the `vse` section, but what makes a system is taken from `file_vse`, the file's own, if given.
+    """
     _refuse_unknown(raw, _TOP, where, "")
     trainer = raw.get("trainer") or {}
     _refuse_unknown(trainer, _names(TrainerSettings), where, "trainer.")
@@ -77,8 +102,10 @@ def build_recipe(raw: dict[str, Any], name: str, where: str) -> Recipe:
         raise RecipeError(f"{where}: seed is {seed!r}; expected a whole number from 0")
     recipe = Recipe(name=name, seed=seed, corpus=_corpus(_mapping(raw, "corpus", where), where), **sections)
     _check(recipe, where)
+    below = {key: value for key, value in values_of["vse"].items() if file_vse is None or key not in _OF_A_SYSTEM}
+    below |= {key: value for key, value in (file_vse or {}).items() if key in _OF_A_SYSTEM}
     for title, table in _mapping(raw, "tables", where).items():
-        recipe.tables[str(title)] = _table(recipe, table, values_of["vse"], where, f"tables.{title}")
+        recipe.tables[str(title)] = _table(recipe, table, below, where, f"tables.{title}")
     return recipe
 
 
@@ -104,12 +131,19 @@ def _table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], where: str, prefix:
         inner = f"{prefix}.systems.{name}"
         _refuse_unknown(values, _names(System), where, f"{inner}.")
         laid = _merge(dict(vse), _mapping(values, "vse", where, f"{inner}."), where)
-        rows = values.get("rows") or list(recipe.vse.rows)
+        rows = values.get("rows") or list(laid.get("rows") or VseSettings().rows)
         settings = typed(VseSettings, laid | {"only": rows}, where, f"{inner}.vse")
         _check(replace(recipe, vse=settings), f"{where}: {inner}")
+        if raw.get("folds") and (settings.folds == 1 or settings.fuse or settings.translate):
+            raise RecipeError(
+                f"{where}: {prefix}.folds needs vse.folds of 2 or more, without vse.fuse and vse.translate"
+            )
+        if raw.get("language", "en") not in settings.test:
+            raise RecipeError(f"{where}: {prefix}.language is {raw.get('language', 'en')!r}, which vse.test lacks")
         published = _mapping(values, "published", where, f"{inner}.")
         for row, figures in published.items():
-            if row not in rows or not isinstance(figures, list) or len(figures) != 6:
+            numbers = isinstance(figures, list) and all(isinstance(value, int | float) for value in figures)
+            if row not in rows or not numbers or len(figures) != 6:
                 raise RecipeError(f"{where}: {inner}.published.{row}: expected R@1, 5, 10 both ways of one of its rows")
         systems[str(name)] = System(rows, settings, published)
     plain = {key: value for key, value in raw.items() if key != "systems"}
@@ -225,7 +259,7 @@ def _names(kind: type) -> set[str]:
 def _check(recipe: Recipe, where: str) -> None:
     """Refuse settings that contradict one another, each in a sentence that names both."""
     vse, mmt = recipe.vse, recipe.mmt
-    known = set.union(*(option_names(model_class(name)) for name in vse.fuse or [vse.model]))
+    known = set[str]().union(*(option_names(model_class(name)) for name in vse.fuse or [vse.model]))
     _refuse_unknown(vse.options, known, where, "vse.options.")
     if vse.fuse and vse.translate:
         raise RecipeError(f"{where}: vse.fuse and vse.translate are both set; leave one out")
@@ -233,10 +267,10 @@ def _check(recipe: Recipe, where: str) -> None:
         raise RecipeError(f"{where}: vse.fuse has {vse.fuse[0]!r} alone; expected two models or more")
     if vse.translate is not None:
         system, _, direction = vse.translate.partition(":")
-        if system not in ("mt", "mmt") or direction not in mmt.directions or direction[:2] not in vse.test:
+        if system != "mt" or direction not in mmt.directions or not set(direction.split("-")) <= set(vse.test):
             raise RecipeError(
-                f"{where}: vse.translate is {vse.translate!r}; expected mt:de-en or mmt:de-en, its direction one of "
-                f"mmt.directions ({', '.join(mmt.directions)}) and its first language one of vse.test"
+                f"{where}: vse.translate is {vse.translate!r}; expected mt:de-en (a query has no picture), its "
+                f"direction one of mmt.directions ({', '.join(mmt.directions)}) and its languages of vse.test"
             )
     for row in vse.only:
         if row not in vse.rows:

@@ -5,7 +5,7 @@ from typing import Any
 
 from modules.metrics import RECALLS, paired_difference
 from pipeline.augment import synthesis_jobs
-from pipeline.figures import NOT_RUN, Figures, finished_runs
+from pipeline.figures import NOT_RUN, Figures, finished_runs, fold_split
 from pipeline.files import write_whole
 from pipeline.jobs import Job, Workspace
 from pipeline.mmt import translators_of
@@ -107,9 +107,9 @@ class _Sheets(Figures):
         """
         part = "folds_" if folds else ""
         table = []
-        for name, jobs in _by_name(rows).items():
-            groups = self.recipe.vse.rows[name]
-            if not any(text.startswith(f"{language}/") or f"{language}/" in text for text in groups):
+        for name, named in _by_name(rows).items():
+            jobs = [row.job for row in named]
+            if language not in named[0].languages:
                 table.append([name, *["–"] * 9])  # the row never saw this language
                 continue
             scores = [found for job in jobs if (found := self.scores(job)) and (language, f"{part}t2i_r1") in found]
@@ -120,37 +120,35 @@ class _Sheets(Figures):
                     for metric in (*RECALLS, "mean_recall", "rsum")}  # fmt: skip
             interval = {} if folds else self.interval(jobs, language)
             size = int(scores[0][language, "folds_images"]) if folds else 0
-            split = f"test-{_thousands(size)}" if folds else "test"
+            split = fold_split(size) if folds else "test"
             for metric, value in mean.items():
                 low, high, n = interval.get(metric, (None, None, size))
-                self.add(split, self.recipe.vse.model, name, language, metric, value, low, high, len(scores), n)
+                self.add(split, named[0].system, name, language, metric, value, low, high, len(scores), n)
             low, high, _ = interval.get("mean_recall", (None, None, 0))
             bounds = "–" if low is None else f"{low:.1f} … {high:.1f}"
             cells = [f"{mean[metric]:.1f}" for metric in (*RECALLS, "mean_recall")]
             table.append([name, *cells, bounds, str(len(scores))])
         heads = ["trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "mean recall", "95 %", "seeds"]
         where = f"test, mean of {self.recipe.vse.folds} folds" if folds else "test"
-        return Sheet(
-            f"Retrieval, {self.recipe.vse.model}, {language}, {where}, {self.label} ({self.task})", heads, table
-        )
+        return Sheet(f"Retrieval, {rows[0].system}, {language}, {where}, {self.label} ({self.task})", heads, table)
 
     def differences(self, rows: Sequence[Row], language: str) -> Sheet:
         """Mean recall of each row against the first one that has this language, on the same images and seeds."""
-        named = {name: [job for job in jobs if self.workspace.done(job)] for name, jobs in _by_name(rows).items()
-                 if any(f"{language}/" in text for text in self.recipe.vse.rows[name])}  # fmt: skip
         ready = {
-            name: [read_ranks(self.workspace.folder(job), language) for job in jobs]
-            for name, jobs in named.items()
-            if jobs
+            name: {row.seed: read_ranks(self.workspace.folder(row.job), language) for row in done}
+            for name, named in _by_name(rows).items()
+            if language in named[0].languages and (done := [row for row in named if self.workspace.done(row.job)])
         }
         table = []
         for base in list(ready)[:2]:
             for name in list(ready)[list(ready).index(base) + 1 :]:
-                d = paired_difference(ready[name], ready[base], self.recipe.report.resamples)["mean_recall"]
-                table.append(
-                    [f"{name} − {base}", f"{d.value:+.2f}", f"{d.low:+.2f} … {d.high:+.2f}", f"{d.p_value:.3f}"]
-                )
-        heads = ["difference", "mean recall", "95 %", "p"]
+                seeds = sorted(set(ready[name]) & set(ready[base]))
+                if seeds:
+                    ours, theirs = ([ready[one][seed] for seed in seeds] for one in (name, base))
+                    d = paired_difference(ours, theirs, self.recipe.report.resamples)["mean_recall"]
+                    difference = [f"{d.value:+.2f}", f"{d.low:+.2f} … {d.high:+.2f}", f"{d.p_value:.3f}"]
+                    table.append([f"{name} − {base}", *difference, str(len(seeds))])
+        heads = ["difference", "mean recall", "95 %", "p", "seeds"]
         return Sheet(f"Paired differences over the same {language} test images", heads, table)
 
     def costs(self, jobs: Sequence[Job]) -> Sheet:
@@ -167,13 +165,9 @@ class _Sheets(Figures):
         return self.workspace.manifest(job)["metrics"].get(name)
 
 
-def _thousands(count: int) -> str:
-    return f"{count // 1000}k" if count and count % 1000 == 0 else str(count)
-
-
-def _by_name(rows: Sequence[Row]) -> dict[str, list[Job]]:
-    """The jobs of each row, seed by seed."""
-    found: dict[str, list[Job]] = {}
+def _by_name(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows of one name, seed by seed."""
+    found: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row.name, []).append(row.job)
+        found.setdefault(row.name, []).append(row)
     return found

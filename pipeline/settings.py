@@ -239,6 +239,8 @@ class Recipe:
     vse: VseSettings
     report: ReportSettings
     tables: dict[str, Table] = field(default_factory=dict)
+    lent: list[str] = field(default_factory=list)
+    """Overrides that a recipe it borrows from gets too: devices and the data root."""
 
 
 def result_settings(settings: Any) -> dict[str, Any]:

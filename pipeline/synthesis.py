@@ -1,11 +1,12 @@
 """Translating many sentences with a finished translator: what testing translators and augmentation share."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data.captions import TRAINING_SPLITS, read_pairs
 from data.regions import RegionStore
 from data.text import BEGIN, END, JointBPE
 from data.translation import Sentences, in_order_loader
@@ -14,6 +15,7 @@ from modules.distributed import gather_objects
 from modules.translation import Synthesis
 from modules.translator import RegionalTranslator
 from pipeline.errors import RecipeError
+from pipeline.jobs import Job
 from pipeline.settings import TrainerSettings
 from pipeline.training import load_weights, make_trainer, stopping
 
@@ -52,6 +54,31 @@ def load_translator(folder: Path) -> tuple[RegionalTranslator, JointBPE]:
         raise RecipeError(f"{folder / 'network.json'}: not of this code ({error}); run `make stage-mmt`") from None
     load_weights(translator, folder / "weights.safetensors")
     return translator, bpe
+
+
+def lender_of(translator: Job, corpus: Job) -> dict[str, Job]:
+    """The corpus that a borrowed translator learned from, as an input `lender`; nothing if it is this one."""
+    other = translator.inputs["corpus"]
+    return {} if other.key == corpus.key else {"lender": other}
+
+
+def refuse_seen_images(inputs: Mapping[str, Path], human: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse a borrowed translator that learned from sentences about validation or test images of this corpus.
+
+    Raises:
+        RecipeError: it did.
+    """
+    if "lender" not in inputs:
+        return
+    rows = read_pairs(inputs["lender"] / "pairs.parquet")
+    pairs = zip(rows["image_id"][:], rows["split"][:], strict=True)
+    learned = {image_id for image_id, split in pairs if split in TRAINING_SPLITS and image_id}
+    held_out = {row["image_id"] for row in human if row["split"] not in TRAINING_SPLITS}
+    if seen := learned & held_out:
+        raise RecipeError(
+            f"augment.translators: the borrowed translators learned from sentences about {len(seen)} val or test "
+            f"images of this corpus, first {min(seen)!r}; borrow from a recipe whose split leaves them out"
+        )
 
 
 def translate_all(

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from modules.metrics import RECALLS, paired_difference
 from pipeline.errors import RecipeError
-from pipeline.figures import NOT_RUN, Figures, finished_runs
+from pipeline.figures import NOT_RUN, Figures, finished_runs, fold_split
 from pipeline.jobs import Job, Workspace
+from pipeline.processes import rank
 from pipeline.ranking import read_ranks
 from pipeline.results_store import append_runs, read_runs
 from pipeline.settings import Recipe, Table
@@ -34,8 +35,10 @@ def table(recipe: Recipe, workspace: Workspace, name: str | None) -> None:
         raise RecipeError(f"table {name!r}: recipe {recipe.name} has {known}; use `make table TABLE=…`")
     for _, _, row in table_rows(recipe, workspace, name):
         workspace.perform_all(row.job)
-        if recipe.report.record:
+        if recipe.report.record and rank() == 0:
             append_runs(recipe.name, list(finished_runs(workspace, [row.job])))
+    if rank() > 0:
+        return
     for sheet in table_sheets(name, Figures(recipe, workspace, read_runs(recipe.name))):
         sheet.show()
 
@@ -70,7 +73,7 @@ def _lines(
         lines = [["", "published", *(f"{value:.1f}" for value in published), f"{sum(published):.1f}", "", ""]]
     if not scores:
         return [[system, row, *[NOT_RUN] * 9], *lines]
-    names, split = (*RECALLS, "rsum"), "test-folds" if settings.folds else "test"
+    names, split = (*RECALLS, "rsum"), fold_split(scores[0][language, "folds_images"]) if settings.folds else "test"
     mean = {name: sum(one[language, part + name] for one in scores) / len(scores) for name in names}
     interval = {} if settings.folds else figures.interval(jobs, language)
     for name in names:
@@ -87,21 +90,23 @@ def _lines(
 
 
 def _tests(figures: Figures, cells: dict[tuple[str, str], list[Job]], language: str, title: str) -> Sheet:
-    """Each row of a system against the system's first row and, where there is one, against `copies`."""
+    """Each row of a system against the system's first row and `copies`, and each system against the table's first."""
     workspace = figures.workspace
     ready = {
         cell: [read_ranks(workspace.folder(job), language) for job in jobs]
         for cell, jobs in cells.items()
         if all(workspace.done(job) and (language, "t2i_r1") in figures.scores(job) for job in jobs)
     }
-    lines = []
+    wanted = []
     for system in dict.fromkeys(system for system, _ in cells):
         rows = [row for other, row in cells if other == system]
-        for base in dict.fromkeys((rows[0], "copies")):
-            for row in rows:
-                if row != base and row != rows[0] and {(system, base), (system, row)} <= set(ready):
-                    found = paired_difference(ready[system, row], ready[system, base], figures.recipe.report.resamples)
-                    d = found["rsum"]
-                    lines.append([system, f"{row} − {base}", f"{d.value:+.2f}", f"{d.low:+.2f} … {d.high:+.2f}",
-                                  f"{d.p_value:.3f}"])  # fmt: skip
-    return Sheet(title, ["system", "difference", "rsum", "95 %", "p"], lines)
+        for below in dict.fromkeys((rows[0], "copies")):
+            wanted += [((system, row), (system, below)) for row in rows if row not in (below, rows[0])]
+        wanted.append(((system, rows[0]), next(iter(cells))))
+    lines = []
+    for cell, base in wanted:
+        if cell != base and {cell, base} <= set(ready):
+            d = paired_difference(ready[cell], ready[base], figures.recipe.report.resamples)["rsum"]
+            names = (" ".join(cell), base[1] if cell[0] == base[0] else " ".join(base))
+            lines.append([" − ".join(names), f"{d.value:+.2f}", f"{d.low:+.2f} … {d.high:+.2f}", f"{d.p_value:.3f}"])
+    return Sheet(title, ["difference", "rsum", "95 %", "p"], lines)

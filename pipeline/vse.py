@@ -17,7 +17,7 @@ from data.text import PretrainedTokens, TextInput, WordVocabulary
 from data.vectors import train_vectors
 from modules.metrics import fold_scores
 from modules.retrieval import Retrieval
-from modules.retrieval_models import model_class
+from modules.retrieval_models import model_class, option_names
 from pipeline.augment import synthesis_jobs
 from pipeline.dashboards import query_galleries
 from pipeline.errors import RecipeError
@@ -36,11 +36,21 @@ _NOT_OF_TRAINING = ("rows", "only", "seeds", "fuse", "translate")
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a model trained on some captions, with some seed."""
+    """One line of the table: a model trained on some captions, with some seed.
+
+    Attributes:
+        name: of `vse.rows`.
+        seed: of its training.
+        job: what ranks the test.
+        system: what the line is called beside its figures: the model, the models fused, the model and its translator.
+        languages: those that its figures are of.
+    """
 
     name: str
     seed: int
     job: Job
+    system: str
+    languages: frozenset[str]
 
 
 def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
@@ -52,22 +62,30 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
     rows = []
     for seed in settings.seeds:
         for name in names:
+            spoken = {slot.language for text in settings.rows[name] for slot in parse_group(text)}
             members = [
-                _vse_job(recipe, replace(settings, model=model), name, seed, corpus, synthetic)
+                _vse_job(recipe, of_model(settings, model), name, seed, corpus, synthetic)
                 for model in settings.fuse or [settings.model]
             ]
+            job, system = members[0], settings.model
             if settings.fuse:
                 scored = [similarity_job(member, corpus, settings) for member in members]
                 job = fusion_job(f"fusion-{'-'.join(settings.fuse)}-{name}-{seed}", scored, settings)
+                system = " + ".join(settings.fuse)
             elif settings.translate:
-                system, _, direction = settings.translate.partition(":")
-                title = f"search-{system}-{direction}-{settings.model}-{name}-{seed}"
-                translator = translators[f"{system}-{direction}"]
-                job = translated_job(title, members[0], corpus, translator, direction, settings, recipe.augment)
-            else:
-                job = members[0]
-            rows.append(Row(name, seed, job))
+                title, direction = settings.translate.replace(":", "-"), settings.translate.partition(":")[2]
+                translator = translators[title]
+                title = f"search-{title}-{settings.model}-{name}-{seed}"
+                job = translated_job(title, job, corpus, translator, direction, settings, recipe.augment)
+                system, spoken = f"{system} by {settings.translate}", {direction.partition("-")[0]}
+            rows.append(Row(name, seed, job, system, frozenset(spoken)))
     return rows
+
+
+def of_model(settings: VseSettings, model: str) -> VseSettings:
+    """The settings for one model of a fusion: of the options, those that are its own."""
+    own = option_names(model_class(model))
+    return replace(settings, model=model, options={key: one for key, one in settings.options.items() if key in own})
 
 
 def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
@@ -131,6 +149,7 @@ def _vse_job(recipe: Recipe, settings: VseSettings, row: str, seed: int, corpus:
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         tables = [read_captions(inputs[place] / "captions.parquet") for place in ("corpus", *sources)]
+        _require_training_images(tables[0], dict(zip(sources, tables[1:], strict=True)))
         captions = concatenate_datasets(tables)
         languages = sorted({slot.language for group in groups for slot in group} | set(settings.test))
         text = _text_input(settings, captions, groups, folder)
@@ -190,6 +209,22 @@ def _module(settings: VseSettings, arguments: dict[str, Any], types: list[str], 
         settings.learning_rate, settings.decay_epoch, settings.decay, settings.test, settings.select,
         settings.drop_regions, settings.drop_words, settings.pretrained_rate,
     )  # fmt: skip
+
+
+def _require_training_images(human: Table, synthetic: Mapping[str, Table]) -> None:
+    """Refuse synthetic captions of images that this corpus does not train on; they may come from another recipe.
+
+    Raises:
+        RecipeError: there is one.
+    """
+    rows = zip(human["image_id"][:], human["split"][:], strict=True)
+    trained = {image_id for image_id, split in rows if split == "train"}
+    for source, table in synthetic.items():
+        if strangers := set(table["image_id"][:]) - trained:
+            raise RecipeError(
+                f"{source}: captions of {len(strangers)} images that are not in train here, first {min(strangers)!r}; "
+                "use captions written for the same split (augment.captions)"
+            )
 
 
 def _require_languages(captions: Table, held_out: Mapping[str, Sequence[str]]) -> None:

@@ -3,14 +3,19 @@
 import json
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 
+from data.captions import Pair, write_pairs
 from modules.metrics import retrieval_ranks, retrieval_scores
 from pipeline.errors import RecipeError
 from pipeline.evaluation import fuse
+from pipeline.jobs import Workspace
+from pipeline.mmt import translators_of
 from pipeline.ranking import load_model, read_ranks
 from pipeline.recipe import load_recipe
+from pipeline.synthesis import refuse_seen_images
 from tests.pipeline.tiny import Tiny
 
 TABLES = """
@@ -21,7 +26,7 @@ tables:
     systems:
       plain: {vse: {}, rows: [mmt-fb]}
       search: {vse: {translate: "mt:de-en"}, rows: [human], published: {human: [1, 2, 3, 4, 5, 6]}}
-      fused: {vse: {fuse: [san, san]}, rows: [human, mmt-fb]}
+      fused: {vse: {fuse: [san, dan], options: {steps: 1}}, rows: [human, mmt-fb]}
 """
 
 
@@ -36,7 +41,7 @@ def trained(tiny: Tiny, tmp_path_factory) -> Tiny:
 
 def test_one_command_trains_all_that_a_table_lacks(trained: Tiny) -> None:
     names = {path.name for path in (trained.workspace.root / "jobs").iterdir()}
-    assert {"vse-san-human-1", "vse-san-mmt-fb-1", "search-mt-de-en-san-human-1", "fusion-san-san-human-1"} <= names
+    assert {"vse-san-human-1", "vse-san-mmt-fb-1", "search-mt-de-en-san-human-1", "fusion-san-dan-human-1"} <= names
 
 
 def test_a_loaded_model_scores_as_the_trained_one_did(trained: Tiny) -> None:
@@ -55,11 +60,16 @@ def test_fusion_ranks_by_the_mean_of_the_saved_matrices(trained: Tiny, tmp_path)
     paths = [tmp_path / "a.npz", tmp_path / "b.npz"]
     for path, content in zip(paths, (arrays, other), strict=True):
         np.savez(path, **content)
-    scores, links = fuse(paths)
-    np.testing.assert_allclose(scores, (arrays["scores"] + other["scores"]) / 2)
-    assert retrieval_scores(retrieval_ranks(scores, links))
-    same = trained.metrics("fusion-san-san-human-1")["test"]  # a model fused with itself
-    assert same["en"] == trained.metrics("similarity-san-human-1")["test"]["en"]
+    np.testing.assert_allclose(fuse(paths)[0], (arrays["scores"] + other["scores"]) / 2)
+    for language in ("de", "en"):
+        parts = []
+        for model in ("san", "dan"):
+            with np.load(trained.job(f"similarity-{model}-human-1") / f"similarity-{language}.npz") as saved:
+                parts.append(torch.from_numpy(saved["scores"]))
+                links = torch.from_numpy(saved["links"])
+        expected = retrieval_scores(retrieval_ranks((parts[0] + parts[1]) / 2, links))
+        assert trained.metrics("fusion-san-dan-human-1")["test"][language] == pytest.approx(expected)
+    assert json.loads((trained.job("vse-dan-human-1") / "network.json").read_text())["arguments"]["steps"] == 1
 
 
 def test_matrices_of_other_test_sets_are_refused(trained: Tiny, tmp_path) -> None:
@@ -82,6 +92,11 @@ def test_translate_search_ranks_translated_captions_in_german_s_name(trained: Ti
     ranks = read_ranks(trained.job("search-mt-de-en-san-human-1"), "de")
     german = read_ranks(trained.job("vse-san-mmt-fb-1"), "de")
     assert torch.equal(ranks.caption_image, german.caption_image)
+    rows = pq.read_table(trained.job("search-mt-de-en-san-human-1") / "translated.parquet").to_pylist()
+    human = {row["caption_id"]: row for row in trained.captions("corpus")}
+    assert {row["language"] for row in rows} == {"en"}
+    assert all(human[row["caption_id"]]["language"] == "de" for row in rows)
+    assert all(row["text"] != human[row["caption_id"]]["text"] for row in rows)
 
 
 def test_the_report_prints_tables_with_what_was_published(trained: Tiny, capsys) -> None:
@@ -96,6 +111,34 @@ def test_the_report_prints_tables_with_what_was_published(trained: Tiny, capsys)
         assert float(between) == pytest.approx(float(own) - float(theirs), abs=0.11)
     rows = (trained.workspace.root / "tiny" / "report" / "results.jsonl").read_text().splitlines()
     assert any(row["system"] == "search" and row["metric"] == "t2i_r1" for row in map(json.loads, rows))
+    tests = text.partition("**German; scenes: paired tests, rsum**")[2].split("\n\n")[1]
+    assert "| search human − plain mmt-fb |" in tests
+    assert "| fused mmt-fb − human |" in tests
+
+
+def test_a_recipe_s_own_search_is_reported_in_its_language(trained: Tiny, capsys) -> None:
+    assert trained.main("report", "--vse.translate=mt:de-en", "--vse.only=[human]") == 0
+    text = (trained.workspace.root / "tiny" / "report" / "report.md").read_text()
+    own = text.partition("**Retrieval, san by mt:de-en, de, test")[2].splitlines()
+    assert next(line for line in own if line.startswith("| human |")).split("|")[2].strip() not in ("–", "not run")
+
+
+def test_what_makes_a_system_does_not_come_from_the_command_line(trained: Tiny) -> None:
+    recipe = trained.recipe("--vse.model=dan", "--vse.options.steps=3", "--vse.test=[en]", "--vse.epochs=7")
+    plain = recipe.tables["5"].systems["plain"].vse
+    assert (plain.model, plain.options, plain.test, plain.epochs) == ("san", {}, ["en", "de"], 7)
+    assert recipe.vse.model == "dan"
+
+
+def test_borrowed_captions_must_be_of_images_that_this_corpus_trains_on(trained: Tiny, tmp_path, capsys) -> None:
+    other = trained.without(tmp_path, "nothing")
+    lent = other.folder / "lender.yaml"
+    lent.write_text(other.yaml.read_text())
+    arguments = ("--corpus.retrieval=8", f"--augment.captions={lent}", "--vse.only=[mmt-fb]")
+    assert other.main("prepare", "--corpus.retrieval=8") == 0
+    capsys.readouterr()
+    assert other.main("vse", *arguments) == 1
+    assert "not in train here" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_cell_that_was_not_run_says_so(trained: Tiny, capsys) -> None:
@@ -113,7 +156,10 @@ def test_a_cell_that_was_not_run_says_so(trained: Tiny, capsys) -> None:
         ("search: {published: {none: [1, 2]}}", r"published\.none: expected R@1, 5, 10 both ways"),
         ("search: {vse: {fuse: [san]}}", "'san' alone"),
         ("search: {vse: {fuse: [san, sann]}}", "'sann': no such retrieval model; nearest are"),
-        ("search: {vse: {translate: mt:de-fr}}", r"expected mt:de-en or mmt:de-en"),
+        ("search: {vse: {translate: mt:de-fr}}", r"expected mt:de-en \(a query has no picture\)"),
+        ("search: {vse: {translate: mmt:de-en}}", r"expected mt:de-en \(a query has no picture\)"),
+        ("search: {rows: [none], published: {none: [a, b, c, d, e, f]}}", r"published\.none: expected R@1, 5, 10"),
+        ("search: {vse: {test: [de], select: [de]}}", r"tables\.1\.language is 'en', which vse\.test lacks"),
         ("search: {vse: {fuse: [san, san], translate: mt:de-en}}", "leave one out"),
     ],
 )
@@ -127,3 +173,30 @@ def test_slips_in_a_table_are_named(tmp_path, lines: str, message: str) -> None:
 def test_a_table_that_is_not_there(trained: Tiny, capsys) -> None:
     assert trained.main("table", "--table=9") == 1
     assert "table '9': recipe tiny has 5" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [("translators: mine", "augment borrows from itself"), ("captions: flickr30k", "flickr30k, which borrows itself")],
+)
+def test_lenders_that_do_not_lend(tmp_path, monkeypatch, lines: str, message: str) -> None:
+    monkeypatch.setenv("BILDWORT_DATA", str(tmp_path))
+    (tmp_path / "mine.yaml").write_text(f"base: scenes\naugment: {{{lines}}}\n")
+    recipe = load_recipe(str(tmp_path / "mine.yaml"))
+    with pytest.raises(RecipeError, match=message):
+        translators_of(recipe, Workspace(tmp_path))
+
+
+def test_borrowed_translators_must_not_have_read_about_held_out_images(tmp_path) -> None:
+    pairs = [
+        Pair("1", "one.jpg", "train", "task1", {"en": "a", "de": "b"}),
+        Pair("2", "two.jpg", "translation", "task1", {"en": "a", "de": "b"}),
+        Pair("3", "three.jpg", "test", "task1", {"en": "a", "de": "b"}),
+        Pair("4", None, "train", "tatoeba", {"en": "a", "de": "b"}),
+    ]
+    write_pairs(pairs, tmp_path / "pairs.parquet")
+    own = [{"image_id": "one.jpg", "split": "train"}, {"image_id": "three.jpg", "split": "test"}]
+    refuse_seen_images({"lender": tmp_path}, own)
+    refuse_seen_images({}, [{"image_id": "two.jpg", "split": "val"}])  # its own translators: checked when prepared
+    with pytest.raises(RecipeError, match=r"1 val or test images of this corpus, first 'two\.jpg'"):
+        refuse_seen_images({"lender": tmp_path}, [*own, {"image_id": "two.jpg", "split": "val"}])
