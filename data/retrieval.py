@@ -224,7 +224,7 @@ class RetrievalData(pl.LightningDataModule):
         captions: the whole caption table, human and synthetic.
         store: regions of all images.
         encode: a text input's `encode`.
-        groups: what fills training batches.
+        groups: what fills training batches; none: nothing is trained.
         languages: of the model.
         held_out: the languages whose human captions are used of the splits `val` and `test`.
         batch_size: visits a training batch, over all devices.

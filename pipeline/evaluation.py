@@ -35,7 +35,7 @@ def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
         data = rank_test(module, text, captions, store, settings.trainer)
         for language, scores in module.scores.items():
             images, said = data.ranked("test", language)
-            links = module.ranks[language].caption_image.numpy()
+            links = module.ranks[language].caption_image.cpu().numpy()
             path = folder / f"similarity-{language}.npz"
             np.savez(path, scores=scores.numpy(), images=np.array(images), captions=np.array(said), links=links)
         return {"test": write_ranks(folder, module.ranks)}

@@ -1,9 +1,13 @@
-"""Writing files so that no reader ever sees half of one, be it after a power cut."""
+"""Files: written so that no reader ever sees half of one, be it after a power cut; told apart by their contents."""
 
+import hashlib
+import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from pathlib import Path
+
+from pipeline.errors import RecipeError
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -27,6 +31,30 @@ def rename_whole(folder: Path, name: Path) -> None:
     _settle(folder)
     folder.rename(name)
     _settle(name.parent)
+
+
+def fingerprint(paths: list[Path], cache: Path) -> str:
+    """A digest of the contents of files; unchanged files (size, date) are not read again."""
+    try:
+        known = json.loads(cache.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        known = {}
+    fresh, total = {}, hashlib.sha256()
+    for path in paths:
+        if not path.is_file():
+            raise RecipeError(f"{path}: no such file; check corpus.root or BILDWORT_DATA")
+        stat = path.stat()
+        state = f"{stat.st_size}:{stat.st_mtime_ns}"
+        entry = known.get(str(path))
+        if not entry or entry[0] != state:
+            with path.open("rb") as file:
+                entry = [state, hashlib.file_digest(file, "sha256").hexdigest()]
+        fresh[str(path)] = entry
+        total.update(f"{path.name}:{entry[1]}\n".encode())
+    if fresh and fresh != known:
+        with suppress(OSError):  # only saves time
+            write_whole(cache, json.dumps(known | fresh, indent=1, ensure_ascii=False))
+    return total.hexdigest()[:16]
 
 
 def _settle(path: Path) -> None:

@@ -311,30 +311,6 @@ def source_digest() -> str:
     return digest.hexdigest()[:12]
 
 
-def fingerprint(paths: list[Path], cache: Path) -> str:
-    """A digest of the contents of files; unchanged files (size, date) are not read again."""
-    try:
-        known = json.loads(cache.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        known = {}
-    fresh, total = {}, hashlib.sha256()
-    for path in paths:
-        if not path.is_file():
-            raise RecipeError(f"{path}: no such file; check corpus.root or BILDWORT_DATA")
-        stat = path.stat()
-        state = f"{stat.st_size}:{stat.st_mtime_ns}"
-        entry = known.get(str(path))
-        if not entry or entry[0] != state:
-            with path.open("rb") as file:
-                entry = [state, hashlib.file_digest(file, "sha256").hexdigest()]
-        fresh[str(path)] = entry
-        total.update(f"{path.name}:{entry[1]}\n".encode())
-    if fresh and fresh != known:
-        with suppress(OSError):  # only saves time
-            _write_json(cache, known | fresh)
-    return total.hexdigest()[:16]
-
-
 def _machine() -> dict[str, Any]:
     """What of the machine may change the last digits of a figure."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None

@@ -15,7 +15,8 @@ from data.regions import RegionStore, standardise, write_regions
 from data.report import DataReport, data_report
 from pipeline.doctor import require_regions, say_findings
 from pipeline.errors import RecipeError
-from pipeline.jobs import Job, Workspace, fingerprint
+from pipeline.files import fingerprint
+from pipeline.jobs import Job, Workspace
 from pipeline.processes import say
 from pipeline.settings import Recipe
 

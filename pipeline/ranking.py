@@ -11,7 +11,7 @@ import torch
 from datasets import Dataset as Table
 
 from data.regions import RegionStore
-from data.retrieval import RetrievalData, Slot
+from data.retrieval import RetrievalData
 from data.text import TextInput, load_text_input
 from modules.metrics import RetrievalRanks, retrieval_scores
 from modules.retrieval import Retrieval
@@ -47,7 +47,10 @@ def load_model(folder: Path, languages: Sequence[str]) -> tuple[Retrieval, TextI
     if len(text) != arguments.get("vocabulary_size"):
         raise RecipeError(f"{folder}: words.json has {len(text)} entries, the model {arguments.get('vocabulary_size')}")
     try:
-        module = Retrieval(name, arguments, None, 0.0, None, 0, 0.0, 1, 1.0, list(languages), [])
+        module = Retrieval(
+            name, arguments, loss=None, margin=0, type_weights=None, warmup_epochs=0, learning_rate=0, decay_epoch=1,
+            decay=1, test_languages=list(languages), select=[],
+        )  # fmt: skip
     except (TypeError, RuntimeError) as error:
         raise RecipeError(f"{path}: not of this code ({error}); run `make stage-vse` with ARGS=--force") from None
     load_weights(module.model, folder / "weights.safetensors")
@@ -62,9 +65,7 @@ def rank_test(
         raise RecipeError(
             f"{store.folder}: regions have {store.dim} numbers, the model reads {module.model.region_dim}"
         )
-    languages = module.test_languages
-    groups = [(Slot(languages[0], "none"),)]
-    data = RetrievalData(captions, store, text.encode, groups, module.model.languages, {"test": languages})
+    data = RetrievalData(captions, store, text.encode, [], module.model.languages, {"test": module.test_languages})
     make_trainer(settings).test(module, data, verbose=False)
     return data
 

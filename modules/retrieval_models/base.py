@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from modules.encoders import word_table
 from modules.errors import ModelError
 from modules.pretrained import PretrainedWords
+from modules.scores import order_violation
 
 Encoding = tuple[Tensor, Tensor]
 """Vectors (N, T, H) and their mask (N, T); T = 1 where an item is one vector."""
@@ -127,6 +128,29 @@ class RetrievalModel(nn.Module, ABC):
             raise ModelError(f"{type(self).__name__} has no table of word vectors; set vse.words=random")
         for table in self._tables:
             table.weight.data.copy_(vectors)
+
+
+class ByOrder(RetrievalModel):
+    """Laid over a model of single unit vectors: they lose their signs, and captions lie above their images in an order.
+
+    The score is −‖max(0, t − v)‖² (Vendrov et al. 2016).
+    """
+
+    score = "vectors"
+
+    def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
+        """Images as one unit vector without signs each."""
+        vectors, real = super().encode_images(regions, mask)  # type: ignore[safe-super]
+        return vectors.abs(), real
+
+    def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
+        """Captions as one unit vector without signs each."""
+        vectors, real = super().encode_captions(tokens, lengths, languages)  # type: ignore[safe-super]
+        return vectors.abs(), real
+
+    def similarity(self, images: Encoding, captions: Encoding) -> Tensor:
+        """Scores (I, C), 0 at the most."""
+        return order_violation(captions[0][:, 0], images[0][:, 0]).t()
 
 
 def register(name: str) -> Callable[[M], M]:

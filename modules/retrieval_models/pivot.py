@@ -10,8 +10,7 @@ from torch.nn import functional as F
 from modules.encoders import LanguageEncoders, LastState, masked_mean, region_layer
 from modules.losses import sum_of_hinges_loss
 from modules.recurrent import widen
-from modules.retrieval_models.base import Batch, Encoding, Pairs, RetrievalModel, one_vector, register
-from modules.scores import order_violation
+from modules.retrieval_models.base import Batch, ByOrder, Encoding, Pairs, RetrievalModel, one_vector, register
 
 
 @register("pivot-sym")
@@ -44,24 +43,8 @@ class Pivot(RetrievalModel):
 
 
 @register("pivot-asym")
-class PivotAsymmetric(Pivot):
+class PivotAsymmetric(ByOrder, Pivot):
     """PIVOT with the order violation −‖max(0, t − v)‖² of unit vectors without signs; see `Pivot`."""
-
-    score = "vectors"
-
-    def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
-        """Images as one unit vector without signs each."""
-        vectors, real = super().encode_images(regions, mask)
-        return vectors.abs(), real
-
-    def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
-        """Captions as one unit vector without signs each; ModelError if their language has no encoder."""
-        vectors, real = super().encode_captions(tokens, lengths, languages)
-        return vectors.abs(), real
-
-    def similarity(self, images: Encoding, captions: Encoding) -> Tensor:
-        """Scores (I, C), 0 at the most."""
-        return order_violation(captions[0][:, 0], images[0][:, 0]).t()
 
 
 class Parallel(RetrievalModel):

@@ -7,8 +7,7 @@ from torch.nn import functional as F
 
 from modules.encoders import LastState, masked_mean, region_layer
 from modules.recurrent import widen
-from modules.retrieval_models.base import Encoding, RetrievalModel, one_vector, register
-from modules.scores import order_violation
+from modules.retrieval_models.base import ByOrder, Encoding, RetrievalModel, one_vector, register
 
 
 @register("vse")
@@ -44,24 +43,8 @@ class VSEPlusPlus(VSE):
 
 
 @register("oe")
-class OrderEmbeddings(VSE):
+class OrderEmbeddings(ByOrder, VSE):
     """Captions lie above their images in an order: vectors without signs, −‖max(0, t − v)‖²; hinges over all negatives.
 
     Vectors are of unit norm and then lose their signs.
     """
-
-    score = "vectors"
-
-    def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
-        """Images as one unit vector without signs each."""
-        vectors, real = super().encode_images(regions, mask)
-        return vectors.abs(), real
-
-    def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
-        """Captions as one unit vector without signs each."""
-        vectors, real = super().encode_captions(tokens, lengths, languages)
-        return vectors.abs(), real
-
-    def similarity(self, images: Encoding, captions: Encoding) -> Tensor:
-        """Scores (I, C), 0 at the most."""
-        return order_violation(captions[0][:, 0], images[0][:, 0]).t()

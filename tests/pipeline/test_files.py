@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import jobs
+from pipeline import files
 from pipeline.errors import RecipeError
-from pipeline.jobs import Workspace, fingerprint
+from pipeline.files import fingerprint
+from pipeline.jobs import Workspace
 from tests.pipeline.test_jobs import make
 
 
@@ -34,7 +35,7 @@ def test_a_fingerprint_does_not_read_unchanged_files_again(tmp_path: Path, monke
     def refuse(*arguments):
         raise AssertionError("read again")
 
-    monkeypatch.setattr(jobs.hashlib, "file_digest", refuse)
+    monkeypatch.setattr(files.hashlib, "file_digest", refuse)
     assert fingerprint([path], cache) == first
     path.write_text("longer text")
     with pytest.raises(AssertionError, match="read again"):
