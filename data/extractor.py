@@ -211,6 +211,7 @@ def _components(mask: NDArray[np.bool_]) -> list[tuple[int, int, int, int]]:
     parent = list(range(len(boxes)))
 
     def root(run: int) -> int:
+        """The smallest label that a label is joined to."""
         while parent[run] != run:
             parent[run] = parent[parent[run]]
             run = parent[run]

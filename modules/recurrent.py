@@ -176,6 +176,7 @@ class _Scan(torch.autograd.Function):
         ctx: Any, inputs: Tensor, recurrent: Tensor, hidden: Tensor, cell: Tensor,
         sizes: tuple[int, ...], threads: int, dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """Step by step; what the gradient needs is kept."""
         tokens, width = inputs.shape[0] * threads, recurrent.shape[1]
         gates = hidden.new_empty(tokens, 4 * width)
         cells, tanh_cells, states = (hidden.new_empty(tokens, width) for _ in range(3))
@@ -201,6 +202,7 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """The steps in reverse, then one product for the recurrent matrix."""
         recurrent, hidden, cell, gates, cells, tanh_cells, low = ctx.saved_tensors
         grad_states, grad_last = grads
         sizes, threads, width = ctx.sizes, ctx.threads, recurrent.shape[1]

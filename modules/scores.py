@@ -45,6 +45,7 @@ def cross_attention(
     """
 
     def score(query: Tensor, said: Tensor, context: Tensor, _: Tensor) -> Tensor:
+        """Scores (N, M) of one part of each side."""
         shape = (len(context), context.shape[1], len(query), query.shape[1])
         raw = (context.flatten(0, 1) @ query.flatten(0, 1).t()).view(shape)  # (M, T, N, S)
         weights = F.leaky_relu(raw, 0.1)
@@ -73,6 +74,7 @@ def order_violation(upper: Tensor, lower: Tensor) -> Tensor:
     """
 
     def score(above: Tensor, _: Tensor, below: Tensor, __: Tensor) -> Tensor:
+        """Scores (N, M) of one part of each side."""
         return -(above - below.transpose(0, 1)).relu().square().sum(-1)
 
     ones = [vectors.new_ones(len(vectors), 1).bool() for vectors in (upper, lower)]

@@ -87,6 +87,7 @@ class Translation(TrainedModule):
         warmup, steps = self.hparams["warmup"], self.hparams["steps"]
 
         def factor(step: int) -> float:
+            """Share of the learning rate at a step."""
             progress = min(1.0, step / max(1, steps))
             return min(1.0, (step + 1) / max(1, warmup)) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * progress)))
 

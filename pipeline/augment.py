@@ -77,6 +77,7 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
     origin, spoken, target = _ends(path)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Translate, and leave captions and examples."""
         table = read_captions(inputs["corpus"] / "captions.parquet")
         refuse_seen_images(inputs, table)
         human = [Caption(**row) for row in table]

@@ -28,6 +28,7 @@ def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
     """Score all test images with all test captions by a trained model: `similarity-<language>.npz`."""
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the matrices, and the ranks by them."""
         module, text = load_model(inputs["model"], settings.test)
         module.scores = {}
         captions = read_captions(inputs["corpus"] / "captions.parquet")
@@ -49,6 +50,7 @@ def fusion_job(name: str, members: Sequence[Job], settings: VseSettings) -> Job:
     """Rank by the mean of saved similarity matrices (mmt-retrieval, "fusion")."""
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the ranks by the mean."""
         ranks = {}
         for language in settings.test:
             scores, links = fuse([folder / f"similarity-{language}.npz" for folder in inputs.values()])
@@ -92,6 +94,7 @@ def translated_job(
     plain = {"direction": direction, "beam_size": beam.beam_size, "length_penalty": beam.length_penalty}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the translations, and the ranks of them."""
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         refuse_seen_images(inputs, captions)
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)

@@ -81,6 +81,7 @@ def _text_job(settings: MmtSettings, corpus: Job) -> Job:
     languages = sorted({language for direction in settings.directions for language in direction.split("-")})
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the vocabulary, and all pairs as token numbers."""
         pairs = read_pairs(inputs["corpus"] / "pairs.parquet")
         lacking = [language for language in languages if language not in pairs.column_names]
         if lacking:
@@ -114,6 +115,7 @@ def _translator_job(recipe: Recipe, system: str, direction: str, corpus: Job, te
     name = f"{system}-{direction}"
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Train, then translate validation, test and twins."""
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         pairs = _Pairs(inputs["corpus"], inputs["text"], direction, store)
         bpe = JointBPE.load(inputs["text"] / "bpe.json")

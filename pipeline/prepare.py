@@ -39,6 +39,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
     }
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave captions, pairs, regions and the data report."""
         content = reader.read(corpus.options, root, folder)
         require_regions(content, recipe)
         brought = content.open_regions()

@@ -74,6 +74,7 @@ def ending_with_rank_0(done: Callable[[], bool]) -> Iterator[None]:
     parent, over = os.getppid(), threading.Event()
 
     def watch() -> None:
+        """End the process once the parent is gone and the time for ending by itself has passed."""
         while os.getppid() == parent:
             if over.wait(1):
                 return

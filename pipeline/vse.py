@@ -147,6 +147,7 @@ def _vse_job(recipe: Recipe, settings: VseSettings, row: str, seed: int, corpus:
     name = f"vse-{settings.model}-{row}-{seed}"
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Train, choose the best epoch, rank the test."""
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         tables = [read_captions(inputs[place] / "captions.parquet") for place in ("corpus", *sources)]
         _require_training_images(tables[0], dict(zip(sources, tables[1:], strict=True)))

@@ -161,6 +161,7 @@ def register(name: str) -> Callable[[M], M]:
     """
 
     def add(kind: M) -> M:
+        """Enter the class under its name."""
         ours, theirs = (f"{one.__module__}.{one.__qualname__}" for one in (kind, MODELS.get(name, kind)))
         if ours != theirs:
             raise ModelError(f"retrieval model {name!r} is registered twice: {theirs} and {ours}")

@@ -1,6 +1,7 @@
 """The corpora of other people's layouts through the stages: doctor, prepare, a tiny retrieval model, folds, report."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -167,3 +168,17 @@ def test_one_fold_changes_no_key(tmp_path: Path) -> None:
         return row.job.key
 
     assert key() == key("--vse.folds=1") != key("--vse.folds=5")
+
+
+def test_recipes_of_flickr30k_and_coco_are_the_paper_s_on_another_corpus() -> None:
+    multi30k = load_recipe("multi30k")
+    for name, folds in (("flickr30k", 1), ("coco", 5)):
+        recipe = load_recipe(name)
+        assert (recipe.corpus.name, recipe.vse.test, recipe.vse.folds) == ("karpathy", ["en"], folds)
+        assert (recipe.mmt, recipe.augment) == (multi30k.mmt, replace(multi30k.augment, translators="multi30k"))
+        assert set(multi30k.vse.rows) - set(recipe.vse.only) == {"human-de"}
+        own = {"only": [], "test": ["en", "de"], "folds": 1}
+        assert replace(recipe.vse, **own) == replace(multi30k.vse, **own)
+    flickr = load_recipe("flickr30k").corpus.options
+    assert flickr.keep_suffix
+    assert flickr.regions == multi30k.corpus.options.regions  # one store for both

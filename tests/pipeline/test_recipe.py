@@ -1,6 +1,5 @@
 """Recipes: what is read, what overlays what, which slips are told in which words, and which settings change a key."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,20 +80,6 @@ def test_another_corpus_than_the_base_s_takes_none_of_its_keys(tmp_path: Path) -
         assert getattr(corpus.options, "train", None) == (999 if name == "scenes" else None)
     bare = write(tmp_path, "bare", {"seed": 5})
     assert load_recipe(write(tmp_path, "over", {"base": bare, "corpus": {"name": "karpathy"}})).seed == 5
-
-
-def test_recipes_of_flickr30k_and_coco_are_the_paper_s_on_another_corpus() -> None:
-    multi30k = load_recipe("multi30k")
-    for name, folds in (("flickr30k", 1), ("coco", 5)):
-        recipe = load_recipe(name)
-        assert (recipe.corpus.name, recipe.vse.test, recipe.vse.folds) == ("karpathy", ["en"], folds)
-        assert (recipe.mmt, recipe.augment) == (multi30k.mmt, replace(multi30k.augment, translators="multi30k"))
-        assert set(multi30k.vse.rows) - set(recipe.vse.only) == {"human-de"}
-        own = {"only": [], "test": ["en", "de"], "folds": 1}
-        assert replace(recipe.vse, **own) == replace(multi30k.vse, **own)
-    flickr = load_recipe("flickr30k").corpus.options
-    assert flickr.keep_suffix
-    assert flickr.regions == multi30k.corpus.options.regions  # one store for both
 
 
 def test_a_base_that_leads_back_to_itself_is_told(tmp_path: Path) -> None:
