@@ -1,8 +1,9 @@
 """Figures of finished jobs: from their artifacts, or from the committed CSV that outlives them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from modules.metrics import bootstrap_interval
+from modules.metrics import RECALLS, bootstrap_interval, paired_difference
 from pipeline.jobs import Job, Workspace
 from pipeline.ranking import read_ranks
 from pipeline.results_store import Result, Run
@@ -31,6 +32,28 @@ def finished_runs(workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Run]:
             yield Run(
                 job.name, job.key, language, name, round(value, 4), manifest["wall_s"], manifest["peak_memory_mb"]
             )
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A line of a retrieval table: the mean over the seeds that have been run.
+
+    Attributes:
+        mean: metric → percent, `RECALLS`, `mean_recall` and `rsum`.
+        interval: metric → ends of its 95 % interval over images; empty where an artifact is gone, and for folds.
+        seeds: how many runs.
+    """
+
+    mean: Mapping[str, float]
+    interval: Mapping[str, tuple[float, float]]
+    seeds: int
+
+    def bounds(self, metric: str, less: float | None = None) -> str:
+        """The interval as tables print it, or that of the difference from a figure without one."""
+        if metric not in self.interval:
+            return "–"
+        low, high = self.interval[metric]
+        return f"{low:.1f} … {high:.1f}" if less is None else f"{low - less:+.1f} … {high - less:+.1f}"
 
 
 class Figures:
@@ -65,15 +88,56 @@ class Figures:
         runs = list(finished_runs(self.workspace, [job])) or list(self.committed.get((job.name, job.key), {}).values())
         return {(run.language, run.metric): run.value for run in runs}
 
-    def interval(self, jobs: Sequence[Job], language: str) -> dict[str, tuple[float, float, int]]:
-        """Metric → ends of its 95 % interval over images and the number of images; empty where an artifact is gone."""
-        counted = [job for job in jobs if self.scores(job)]
-        if not counted or not all(self.workspace.done(job) for job in counted):
-            return {}
-        ranks = [read_ranks(self.workspace.folder(job), language) for job in counted]
-        found = bootstrap_interval(ranks, self.recipe.report.resamples)
-        n = len(ranks[0].image_to_text)
-        return {name: (round(one.low, 4), round(one.high, 4), n) for name, one in found.items()}
+    def cell(self, jobs: Sequence[Job], system: str, row: str, language: str, folds: bool = False) -> Cell | None:
+        """The figures of one row's jobs, a job a seed, kept as rows of the results; None if none was run.
+
+        Args:
+            jobs: of the row.
+            system: what the results call it.
+            row: what it was trained on.
+            language: of the captions.
+            folds: the mean over folds of the test images instead of all at once.
+        """
+        part = "folds_" if folds else ""
+        counted = [job for job in jobs if (language, f"{part}t2i_r1") in self.scores(job)]
+        if not counted:
+            return None
+        scores = [self.scores(job) for job in counted]
+        mean = {
+            name: sum(one[language, part + name] for one in scores) / len(scores)
+            for name in (*RECALLS, "mean_recall", "rsum")
+        }
+        n = int(scores[0][language, "folds_images"]) if folds else 0
+        interval: dict[str, tuple[float, float]] = {}
+        if not folds and all(self.workspace.done(job) for job in counted):
+            ranks = [read_ranks(self.workspace.folder(job), language) for job in counted]
+            found = bootstrap_interval(ranks, self.recipe.report.resamples)
+            interval = {name: (round(found[name].low, 4), round(found[name].high, 4)) for name in mean}
+            n = len(ranks[0].image_to_text)
+        for name, value in mean.items():
+            low, high = interval.get(name, (None, None))
+            self.add(fold_split(n) if folds else "test", system, row, language, name, value, low, high, len(scores), n)
+        return Cell(mean, interval, len(scores))
+
+    def difference(self, jobs: Mapping[int, Job], base: Mapping[int, Job], language: str, metric: str) -> list[str]:
+        """How a row differs from another on the same images and the seeds of both, a job a seed.
+
+        Returns:
+            the difference, its 95 % interval, the p-value of a paired test and the number of seeds, as tables print
+            them; empty where no seed's ranks of both are here.
+        """
+        seeds = [
+            seed for seed in jobs.keys() & base.keys()
+            if all(self.workspace.done(job) and (language, "t2i_r1") in self.scores(job)
+                   for job in (jobs[seed], base[seed]))
+        ]  # fmt: skip
+        if not seeds:
+            return []
+        ours, theirs = (
+            [read_ranks(self.workspace.folder(side[seed]), language) for seed in sorted(seeds)] for side in (jobs, base)
+        )
+        d = paired_difference(ours, theirs, self.recipe.report.resamples)[metric]
+        return [f"{d.value:+.2f}", f"{d.low:+.2f} … {d.high:+.2f}", f"{d.p_value:.3f}", str(len(seeds))]
 
 
 def fold_split(images: float) -> str:

@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from modules.metrics import RECALLS, paired_difference
+from modules.metrics import RECALLS
 from pipeline.augment import synthesis_jobs
-from pipeline.figures import NOT_RUN, Figures, finished_runs, fold_split
+from pipeline.figures import NOT_RUN, Figures, finished_runs
 from pipeline.files import write_whole
 from pipeline.jobs import Job, Workspace
 from pipeline.mmt import translators_of
 from pipeline.prepare import corpus_job
 from pipeline.processes import say
-from pipeline.ranking import read_ranks
 from pipeline.results_store import append_runs, read_runs, write_results
 from pipeline.settings import Recipe
 from pipeline.sheets import Sheet
@@ -105,49 +104,32 @@ class _Sheets(Figures):
 
         With `folds` the means over folds of the test images instead, without intervals.
         """
-        part = "folds_" if folds else ""
         table = []
         for name, named in _by_name(rows).items():
             jobs = [row.job for row in named]
             if language not in named[0].languages:
                 table.append([name, *["–"] * 9])  # the row never saw this language
-                continue
-            scores = [found for job in jobs if (found := self.scores(job)) and (language, f"{part}t2i_r1") in found]
-            if not scores:
+            elif (cell := self.cell(jobs, named[0].system, name, language, folds)) is None:
                 table.append([name, *[NOT_RUN] * 9])
-                continue
-            mean = {metric: sum(one[language, part + metric] for one in scores) / len(scores)
-                    for metric in (*RECALLS, "mean_recall", "rsum")}  # fmt: skip
-            interval = {} if folds else self.interval(jobs, language)
-            size = int(scores[0][language, "folds_images"]) if folds else 0
-            split = fold_split(size) if folds else "test"
-            for metric, value in mean.items():
-                low, high, n = interval.get(metric, (None, None, size))
-                self.add(split, named[0].system, name, language, metric, value, low, high, len(scores), n)
-            low, high, _ = interval.get("mean_recall", (None, None, 0))
-            bounds = "–" if low is None else f"{low:.1f} … {high:.1f}"
-            cells = [f"{mean[metric]:.1f}" for metric in (*RECALLS, "mean_recall")]
-            table.append([name, *cells, bounds, str(len(scores))])
+            else:
+                means = [f"{cell.mean[metric]:.1f}" for metric in (*RECALLS, "mean_recall")]
+                table.append([name, *means, cell.bounds("mean_recall"), str(cell.seeds)])
         heads = ["trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "mean recall", "95 %", "seeds"]
         where = f"test, mean of {self.recipe.vse.folds} folds" if folds else "test"
         return Sheet(f"Retrieval, {rows[0].system}, {language}, {where}, {self.label} ({self.task})", heads, table)
 
     def differences(self, rows: Sequence[Row], language: str) -> Sheet:
         """Mean recall of each row against the first one that has this language, on the same images and seeds."""
-        ready = {
-            name: {row.seed: read_ranks(self.workspace.folder(row.job), language) for row in done}
+        jobs = {
+            name: {row.seed: row.job for row in named if self.workspace.done(row.job)}
             for name, named in _by_name(rows).items()
-            if language in named[0].languages and (done := [row for row in named if self.workspace.done(row.job)])
+            if language in named[0].languages
         }
-        table = []
-        for base in list(ready)[:2]:
-            for name in list(ready)[list(ready).index(base) + 1 :]:
-                seeds = sorted(set(ready[name]) & set(ready[base]))
-                if seeds:
-                    ours, theirs = ([ready[one][seed] for seed in seeds] for one in (name, base))
-                    d = paired_difference(ours, theirs, self.recipe.report.resamples)["mean_recall"]
-                    difference = [f"{d.value:+.2f}", f"{d.low:+.2f} … {d.high:+.2f}", f"{d.p_value:.3f}"]
-                    table.append([f"{name} − {base}", *difference, str(len(seeds))])
+        names, table = [name for name, finished in jobs.items() if finished], []
+        for place, base in enumerate(names[:2]):
+            for name in names[place + 1 :]:
+                if found := self.difference(jobs[name], jobs[base], language, "mean_recall"):
+                    table.append([f"{name} − {base}", *found])
         heads = ["difference", "mean recall", "95 %", "p", "seeds"]
         return Sheet(f"Paired differences over the same {language} test images", heads, table)
 
