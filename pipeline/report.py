@@ -108,8 +108,10 @@ class _Sheets(Figures):
         for name, named in _by_name(rows).items():
             jobs = [row.job for row in named]
             if language not in named[0].languages:
-                table.append([name, *["–"] * 9])  # the row never saw this language
-            elif (cell := self.cell(jobs, named[0].system, name, language, folds)) is None:
+                table.append([name, *["–"] * 9])
+                continue
+            name = named[0].title(language)
+            if (cell := self.cell(jobs, named[0].system, name, language, folds)) is None:
                 table.append([name, *[NOT_RUN] * 9])
             else:
                 means = [f"{cell.mean[metric]:.1f}" for metric in (*RECALLS, "mean_recall")]
@@ -123,7 +125,7 @@ class _Sheets(Figures):
         jobs = {
             name: {row.seed: row.job for row in named if self.workspace.done(row.job)}
             for name, named in _by_name(rows).items()
-            if language in named[0].languages
+            if language in named[0].languages - named[0].unseen
         }
         names, table = [name for name, finished in jobs.items() if finished], []
         for place, base in enumerate(names[:2]):

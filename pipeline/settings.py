@@ -169,6 +169,8 @@ class VseSettings:
     """Languages whose validation rsum chooses the epoch."""
     test: list[str] = field(default_factory=lambda: ["en", "de"])
     """Languages tested, on human captions."""
+    unseen: Literal["mark", "error"] = "mark"
+    """A tested language that a row never saw: its figures are marked, or the row is refused."""
     folds: int = 1
     """Equal parts that the test images are cut into, in the order of the corpus, each ranked by itself; the means of
     their figures stand beside those on all images (COCO's 1K and 5K: 5)."""

@@ -47,11 +47,14 @@ def table_sheets(name: str, figures: Figures) -> list[Sheet]:
     recipe, workspace = figures.recipe, figures.workspace
     settings = recipe.tables[name]
     cells: dict[tuple[str, str], dict[int, Job]] = {}
+    titles = {}
     for system, row, cell in table_rows(recipe, workspace, name):
         cells.setdefault((system, row), {})[cell.seed] = cell.job
+        titles[system, row] = cell.title(settings.language)
     lines = []
     for (system, row), jobs in cells.items():
-        lines += _lines(figures, system, row, list(jobs.values()), settings)
+        published = settings.systems[system].published.get(row)
+        lines += _lines(figures, system, titles[system, row], list(jobs.values()), settings, published)
     heads = ["system", "trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "rsum", "95 %", "seeds"]
     title = f"{settings.title}; {figures.label}"
     sheets = [Sheet(title, heads, lines)]
@@ -60,9 +63,11 @@ def table_sheets(name: str, figures: Figures) -> list[Sheet]:
     return [sheet for sheet in sheets if sheet.rows]
 
 
-def _lines(figures: Figures, system: str, row: str, jobs: Sequence[Job], settings: Table) -> list[list[str]]:
+def _lines(
+    figures: Figures, system: str, row: str, jobs: Sequence[Job], settings: Table, published: Sequence[float] | None
+) -> list[list[str]]:
     """A cell's figures, mean over seeds; and where there are published ones, those and the difference."""
-    published, names = settings.systems[system].published.get(row), (*RECALLS, "rsum")
+    names = (*RECALLS, "rsum")
     cell = figures.cell(jobs, system, row, settings.language, settings.folds)
     ours = [system, row, *[NOT_RUN] * 9]
     if cell is not None:

@@ -31,7 +31,7 @@ from pipeline.settings import Recipe, VseSettings, result_settings
 from pipeline.training import LOGS, fit, load_best, make_trainer
 
 VERSION = 1
-_NOT_OF_TRAINING = ("rows", "only", "seeds", "fuse", "translate")
+_NOT_OF_TRAINING = ("rows", "only", "seeds", "fuse", "translate", "unseen")
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Row:
         job: what ranks the test.
         system: what the line is called beside its figures: the model, the models fused, the model and its translator.
         languages: those that its figures are of.
+        unseen: which of them it never saw.
     """
 
     name: str
@@ -51,6 +52,11 @@ class Row:
     job: Job
     system: str
     languages: frozenset[str]
+    unseen: frozenset[str]
+
+    def title(self, language: str) -> str:
+        """What its figures of a language are labelled with: those of one that it never saw are marked."""
+        return f"{self.name} (never saw {language})" if language in self.unseen else self.name
 
 
 def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
@@ -78,8 +84,26 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
                 title = f"search-{title}-{settings.model}-{name}-{seed}"
                 job = translated_job(title, job, corpus, translator, direction, settings, recipe.augment)
                 system, spoken = f"{system} by {settings.translate}", {direction.partition("-")[0]}
-            rows.append(Row(name, seed, job, system, frozenset(spoken)))
+            tested = spoken if settings.translate else set(settings.test)
+            unseen = _unseen(settings, name, tested, spoken)
+            rows.append(Row(name, seed, job, system, frozenset(tested), unseen))
     return rows
+
+
+def _unseen(settings: VseSettings, row: str, tested: set[str], spoken: set[str]) -> frozenset[str]:
+    """The tested languages that a row never saw.
+
+    Raises:
+        RecipeError: there is one, and the recipe refuses it.
+    """
+    unseen = frozenset(tested - spoken)
+    if unseen and settings.unseen == "error":
+        first = min(unseen)
+        raise RecipeError(
+            f"vse.rows.{row} is tested in {first!r}, but reads only {', '.join(sorted(spoken))}; leave {first!r} out "
+            "of vse.test, the row out of vse.only, or set vse.unseen=mark"
+        )
+    return unseen
 
 
 def of_model(settings: VseSettings, model: str) -> VseSettings:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import pipeline.results_store as store
+from pipeline.errors import RecipeError
 from pipeline.jobs import Workspace
 from pipeline.mmt import translator_jobs
 from pipeline.recipe import load_recipe
@@ -58,7 +59,7 @@ def test_tables_average_seeds_and_say_what_was_not_run(here, tmp_path, capsys):
     line = next(line for line in text.splitlines() if line.startswith("| none |") and "50.0" in line)
     assert line.endswith("| 2 |")
     assert next(line for line in text.splitlines() if line.startswith("| human-de |")).count("not run") == 9
-    assert "| none | – |" in text  # it never saw German
+    assert "| none (never saw de) | not run |" in text
     assert "| mt-en-de | – | 31.5 |" in text
     assert "| mmt-en-de | not run |" in text
     found = [json.loads(line) for line in (here.root / "scenes/report/results.jsonl").read_text().splitlines()]
@@ -66,6 +67,13 @@ def test_tables_average_seeds_and_say_what_was_not_run(here, tmp_path, capsys):
     assert (recall["value"], recall["seeds"], recall["n"], recall["language"]) == (50.0, 2, 3, "en")
     assert recall["low"] <= recall["high"]
     assert {row["metric"] for row in found if row["system"] == "mt"} == {"bleu"}
+
+
+def test_a_recipe_may_refuse_to_test_a_language_that_a_row_never_saw(here):
+    recipe = load_recipe("scenes", [*OVERRIDES, "--vse.unseen=error"])
+    with pytest.raises(RecipeError, match=r"vse.rows.none is tested in 'de', but reads only en; leave 'de' out of"):
+        vse_rows(recipe, here)
+    assert vse_rows(load_recipe("scenes", [*OVERRIDES, "--vse.unseen=error", "--vse.test=[en]"]), here)
 
 
 def test_committed_figures_fill_the_table_when_the_artifacts_are_gone(here):
