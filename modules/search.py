@@ -8,7 +8,6 @@ and ranks by blocks take scores that differ by no more than rounding as ties.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import faiss
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -16,6 +15,7 @@ from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
 from modules.errors import ModelError
+from modules.index import VectorIndex
 from modules.metrics import (
     NO_QUERY,
     RetrievalRanks,
@@ -27,7 +27,6 @@ from modules.metrics import (
     retrieval_scores,
 )
 
-GPU_MAX_K = 2048  # what FAISS on a GPU can return
 CLOSE = 1e-5  # float32 products of unit vectors err by less; nearer scores are compared again in float64
 EQUAL = 1e-12  # the same for float64
 ROUNDING = 5e-7  # four units in the last place of a float32 score of 1
@@ -37,53 +36,6 @@ Encoding = tuple[Tensor, Tensor]
 """What a retrieval model makes of N images or captions: vectors (N, T, H) and their mask (N, T), true where real."""
 Similarity = Callable[[Encoding, Encoding], Tensor]
 """A model's score: encoded images and captions -> (I, C), higher is nearer."""
-
-
-class FlatIndex:
-    """All vectors, searched exhaustively by inner product; on a GPU where FAISS finds one.
-
-    Args:
-        vectors: (N, H), of any float type and device; kept as float32.
-        gpu: its number; None takes the first if there is one, -1 stays on the CPU.
-
-    Raises:
-        ModelError: the vectors are not a matrix, or one is not finite.
-
-    """
-
-    def __init__(self, vectors: Tensor, gpu: int | None = None) -> None:
-        if vectors.ndim != 2:
-            raise ModelError(f"vectors to index have shape {tuple(vectors.shape)}, expected (N, H)")
-        wrong = (~vectors.isfinite().all(dim=1)).nonzero()
-        if len(wrong):
-            raise ModelError(f"vector {int(wrong[0])} to index is not finite, expected finite numbers only")
-        self.index: faiss.Index = faiss.IndexFlatIP(vectors.shape[1])
-        self.max_k = len(vectors)
-        if gpu is None:
-            gpu = 0 if faiss.get_num_gpus() else -1
-        if gpu >= 0:
-            self.resources = faiss.StandardGpuResources()  # must live as long as the index
-            self.index = faiss.index_cpu_to_gpu(self.resources, gpu, self.index)
-            self.max_k = min(self.max_k, GPU_MAX_K)
-        self.index.add(_float32(vectors))
-
-    def __len__(self) -> int:
-        """Count the vectors."""
-        return int(self.index.ntotal)
-
-    def search(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Find the best k for each query.
-
-        Args:
-            queries: (Q, H), of any float type and device.
-            k: how many; cut to the number of vectors, and to 2,048 on a GPU.
-
-        Returns:
-            scores (Q, k) float32 in descending order and rows (Q, k) int64 of the index, both on the CPU.
-
-        """
-        scores, rows = self.index.search(_float32(queries), min(k, self.max_k))
-        return torch.from_numpy(scores), torch.from_numpy(rows)
 
 
 def ranks_by_index(
@@ -102,7 +54,7 @@ def ranks_by_index(
         caption_image: (C,) row of each caption's image.
         k: how many FAISS looks for.
         block: how many queries and candidates are taken at a time, which bounds memory by block * (block + H + k).
-        gpu: as for `FlatIndex`.
+        gpu: as for `VectorIndex`.
 
     Raises:
         ModelError: a vector is not finite, or a link names no image.
@@ -270,11 +222,6 @@ class RetrievalMetric(Metric):
         return (padded, mask), kept, distinct
 
 
-def _float32(vectors: Tensor) -> Any:
-    """Give FAISS what it takes: a contiguous float32 array on the CPU."""
-    return vectors.detach().to("cpu", torch.float32).contiguous().numpy()
-
-
 def _places(ids: Tensor, wanted: Tensor, what: str) -> Tensor:
     """Find ids (N,) among ascending ones; ModelError if one is not there."""
     places = torch.searchsorted(ids, wanted).clamp(max=len(ids) - 1)
@@ -302,7 +249,7 @@ def _paired_scores(left: Tensor, right: Tensor, left_rows: Tensor, right_rows: T
 
 def _count_at_least(queries: Tensor, gallery: Tensor, targets: Tensor, k: int, block: int, gpu: int | None) -> Tensor:
     """Count, for each query, the candidates whose exact score is at least its target, (Q,) float64."""
-    index, scale = FlatIndex(gallery, gpu), _scale(queries, gallery)
+    index, scale = VectorIndex(gallery, gpu=gpu), _scale(queries, gallery)
     floors, slack = targets - EQUAL * scale, CLOSE * scale
     counts = torch.zeros(len(queries), dtype=torch.long, device=queries.device)
     whole = []

@@ -33,10 +33,10 @@ def rename_whole(folder: Path, name: Path) -> None:
     _settle(name.parent)
 
 
-def fingerprint(paths: list[Path], cache: Path) -> str:
-    """A digest of the contents of files; unchanged files (size, date) are not read again."""
+def fingerprint(paths: list[Path], cache: Path | None = None) -> str:
+    """A digest of the contents of files; with a cache, unchanged files (size, date) are not read again."""
     try:
-        known = json.loads(cache.read_text(encoding="utf-8"))
+        known = json.loads(cache.read_text(encoding="utf-8")) if cache else {}
     except (OSError, ValueError):
         known = {}
     fresh, total = {}, hashlib.sha256()
@@ -51,7 +51,7 @@ def fingerprint(paths: list[Path], cache: Path) -> str:
                 entry = [state, hashlib.file_digest(file, "sha256").hexdigest()]
         fresh[str(path)] = entry
         total.update(f"{path.name}:{entry[1]}\n".encode())
-    if fresh and fresh != known:
+    if cache and fresh and fresh != known:
         with suppress(OSError):  # only saves time
             write_whole(cache, json.dumps(known | fresh, indent=1, ensure_ascii=False))
     return total.hexdigest()[:16]

@@ -17,6 +17,7 @@ from modules.metrics import RetrievalRanks, retrieval_scores
 from modules.retrieval import Retrieval
 from modules.retrieval_models.base import RetrievalModel
 from pipeline.errors import RecipeError
+from pipeline.files import fingerprint
 from pipeline.settings import TrainerSettings
 from pipeline.training import load_weights, make_trainer, save_weights
 
@@ -55,6 +56,19 @@ def load_model(folder: Path, languages: Sequence[str]) -> tuple[Retrieval, TextI
         raise RecipeError(f"{path}: not of this code ({error}); run `make stage-vse` with ARGS=--force") from None
     load_weights(module.model, folder / "weights.safetensors")
     return module.eval(), text
+
+
+def model_fingerprint(folder: Path) -> str:
+    """A digest of a trained model's weights, settings and text input: other vectors come of another one.
+
+    Raises:
+        RecipeError: a file is missing.
+    """
+    paths = [folder / name for name in ("network.json", "weights.safetensors", "words.json")]
+    for path in paths:
+        if not path.is_file():
+            raise RecipeError(f"{path}: no such file; delete {folder} and run `make stage-vse`")
+    return fingerprint(paths)
 
 
 def rank_test(

@@ -41,8 +41,8 @@ _SECTIONS: dict[str, type] = {
 }
 # What makes a system of a table what it is: on the command line these are for `stage-vse`, not for tables.
 _OF_A_SYSTEM = {
-    "model", "options", "fuse", "translate", "loss", "words", "pretrained", "pretrained_rate", "drop_regions",
-    "drop_words", "rows", "only", "select", "test", "folds",
+    "model", "options", "fuse", "translate", "first", "first_k", "loss", "words", "pretrained", "pretrained_rate",
+    "drop_regions", "drop_words", "rows", "only", "select", "test", "folds",
 }  # fmt: skip
 _TOP = {"base", "seed", "trainer", "corpus", "tables", *_SECTIONS}
 
@@ -134,9 +134,9 @@ def _table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], where: str, prefix:
         rows = values.get("rows") or list(laid.get("rows") or VseSettings().rows)
         settings = typed(VseSettings, laid | {"only": rows}, where, f"{inner}.vse")
         _check(replace(recipe, vse=settings), f"{where}: {inner}")
-        if raw.get("folds") and (settings.folds == 1 or settings.fuse or settings.translate):
+        if raw.get("folds") and (settings.folds == 1 or settings.fuse or settings.translate or settings.first):
             raise RecipeError(
-                f"{where}: {prefix}.folds needs vse.folds of 2 or more, without vse.fuse and vse.translate"
+                f"{where}: {prefix}.folds needs vse.folds of 2 or more, without vse.fuse, vse.translate and vse.first"
             )
         if raw.get("language", "en") not in settings.test:
             raise RecipeError(f"{where}: {prefix}.language is {raw.get('language', 'en')!r}, which vse.test lacks")
@@ -259,7 +259,8 @@ def _names(kind: type) -> set[str]:
 def _check(recipe: Recipe, where: str) -> None:
     """Refuse settings that contradict one another, each in a sentence that names both."""
     vse, mmt = recipe.vse, recipe.mmt
-    known = set[str]().union(*(option_names(model_class(name)) for name in vse.fuse or [vse.model]))
+    models = vse.fuse or [vse.model, *([vse.first] if vse.first else [])]
+    known = set[str]().union(*(option_names(model_class(name)) for name in models))
     _refuse_unknown(vse.options, known, where, "vse.options.")
     if vse.fuse and vse.translate:
         raise RecipeError(f"{where}: vse.fuse and vse.translate are both set; leave one out")
@@ -272,6 +273,8 @@ def _check(recipe: Recipe, where: str) -> None:
                 f"{where}: vse.translate is {vse.translate!r}; expected mt:de-en (a query has no picture), its "
                 f"direction one of mmt.directions ({', '.join(mmt.directions)}) and its languages of vse.test"
             )
+    if vse.first is not None:
+        _check_first(vse, vse.first, where)
     for row in vse.only:
         if row not in vse.rows:
             raise RecipeError(f"{where}: vse.only names {row!r}, but vse.rows has {', '.join(vse.rows)}")
@@ -313,3 +316,16 @@ def _check(recipe: Recipe, where: str) -> None:
             raise RecipeError(f"{where}: vse.{name} is {getattr(vse, name)}; expected a share from 0 to below 1")
     if vse.warmup_epochs > vse.epochs:
         raise RecipeError(f"{where}: vse.warmup_epochs {vse.warmup_epochs} is more than vse.epochs {vse.epochs}")
+
+
+def _check_first(vse: VseSettings, first: str, where: str) -> None:
+    """Refuse lists that cannot be made or re-ranked."""
+    for name, other in (("fuse", vse.fuse), ("translate", vse.translate)):
+        if other:
+            raise RecipeError(f"{where}: vse.first and vse.{name} are both set; leave one out")
+    if first == vse.model:
+        raise RecipeError(f"{where}: vse.first and vse.model are both {first!r}; expected another one to re-rank")
+    if (score := model_class(first).score) != "inner product":
+        raise RecipeError(f"{where}: vse.first is {first!r}, whose score is of {score}; expected an inner product")
+    if vse.first_k < 1:
+        raise RecipeError(f"{where}: vse.first_k is {vse.first_k}; expected 1 or more")

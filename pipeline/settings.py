@@ -34,7 +34,7 @@ RUNTIME_ONLY = {"accelerator", "devices", "num_nodes", "strategy", "threads", "w
 
 ADDED_LATER = {
     "translators", "captions", "fuse", "translate", "folds", "loss", "drop_regions", "drop_words", "pretrained",
-    "pretrained_rate",
+    "pretrained_rate", "first", "first_k",
 }  # fmt: skip
 """Settings that came after results were recorded: at their defaults, which is how those were computed, they stay out
 of a job's key."""
@@ -178,6 +178,10 @@ class VseSettings:
     """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
     translate: str | None = None
     """Translate-search, `mt:de-en`: German test captions are translated, and ranked by a model that reads English."""
+    first: str | None = None
+    """An indexed model, trained with these settings too, the first of whose lists `model` re-ranks; null: none."""
+    first_k: int = 100
+    """How many of them."""
     loss: str | None = None
     """`hardest` (Eq. 9-10), `sum` (Eq. 8), `infonce` or `sigmoid`; null: the model's own."""
     drop_regions: float = 0.0

@@ -27,11 +27,12 @@ from pipeline.mmt import translators_of
 from pipeline.prepare import corpus_job, pictures_of, twins_of
 from pipeline.processes import say
 from pipeline.ranking import save_model, write_ranks
+from pipeline.reranking import index_job, rerank_job
 from pipeline.settings import Recipe, VseSettings, result_settings
 from pipeline.training import LOGS, fit, load_best, make_trainer
 
 VERSION = 1
-_NOT_OF_TRAINING = ("rows", "only", "seeds", "fuse", "translate", "unseen")
+_NOT_OF_TRAINING = ("rows", "only", "seeds", "fuse", "translate", "first", "first_k", "unseen")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Row:
         name: of `vse.rows`.
         seed: of its training.
         job: what ranks the test.
-        system: what the line is called beside its figures: the model, the models fused, the model and its translator.
+        system: what the line is called beside its figures: the model, the models fused, the model and its translator,
+            the model and whose lists it re-ranks.
         languages: those that its figures are of.
         unseen: which of them it never saw.
     """
@@ -71,7 +73,7 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
             spoken = {slot.language for text in settings.rows[name] for slot in parse_group(text)}
             members = [
                 _vse_job(recipe, of_model(settings, model), name, seed, corpus, synthetic)
-                for model in settings.fuse or [settings.model]
+                for model in settings.fuse or filter(None, [settings.model, settings.first])
             ]
             job, system = members[0], settings.model
             if settings.fuse:
@@ -84,6 +86,10 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
                 title = f"search-{title}-{settings.model}-{name}-{seed}"
                 job = translated_job(title, job, corpus, translator, direction, settings, recipe.augment)
                 system, spoken = f"{system} by {settings.translate}", {direction.partition("-")[0]}
+            elif settings.first:
+                index = index_job(members[1], corpus, settings)
+                job = rerank_job(f"rerank-{settings.first}-{system}-{name}-{seed}", index, job, corpus, settings)
+                system = f"{system} on the first {settings.first_k} of {settings.first}"
             tested = spoken if settings.translate else set(settings.test)
             unseen = _unseen(settings, name, tested, spoken)
             rows.append(Row(name, seed, job, system, frozenset(tested), unseen))
@@ -107,7 +113,7 @@ def _unseen(settings: VseSettings, row: str, tested: set[str], spoken: set[str])
 
 
 def of_model(settings: VseSettings, model: str) -> VseSettings:
-    """The settings for one model of a fusion: of the options, those that are its own."""
+    """The settings for one of several models: of the options, those that are its own."""
     own = option_names(model_class(model))
     return replace(settings, model=model, options={key: one for key, one in settings.options.items() if key in own})
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from modules.errors import ModelError
 from modules.metrics import RetrievalRanks, retrieval_ranks, retrieval_scores
-from modules.search import Encoding, FlatIndex, RetrievalMetric, block_similarity, exact_ranks, ranks_by_index
+from modules.search import Encoding, RetrievalMetric, block_similarity, exact_ranks, ranks_by_index
 
 
 def inner_product(images: Encoding, captions: Encoding) -> Tensor:
@@ -158,20 +158,6 @@ def test_no_caption_is_an_error() -> None:
         ranks_by_index(image, nothing, links)
     with pytest.raises(ModelError, match="no query"):
         exact_ranks(inner_product, one_vector(image), one_vector(nothing), links)
-
-
-def test_index_finds_the_best() -> None:
-    generator = torch.Generator().manual_seed(0)
-    gallery, queries = torch.randn(50, 8, generator=generator).half(), torch.randn(6, 8, generator=generator)
-    index = FlatIndex(gallery, gpu=-1)
-    scores, rows = index.search(queries, 5)
-    expected = (queries @ gallery.float().T).topk(5)
-    torch.testing.assert_close(scores, expected.values)
-    assert torch.equal(rows, expected.indices)
-    assert len(index) == 50
-    assert index.search(queries, 99)[0].shape == (6, 50)
-    with pytest.raises(ModelError, match=r"expected \(N, H\)"):
-        FlatIndex(torch.ones(5))
 
 
 def part(encoding: Encoding, rows: Tensor) -> Encoding:

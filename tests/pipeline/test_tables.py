@@ -26,6 +26,7 @@ tables:
     systems:
       plain: {vse: {}, rows: [mmt-fb]}
       search: {vse: {translate: "mt:de-en"}, rows: [human], published: {human: [1, 2, 3, 4, 5, 6]}}
+      reranked: {vse: {model: scan-t2i-avg, first: san, first_k: 2}, rows: [human]}
       fused: {vse: {fuse: [san, dan], options: {steps: 1}}, rows: [human, mmt-fb]}
 """
 
@@ -42,6 +43,7 @@ def trained(tiny: Tiny, tmp_path_factory) -> Tiny:
 def test_one_command_trains_all_that_a_table_lacks(trained: Tiny) -> None:
     names = {path.name for path in (trained.workspace.root / "jobs").iterdir()}
     assert {"vse-san-human-1", "vse-san-mmt-fb-1", "search-mt-de-en-san-human-1", "fusion-san-dan-human-1"} <= names
+    assert {"vse-scan-t2i-avg-human-1", "index-san-human-1", "rerank-san-scan-t2i-avg-human-1"} <= names
 
 
 def test_a_loaded_model_scores_as_the_trained_one_did(trained: Tiny) -> None:
@@ -161,6 +163,13 @@ def test_a_cell_that_was_not_run_says_so(trained: Tiny, capsys) -> None:
         ("search: {rows: [none], published: {none: [a, b, c, d, e, f]}}", r"published\.none: expected R@1, 5, 10"),
         ("search: {vse: {test: [de], select: [de]}}", r"tables\.1\.language is 'en', which vse\.test lacks"),
         ("search: {vse: {fuse: [san, san], translate: mt:de-en}}", "leave one out"),
+        ("search: {vse: {fuse: [san, dan], first: vse}}", "vse.first and vse.fuse are both set; leave one out"),
+        ("search: {vse: {translate: mt:de-en, first: dan}}", "vse.first and vse.translate are both set"),
+        ("search: {vse: {first: san}}", "vse.first and vse.model are both 'san'; expected another one to re-rank"),
+        ("search: {vse: {first: oe}}", "vse.first is 'oe', whose score is of vectors; expected an inner product"),
+        ("search: {vse: {first: sann}}", "'sann': no such retrieval model; nearest are"),
+        ("search: {vse: {first: dan, first_k: 0}}", "vse.first_k is 0; expected 1 or more"),
+        ("search: {vse: {first: dan, options: {lambda_lse: 1}}}", "unknown key vse.options.lambda_lse"),
     ],
 )
 def test_slips_in_a_table_are_named(tmp_path, lines: str, message: str) -> None:

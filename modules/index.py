@@ -1,0 +1,203 @@
+"""An index of vectors by inner product: searched whole (`flat`), or by lists of codes (`ivf-pq`); kept in a folder.
+
+`ivf-pq` is for millions of vectors. They are rotated at random, so that all parts of a vector weigh alike, and put
+into `nlist` lists by k-means; a query looks into the `nprobe` nearest. There the best 256 candidates are found by codes
+of a few bytes, and scored again by their vectors in float16, so that scores are right to three digits.
+"""
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import faiss
+import torch
+from torch import Tensor
+
+from modules.errors import ModelError
+
+Kind = Literal["flat", "ivf-pq"]
+GPU_MAX_K = 2048  # what FAISS on a GPU can return
+CANDIDATES = 256  # scored again by their vectors, for each query; more where k asks for it
+LEAST, MOST = 39, 64  # vectors that train one of k-means' centres: FAISS warns of fewer, more only take time
+CODES = 16  # values of a part of a code (half a byte), each a centre of k-means
+BLOCK = 2**16  # vectors looked at and added at a time, which bounds memory beside the index
+FORMAT = 1
+_INDEX, _ABOUT = "index.faiss", "index.json"
+
+
+class VectorIndex:
+    """N vectors (N, H) that are searched by inner product; `flat` on a GPU where FAISS finds one, `ivf-pq` on the CPU.
+
+    Args:
+        vectors: (N, H), of any float type and device; `flat` keeps them as float32, `ivf-pq` as float16.
+        kind: `flat`, exhaustive and exact, or `ivf-pq`.
+        gpu: its number; None takes the first if there is one, -1 stays on the CPU.
+        nlist: lists of `ivf-pq`; None: the power of two nearest to √N (1,024 for a million).
+        nprobe: lists that a query looks into, all at the most; None: a quarter of them.
+        parts: a vector is cut into so many for its code, half a byte each; a divisor of H; None: the largest one up to
+            H / 4 (32 bytes for 256 numbers).
+
+    Raises:
+        ModelError: the vectors are not a matrix, one is not finite, they are too few to train `ivf-pq`, or a setting
+            does not fit them.
+
+    """
+
+    def __init__(
+        self, vectors: Tensor, kind: Kind = "flat", gpu: int | None = None, nlist: int | None = None,
+        nprobe: int | None = None, parts: int | None = None,
+    ) -> None:  # fmt: skip
+        if vectors.ndim != 2:
+            raise ModelError(f"vectors to index have shape {tuple(vectors.shape)}, expected (N, H)")
+        wrong = (~torch.cat([part.isfinite().all(dim=1) for part in vectors.split(BLOCK)])).nonzero()
+        if len(wrong):
+            raise ModelError(f"vector {int(wrong[0])} to index is not finite, expected finite numbers only")
+        self.kind = kind
+        if kind == "flat":
+            self._index: Any = faiss.IndexFlatIP(vectors.shape[1])
+            self._to_gpu(gpu)
+        else:
+            self._index = _trained(vectors, nlist, nprobe, parts)
+        for part in vectors.split(BLOCK):
+            self._index.add(_float32(part))
+
+    def __len__(self) -> int:
+        """Count the vectors."""
+        return int(self._index.ntotal)
+
+    @property
+    def dim(self) -> int:
+        """H, size of a vector."""
+        return int(self._index.d)
+
+    def search(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Find the best k for each query.
+
+        Args:
+            queries: (Q, H), of any float type and device.
+            k: how many; cut to the number of vectors, and to 2,048 on a GPU.
+
+        Returns:
+            scores (Q, k) float32 in descending order and rows (Q, k) int64 of the index, both on the CPU. Where the
+            lists that `ivf-pq` looked into hold fewer than k, the rest are rows of -1 that score -inf.
+
+        Raises:
+            ModelError: the queries are not of the vectors' size, or k is below 1.
+
+        """
+        if queries.ndim != 2 or queries.shape[1] != self.dim:
+            raise ModelError(f"queries have shape {tuple(queries.shape)}, expected (Q, {self.dim}), as the index has")
+        if k < 1:
+            raise ModelError(f"k is {k}, expected 1 or more to find")
+        k = min(k, len(self), GPU_MAX_K if self._on_gpu else len(self))
+        again = None
+        if self.kind == "ivf-pq":
+            again = faiss.IndexRefineSearchParameters()
+            again.k_factor = max(4, CANDIDATES / k)
+        scores, rows = self._index.search(_float32(queries), k, params=again)
+        found = torch.from_numpy(rows)
+        return torch.from_numpy(scores).masked_fill(found < 0, -torch.inf), found
+
+    def vectors(self) -> Tensor:
+        """All vectors (N, H) as they are kept, float32 on the CPU."""
+        kept = self._index if self.kind == "flat" else self._index.refine_index
+        return torch.from_numpy(kept.reconstruct_n(0, len(self)))
+
+    def save(self, folder: Path, made_of: str) -> None:
+        """Write `index.faiss`, and `index.json` with what is in it.
+
+        Args:
+            folder: made if it is not there.
+            made_of: a fingerprint of the checkpoint that made the vectors.
+
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        faiss.write_index(faiss.index_gpu_to_cpu(self._index) if self._on_gpu else self._index, str(folder / _INDEX))
+        about = {
+            "format": FORMAT, "kind": self.kind, "vectors": len(self), "dim": self.dim, "made_of": made_of,
+            "sha256": _digest(folder / _INDEX),
+        }  # fmt: skip
+        (folder / _ABOUT).write_text(json.dumps(about, indent=1), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path, made_of: str, gpu: int | None = None) -> "VectorIndex":
+        """Read what `save` wrote.
+
+        Args:
+            folder: see there.
+            made_of: the fingerprint of the checkpoint that will make the queries.
+            gpu: as for the class.
+
+        Raises:
+            ModelError: a file is missing or damaged, or the vectors are another checkpoint's.
+
+        """
+        try:
+            about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
+            kind, found, digest = about["kind"], about["made_of"], about["sha256"]
+            if about["format"] != FORMAT:
+                raise ValueError(f"format {about['format']}, this code reads {FORMAT}")
+            if found != made_of:
+                raise ModelError(
+                    f"index {folder}: built from another checkpoint ({found} instead of {made_of}); build it again"
+                )
+            if _digest(folder / _INDEX) != digest:  # before FAISS reads it: it trusts what it reads
+                raise ValueError(f"{_INDEX} is not what was written")
+            index = faiss.read_index(str(folder / _INDEX))
+        except ModelError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+            raise ModelError(f"index {folder}: not readable ({error!r}); build it again") from None
+        self = cls.__new__(cls)
+        self.kind, self._index = kind, index
+        if kind == "flat":
+            self._to_gpu(gpu)
+        return self
+
+    @property
+    def _on_gpu(self) -> bool:
+        return hasattr(self, "_resources")
+
+    def _to_gpu(self, gpu: int | None) -> None:
+        """Move the index to the GPU of that number, or the first one, if FAISS finds any."""
+        if gpu is None:
+            gpu = 0 if faiss.get_num_gpus() else -1
+        if gpu >= 0:
+            self._resources = faiss.StandardGpuResources()  # must live as long as the index
+            self._index = faiss.index_cpu_to_gpu(self._resources, gpu, self._index)
+
+
+def _trained(vectors: Tensor, nlist: int | None, nprobe: int | None, parts: int | None) -> faiss.Index:
+    """An empty IVF-PQ index, trained on a sample of the vectors; ModelError where they do not fit the settings."""
+    count, dim = vectors.shape
+    nlist = 2 ** round(math.log2(max(1, count)) / 2) if nlist is None else nlist
+    nprobe = max(1, nlist // 4) if nprobe is None else nprobe
+    if parts is None:
+        parts = max(size for size in range(1, max(1, dim // 4) + 1) if dim % size == 0)
+    if min(nlist, nprobe, parts) < 1 or dim % parts:
+        raise ModelError(
+            f"ivf-pq of vectors of {dim} numbers: nlist is {nlist}, nprobe {nprobe}, parts {parts}; expected 1 or "
+            f"more, and parts a divisor of {dim}"
+        )
+    centres = max(nlist, CODES)
+    if count < LEAST * centres:
+        raise ModelError(
+            f"ivf-pq needs {LEAST * centres} vectors to train {centres} centres, found {count}; index them as flat"
+        )
+    index = faiss.index_factory(dim, f"RR{dim},IVF{nlist},PQ{parts}x4fs,Refine(SQfp16)", faiss.METRIC_INNER_PRODUCT)
+    faiss.extract_index_ivf(index).nprobe = min(nprobe, nlist)
+    sample = torch.randperm(count, generator=torch.Generator().manual_seed(0))[: MOST * centres]
+    index.train(_float32(vectors[sample.to(vectors.device)]))
+    return index
+
+
+def _float32(vectors: Tensor) -> Any:
+    """Give FAISS what it takes: a contiguous float32 array on the CPU."""
+    return vectors.detach().to("cpu", torch.float32).contiguous().numpy()
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
