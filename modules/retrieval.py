@@ -43,7 +43,7 @@ class Retrieval(TrainedModule):
         pretrained_rate: learning rate of a pretrained text model, as a share of `learning_rate`; 0 freezes it.
 
     Attributes:
-        ranks: of the last test, by language.
+        ranks: of the last validation or test, by language.
         scores: a dict is filled with the test's similarity matrices (I, C), by language; None, as at first: not.
     """
 
@@ -146,7 +146,6 @@ class Retrieval(TrainedModule):
     def on_test_epoch_end(self) -> None:
         """Log R@K and keep the ranks in `ranks`, by language, and those of each fold in `fold_ranks`."""
         tested = self._rank_all("test", self.folds)
-        self.ranks = {language: ranks for language in tested if (ranks := self.metrics[language].ranks) is not None}
         self.fold_ranks = {language: self.metrics[language].fold_ranks for language in tested}
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
@@ -172,6 +171,7 @@ class Retrieval(TrainedModule):
                 found[language] = metric.compute()
                 self.log_dict({f"{stage}/{language}/{name}": value for name, value in found[language].items()})
             metric.reset()
+        self.ranks = {language: ranks for language in found if (ranks := self.metrics[language].ranks) is not None}
         return found
 
     def _similarity(self, images: Encoding, captions: Encoding) -> Tensor:

@@ -13,37 +13,43 @@ from torch import Tensor
 from data.captions import HUMAN, read_captions
 from data.regions import RegionStore
 from modules.beam import BeamSettings
-from modules.metrics import retrieval_ranks
+from modules.metrics import RetrievalRanks, retrieval_ranks
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job
-from pipeline.ranking import load_model, rank_test, read_arrays, write_ranks
+from pipeline.ranking import load_model, rank_split, read_arrays, validation_scores, write_ranks
 from pipeline.settings import AugmentSettings, VseSettings
 from pipeline.synthesis import lender_of, load_translator, refuse_seen_images, translate_all
 
 VERSION = 1
+SCORES_VERSION = 2  # validation beside test
 _SCORES = ("scores", "images", "captions", "links")
 
 
 def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
-    """Score all test images with all test captions by a trained model: `similarity-<language>.npz`."""
+    """Score images with captions by a trained model: `similarity-<split>-<language>.npz`.
+
+    All test languages on test, and on validation those that choose.
+    """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the matrices, and the ranks by them."""
-        module, text = load_model(inputs["model"], settings.test)
-        module.scores = {}
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
-        data = rank_test(module, text, captions, store, settings.trainer)
-        for language, scores in module.scores.items():
-            images, said = data.ranked("test", language)
-            links = module.ranks[language].caption_image.cpu().numpy()
-            path = folder / f"similarity-{language}.npz"
-            np.savez(path, scores=scores.numpy(), images=np.array(images), captions=np.array(said), links=links)
+        for split, languages in (("val", settings.select), ("test", settings.test)):
+            module, text = load_model(inputs["model"], languages)
+            module.scores = {}
+            data = rank_split(module, text, captions, store, settings.trainer, split)
+            for language, scores in module.scores.items():
+                images, said = data.ranked(split, language)
+                links = module.ranks[language].caption_image.cpu().numpy()
+                path = folder / f"similarity-{split}-{language}.npz"
+                np.savez(path, scores=scores.numpy(), images=np.array(images), captions=np.array(said), links=links)
         return {"test": write_ranks(folder, module.ranks)}
 
     inputs = {"corpus": corpus, "model": trained}
     name = trained.name.replace("vse-", "similarity-", 1)
-    return Job(name, "vse", VERSION, {"test": settings.test}, inputs, run, True, asdict(settings.trainer))
+    plain = {"test": settings.test, "select": settings.select}
+    return Job(name, "vse", SCORES_VERSION, plain, inputs, run, True, asdict(settings.trainer))
 
 
 def fusion_job(name: str, members: Sequence[Job], settings: VseSettings) -> Job:
@@ -51,14 +57,16 @@ def fusion_job(name: str, members: Sequence[Job], settings: VseSettings) -> Job:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the ranks by the mean."""
-        ranks = {}
-        for language in settings.test:
-            scores, links = fuse([folder / f"similarity-{language}.npz" for folder in inputs.values()])
-            ranks[language] = retrieval_ranks(scores, links)
-        return {"test": write_ranks(folder, ranks)}
+        ranks: dict[str, dict[str, RetrievalRanks]] = {"val": {}, "test": {}}
+        for split, languages in (("val", settings.select), ("test", settings.test)):
+            for language in languages:
+                path = f"similarity-{split}-{language}.npz"
+                ranks[split][language] = retrieval_ranks(*fuse([member / path for member in inputs.values()]))
+        return {"test": write_ranks(folder, ranks["test"]), "val": validation_scores(ranks["val"])}
 
     inputs = {str(number): job for number, job in enumerate(members)}
-    return Job(name, "vse", VERSION, {"test": settings.test}, inputs, run)
+    plain = {"test": settings.test, "select": settings.select}
+    return Job(name, "vse", SCORES_VERSION, plain, inputs, run)
 
 
 def fuse(paths: Sequence[Path]) -> tuple[Tensor, Tensor]:
@@ -116,7 +124,7 @@ def translated_job(
         table = Table.from_list(spoken, features=captions.features)
         table.to_parquet(folder / "translated.parquet")
         module, text = load_model(inputs["model"], [target])
-        rank_test(module, text, table, store, settings.trainer)
+        rank_split(module, text, table, store, settings.trainer)
         return {"test": write_ranks(folder, {source: module.ranks[target]})}
 
     inputs = {"corpus": corpus, "model": trained, "translator": translator} | lender_of(translator, corpus)

@@ -24,7 +24,7 @@ def finished_runs(workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Run]:
             for name, value in metrics.items()
             if isinstance(value, float) or name.endswith("_sentences")
         }
-        for part in ("test", "twins", "folds"):
+        for part in ("test", "val", "twins", "folds"):
             for language, scores in metrics.get(part, {}).items():
                 prefix = "" if part == "test" else f"{part}_"
                 flat |= {(language, prefix + name): value for name, value in scores.items()}
@@ -42,11 +42,17 @@ class Cell:
         mean: metric → percent, `RECALLS`, `mean_recall` and `rsum`.
         interval: metric → ends of its 95 % interval over images; empty where an artifact is gone, and for folds.
         seeds: how many runs.
+        validation: mean rsum on validation, what systems are chosen by; None where it was not validated.
     """
 
     mean: Mapping[str, float]
     interval: Mapping[str, tuple[float, float]]
     seeds: int
+    validation: float | None
+
+    def validated(self) -> str:
+        """The rsum on validation as tables print it."""
+        return "–" if self.validation is None else f"{self.validation:.1f}"
 
     def bounds(self, metric: str, less: float | None = None) -> str:
         """The interval as tables print it, or that of the difference from a figure without one."""
@@ -117,7 +123,11 @@ class Figures:
         for name, value in mean.items():
             low, high = interval.get(name, (None, None))
             self.add(fold_split(n) if folds else "test", system, row, language, name, value, low, high, len(scores), n)
-        return Cell(mean, interval, len(scores))
+        validated = [one[language, "val_rsum"] for one in scores if (language, "val_rsum") in one]
+        validation = sum(validated) / len(scores) if len(validated) == len(scores) else None
+        if validation is not None:
+            self.add("val", system, row, language, "rsum", validation, None, None, len(scores), 0)
+        return Cell(mean, interval, len(scores), validation)
 
     def difference(self, jobs: Mapping[int, Job], base: Mapping[int, Job], language: str, metric: str) -> list[str]:
         """How a row differs from another on the same images and the seeds of both, a job a seed.

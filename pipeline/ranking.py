@@ -71,16 +71,21 @@ def model_fingerprint(folder: Path) -> str:
     return fingerprint(paths)
 
 
-def rank_test(
-    module: Retrieval, text: TextInput, captions: Table, store: RegionStore, settings: TrainerSettings
-) -> RetrievalData:
-    """Rank the test images and captions of the module's languages, left in `module.ranks`; what was ranked."""
+def rank_split(
+    module: Retrieval, text: TextInput, captions: Table, store: RegionStore, settings: TrainerSettings,
+    split: str = "test",
+) -> RetrievalData:  # fmt: skip
+    """Rank the images and captions of `test` or `val` in the module's languages; what was ranked.
+
+    The ranks are left in `module.ranks`.
+    """
     if store.dim != module.model.region_dim:
         raise RecipeError(
             f"{store.folder}: regions have {store.dim} numbers, the model reads {module.model.region_dim}"
         )
-    data = RetrievalData(captions, store, text.encode, [], module.model.languages, {"test": module.test_languages})
-    make_trainer(settings).test(module, data, verbose=False)
+    data = RetrievalData(captions, store, text.encode, [], module.model.languages, {split: module.test_languages})
+    trainer = make_trainer(settings)
+    (trainer.test if split == "test" else trainer.validate)(module, data, verbose=False)
     return data
 
 
@@ -89,6 +94,11 @@ def write_ranks(folder: Path, ranks: Mapping[str, RetrievalRanks]) -> dict[str, 
     for language, found in ranks.items():
         np.savez(folder / f"ranks-{language}.npz", **{name: getattr(found, name).cpu().numpy() for name in _ARRAYS})
     return {language: retrieval_scores(found) for language, found in ranks.items()}
+
+
+def validation_scores(ranks: Mapping[str, RetrievalRanks | None]) -> dict[str, dict[str, float]]:
+    """The rsum of each language that was validated: what systems are chosen by."""
+    return {language: {"rsum": retrieval_scores(found)["rsum"]} for language, found in ranks.items() if found}
 
 
 def read_ranks(folder: Path, language: str) -> RetrievalRanks:

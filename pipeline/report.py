@@ -108,15 +108,15 @@ class _Sheets(Figures):
         for name, named in _by_name(rows).items():
             jobs = [row.job for row in named]
             if language not in named[0].languages:
-                table.append([name, *["–"] * 9])
+                table.append([name, *["–"] * 10])
                 continue
             name = named[0].title(language)
             if (cell := self.cell(jobs, named[0].system, name, language, folds)) is None:
-                table.append([name, *[NOT_RUN] * 9])
+                table.append([name, *[NOT_RUN] * 10])
             else:
                 means = [f"{cell.mean[metric]:.1f}" for metric in (*RECALLS, "mean_recall")]
-                table.append([name, *means, cell.bounds("mean_recall"), str(cell.seeds)])
-        heads = ["trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "mean recall", "95 %", "seeds"]
+                table.append([name, *means, cell.bounds("mean_recall"), cell.validated(), str(cell.seeds)])
+        heads = ["trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "mean recall", "95 %", "val rsum", "seeds"]
         where = f"test, mean of {self.recipe.vse.folds} folds" if folds else "test"
         return Sheet(f"Retrieval, {rows[0].system}, {language}, {where}, {self.label} ({self.task})", heads, table)
 

@@ -18,7 +18,7 @@ from modules.reranking import FirstLists, first_lists, reranked
 from modules.search import Encoding, Similarity
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job
-from pipeline.ranking import load_model, model_fingerprint, rank_test, read_ranks, write_ranks
+from pipeline.ranking import load_model, model_fingerprint, rank_split, read_ranks, write_ranks
 from pipeline.settings import VseSettings
 
 VERSION = 1
@@ -40,7 +40,7 @@ def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
         vectors: dict[str, Tensor] = {}
         for language, metric in module.metrics.items():
             metric.rank = partial(_keep, vectors, language, metric.rank)
-        data = rank_test(module, text, captions, store, settings.trainer)
+        data = rank_split(module, text, captions, store, settings.trainer)
         made_of = model_fingerprint(inputs["model"])
         for name, kept in vectors.items():
             images, said = data.ranked("test", name.removeprefix("captions-"))
@@ -70,7 +70,7 @@ def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSe
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         for language, metric in module.metrics.items():
             metric.rank = partial(_rerank, lists[language])
-        data = rank_test(module, text, captions, store, settings.trainer)
+        data = rank_split(module, text, captions, store, settings.trainer)
         for language in module.ranks:
             for part, ids in zip(("images", f"captions-{language}"), data.ranked("test", language), strict=True):
                 _require_ids(inputs["index"], part, ids)

@@ -55,7 +55,7 @@ def table_sheets(name: str, figures: Figures) -> list[Sheet]:
     for (system, row), jobs in cells.items():
         published = settings.systems[system].published.get(row)
         lines += _lines(figures, system, titles[system, row], list(jobs.values()), settings, published)
-    heads = ["system", "trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "rsum", "95 %", "seeds"]
+    heads = ["system", "trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "rsum", "95 %", "val rsum", "seeds"]
     title = f"{settings.title}; {figures.label}"
     sheets = [Sheet(title, heads, lines)]
     if not settings.folds:
@@ -69,16 +69,21 @@ def _lines(
     """A cell's figures, mean over seeds; and where there are published ones, those and the difference."""
     names = (*RECALLS, "rsum")
     cell = figures.cell(jobs, system, row, settings.language, settings.folds)
-    ours = [system, row, *[NOT_RUN] * 9]
+    ours = [system, row, *[NOT_RUN] * 10]
     if cell is not None:
-        ours[2:] = [*(f"{cell.mean[name]:.1f}" for name in names), cell.bounds("rsum"), str(cell.seeds)]
+        ours[2:] = [
+            *(f"{cell.mean[name]:.1f}" for name in names),
+            cell.bounds("rsum"),
+            cell.validated(),
+            str(cell.seeds),
+        ]
     if published is None:
         return [ours]
     theirs = [*published, sum(published)]
-    lines = [ours, ["", "published", *(f"{value:.1f}" for value in theirs), "", ""]]
+    lines = [ours, ["", "published", *(f"{value:.1f}" for value in theirs), "", "", ""]]
     if cell is not None:
         away = [f"{cell.mean[name] - value:+.1f}" for name, value in zip(names, theirs, strict=True)]
-        lines.append(["", "difference", *away, cell.bounds("rsum", less=theirs[-1]), ""])
+        lines.append(["", "difference", *away, cell.bounds("rsum", less=theirs[-1]), "", ""])
     return lines
 
 

@@ -26,7 +26,7 @@ from pipeline.jobs import Job, Workspace, needed
 from pipeline.mmt import translators_of
 from pipeline.prepare import corpus_job, pictures_of, twins_of
 from pipeline.processes import say
-from pipeline.ranking import save_model, write_ranks
+from pipeline.ranking import save_model, validation_scores, write_ranks
 from pipeline.reranking import index_job, rerank_job
 from pipeline.settings import Recipe, VseSettings, result_settings
 from pipeline.training import LOGS, fit, load_best, make_trainer
@@ -202,12 +202,14 @@ def _vse_job(recipe: Recipe, settings: VseSettings, row: str, seed: int, corpus:
             query_galleries(captions, watched, text.encode, store, pictures),
         )  # fmt: skip
         load_best(module, best)
+        make_trainer(settings.trainer).validate(module, data, verbose=False)
+        validated = validation_scores(module.ranks)
         save_model(folder, settings.model, arguments, module.model)
         shown = query_galleries(captions, settings.test, text.encode, store, pictures, "test")
         make_trainer(settings.trainer, log_dir, callbacks=shown).test(module, data, verbose=False)
         twins = twins_of(inputs["corpus"])
         return {
-            "test": write_ranks(folder, module.ranks),
+            "test": write_ranks(folder, module.ranks), "val": validated,
             "folds": {
                 language: fold_scores(folds) | {"images": float(len(module.folds[0]))}
                 for language, folds in module.fold_ranks.items() if folds

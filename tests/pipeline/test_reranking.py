@@ -31,7 +31,7 @@ def test_indexes_hold_the_test_by_the_trained_model(searched: Tiny) -> None:
     made_of = model_fingerprint(searched.job("vse-san-human-1"))
     for language in ("en", "de"):
         images, captions = (VectorIndex.load(folder / part, made_of) for part in ("images", f"captions-{language}"))
-        with np.load(searched.job("similarity-san-human-1") / f"similarity-{language}.npz") as saved:
+        with np.load(searched.job("similarity-san-human-1") / f"similarity-test-{language}.npz") as saved:
             np.testing.assert_allclose(images.vectors() @ captions.vectors().T, saved["scores"], atol=1e-6)
             assert json.loads((folder / "images" / "ids.json").read_text()) == saved["images"].tolist()
             ids = json.loads((folder / f"captions-{language}" / "ids.json").read_text())
@@ -41,9 +41,9 @@ def test_indexes_hold_the_test_by_the_trained_model(searched: Tiny) -> None:
 def test_the_first_two_stand_in_the_second_model_s_order(searched: Tiny) -> None:
     for language in ("en", "de"):
         first, found = (read_ranks(searched.job(name), language) for name in ("vse-san-human-1", RERANK))
-        with np.load(searched.job("similarity-san-human-1") / f"similarity-{language}.npz") as saved:
+        with np.load(searched.job("similarity-san-human-1") / f"similarity-test-{language}.npz") as saved:
             indexed = torch.from_numpy(saved["scores"])
-        with np.load(searched.job(WHOLE) / f"similarity-{language}.npz") as saved:
+        with np.load(searched.job(WHOLE) / f"similarity-test-{language}.npz") as saved:
             scores, links = torch.from_numpy(saved["scores"]), torch.from_numpy(saved["links"])
         assert torch.equal(found.caption_image, links)
         expected = first.text_to_image.clone()

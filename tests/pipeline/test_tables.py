@@ -51,12 +51,16 @@ def test_a_loaded_model_scores_as_the_trained_one_did(trained: Tiny) -> None:
     found, saved = (read_ranks(trained.job(name), "en") for name in ("similarity-san-human-1", folder.parent.name))
     assert torch.equal(found.text_to_image, saved.text_to_image)
     assert torch.equal(found.image_to_text, saved.image_to_text)
+    with np.load(trained.job("similarity-san-human-1") / "similarity-val-en.npz") as validated:
+        ranks = retrieval_ranks(*(torch.from_numpy(validated[name]) for name in ("scores", "links")))
+    kept = trained.metrics("vse-san-human-1")["val"]["en"]["rsum"]  # of the best epoch: what chose it
+    assert kept == pytest.approx(retrieval_scores(ranks)["rsum"])
     module, text = load_model(folder, ["en"])
     assert module.model.vocabulary_size == len(text)
 
 
 def test_fusion_ranks_by_the_mean_of_the_saved_matrices(trained: Tiny, tmp_path) -> None:
-    with np.load(trained.job("similarity-san-human-1") / "similarity-en.npz") as saved:
+    with np.load(trained.job("similarity-san-human-1") / "similarity-test-en.npz") as saved:
         arrays = {name: saved[name] for name in saved.files}
     other = arrays | {"scores": np.random.default_rng(0).normal(size=arrays["scores"].shape)}
     paths = [tmp_path / "a.npz", tmp_path / "b.npz"]
@@ -66,16 +70,19 @@ def test_fusion_ranks_by_the_mean_of_the_saved_matrices(trained: Tiny, tmp_path)
     for language in ("de", "en"):
         parts = []
         for model in ("san", "dan"):
-            with np.load(trained.job(f"similarity-{model}-human-1") / f"similarity-{language}.npz") as saved:
+            with np.load(trained.job(f"similarity-{model}-human-1") / f"similarity-test-{language}.npz") as saved:
                 parts.append(torch.from_numpy(saved["scores"]))
                 links = torch.from_numpy(saved["links"])
         expected = retrieval_scores(retrieval_ranks((parts[0] + parts[1]) / 2, links))
         assert trained.metrics("fusion-san-dan-human-1")["test"][language] == pytest.approx(expected)
+    members = [trained.job(f"similarity-{model}-human-1") / "similarity-val-en.npz" for model in ("san", "dan")]
+    chosen_by = retrieval_scores(retrieval_ranks(*fuse(members)))["rsum"]
+    assert trained.metrics("fusion-san-dan-human-1")["val"] == {"en": {"rsum": pytest.approx(chosen_by)}}
     assert json.loads((trained.job("vse-dan-human-1") / "network.json").read_text())["arguments"]["steps"] == 1
 
 
 def test_matrices_of_other_test_sets_are_refused(trained: Tiny, tmp_path) -> None:
-    with np.load(trained.job("similarity-san-human-1") / "similarity-en.npz") as saved:
+    with np.load(trained.job("similarity-san-human-1") / "similarity-test-en.npz") as saved:
         arrays = {name: saved[name] for name in saved.files}
     for name in ("images", "captions", "links"):
         paths = [tmp_path / "a.npz", tmp_path / f"{name}.npz"]
