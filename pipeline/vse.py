@@ -22,6 +22,7 @@ from pipeline.augment import synthesis_jobs
 from pipeline.dashboards import query_galleries
 from pipeline.errors import RecipeError
 from pipeline.evaluation import fusion_job, similarity_job, translated_job
+from pipeline.files import fingerprint
 from pipeline.jobs import Job, Workspace, needed
 from pipeline.mmt import translators_of
 from pipeline.prepare import corpus_job, pictures_of, twins_of
@@ -67,12 +68,12 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
     corpus, synthetic = corpus_job(recipe, workspace), synthesis_jobs(recipe, workspace)
     names = settings.only or list(settings.rows)
     translators = translators_of(recipe, workspace) if settings.translate else {}
-    rows = []
+    words, rows = _pretrained_files(settings, workspace), []
     for seed in settings.seeds:
         for name in names:
             spoken = {slot.language for text in settings.rows[name] for slot in parse_group(text)}
             members = [
-                _vse_job(recipe, of_model(settings, model), name, seed, corpus, synthetic)
+                _vse_job(recipe, of_model(settings, model), name, seed, corpus, synthetic, words)
                 for model in settings.fuse or filter(None, [settings.model, settings.first])
             ]
             job, system = members[0], settings.model
@@ -164,7 +165,19 @@ def twin_scores(
     return found
 
 
-def _vse_job(recipe: Recipe, settings: VseSettings, row: str, seed: int, corpus: Job, synthetic: dict[str, Job]) -> Job:
+def _pretrained_files(settings: VseSettings, workspace: Workspace) -> dict[str, str]:
+    """What stands in keys for a pretrained model in a folder: its contents, wherever they lie."""
+    folder = Path(settings.pretrained or "")
+    if settings.pretrained is None or not folder.is_dir():
+        return {}
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {"pretrained": fingerprint(files, workspace.root / "fingerprints.json")}
+
+
+def _vse_job(
+    recipe: Recipe, settings: VseSettings, row: str, seed: int, corpus: Job, synthetic: dict[str, Job],
+    pretrained: dict[str, str],
+) -> Job:  # fmt: skip
     groups = [parse_group(text) for text in settings.rows[row]]
     sources = sorted({slot.source for group in groups for slot in group} - {HUMAN})
     for source in sources:
@@ -173,7 +186,7 @@ def _vse_job(recipe: Recipe, settings: VseSettings, row: str, seed: int, corpus:
                 f"vse.rows.{row} trains on {source!r}, which augment.paths lacks ({', '.join(synthetic)})"
             )
     plain = {key: value for key, value in result_settings(settings).items() if key not in _NOT_OF_TRAINING}
-    plain |= {"groups": settings.rows[row], "seed": seed}
+    plain |= {"groups": settings.rows[row], "seed": seed} | pretrained
     name = f"vse-{settings.model}-{row}-{seed}"
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:

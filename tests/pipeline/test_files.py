@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from pipeline import files
 from pipeline.errors import RecipeError
 from pipeline.files import fingerprint
 from pipeline.jobs import Workspace
+from pipeline.recipe import load_recipe
+from pipeline.vse import vse_rows
 from tests.pipeline.test_jobs import make
 
 
@@ -97,3 +100,19 @@ def test_an_artifact_is_on_the_disk_before_it_has_its_name(workspace: Workspace,
     inside = {"", "/weights", "/pictures", "/pictures/1.png", "/manifest.json"}
     assert {f"{final}.partial{name}" for name in inside} <= {path for path, named in settled.items() if not named}
     assert settled[str(final.parent)]
+
+
+def test_a_pretrained_folder_stands_in_keys_by_its_contents(tmp_path):
+    def key(folder):
+        recipe = load_recipe("scenes", [f"--vse.pretrained={folder}", "--vse.only=[none]"])
+        return vse_rows(recipe, Workspace(tmp_path / "artifacts"))[0].job.key
+
+    first, moved = tmp_path / "first", tmp_path / "moved"
+    first.mkdir()
+    (first / "model.safetensors").write_bytes(b"weights")
+    before = key(first)
+    shutil.copytree(first, moved)
+    assert key(moved) == before
+    (moved / "model.safetensors").write_bytes(b"others!")
+    assert key(moved) != before
+    assert key("name-on-the-hub") not in (before, key(moved))
