@@ -1,12 +1,22 @@
 """Beam search over a batch: all sentences and hypotheses in one tensor step, finished sentences leave the batch."""
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from modules.errors import ModelError
-from modules.translator import Memory, RegionalTranslator
+
+
+class Decoder(Protocol):
+    """A translator, as the search sees it. Its memory has a `mask` (B, J) and can `select` sentences."""
+
+    def start(self, memory: Any) -> tuple[Tensor, ...]:
+        """The state before the first word, tensors (B, 1, …)."""
+
+    def step(self, memory: Any, token: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Log-probabilities (B, S, V) after the last word (B, S) of each hypothesis, and states (B, S, …)."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,7 @@ class BeamSettings:
 
 @torch.no_grad()
 def beam_search(
-    model: RegionalTranslator, memory: Memory, settings: BeamSettings, begin: int, end: int, max_length: int | Tensor
+    model: Decoder, memory: Any, settings: BeamSettings, begin: int, end: int, max_length: int | Tensor
 ) -> list[list[Hypothesis]]:
     """The best translations of each sentence, best first, at most `beam_size` of them.
 
@@ -60,10 +70,10 @@ def beam_search(
     alive = torch.arange(count)  # the sentence of each row that is still searched
     tokens = torch.full((count, 1, 1), begin, device=device)
     scores = torch.zeros(count, 1, device=device)
-    hidden, cell = memory.hidden[:, None], memory.cell[:, None]
+    state = model.start(memory)
     limits = torch.as_tensor(max_length).cpu().expand(count)
     for length in range(1, int(limits.max()) + 1):
-        logs, hidden, cell = model.step(memory, tokens[:, :, -1], hidden, cell)
+        logs, state = model.step(memory, tokens[:, :, -1], state)
         total = scores[..., None] + logs  # (rows, S, V)
         vocabulary = total.shape[-1]
         best, flat = total.flatten(1).topk(min(2 * width, total[0].numel()), dim=1)
@@ -78,14 +88,14 @@ def beam_search(
         scores = best.gather(1, keep).masked_fill(is_end.gather(1, keep), -torch.inf)
         beam = origin.gather(1, keep)
         tokens = torch.cat([tokens.gather(1, _over(beam, tokens)), word.gather(1, keep)[..., None]], -1)
-        hidden, cell = hidden.gather(1, _over(beam, hidden)), cell.gather(1, _over(beam, cell))
+        state = tuple(part.gather(1, _over(beam, part)) for part in state)
         going = torch.tensor([len(ended[sentence]) < width for sentence in alive.tolist()]) & (limits[alive] > length)
         if not going.any():
             break
         if going.sum() <= 0.75 * len(going):  # leaving costs a copy of the memory: worth it by the quarter
             rows = going.nonzero()[:, 0].to(device)
             alive, memory = alive[going], memory.select(rows)
-            tokens, scores, hidden, cell = tokens[rows], scores[rows], hidden[rows], cell[rows]
+            tokens, scores, state = tokens[rows], scores[rows], tuple(part[rows] for part in state)
     return [sorted(hypotheses, key=lambda h: -h.score)[:width] for hypotheses in ended]
 
 
@@ -106,5 +116,5 @@ def _collect(
 
 
 def _over(beam: Tensor, tensor: Tensor) -> Tensor:
-    """Indexes (rows, S) widened to gather whole vectors of `tensor` (rows, S', X)."""
-    return beam[..., None].expand(-1, -1, tensor.shape[-1])
+    """Indexes (rows, S) widened to gather whole parts of `tensor` (rows, S', …)."""
+    return beam.view(*beam.shape, *[1] * (tensor.dim() - 2)).expand(*beam.shape, *tensor.shape[2:])

@@ -1,5 +1,6 @@
 """Training a translator: text-only pre-training (NMT) and fine-tuning on captions as MT or, with regions, as MMT."""
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,16 +15,35 @@ from torch.nn import functional as F
 from modules.beam import BeamSettings, Hypothesis, beam_search
 from modules.distributed import gather_objects, sum_over_ranks
 from modules.training import TrainedModule
+from modules.transformer import TransformerTranslator
 from modules.translator import RegionalTranslator
 
 Batch = dict[str, Tensor]
+Translator = RegionalTranslator | TransformerTranslator
+NETWORKS: dict[str, type[Translator]] = {"bilstm": RegionalTranslator, "transformer": TransformerTranslator}
+
+
+def network_options(network: str) -> set[str]:
+    """The settings that only this network has."""
+    own, common = ({*inspect.signature(kind.__init__).parameters} for kind in (NETWORKS[network], RegionalTranslator))
+    return own - common
+
+
+def build_translator(network: str = "bilstm", **arguments: Any) -> Translator:
+    """A fresh translator.
+
+    Args:
+        network: one of `NETWORKS`.
+        arguments: its own.
+    """
+    return NETWORKS[network](**arguments)
 
 
 class Translation(TrainedModule):
-    """Maximum likelihood training of a `RegionalTranslator` (mmt-retrieval, Eq. 6), selected by validation BLEU.
+    """Maximum likelihood training of a translator (mmt-retrieval, Eq. 6), selected by validation BLEU.
 
     Args:
-        network: arguments of `RegionalTranslator`, plain values.
+        network: arguments of `build_translator`, plain values.
         learning_rate: of Adam, reached after `warmup` steps and falling by a cosine to a twentieth at `steps`.
         warmup: steps of linear warm-up.
         steps: training steps in all.
@@ -42,7 +62,7 @@ class Translation(TrainedModule):
     ) -> None:  # fmt: skip
         super().__init__()
         self.save_hyperparameters()
-        self.translator = RegionalTranslator(**network)
+        self.translator = build_translator(**network)
         self.reference: Sequence[str] = ()
         self.decode: Callable[[list[int]], str] | None = None
         self._bleu = BLEU(lowercase=True)
@@ -114,9 +134,7 @@ class Synthesis(pl.LightningModule):
         n_best: hypotheses returned a sentence, best first.
     """
 
-    def __init__(
-        self, translator: RegionalTranslator, beam: BeamSettings, begin: int, end: int, n_best: int = 1
-    ) -> None:
+    def __init__(self, translator: Translator, beam: BeamSettings, begin: int, end: int, n_best: int = 1) -> None:
         super().__init__()
         self.translator, self.beam, self.begin, self.end, self.n_best = translator, beam, begin, end, n_best
         self.found: dict[int, list[Hypothesis]] = {}
@@ -129,7 +147,7 @@ class Synthesis(pl.LightningModule):
 
 
 def translate(
-    translator: RegionalTranslator, batch: Mapping[str, Tensor], settings: BeamSettings, begin: int, end: int
+    translator: Translator, batch: Mapping[str, Tensor], settings: BeamSettings, begin: int, end: int
 ) -> list[list[Hypothesis]]:
     """Translations of the sentences of a batch (`source`, `source_lengths`, `regions` if it looks), best first."""
     with torch.no_grad():

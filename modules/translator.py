@@ -143,21 +143,25 @@ class RegionalTranslator(nn.Module):
         attentional = self._attend(packing.spread(states), memory).flatten(0, 1)[packing.forward]
         return self._logits(self._drop(attentional)), packing.forward
 
-    def step(self, memory: Memory, token: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def start(self, memory: Memory) -> tuple[Tensor, ...]:
+        """The state before the first word: hidden (B, 1, H') and cell (B, 1, H')."""
+        return memory.hidden[:, None], memory.cell[:, None]
+
+    def step(self, memory: Memory, token: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
         """One decoding step for S hypotheses a sentence; the memory is shared by them, never copied.
 
         Args:
             memory: of the B source sentences.
             token: (B, S) the last word of each hypothesis.
-            hidden: (B, S, H') and cell (B, S, H'): the decoder's state of each.
-            cell: see hidden.
+            state: hidden (B, S, H') and cell (B, S, H') of the decoder.
 
         Returns:
-            log-probabilities (B, S, V), and the new hidden and cell states.
+            log-probabilities (B, S, V), and the new state.
         """
+        hidden, cell = state
         gates = input_gates(self.decoder, self._embed(token)) + F.linear(hidden, recurrent_matrix(self.decoder))
         hidden, cell = lstm_cell(gates, cell)
-        return widen(self._logits(self._attend(hidden, memory))).log_softmax(-1), hidden, cell
+        return widen(self._logits(self._attend(hidden, memory))).log_softmax(-1), (hidden, cell)
 
     def _encode_words(self, words: Tensor, packing: Packing) -> tuple[Tensor, Tensor, tuple]:
         """One thread, no region: states (B, 1, N, H) ahead and back; final states and cells (B, 1, H) and (B, H)."""

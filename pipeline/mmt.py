@@ -1,5 +1,6 @@
 """Stage mmt: one vocabulary, then for each direction NMT on text, and from it MT and MMT on captions."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -122,8 +123,10 @@ def _translator_job(recipe: Recipe, system: str, direction: str, corpus: Job, te
         network = {
             "vocabulary_size": len(bpe), "region_dim": store.dim if system == "mmt" else None,
             "embedding_dim": settings.embedding_dim, "hidden_dim": settings.hidden_dim,
-            "dropout": settings.dropout, "padding": PADDING,
+            "dropout": settings.dropout, "padding": PADDING, **settings.network_options,
         }  # fmt: skip
+        if settings.network != "bilstm":  # what has no name is one
+            network["network"] = settings.network
         figures = _train(recipe, folder, inputs, name, phase, pairs, network, bpe, store if system == "mmt" else None)
         save_network(folder, network, bpe)
         figures |= _test(folder, pairs, store, settings)
@@ -142,7 +145,8 @@ def _train(
 ) -> dict[str, Any]:  # fmt: skip
     """Train one translator and leave its best weights in the folder."""
     settings = recipe.mmt
-    train = pairs.select("train", with_regions=not name.startswith("nmt"))
+    pretraining = name.startswith("nmt")
+    train = pairs.select("train", with_regions=not pretraining, repeat=settings.repeat if pretraining else {})
     validation = pairs.select("val", with_regions=True if store is not None else None)
     torch.manual_seed(recipe.seed)  # start values, whatever ran before in this process
     module = Translation(
@@ -254,13 +258,18 @@ class _Pairs:
         wanted = [row for row in rows if with_regions is None or row["seen"] == with_regions]
         return wanted or (rows if with_regions is False else [])  # no text without pictures: learn from all of it
 
-    def select(self, split: str, with_regions: bool | None) -> Sentences:
-        """The same as token numbers.
+    def select(self, split: str, with_regions: bool | None, repeat: Mapping[str, int] | None = None) -> Sentences:
+        """The same as token numbers, those of some origins several times.
 
         Raises:
-            RecipeError: there are none.
+            RecipeError: there are none, or none of an origin that is to be repeated.
         """
         rows = self.rows(split, with_regions)
+        origins = {row["origin"] for row in rows}
+        for origin in repeat or {}:
+            if origin not in origins:
+                raise RecipeError(f"mmt.repeat names {origin!r}; the pairs are of {', '.join(sorted(origins))}")
+        rows = [row for row in rows for _ in range((repeat or {}).get(row["origin"], 1))]
         if not rows:
             kind = {True: "with regions ", False: "", None: ""}[with_regions]
             raise RecipeError(f"mmt: no {self.direction} pair {kind}for {split}; see the data report of the corpus")

@@ -16,6 +16,7 @@ from data.corpora.registry import CORPORA
 from data.extractor import ExtractorSettings
 from modules.losses import LOSSES
 from modules.retrieval_models import model_class, option_names
+from modules.translation import network_options
 from pipeline.errors import RecipeError
 from pipeline.settings import (
     AugmentSettings,
@@ -262,6 +263,7 @@ def _check(recipe: Recipe, where: str) -> None:
     models = vse.fuse or [vse.model, *([vse.first] if vse.first else [])]
     known = set[str]().union(*(option_names(model_class(name)) for name in models))
     _refuse_unknown(vse.options, known, where, "vse.options.")
+    _refuse_unknown(mmt.network_options, network_options(mmt.network), where, "mmt.network_options.")
     if vse.fuse and vse.translate:
         raise RecipeError(f"{where}: vse.fuse and vse.translate are both set; leave one out")
     if len(vse.fuse) == 1:

@@ -34,7 +34,7 @@ RUNTIME_ONLY = {"accelerator", "devices", "num_nodes", "strategy", "threads", "w
 
 ADDED_LATER = {
     "translators", "captions", "fuse", "translate", "folds", "loss", "drop_regions", "drop_words", "pretrained",
-    "pretrained_rate", "first", "first_k",
+    "pretrained_rate", "first", "first_k", "network", "network_options", "repeat",
 }  # fmt: skip
 """Settings that came after results were recorded: at their defaults, which is how those were computed, they stay out
 of a job's key."""
@@ -72,12 +72,18 @@ class MmtSettings:
 
     directions: list[str] = field(default_factory=lambda: ["en-de", "de-en"])
     """source-target."""
+    network: Literal["bilstm", "transformer"] = "bilstm"
+    """The paper's Bi-LSTM over threads, or a small Transformer."""
+    network_options: dict[str, Any] = field(default_factory=dict)
+    """The Transformer's own settings: `layers`, `heads`, and `look` (`gate` or `tokens`)."""
     vocabulary: int = 10000
     """Sub-words of the joint BPE."""
     embedding_dim: int = 512
-    """E, size of a word vector."""
+    """E, size of a word vector; of all states of a Transformer."""
     hidden_dim: int = 256
-    """H, size of an encoder state in each direction; the decoder's is 2H."""
+    """H, size of an encoder state in each direction, the decoder's is 2H; a Transformer's feed-forward width."""
+    repeat: dict[str, int] = field(default_factory=dict)
+    """How often a pass of pre-training reads the pairs of an origin (`task1: 5`); others once."""
     dropout: float = 0.3
     """Share of numbers dropped."""
     label_smoothing: float = 0.1

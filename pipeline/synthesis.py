@@ -12,8 +12,8 @@ from data.text import BEGIN, END, JointBPE
 from data.translation import Sentences, in_order_loader
 from modules.beam import BeamSettings
 from modules.distributed import gather_objects
-from modules.translation import Synthesis
-from modules.translator import RegionalTranslator
+from modules.errors import ModelError
+from modules.translation import Synthesis, Translator, build_translator
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job
 from pipeline.settings import TrainerSettings
@@ -35,7 +35,7 @@ def save_network(folder: Path, network: dict[str, Any], bpe: JointBPE) -> None:
     bpe.save(folder / "bpe.json")
 
 
-def load_translator(folder: Path) -> tuple[RegionalTranslator, JointBPE]:
+def load_translator(folder: Path) -> tuple[Translator, JointBPE]:
     """A finished translator and its vocabulary.
 
     Raises:
@@ -49,8 +49,8 @@ def load_translator(folder: Path) -> tuple[RegionalTranslator, JointBPE]:
     if len(bpe) != network.get("vocabulary_size"):
         raise RecipeError(f"{folder}: bpe.json has {len(bpe)} entries, the network {network.get('vocabulary_size')}")
     try:
-        translator = RegionalTranslator(**network)
-    except (TypeError, ValueError, RuntimeError) as error:
+        translator = build_translator(**network)
+    except (TypeError, ValueError, KeyError, RuntimeError, ModelError) as error:
         raise RecipeError(f"{folder / 'network.json'}: not of this code ({error}); run `make stage-mmt`") from None
     load_weights(translator, folder / "weights.safetensors")
     return translator, bpe
@@ -82,7 +82,7 @@ def refuse_seen_images(inputs: Mapping[str, Path], human: Iterable[Mapping[str, 
 
 
 def translate_all(
-    translator: RegionalTranslator, bpe: JointBPE, source: Sequence[Sequence[int]], image_ids: Sequence[str | None],
+    translator: Translator, bpe: JointBPE, source: Sequence[Sequence[int]], image_ids: Sequence[str | None],
     regions: RegionStore | None, target: str, beam: BeamSettings, batch_tokens: int, settings: TrainerSettings,
 ) -> list[Translated]:  # fmt: skip
     """Translate sentences (token numbers) into language `target`, in their order, on all devices of `settings`.

@@ -7,17 +7,17 @@ import torch
 
 from modules.beam import BeamSettings, beam_search
 from modules.errors import ModelError
-from modules.translation import translate
-from modules.translator import RegionalTranslator
+from modules.translation import build_translator, translate
 
 V, BEGIN, END, LONGEST = 5, 1, 2, 3
 SOURCE, LENGTHS = torch.tensor([[3, 4, 3], [4, 0, 0], [3, 3, 0]]), torch.tensor([3, 1, 2])
 
 
-@pytest.fixture
-def model():
+@pytest.fixture(params=["bilstm", "transformer"])
+def model(request):
     torch.manual_seed(5)
-    model = RegionalTranslator(V, None, embedding_dim=8, hidden_dim=4, dropout=0.0).eval()
+    arguments = {"vocabulary_size": V, "embedding_dim": 8, "hidden_dim": 4, "dropout": 0.0}
+    model = build_translator(request.param, **arguments).eval()
     torch.nn.init.normal_(model.output_bias)
     return model
 
@@ -73,9 +73,9 @@ def test_one_that_never_ends_is_cut_by_its_own_source_not_by_the_longest_of_its_
 
 def test_greedy_takes_the_best_word_each_time(model):
     memory = model.encode(SOURCE[:1], LENGTHS[:1])
-    tokens, hidden, cell = [BEGIN], memory.hidden[:, None], memory.cell[:, None]
+    tokens, state = [BEGIN], model.start(memory)
     while len(tokens) < 8:
-        logs, hidden, cell = model.step(memory, torch.tensor([[tokens[-1]]]), hidden, cell)
+        logs, state = model.step(memory, torch.tensor([[tokens[-1]]]), state)
         tokens.append(int(logs.argmax()))
         if tokens[-1] == END:
             break

@@ -1,0 +1,280 @@
+"""A small Transformer translator, with text alone or with regions: the same training, search and reports.
+
+Pre-norm layers (Vaswani et al. 2017; Xiong et al. 2020), one matrix for source, target and output words. Where it
+looks, the regions enter in one of two ways (after Wu et al. 2021, "Good for Misconceived Reasons", who have one vector
+an image):
+
+- `gate`: each word's state attends to the regions, and a gate decides number by number how much of what it saw is
+  added: h + σ(W [h; c]) ⊙ c;
+- `tokens`: the regions stand before the words in the encoder.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from modules.errors import ModelError
+from modules.recurrent import widen
+
+State = tuple[Tensor, ...]
+
+
+@dataclass
+class TransformerMemory:
+    """What the encoder leaves for the decoder.
+
+    Attributes:
+        mask: (B, J) bool, true where a state is real.
+        parts: keys and values (B, J, 2E) of each decoder layer.
+    """
+
+    mask: Tensor
+    parts: list[Tensor]
+
+    def select(self, sentences: Tensor) -> "TransformerMemory":
+        """The memory of some of the sentences, by index."""
+        return TransformerMemory(self.mask[sentences], [part[sentences] for part in self.parts])
+
+
+class TransformerTranslator(nn.Module):
+    """Translate a sentence, looking at regions of its picture or at none.
+
+    Args:
+        vocabulary_size: V, entries of the joint BPE vocabulary.
+        region_dim: D, size of a region; None builds a text-only translator.
+        embedding_dim: E, size of all states.
+        hidden_dim: width of the feed-forward layers.
+        dropout: share of numbers dropped from embeddings and from what each layer adds, while training.
+        padding: the padding token's number.
+        layers: of the encoder, and of the decoder.
+        heads: of each attention; E must be divisible by it.
+        look: how regions enter, `gate` or `tokens`.
+
+    Raises:
+        ModelError: E is not divisible by the heads, or `look` is something else.
+    """
+
+    def __init__(
+        self, vocabulary_size: int, region_dim: int | None = None, embedding_dim: int = 128, hidden_dim: int = 256,
+        dropout: float = 0.3, padding: int = 0, layers: int = 4, heads: int = 4,
+        look: Literal["gate", "tokens"] = "gate",
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if look not in ("gate", "tokens"):
+            raise ModelError(f"look is {look!r}; expected gate or tokens")
+        if embedding_dim % (2 * heads):
+            raise ModelError(f"embedding_dim is {embedding_dim}, not divisible by twice the heads ({heads})")
+        self.dropout, self.look = dropout, look
+        self.words = nn.Embedding(vocabulary_size, embedding_dim, padding_idx=padding)
+        nn.init.normal_(self.words.weight, std=embedding_dim**-0.5)
+        self.word_scale = embedding_dim**0.5
+        self.regions = None if region_dim is None else nn.Linear(region_dim, embedding_dim)
+        size = (embedding_dim, hidden_dim, heads, dropout)
+        self.encoder = nn.ModuleList(EncoderLayer(*size) for _ in range(layers))
+        self.decoder = nn.ModuleList(DecoderLayer(*size) for _ in range(layers))
+        self.encoded, self.decoded = nn.LayerNorm(embedding_dim), nn.LayerNorm(embedding_dim)
+        if region_dim is not None:
+            self.region_norm = nn.LayerNorm(embedding_dim)
+            if look == "gate":
+                self.glance, self.gate = Attention(embedding_dim, heads), nn.Linear(2 * embedding_dim, embedding_dim)
+        self.output_bias = nn.Parameter(torch.zeros(vocabulary_size))
+
+    def encode(self, source: Tensor, lengths: Tensor, regions: Tensor | None = None) -> TransformerMemory:
+        """Encode sentences with their regions.
+
+        Args:
+            source: (B, N) token numbers.
+            lengths: (B,) on the CPU, each at least 1.
+            regions: (B, K, D); left out by a text-only translator.
+
+        Raises:
+            ModelError: regions are given to a text-only translator, or missing for one that looks.
+        """
+        if (regions is None) != (self.regions is None):
+            has, got = ("no", "regions") if self.regions is None else ("a", "none")
+            raise ModelError(
+                f"translator: it has {has} projection for regions but got {got}; choose mt or mmt to match"
+            )
+        mask = (torch.arange(source.shape[1])[None] < lengths.cpu()[:, None]).to(source.device)
+        states, objects = self._embed(source), None
+        if regions is not None and self.regions is not None:
+            objects = self._drop(self.region_norm(widen(self.regions(regions.to(self.regions.weight.dtype)))))
+            if self.look == "tokens":
+                states = torch.cat([objects, states], dim=1)
+                mask = torch.cat([mask.new_ones(objects.shape[:2]), mask], dim=1)
+        for layer in self.encoder:
+            states = layer(states, mask)
+        states = self.encoded(states)
+        if objects is not None and self.look == "gate":
+            seen = self.glance(states, self.glance.keys_values(objects))
+            states = states + torch.sigmoid(self.gate(torch.cat([states, seen], -1))) * seen
+        return TransformerMemory(mask, [layer.source(states) for layer in self.decoder])  # type: ignore[operator]
+
+    def forward(self, memory: TransformerMemory, target: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Score target sentences word by word (teacher forcing).
+
+        Args:
+            memory: of the B source sentences.
+            target: (B, M + 1) begin-of-sentence and the words before each prediction.
+            lengths: (B,) on the CPU, predictions a sentence.
+
+        Returns:
+            logits (T, V) of all predictions, and their (T,) positions in the flattened (B · (M + 1)) batch.
+        """
+        states = self._embed(target)
+        for layer, part in zip(self.decoder, memory.parts, strict=True):
+            states = layer(states, part, memory.mask)
+        real = torch.arange(target.shape[1])[None] < lengths.cpu()[:, None]
+        where = real.flatten().nonzero()[:, 0].to(target.device)
+        return self._logits(states.flatten(0, 1)[where]), where
+
+    def start(self, memory: TransformerMemory) -> State:
+        """The state before the first word: no keys and values yet, (B, 1, 0, 2E) a layer."""
+        return tuple(part.new_empty(len(part), 1, 0, part.shape[-1]) for part in memory.parts)
+
+    def step(self, memory: TransformerMemory, token: Tensor, state: State) -> tuple[Tensor, State]:
+        """One decoding step for S hypotheses a sentence; the memory is shared by them, never copied.
+
+        Args:
+            memory: of the B source sentences.
+            token: (B, S) the last word of each hypothesis.
+            state: keys and values (B, S, t, 2E) of the t words before it, a layer each.
+
+        Returns:
+            log-probabilities (B, S, V), and the new state.
+        """
+        states = self._embed(token[..., None], first=state[0].shape[2])[:, :, 0]
+        kept = []
+        for layer, part, before in zip(self.decoder, memory.parts, state, strict=True):
+            states, known = layer.step(states, part, memory.mask, before)  # type: ignore[operator]
+            kept.append(known)
+        return widen(self._logits(states)).log_softmax(-1), tuple(kept)
+
+    def _embed(self, tokens: Tensor, first: int = 0) -> Tensor:
+        """Words (…, N) with their positions, counted from `first`."""
+        words = self.words(tokens) * self.word_scale
+        return self._drop(words + positions(first, tokens.shape[-1], words))
+
+    def _logits(self, states: Tensor) -> Tensor:
+        return F.linear(self.decoded(states), self.words.weight, self.output_bias)
+
+    def _drop(self, tensor: Tensor) -> Tensor:
+        return F.dropout(tensor, self.dropout, self.training)
+
+
+class Attention(nn.Module):
+    """Scaled dot-product attention with several heads.
+
+    Args:
+        dim: E.
+        heads: how many.
+    """
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.key_value, self.out = nn.Linear(dim, dim), nn.Linear(dim, 2 * dim), nn.Linear(dim, dim)
+        for layer in (self.query, self.key_value, self.out):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def keys_values(self, states: Tensor) -> Tensor:
+        """What is attended to: (…, J, E) → (…, J, 2E)."""
+        kept: Tensor = self.key_value(states)
+        return kept
+
+    def forward(self, states: Tensor, kept: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """What each state (B, N, E) sees of the keys and values (B, J, 2E), where the mask (B, J) is true."""
+        parts = (self.query(states), *kept.chunk(2, -1))
+        query, keys, values = (part.unflatten(-1, (self.heads, -1)).transpose(-2, -3) for part in parts)
+        if query.is_cuda:
+            shown = None if mask is None else mask[:, None, None, :]
+            seen = F.scaled_dot_product_attention(query, keys, values, attn_mask=shown, is_causal=causal)
+        else:  # torch's own takes three times as long on a CPU, in its gradient, for sentences of ten words
+            scores = widen(query @ keys.transpose(-1, -2)) * query.shape[-1] ** -0.5
+            if mask is not None:
+                scores = scores.masked_fill(~mask[:, None, None, :], -torch.inf)
+            if causal:
+                later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+                scores = scores.masked_fill(later, -torch.inf)
+            seen = scores.softmax(-1).to(values.dtype) @ values
+        return widen(self.out(seen.transpose(-2, -3).flatten(-2)))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then a feed-forward layer, each on normed states and added to them.
+
+    Args:
+        dim: E.
+        hidden: width of the feed-forward layer.
+        heads: of the attention.
+        dropout: of what is added.
+    """
+
+    def __init__(self, dim: int, hidden: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.within = Attention(dim, heads)
+        self.norm_within, self.norm_forward = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(dim, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, dim)
+        )
+        self.drop = nn.Dropout(dropout)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        """States (B, N, E) with their mask (B, N)."""
+        normed = self.norm_within(states)
+        states = states + self.drop(self.within(normed, self.within.keys_values(normed), mask))
+        return states + self.drop(widen(self.feed_forward(self.norm_forward(states))))
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention to the words before, attention to the source, then a feed-forward layer.
+
+    Args:
+        dim: E.
+        hidden: width of the feed-forward layer.
+        heads: of the attentions.
+        dropout: of what is added.
+    """
+
+    def __init__(self, dim: int, hidden: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.within, self.across = Attention(dim, heads), Attention(dim, heads)
+        self.norm_within, self.norm_across, self.norm_forward = (nn.LayerNorm(dim) for _ in range(3))
+        self.feed_forward = nn.Sequential(
+            nn.Linear(dim, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, dim)
+        )
+        self.drop = nn.Dropout(dropout)
+
+    def source(self, states: Tensor) -> Tensor:
+        """Keys and values (B, J, 2E) of the encoder's states (B, J, E)."""
+        return self.across.keys_values(states)
+
+    def forward(self, states: Tensor, source: Tensor, mask: Tensor) -> Tensor:
+        """States (B, M, E); keys and values of the source (B, J, 2E) and its mask (B, J)."""
+        normed = self.norm_within(states)
+        states = states + self.drop(self.within(normed, self.within.keys_values(normed), causal=True))
+        return self._rest(states, source, mask)
+
+    def step(self, states: Tensor, source: Tensor, mask: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+        """One word of S hypotheses (B, S, E), after t whose keys and values (B, S, t, 2E) are known; those t + 1."""
+        normed = self.norm_within(states)[:, :, None]  # (B, S, 1, E)
+        known = torch.cat([before, self.within.keys_values(normed).to(before.dtype)], dim=2)
+        seen = self.within(normed.flatten(0, 1), known.flatten(0, 1)).view(states.shape)
+        return self._rest(states + self.drop(seen), source, mask), known
+
+    def _rest(self, states: Tensor, source: Tensor, mask: Tensor) -> Tensor:
+        states = states + self.drop(self.across(self.norm_across(states), source, mask))
+        return states + self.drop(widen(self.feed_forward(self.norm_forward(states))))
+
+
+def positions(first: int, count: int, like: Tensor) -> Tensor:
+    """Sines and cosines (count, E) of positions from `first` (Vaswani et al. 2017, 3.5), of the type of `like`."""
+    dim = like.shape[-1]
+    place = torch.arange(first, first + count, device=like.device, dtype=torch.float32)[:, None]
+    rate = torch.exp(torch.arange(0, dim, 2, device=like.device) * (-math.log(10000.0) / dim))
+    return torch.cat([torch.sin(place * rate), torch.cos(place * rate)], dim=-1).to(like.dtype)

@@ -1,0 +1,135 @@
+"""The Transformer translator against torch's own layers, and step by step against all at once."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from modules.errors import ModelError
+from modules.transformer import DecoderLayer, EncoderLayer, TransformerTranslator
+from modules.translation import build_translator, network_options
+
+B, N, K, D, V, E, HIDDEN, HEADS = 3, 5, 4, 6, 11, 8, 10, 2
+LENGTHS, TARGETS = torch.tensor([4, 5, 1]), torch.tensor([3, 2, 4])
+
+
+def make(look: str | None) -> TransformerTranslator:
+    torch.manual_seed(1)
+    options = {} if look is None else {"look": look}
+    model = build_translator(
+        "transformer", vocabulary_size=V, region_dim=None if look is None else D, embedding_dim=E, hidden_dim=HIDDEN,
+        dropout=0.0, layers=2, heads=HEADS, **options,
+    )  # fmt: skip
+    nn.init.normal_(model.output_bias)
+    return model.double()
+
+
+@pytest.fixture(params=[None, "gate", "tokens"])
+def model(request) -> TransformerTranslator:
+    return make(request.param)
+
+
+@pytest.fixture
+def batch(model) -> tuple[Tensor, Tensor | None, Tensor]:
+    torch.manual_seed(2)
+    regions = torch.randn(B, K, D, dtype=torch.float64) if model.regions is not None else None
+    return torch.randint(1, V, (B, N)), regions, torch.randint(1, V, (B, 4))
+
+
+def given(layer: nn.Module, own: nn.Module, attentions: dict[str, str], norms: dict[str, str]) -> nn.Module:
+    """torch's layer with the weights of ours."""
+    state = {}
+    for theirs, ours in attentions.items():
+        part = getattr(own, ours)
+        for kind in ("weight", "bias"):
+            state[f"{theirs}.in_proj_{kind}"] = torch.cat([getattr(p, kind) for p in (part.query, part.key_value)])
+            state[f"{theirs}.out_proj.{kind}"] = getattr(part.out, kind)
+    for theirs, ours in {**norms, "linear1": "feed_forward.0", "linear2": "feed_forward.3"}.items():
+        for kind in ("weight", "bias"):
+            state[f"{theirs}.{kind}"] = own.get_parameter(f"{ours}.{kind}")
+    layer.load_state_dict(state)
+    return layer
+
+
+def test_layers_are_torch_s_own_value_and_gradient() -> None:
+    torch.manual_seed(0)
+    encoder, decoder = EncoderLayer(E, HIDDEN, HEADS, 0.0).double(), DecoderLayer(E, HIDDEN, HEADS, 0.0).double()
+    settings = {"dropout": 0.0, "batch_first": True, "norm_first": True, "dtype": torch.float64}
+    norms = {"norm1": "norm_within", "norm2": "norm_forward"}
+    plain = given(nn.TransformerEncoderLayer(E, HEADS, HIDDEN, **settings), encoder, {"self_attn": "within"}, norms)
+    states, target = (torch.randn(B, n, E, dtype=torch.float64, requires_grad=True) for n in (N, 4))
+    mask = torch.arange(N) < LENGTHS[:, None]
+    pairs = [(encoder(states, mask)[mask], plain(states, src_key_padding_mask=~mask)[mask])]
+    norms = {"norm1": "norm_within", "norm2": "norm_across", "norm3": "norm_forward"}
+    attentions = {"self_attn": "within", "multihead_attn": "across"}
+    plain = given(nn.TransformerDecoderLayer(E, HEADS, HIDDEN, **settings), decoder, attentions, norms)
+    later = nn.Transformer.generate_square_subsequent_mask(4, dtype=torch.float64)
+    theirs = plain(target, states, tgt_mask=later, memory_key_padding_mask=~mask)
+    pairs.append((decoder(target, decoder.source(states), mask), theirs))
+    for one, other in pairs:
+        torch.testing.assert_close(one, other)
+        weight = torch.randn_like(one)
+        for side in (states, target):
+            found = [torch.autograd.grad((x * weight).sum(), side, retain_graph=True, allow_unused=True)[0]
+                     for x in (one, other)]  # fmt: skip
+            assert (found[0] is None) == (found[1] is None)
+            if found[0] is not None:
+                torch.testing.assert_close(*found)
+
+
+def test_step_by_step_is_all_at_once(model, batch) -> None:
+    source, regions, target = batch
+    memory = model.encode(source, LENGTHS, regions)
+    logits, where = model(memory, target, TARGETS)
+    state, logs = model.start(memory), []
+    for i in range(4):
+        log, state = model.step(memory, target[:, i : i + 1], state)
+        logs.append(log[:, 0])
+    apart = torch.stack(logs, 1).flatten(0, 1)[where]
+    torch.testing.assert_close(logits.log_softmax(-1), apart)
+
+
+def test_a_sentence_alone_is_the_sentence_in_a_batch(model, batch) -> None:
+    source, regions, target = batch
+    logits, where = model(model.encode(source, LENGTHS, regions), target, TARGETS)
+    for b in range(B):
+        one = slice(b, b + 1)
+        memory = model.encode(source[one, : LENGTHS[b]], LENGTHS[one], None if regions is None else regions[one])
+        alone, _ = model(memory, target[one, : TARGETS[b]], TARGETS[one])
+        torch.testing.assert_close(alone, logits[where // 4 == b])
+
+
+def test_the_order_of_regions_is_nothing_and_what_they_show_is_something() -> None:
+    for look in ("gate", "tokens"):
+        model = make(look)
+        torch.manual_seed(3)
+        source, target = torch.randint(1, V, (B, N)), torch.randint(1, V, (B, 4))
+        regions = torch.randn(B, K, D, dtype=torch.float64)
+        logits, permuted, other = (
+            model(model.encode(source, LENGTHS, seen), target, TARGETS)[0]
+            for seen in (regions, regions[:, [2, 0, 3, 1]], regions.roll(1, 0))
+        )
+        torch.testing.assert_close(logits, permuted)
+        assert (logits - other).abs().max() > 1e-3
+
+
+def test_a_word_does_not_see_those_after_it(model, batch) -> None:
+    source, regions, target = batch
+    memory = model.encode(source, LENGTHS, regions)
+    logits, where = model(memory, target, TARGETS)
+    changed = target.clone()
+    changed[:, 2] = (changed[:, 2] + 1) % V
+    others, _ = model(memory, changed, TARGETS)
+    same = where % 4 < 2
+    torch.testing.assert_close(logits[same], others[same])
+    assert (logits[where % 4 == 2] - others[where % 4 == 2]).abs().max() > 1e-6
+
+
+def test_what_does_not_fit_is_one_clear_line() -> None:
+    with pytest.raises(ModelError, match="not divisible by twice the heads"):
+        TransformerTranslator(V, embedding_dim=9, heads=2)
+    with pytest.raises(ModelError, match="expected gate or tokens"):
+        TransformerTranslator(V, D, look="sideways")  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="choose mt or mmt"):
+        make("gate").encode(torch.ones(1, 2, dtype=torch.long), torch.tensor([2]))
+    assert network_options("transformer") == {"layers", "heads", "look"}
+    assert network_options("bilstm") == set()
