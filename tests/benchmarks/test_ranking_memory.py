@@ -1,7 +1,8 @@
 """What ranking by SCAN takes in memory beside the encodings: it depends on the block, not on how many are ranked.
 
 COCO's 5,000 images and 25,000 captions would take hours on a CPU. Two sizes are measured, each in a process of its own,
-and what COCO takes is computed from the encodings' sizes and the larger measurement.
+and what COCO takes is computed from the encodings' sizes and the larger measurement. The copies of the encodings that
+`RetrievalMetric` makes while it collects them are not part of it.
 """
 
 import os

@@ -73,5 +73,6 @@ def test_a_training_step(name: str, kind: type[PublishedSCAN], dim: int, times: 
     sizes = [sum(parameter.numel() for parameter in model.parameters()) / 1e6 for model in (ours, theirs)]
     with capsys.disabled():
         print(f"\nA step of {name}, {BATCH} pairs, {dim} numbers: published form {slow:.2f} s ({sizes[1]:.1f} M "
-              f"weights, float32), ours {fast:.2f} s ({sizes[0]:.1f} M, bf16), {slow / fast:.1f} times as fast")  # fmt: skip
+              f"weights, float32), ours {fast:.2f} s ({sizes[0]:.1f} M, bf16), "
+              f"{slow / fast:.1f} times as fast")  # fmt: skip
     assert slow > least * fast
