@@ -6,9 +6,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import pack_padded_sequence
 
 from modules.errors import ModelError
+from modules.gru import both_ways
 from modules.recurrent import BiLSTM, widen
 
 
@@ -37,12 +38,7 @@ class CaptionEncoder(nn.Module):
     def forward(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """States (B, L, H), zero where a caption has ended, and their mask (B, L)."""
         words = F.dropout(self.words(tokens), self.dropout, self.training)
-        if hasattr(self, "lstm"):
-            ahead, back = self.lstm(words, lengths)
-        else:
-            packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            states, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=tokens.shape[1])
-            ahead, back = states.chunk(2, -1)
+        ahead, back = self.lstm(words, lengths) if hasattr(self, "lstm") else both_ways(self.gru, words, lengths)
         return (ahead + back) / 2, real_words(tokens, lengths)
 
 

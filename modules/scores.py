@@ -6,6 +6,7 @@ Both are made in parts, so that what lies between stays under a fixed size howev
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from modules.recurrent import widen
 PART = 2**21  # numbers in one tensor of a part; larger ones leave the caches of a CPU
 STORED = 2**26  # numbers of all parts together above which a part is computed again in the backward pass
 SMALLEST = 1e-12  # squared lengths of contexts are at least this
+SLOPE = 0.1  # of the leaky rectifier below zero
 
 Encoding = tuple[Tensor, Tensor]
 
@@ -48,12 +50,8 @@ def cross_attention(
         """Scores (N, M) of one part of each side."""
         shape = (len(context), context.shape[1], len(query), query.shape[1])
         raw = (context.flatten(0, 1) @ query.flatten(0, 1).t()).view(shape)  # (M, T, N, S)
-        weights = F.leaky_relu(raw, 0.1)
-        norm = weights.square().sum(-1, keepdim=True).clamp(min=SMALLEST**2).sqrt() + 1e-8  # as published
-        weights = (weights * (lambda_softmax / norm)).softmax(dim=1).flatten(2)
-        dot = (weights * raw.flatten(2)).sum(1)
-        square = (weights * (context @ context.transpose(1, 2) @ weights)).sum(1)  # αᵀ G α
-        relevance = (dot / square.clamp(min=SMALLEST).sqrt()).unflatten(1, shape[2:])  # (M, N, S)
+        dot, square = _Attend.apply(raw, context @ context.transpose(1, 2), lambda_softmax)
+        relevance = dot / square.clamp(min=SMALLEST).sqrt()  # (M, N, S)
         if lambda_lse is None:
             return (relevance * said).sum(-1).t() / said.sum(-1)[:, None]
         return (lambda_lse * relevance).masked_fill(~said, -torch.inf).logsumexp(-1).t() / lambda_lse
@@ -80,6 +78,39 @@ def order_violation(upper: Tensor, lower: Tensor) -> Tensor:
     ones = [vectors.new_ones(len(vectors), 1).bool() for vectors in (upper, lower)]
     with torch.autocast(upper.device.type, enabled=False):
         return _by_parts(score, (upper[:, None], ones[0]), (lower[:, None], ones[1]), upper.shape[1])
+
+
+class _Attend(torch.autograd.Function):
+    """Raw scores (M, T, N, S) and Gram matrices (M, T, T) to q_sᵀ Σ_t α_st x_t and αᵀ G α, each (M, N, S).
+
+    The gradient is written out: autograd would go through the raw scores twice as often.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, raw: Tensor, gram: Tensor, lambda_softmax: float) -> tuple[Tensor, Tensor]:
+        """Weights, and what they weigh."""
+        attention = F.leaky_relu(raw, SLOPE)
+        length = torch.linalg.vector_norm(attention, dim=-1, keepdim=True)
+        weights = attention.mul_(lambda_softmax / (length + 1e-8)).softmax(dim=1)  # 1e-8 as published
+        mixed = (gram @ weights.flatten(2)).view_as(weights)
+        dot, square = (weights * raw).sum(1), (weights * mixed).sum(1)
+        ctx.save_for_backward(raw, length, weights, mixed, dot, square)
+        ctx.lambda_softmax = lambda_softmax
+        return dot, square
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Through both sums, the softmax, the norm and the rectifier."""
+        raw, length, weights, mixed, dot, square = ctx.saved_tensors
+        of_dot, of_square = (grad[:, None] for grad in grads)
+        grad_gram = (weights * of_square).flatten(2) @ weights.flatten(2).transpose(1, 2)
+        mean = of_dot * dot[:, None] + 2 * of_square * square[:, None]  # Σ_t α ∂α
+        grad = (raw * of_dot).addcmul_(mixed, of_square, value=2).sub_(mean).mul_(weights)  # G is symmetric
+        attention, scale = F.leaky_relu(raw, SLOPE), ctx.lambda_softmax / (length + 1e-8)
+        turn = (grad * attention).sum(-1, keepdim=True) * scale / ((length + 1e-8) * length.clamp(min=SMALLEST))
+        grad.mul_(scale).sub_(attention.mul_(turn))
+        grad = torch.where(raw > 0, grad, SLOPE * grad)
+        return grad.addcmul_(weights, of_dot), grad_gram, None
 
 
 def _by_parts(score: Callable[..., Tensor], queries: Encoding, contexts: Encoding, each: int) -> Tensor:

@@ -58,7 +58,6 @@ def ranks_by_index(
 
     Raises:
         ModelError: a vector is not finite, or a link names no image.
-
     """
     require_links(caption_image, len(images), len(captions))
     if not len(captions):
@@ -91,22 +90,26 @@ def exact_ranks(
         images: vectors (I, T, H) and mask (I, T).
         captions: vectors (C, T, H) and mask (C, T).
         caption_image: (C,) row of each caption's image.
-        block: images and captions of one block, which bounds memory by block * block.
+        block: images and captions of one block, which bounds memory beside the encodings' own.
         tolerance: a score this little below the right answer's, as a share of it or of 1, still counts as a tie.
 
     Raises:
         ModelError: a score is not finite, or a link names no image.
-
     """
     num_images, num_captions = len(images[0]), len(captions[0])
     require_links(caption_image, num_images, num_captions)
     order = caption_image.argsort(stable=True)
-    captions, links = (captions[0][order], captions[1][order]), caption_image[order]
-    positives = _positive_scores(similarity, images, captions, links, block)
+    links = caption_image[order]
+
+    def score(seen: Encoding, numbers: Encoding) -> Tensor:
+        """Scores of captions by their numbers: a block at a time is put in order, never a copy of them all."""
+        return similarity(seen, _rows(captions, numbers[0]))
+
+    positives = _positive_scores(score, images, (order, order), links, block)
     best = best_captions(positives, links, num_images)
     text_floor, image_floor = (scores - tolerance * scores.abs().clamp(min=1) for scores in (positives, best))
     by_text, by_image = torch.zeros_like(links), links.new_zeros(num_images)
-    for rows, columns, scores in block_similarity(similarity, images, captions, block):
+    for rows, columns, scores in block_similarity(score, images, (order, order), block):
         require_finite(scores, torch.arange(num_images)[rows], order[columns])
         by_text[columns] += (scores >= text_floor[columns]).sum(dim=0)
         by_image[rows] += (scores >= image_floor[rows, None]).sum(dim=1)
@@ -128,7 +131,6 @@ def block_similarity(
 
     Yields:
         rows, columns and their scores (at most block, at most block).
-
     """
     for top in range(0, len(images[0]), block):
         for left in range(0, len(captions[0]), block):
@@ -152,7 +154,6 @@ class RetrievalMetric(Metric):
     Attributes:
         ranks: those of the last `compute`, images and captions in ascending order of their ids.
         folds: ids of the images of each fold, set before `compute`; `fold_ranks` then has each one's, in that order.
-
     """
 
     caption_image_ids: list[Tensor]
@@ -187,7 +188,6 @@ class RetrievalMetric(Metric):
             captions: vectors (C, T, H) and mask (C, T) bool.
             caption_ids: (C,) whole numbers.
             caption_image_ids: (C,) id of each caption's image, in this batch or any other.
-
         """
         for kind, (vectors, mask), ids in (("image", images, image_ids), ("caption", captions, caption_ids)):
             getattr(self, f"{kind}_vectors").append(vectors[mask])  # without padding: batches of any T concatenate

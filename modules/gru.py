@@ -1,0 +1,113 @@
+"""GRUs over sentences of different lengths; what `modules.recurrent` says of LSTMs holds for them too.
+
+Same parameters, same values, same gradients as `nn.GRU` (`tests/modules/test_gru.py`).
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from modules.recurrent import Packing, matmul_dtype
+
+
+def both_ways(gru: nn.GRU, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Read sentences from both ends.
+
+    Args:
+        gru: of one layer, bidirectional, batch first.
+        words: (B, N, E).
+        lengths: (B,), each at least 1.
+
+    Returns:
+        forward and backward states, each (B, N, H), zero where a sentence has ended.
+    """
+    if words.is_cuda:
+        packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        both, _ = pad_packed_sequence(gru(packed)[0], True, total_length=words.shape[1])
+        ahead, back = both.chunk(2, -1)
+        return ahead, back
+    packing = Packing.of(lengths, words.shape[1])
+    flat = words.flatten(0, 1)
+    states = []
+    for suffix, where in (("", packing.forward), ("_reverse", packing.backward)):
+        names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
+        of_input, input_bias, recurrent, bias = (getattr(gru, f"{name}_l0{suffix}") for name in names)
+        packed_states = gru_scan(F.linear(flat[where], of_input, input_bias), recurrent, bias, packing.sizes)
+        states.append(packing.spread(packed_states, bool(suffix)))
+    return states[0], states[1]
+
+
+def gru_scan(inputs: Tensor, recurrent: Tensor, bias: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """Run a GRU over packed tokens, from a state of zeros.
+
+    Args:
+        inputs: (T, 3H) the input's part W_ih x + b_ih of the gates, in nn.GRU's order r, z, n.
+        recurrent: (3H, H) W_hh.
+        bias: (3H,) b_hh.
+        sizes: sentences running at each step, never rising.
+
+    Returns:
+        hidden states (T, H), in float32 or wider.
+    """
+    dtype = matmul_dtype(inputs)
+    with torch.autocast(inputs.device.type, enabled=False):
+        return _Scan.apply(inputs, recurrent, bias, sizes, dtype)
+
+
+class _Scan(torch.autograd.Function):
+    """`gru_scan` and its gradient: h' = n + z (h − n), n = tanh(x_n + r y_n), with y = W_hh h + b_hh."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, inputs: Tensor, recurrent: Tensor, bias: Tensor, sizes: tuple[int, ...], dtype: torch.dtype
+    ) -> Tensor:
+        """Step by step; what the gradient needs is kept."""
+        tokens, width = len(inputs), recurrent.shape[1]
+        gates = inputs.to(recurrent.dtype, copy=True)
+        of_state, states = gates.new_empty(tokens, width), gates.new_empty(tokens, width)
+        before, low = gates.new_empty(tokens, width), gates.new_empty(tokens, width, dtype=dtype)
+        weight, low_bias = recurrent.to(dtype).t(), bias.to(dtype)
+        h, done = gates.new_zeros(sizes[0], width), 0
+        for size in sizes:
+            now = slice(done, done + size)
+            before[now] = h[:size]
+            y = torch.addmm(low_bias, low[now].copy_(h[:size]), weight)
+            rz, n = gates[now].split((2 * width, width), 1)
+            rz.add_(y[:, : 2 * width]).sigmoid_()
+            r, z = rz.chunk(2, 1)
+            n.addcmul_(r, of_state[now].copy_(y[:, 2 * width :])).tanh_()
+            h = torch.lerp(n, before[now], z, out=states[now])
+            done += size
+        ctx.save_for_backward(recurrent, gates, of_state, before, low)
+        ctx.sizes, ctx.dtype, ctx.input_dtype = sizes, dtype, inputs.dtype
+        return states
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """The steps in reverse, then one product for the recurrent matrix."""
+        recurrent, gates, of_state, before, low = ctx.saved_tensors
+        (grad_states,) = grads
+        width, weight = recurrent.shape[1], recurrent.to(ctx.dtype)
+        of_inputs = torch.empty_like(gates)
+        of_products = gates.new_empty(gates.shape, dtype=ctx.dtype)
+        dh, end = gates.new_zeros(ctx.sizes[0], width), len(gates)
+        for size in reversed(ctx.sizes):
+            now = slice(end - size, end)
+            r, z, n = gates[now].chunk(3, 1)
+            dh_now = dh[:size].add_(grad_states[now])
+            kept = dh_now * z
+            dn = (dh_now - kept).mul_(1 - n * n)
+            x, y = of_inputs[now], of_products[now]
+            x[:, :width] = dn * of_state[now] * r * (1 - r)
+            x[:, width : 2 * width] = kept * (1 - z) * (before[now] - n)
+            x[:, 2 * width :] = dn
+            y[:, : 2 * width] = x[:, : 2 * width]
+            y[:, 2 * width :] = dn * r
+            dh[:size] = kept.add_(torch.mm(y, weight))
+            end -= size
+        grad_recurrent = torch.mm(of_products.t(), low).to(recurrent.dtype)
+        grad_bias = of_products.sum(0, dtype=recurrent.dtype)
+        return of_inputs.to(ctx.input_dtype), grad_recurrent, grad_bias, None, None

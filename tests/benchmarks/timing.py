@@ -1,0 +1,28 @@
+"""What the benchmarks share: two things that take turns, and a batch of the usual size."""
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+REGIONS, REGION_DIM, BATCH, VOCABULARY = 36, 2048, 128, 8000
+
+
+def medians(one: Callable[[], object], other: Callable[[], object], times: int) -> tuple[float, float]:
+    """Seconds of two things that take turns."""
+    spent: tuple[list[float], list[float]] = ([], [])
+    for _ in range(times):
+        for run, seconds in zip((one, other), spent, strict=True):
+            start = time.perf_counter()
+            run()
+            seconds.append(time.perf_counter() - start)
+    return statistics.median(spent[0]), statistics.median(spent[1])
+
+
+def make_batch() -> tuple[Tensor, Tensor, Tensor]:
+    """Regions (128, 36, 2048), and captions of 7 to 25 words: tokens (128, 25) and their lengths."""
+    lengths = torch.randint(7, 26, (BATCH,))
+    tokens = torch.randint(2, VOCABULARY, (BATCH, 25)) * (torch.arange(25) < lengths[:, None])
+    return torch.randn(BATCH, REGIONS, REGION_DIM), tokens, lengths

@@ -1,0 +1,142 @@
+"""Every recipe in `pipeline/configs`: all rows of all systems of its tables take a step, on made-up data in its layout.
+
+The pipeline's own jobs read the corpus, choose the captions and build the model; only their training is cut to a step
+of warm-up and one after it, and synthetic captions are human ones that others are said to have written.
+"""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback
+
+import pipeline.vse
+from data.captions import Caption, read_captions, write_captions
+from data.regions import write_regions
+from data.retrieval import RetrievalData
+from modules.retrieval import Retrieval
+from pipeline.jobs import Job, Workspace
+from pipeline.prepare import corpus_job
+from pipeline.recipe import CONFIGS, load_recipe
+from pipeline.settings import Recipe, TrainerSettings
+from pipeline.training import make_trainer
+from tests.data.layouts import entries, write_json
+from tests.data.official import OFFICIAL, pack, write_data
+from tests.pipeline.tiny import at
+
+SMALL = [
+    "--trainer.accelerator=cpu", "--trainer.threads=1", "--trainer.progress=false", "--vse.dim=8", "--vse.word_dim=8",
+    "--vse.min_count=1", "--vse.batch_size=6", "--vse.seeds=[1]",
+]  # fmt: skip
+OF_SCENES = [
+    "--corpus.train=24", "--corpus.retrieval=12", "--corpus.validation=4", "--corpus.test=4", "--corpus.twins=2",
+    "--corpus.captions=1", "--corpus.text_pairs=40", "--regions.regions=3", "--regions.size=64",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    """A folder with what each recipe says that BILDWORT_DATA must hold."""
+    folder = tmp_path_factory.mktemp("data")
+    write_data(folder)
+    pairs = [f"This is one of the {k} houses.\tDas ist eines der {k} Häuser." for k in range(3, 40)]
+    pack(folder / "wmt" / "deu-eng.tsv.gz", pairs)
+    made = entries()
+    for name in ("dataset_flickr30k.json", "dataset_coco.json"):
+        write_json(folder / name, made)
+    names = [image["filename"] for image in made]
+    official = [image for of_split in OFFICIAL.values() for image in of_split]
+    rng, box = np.random.default_rng(0), np.array([0, 0, 1, 1])
+    for store, ids, count in (
+        ("flickr30k_regions", official + names, 2), ("flickr30k_vgg19", official, 1),
+        ("coco_regions", [name.removesuffix(".jpg") for name in names], 2),
+    ):  # fmt: skip
+        write_regions(folder / store, ids, ((rng.normal(size=(count, 5)), np.tile(box, (count, 1))) for _ in ids))
+    return folder
+
+
+class Watch(Callback):
+    """Losses of the steps; gradients must be finite, and not all of them zero."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Retrieval, outputs: Any, *_) -> None:
+        self.losses.append(float(outputs["loss"]))
+
+    def on_after_backward(self, trainer: pl.Trainer, pl_module: Retrieval) -> None:
+        found = [parameter.grad for parameter in pl_module.parameters() if parameter.grad is not None]
+        assert all(gradient.isfinite().all() for gradient in found)
+        assert any(gradient.any() for gradient in found)
+
+
+class Enough(Exception):  # noqa: N818
+    """The steps have been taken."""
+
+
+def two_steps(module: Retrieval, data: RetrievalData, settings: TrainerSettings, *_: Any) -> None:
+    """What stands for `fit`: one step of each epoch until the warm-up is over."""
+    watch, epochs = Watch(), module.loss.warmup_epochs + 1
+    trainer = make_trainer(
+        settings, max_epochs=epochs, limit_train_batches=1, limit_val_batches=0, callbacks=[watch],
+        enable_checkpointing=False,
+    )  # fmt: skip
+    trainer.fit(module, data)
+    assert len(watch.losses) == epochs
+    assert all(math.isfinite(loss) and loss > 0 for loss in watch.losses)
+    raise Enough
+
+
+def trainings(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
+    """The jobs that train the recipe's own rows and those of its tables, each once, by name and key."""
+    found: dict[str, Job] = {}
+
+    def collect(job: Job) -> None:
+        if job.name.startswith("vse-"):
+            found[f"{job.name} {job.key}"] = job
+            return
+        for other in job.inputs.values():
+            if other.stage == "vse":
+                collect(other)
+
+    systems = [system for table in recipe.tables.values() for system in table.systems.values()]
+    for vse in (recipe.vse, *(system.vse for system in systems)):
+        for row in pipeline.vse.vse_rows(replace(recipe, vse=vse), workspace):
+            collect(row.job)
+    return found
+
+
+def synthetic(corpus: Path, path: str, folder: Path) -> Path:
+    """Human captions of training images as the path would have left them."""
+    origin, *_, target = path.partition(":")[2].split("-")
+    human = [Caption(**row) for row in read_captions(corpus / "captions.parquet")]
+    folder.mkdir()
+    write_captions(
+        [
+            replace(one, language=target, source=path, caption_id=f"{one.caption_id}|{path}", parent=one.caption_id)
+            for one in human if one.split == "train" and one.language == origin
+        ],
+        folder / "captions.parquet",
+    )  # fmt: skip
+    return folder
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in CONFIGS.glob("*.yaml")))
+def test_every_row_of_every_system_takes_a_step(name: str, root: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(pipeline.vse, "fit", two_steps)
+    with at(tmp_path):
+        recipe = load_recipe(name, [*SMALL, f"--corpus.root={root}", *(OF_SCENES if name == "scenes" else [])])
+        workspace = Workspace(tmp_path / "artifacts")
+        corpus = workspace.perform_all(corpus_job(recipe, workspace))
+        written = {path: synthetic(corpus, path, tmp_path / path.replace(":", "-")) for path in recipe.augment.paths}
+        jobs = trainings(recipe, workspace)
+        assert len(jobs) >= len(recipe.vse.only or recipe.vse.rows)
+        for title, job in jobs.items():
+            folder = tmp_path / title
+            folder.mkdir()
+            with pytest.raises(Enough):
+                job.run(folder, {"corpus": corpus} | {path: written[path] for path in job.inputs if path != "corpus"})
