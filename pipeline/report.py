@@ -92,11 +92,19 @@ class _Sheets(Figures):
         for path, job in jobs.items():
             if self.workspace.done(job):
                 m = self.workspace.manifest(job)["metrics"]
-                rows.append([path, f"{m['captions']:,}", f"{m['unique_source']:,}", f"{m['unique_with_synthetic']:,}",
-                             f"{m['copies_of_parent']:,}", f"{m['mean_words']:.1f}"])  # fmt: skip
+                counts = ("captions", "unique_source", "unique_with_synthetic", "unique_synthetic", "copies_of_parent")
+                rows.append([path, *(f"{m[name]:,}" for name in counts), f"{m['mean_words']:.1f}"])
             else:
-                rows.append([path, *[NOT_RUN] * 5])
-        heads = ["path", "captions", "unique tokens before", "after", "same as their parent", "mean words"]
+                rows.append([path, *[NOT_RUN] * 6])
+        heads = [
+            "path",
+            "captions",
+            "unique tokens before",
+            "after",
+            "in the new alone",
+            "same as their parent",
+            "mean words",
+        ]
         return Sheet("Lexical diversity of training captions", heads, rows)
 
     def retrieval(self, rows: Sequence[Row], language: str, folds: bool = False) -> Sheet:
