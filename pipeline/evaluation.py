@@ -13,9 +13,9 @@ from torch import Tensor
 from data.captions import HUMAN, read_captions
 from data.regions import RegionStore
 from modules.beam import BeamSettings
-from modules.metrics import RetrievalRanks, retrieval_ranks
+from modules.metrics import RetrievalRanks, fold_scores, retrieval_ranks
 from pipeline.errors import RecipeError
-from pipeline.jobs import Job
+from pipeline.jobs import Job, read_manifest
 from pipeline.ranking import load_model, rank_split, read_arrays, validation_scores, write_ranks
 from pipeline.settings import AugmentSettings, VseSettings
 from pipeline.synthesis import lender_of, load_translator, refuse_seen_images, translate_all
@@ -50,6 +50,26 @@ def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
     name = trained.name.replace("vse-", "similarity-", 1)
     plain = {"test": settings.test, "select": settings.select}
     return Job(name, "vse", SCORES_VERSION, plain, inputs, run, True, asdict(settings.trainer))
+
+
+def folds_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
+    """Rank the test by a trained model as a whole and in `vse.folds` equal parts, each by itself (COCO's 1K)."""
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the ranks of the whole, and the means over folds."""
+        module, text = load_model(inputs["model"], settings.test)
+        captions = read_captions(inputs["corpus"] / "captions.parquet")
+        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        rank_split(module, text, captions, store, settings.trainer, folds=settings.folds)
+        images = float(len(module.folds[0]))
+        folds = {language: fold_scores(ranks) | {"images": images} for language, ranks in module.fold_ranks.items()}
+        validated = read_manifest(inputs["model"])["metrics"].get("val", {})
+        return {"test": write_ranks(folder, module.ranks), "folds": folds, "val": validated}
+
+    inputs = {"corpus": corpus, "model": trained}
+    name = trained.name.replace("vse-", f"folds-{settings.folds}-", 1)
+    plain = {"test": settings.test, "folds": settings.folds}
+    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer))
 
 
 def fusion_job(name: str, members: Sequence[Job], settings: VseSettings) -> Job:

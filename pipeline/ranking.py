@@ -73,20 +73,47 @@ def model_fingerprint(folder: Path) -> str:
 
 def rank_split(
     module: Retrieval, text: TextInput, captions: Table, store: RegionStore, settings: TrainerSettings,
-    split: str = "test",
+    split: str = "test", folds: int = 1,
 ) -> RetrievalData:  # fmt: skip
     """Rank the images and captions of `test` or `val` in the module's languages; what was ranked.
 
-    The ranks are left in `module.ranks`.
+    The ranks are left in `module.ranks`, those of each fold of the test in `module.fold_ranks`.
+
+    Raises:
+        RecipeError: the model does not read such regions, or the test cannot be cut into such folds.
     """
     if store.dim != module.model.region_dim:
         raise RecipeError(
             f"{store.folder}: regions have {store.dim} numbers, the model reads {module.model.region_dim}"
         )
     data = RetrievalData(captions, store, text.encode, [], module.model.languages, {split: module.test_languages})
+    module.folds = folds_of(data, folds, module.test_languages) if split == "test" else []
     trainer = make_trainer(settings)
     (trainer.test if split == "test" else trainer.validate)(module, data, verbose=False)
     return data
+
+
+def folds_of(data: RetrievalData, count: int, languages: Sequence[str]) -> list[torch.Tensor]:
+    """The images of each fold of the test, none if there is but one.
+
+    Raises:
+        RecipeError: folds would not be equal, or one has no caption in a tested language.
+    """
+    keys = data.image_keys("test")
+    if count == 1:
+        return []
+    if len(keys) % count:
+        raise RecipeError(f"vse.folds is {count}, but {len(keys)} test images cannot be cut into as many equal parts")
+    folds = torch.tensor(keys).chunk(count)
+    for language in languages:
+        spoken = torch.tensor(data.image_keys("test", language))
+        for number, fold in enumerate(folds, 1):
+            if not torch.isin(fold, spoken).any():
+                raise RecipeError(
+                    f"vse.folds is {count}, but fold {number} has no human caption in {language!r}; take fewer folds, "
+                    "or leave the language out of vse.test"
+                )
+    return list(folds)
 
 
 def write_ranks(folder: Path, ranks: Mapping[str, RetrievalRanks]) -> dict[str, dict[str, float]]:

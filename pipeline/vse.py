@@ -15,25 +15,24 @@ from data.regions import RegionStore
 from data.retrieval import CaptionBatches, RetrievalData, Slot, parse_group
 from data.text import PretrainedTokens, TextInput, WordVocabulary
 from data.vectors import train_vectors
-from modules.metrics import fold_scores
 from modules.retrieval import Retrieval
 from modules.retrieval_models import model_class, option_names
 from pipeline.augment import synthesis_jobs
 from pipeline.dashboards import query_galleries
 from pipeline.errors import RecipeError
-from pipeline.evaluation import fusion_job, similarity_job, translated_job
+from pipeline.evaluation import folds_job, fusion_job, similarity_job, translated_job
 from pipeline.files import fingerprint
 from pipeline.jobs import Job, Workspace, needed
 from pipeline.mmt import translators_of
 from pipeline.prepare import corpus_job, pictures_of, twins_of
 from pipeline.processes import say
-from pipeline.ranking import save_model, validation_scores, write_ranks
+from pipeline.ranking import folds_of, save_model, validation_scores, write_ranks
 from pipeline.reranking import index_job, rerank_job
 from pipeline.settings import Recipe, VseSettings, result_settings
 from pipeline.training import LOGS, fit, load_best, make_trainer
 
 VERSION = 1
-_NOT_OF_TRAINING = ("rows", "only", "seeds", "fuse", "translate", "first", "first_k", "unseen")
+_NOT_OF_TRAINING = ("rows", "only", "seeds", "fuse", "translate", "first", "first_k", "unseen", "folds")
 
 
 @dataclass(frozen=True)
@@ -91,6 +90,8 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
                 index = index_job(members[1], corpus, settings)
                 job = rerank_job(f"rerank-{settings.first}-{system}-{name}-{seed}", index, job, corpus, settings)
                 system = f"{system} on the first {settings.first_k} of {settings.first}"
+            elif settings.folds > 1:
+                job = folds_job(job, corpus, settings)
             tested = spoken if settings.translate else set(settings.test)
             unseen = _unseen(settings, name, tested, spoken)
             rows.append(Row(name, seed, job, system, frozenset(tested), unseen))
@@ -206,7 +207,7 @@ def _vse_job(
         )  # fmt: skip
         arguments = _arguments(settings, store, text, languages)
         module = _module(settings, arguments, data.types, seed)
-        module.folds = _folds(data, settings)
+        folds_of(data, settings.folds, settings.test)  # before hours are spent
         if settings.words == "fasttext":
             module.model.set_word_vectors(_vectors(settings, captions, data.types, text, folder))
         pictures, log_dir = pictures_of(inputs["corpus"]), LOGS / recipe.name / "vse" / name
@@ -223,10 +224,6 @@ def _vse_job(
         twins = twins_of(inputs["corpus"])
         return {
             "test": write_ranks(folder, module.ranks), "val": validated,
-            "folds": {
-                language: fold_scores(folds) | {"images": float(len(module.folds[0]))}
-                for language, folds in module.fold_ranks.items() if folds
-            },
             "twins": twin_scores(module, captions, store, text, twins, folder),
             "steps_an_epoch": len(data.train_dataloader()), "vocabulary": len(text),
             "parameters": sum(p.numel() for p in module.parameters()),
@@ -289,29 +286,6 @@ def _require_languages(captions: Table, held_out: Mapping[str, Sequence[str]]) -
                     f"vse.test names {language!r}, but the corpus has no human caption of it for {split}; it has "
                     f"{', '.join(has) or 'none'}"
                 )
-
-
-def _folds(data: RetrievalData, settings: VseSettings) -> list[torch.Tensor]:
-    """The images of each fold of the test, none if there is but one.
-
-    Raises:
-        RecipeError: folds would not be equal, or one has no caption in a tested language.
-    """
-    keys, count = data.image_keys("test"), settings.folds
-    if count == 1:
-        return []
-    if len(keys) % count:
-        raise RecipeError(f"vse.folds is {count}, but {len(keys)} test images cannot be cut into as many equal parts")
-    folds = torch.tensor(keys).chunk(count)
-    for language in settings.test:
-        spoken = torch.tensor(data.image_keys("test", language))
-        for number, fold in enumerate(folds, 1):
-            if not torch.isin(fold, spoken).any():
-                raise RecipeError(
-                    f"vse.folds is {count}, but fold {number} has no human caption in {language!r}; take fewer folds, "
-                    "or leave the language out of vse.test"
-                )
-    return list(folds)
 
 
 def _text_input(settings: VseSettings, captions: Table, groups: list[tuple[Slot, ...]], folder: Path) -> TextInput:

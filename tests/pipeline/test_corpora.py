@@ -10,7 +10,7 @@ import pytest
 from data.regions import RegionStore
 from modules.metrics import fold_scores, retrieval_scores
 from pipeline.__main__ import main
-from pipeline.jobs import Workspace
+from pipeline.jobs import Job, Workspace
 from pipeline.ranking import read_ranks
 from pipeline.recipe import load_recipe
 from pipeline.vse import vse_rows
@@ -158,16 +158,19 @@ def test_folds_that_cannot_be_are_told_before_anything_is_trained(
     assert not list((tmp_path / "artifacts").rglob("*.ckpt"))
 
 
-def test_one_fold_changes_no_key(tmp_path: Path) -> None:
+def test_folds_are_another_look_at_the_same_model(tmp_path: Path) -> None:
     write_karpathy(tmp_path)
     (tmp_path / "made.yaml").write_text(RECIPE + KARPATHY)
 
-    def key(*arguments: str) -> str:
+    def job(*arguments: str) -> Job:
         recipe = load_recipe(str(tmp_path / "made.yaml"), [f"--corpus.root={tmp_path}", *arguments])
         (row,) = vse_rows(recipe, Workspace(tmp_path / "artifacts"))
-        return row.job.key
+        return row.job
 
-    assert key() == key("--vse.folds=1") != key("--vse.folds=5")
+    plain, folds = job(), job("--vse.folds=5")
+    assert plain.key == job("--vse.folds=1").key == folds.inputs["model"].key
+    assert folds.name == "folds-5-san-none-1"
+    assert folds.key != job("--vse.folds=2").key
 
 
 def test_recipes_of_flickr30k_and_coco_are_the_paper_s_on_another_corpus() -> None:

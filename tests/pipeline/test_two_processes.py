@@ -89,6 +89,8 @@ def test_two_processes_give_the_figures_of_one(
             (row["pair_id"], row["hypothesis"]) for row in rows[1]
         ]
     else:
+        ours, theirs = (flat(folder.metrics("folds-2-san-human-1")) for folder in (two, one))
+        assert ours == pytest.approx(theirs, abs=1e-4)
         ranks = [read_ranks(folder.job("vse-san-human-1"), "de") for folder in (one, two)]
         assert torch.equal(ranks[0].text_to_image, ranks[1].text_to_image)
         assert torch.equal(ranks[0].image_to_text, ranks[1].image_to_text)
