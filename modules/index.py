@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import faiss
 import torch
@@ -54,6 +54,8 @@ class VectorIndex:
         wrong = (~torch.cat([part.isfinite().all(dim=1) for part in vectors.split(BLOCK)])).nonzero()
         if len(wrong):
             raise ModelError(f"vector {int(wrong[0])} to index is not finite, expected finite numbers only")
+        if kind not in get_args(Kind):
+            raise ModelError(f"index of kind {kind!r}; expected one of {', '.join(get_args(Kind))}")
         self.kind = kind
         if kind == "flat":
             self._index: Any = faiss.IndexFlatIP(vectors.shape[1])

@@ -51,11 +51,11 @@ class TransformerTranslator(nn.Module):
         dropout: share of numbers dropped from embeddings and from what each layer adds, while training.
         padding: the padding token's number.
         layers: of the encoder, and of the decoder.
-        heads: of each attention; E must be divisible by it.
+        heads: of each attention; E must be divisible by twice as many.
         look: how regions enter, `gate` or `tokens`.
 
     Raises:
-        ModelError: E is not divisible by the heads, or `look` is something else.
+        ModelError: these do not fit together, or `look` is something else.
     """
 
     def __init__(
@@ -66,6 +66,8 @@ class TransformerTranslator(nn.Module):
         super().__init__()
         if look not in ("gate", "tokens"):
             raise ModelError(f"look is {look!r}; expected gate or tokens")
+        if layers < 1 or heads < 1:
+            raise ModelError(f"layers is {layers} and heads {heads}; expected 1 or more of each")
         if embedding_dim % (2 * heads):
             raise ModelError(f"embedding_dim is {embedding_dim}, not divisible by twice the heads ({heads})")
         self.dropout, self.look = dropout, look

@@ -23,10 +23,10 @@ Translator = RegionalTranslator | TransformerTranslator
 NETWORKS: dict[str, type[Translator]] = {"bilstm": RegionalTranslator, "transformer": TransformerTranslator}
 
 
-def network_options(network: str) -> set[str]:
-    """The settings that only this network has."""
-    own, common = ({*inspect.signature(kind.__init__).parameters} for kind in (NETWORKS[network], RegionalTranslator))
-    return own - common
+def network_options(network: str) -> dict[str, Any]:
+    """The settings that only this network has, and their defaults."""
+    own, common = (inspect.signature(kind.__init__).parameters for kind in (NETWORKS[network], RegionalTranslator))
+    return {name: parameter.default for name, parameter in own.items() if name not in common}
 
 
 def build_translator(network: str = "bilstm", **arguments: Any) -> Translator:

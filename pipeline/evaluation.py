@@ -36,7 +36,7 @@ def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         for split, languages in (("val", settings.select), ("test", settings.test)):
-            module, text = load_model(inputs["model"], languages)
+            module, text = load_model(inputs["model"], languages, settings.pretrained)
             module.scores = {}
             data = rank_split(module, text, captions, store, settings.trainer, split)
             for language, scores in module.scores.items():
@@ -57,7 +57,7 @@ def folds_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the ranks of the whole, and the means over folds."""
-        module, text = load_model(inputs["model"], settings.test)
+        module, text = load_model(inputs["model"], settings.test, settings.pretrained)
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         rank_split(module, text, captions, store, settings.trainer, folds=settings.folds)
@@ -143,7 +143,7 @@ def translated_job(
         spoken = [row | {"language": target, "text": new.text} for row, new in zip(rows, found, strict=True)]
         table = Table.from_list(spoken, features=captions.features)
         table.to_parquet(folder / "translated.parquet")
-        module, text = load_model(inputs["model"], [target])
+        module, text = load_model(inputs["model"], [target], settings.pretrained)
         rank_split(module, text, table, store, settings.trainer)
         return {"test": write_ranks(folder, {source: module.ranks[target]})}
 

@@ -86,8 +86,10 @@ class Figures:
     def add(self, split: str, system: str, source: str, language: str, metric: str, value: float,
             low: float | None, high: float | None, seeds: int, n: int) -> None:  # fmt: skip
         """Keep a figure as a row."""
-        self.results.append(Result(self.recipe.name, self.label, split, system, source, language, self.task, metric,
-                                   round(value, 4), low, high, seeds, n))  # fmt: skip
+        found = Result(self.recipe.name, self.label, split, system, source, language, self.task, metric,
+                       round(value, 4), low, high, seeds, n)  # fmt: skip
+        if found not in self.results:  # a row may stand in several tables
+            self.results.append(found)
 
     def scores(self, job: Job) -> dict[tuple[str, str], float]:
         """(language, metric) → value of a job, from its artifact or else from the committed CSV."""

@@ -14,7 +14,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -248,6 +248,15 @@ def needed(job: Job, stage: str) -> list[Job]:
     for other in job.inputs.values():
         found += needed(other, stage) if other.stage == stage else [other]
     return found
+
+
+def chain(jobs: Iterable[Job], stage: str) -> list[Job]:
+    """Jobs of a stage and what they need of that stage, each once and after what it needs."""
+    found: dict[tuple[str, str], Job] = {}
+    for job in jobs:
+        inner = chain((other for other in job.inputs.values() if other.stage == stage), stage)
+        found |= {(one.name, one.key): one for one in [*inner, job]}
+    return list(found.values())
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from data.regions import RegionStore
 from data.text import BEGIN, END, PADDING, JointBPE, tokenize
 from data.translation import Sentences, TranslationData
 from modules.beam import BeamSettings
-from modules.translation import Translation
+from modules.translation import Translation, network_options
 from modules.translation_metrics import ambiguity_scores, bleu_scores
 from pipeline.dashboards import log_translations
 from pipeline.errors import RecipeError
@@ -110,8 +110,12 @@ def _translator_job(recipe: Recipe, system: str, direction: str, corpus: Job, te
     plain = {
         key: value
         for key, value in result_settings(settings).items()
-        if key not in ("directions", "pretrain", "finetune")
+        if key not in ("directions", "pretrain", "finetune", "network_options", "repeat")
     }
+    if options := _options_of(settings, system):
+        plain["network_options"] = options
+    if settings.repeat and system == "nmt":
+        plain["repeat"] = settings.repeat
     plain |= {"system": system, "direction": direction, "phase": asdict(phase), "seed": recipe.seed}
     name = f"{system}-{direction}"
 
@@ -137,6 +141,16 @@ def _translator_job(recipe: Recipe, system: str, direction: str, corpus: Job, te
 
     inputs = {"corpus": corpus, "text": text} | ({"start": start} if start is not None else {})
     return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+
+
+def _options_of(settings: MmtSettings, system: str) -> dict[str, Any]:
+    """The network's options that change a system's result: none at its default, those of regions where it looks."""
+    defaults = network_options(settings.network)
+    return {
+        name: value
+        for name, value in settings.network_options.items()
+        if value != defaults[name] and (name != "look" or system == "mmt")
+    }
 
 
 def _train(

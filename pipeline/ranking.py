@@ -12,7 +12,7 @@ from datasets import Dataset as Table
 
 from data.regions import RegionStore
 from data.retrieval import RetrievalData
-from data.text import TextInput, load_text_input
+from data.text import PretrainedTokens, TextInput, load_text_input
 from modules.metrics import RetrievalRanks, retrieval_scores
 from modules.retrieval import Retrieval
 from modules.retrieval_models.base import RetrievalModel
@@ -30,8 +30,13 @@ def save_model(folder: Path, name: str, arguments: Mapping[str, Any], model: Ret
     save_weights(model, folder / "weights.safetensors")
 
 
-def load_model(folder: Path, languages: Sequence[str]) -> tuple[Retrieval, TextInput]:
+def load_model(folder: Path, languages: Sequence[str], pretrained: str | None = None) -> tuple[Retrieval, TextInput]:
     """A trained retrieval model, ready to be tested in some languages, and its text input.
+
+    Args:
+        folder: of the job that trained it.
+        languages: that it will be tested in.
+        pretrained: where the text model that it was made on lies now, if it has one.
 
     Raises:
         RecipeError: the folder holds no model, or its parts do not fit.
@@ -44,7 +49,9 @@ def load_model(folder: Path, languages: Sequence[str]) -> tuple[Retrieval, TextI
         raise RecipeError(
             f"{path}: no retrieval model here ({error!r}); run `make stage-vse` with ARGS=--force"
         ) from None
-    text = load_text_input(folder / "words.json")
+    if pretrained is not None:
+        arguments = arguments | {"pretrained": pretrained}
+    text = load_text_input(folder / "words.json") if pretrained is None else PretrainedTokens(pretrained)
     if len(text) != arguments.get("vocabulary_size"):
         raise RecipeError(f"{folder}: words.json has {len(text)} entries, the model {arguments.get('vocabulary_size')}")
     try:

@@ -9,14 +9,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
+import torch
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser
 
 from data.corpora.registry import CORPORA
 from data.extractor import ExtractorSettings
+from modules.errors import ModelError
 from modules.losses import LOSSES
 from modules.retrieval_models import model_class, option_names
-from modules.translation import network_options
+from modules.translation import build_translator, network_options
 from pipeline.errors import RecipeError
 from pipeline.settings import (
     AugmentSettings,
@@ -263,7 +265,7 @@ def _check(recipe: Recipe, where: str) -> None:
     models = vse.fuse or [vse.model, *([vse.first] if vse.first else [])]
     known = set[str]().union(*(option_names(model_class(name)) for name in models))
     _refuse_unknown(vse.options, known, where, "vse.options.")
-    _refuse_unknown(mmt.network_options, network_options(mmt.network), where, "mmt.network_options.")
+    _check_network(mmt, where)
     if vse.fuse and vse.translate:
         raise RecipeError(f"{where}: vse.fuse and vse.translate are both set; leave one out")
     if len(vse.fuse) == 1:
@@ -318,6 +320,22 @@ def _check(recipe: Recipe, where: str) -> None:
             raise RecipeError(f"{where}: vse.{name} is {getattr(vse, name)}; expected a share from 0 to below 1")
     if vse.warmup_epochs > vse.epochs:
         raise RecipeError(f"{where}: vse.warmup_epochs {vse.warmup_epochs} is more than vse.epochs {vse.epochs}")
+
+
+def _check_network(mmt: MmtSettings, where: str) -> None:
+    """Refuse what no translator can be made of, or pre-trained with."""
+    _refuse_unknown(mmt.network_options, set(network_options(mmt.network)), where, "mmt.network_options.")
+    sizes = {"vocabulary_size": 4, "embedding_dim": mmt.embedding_dim, "hidden_dim": mmt.hidden_dim}
+    try:
+        with torch.device("meta"):  # shapes alone
+            build_translator(mmt.network, region_dim=1, **sizes, **mmt.network_options)
+    except (ModelError, TypeError, RuntimeError) as error:
+        raise RecipeError(f"{where}: mmt.network {mmt.network!r}, mmt.network_options: {error}") from None
+    for origin, times in mmt.repeat.items():
+        if times < 1:
+            raise RecipeError(f"{where}: mmt.repeat.{origin} is {times}; expected 1 or more")
+    if mmt.repeat and not mmt.pretrain.steps:
+        raise RecipeError(f"{where}: mmt.repeat is of pre-training, but mmt.pretrain.steps is 0; leave one out")
 
 
 def _check_first(vse: VseSettings, first: str, where: str) -> None:

@@ -7,7 +7,7 @@ from modules.metrics import RECALLS
 from pipeline.augment import synthesis_jobs
 from pipeline.figures import NOT_RUN, Figures, finished_runs
 from pipeline.files import write_whole
-from pipeline.jobs import Job, Workspace
+from pipeline.jobs import Job, Workspace, chain
 from pipeline.mmt import translators_of
 from pipeline.prepare import corpus_job
 from pipeline.processes import say
@@ -24,19 +24,25 @@ def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     synthetic = synthesis_jobs(recipe, workspace)
     if recipe.report.record:
         of_tables = [row.job for name in recipe.tables for _, _, row in table_rows(recipe, workspace, name)]
-        jobs = [*translators.values(), *(row.job for row in rows), *of_tables]
-        append_runs(recipe.name, list(finished_runs(workspace, jobs)))
+        ranked = chain([*(row.job for row in rows), *of_tables], "vse")
+        append_runs(recipe.name, list(finished_runs(workspace, [*translators.values(), *ranked])))
     committed = read_runs(recipe.name)
     figures = _Sheets(recipe, workspace, committed)
+    cut = recipe.vse.folds > 1 and not (recipe.vse.fuse or recipe.vse.translate or recipe.vse.first)
     sheets = [
         figures.translators(translators),
         figures.diversity(synthetic),
         *(figures.retrieval(rows, language) for language in recipe.vse.test),
-        *(figures.retrieval(rows, language, folds=True) for language in recipe.vse.test if recipe.vse.folds > 1),
+        *(figures.retrieval(rows, language, folds=True) for language in recipe.vse.test if cut),
         *(figures.differences(rows, language) for language in recipe.vse.test),
         *(sheet for name in recipe.tables for sheet in table_sheets(name, figures)),
         figures.costs(
-            [corpus_job(recipe, workspace), *translators.values(), *synthetic.values(), *(r.job for r in rows)]
+            [
+                corpus_job(recipe, workspace),
+                *translators.values(),
+                *synthetic.values(),
+                *chain((row.job for row in rows), "vse"),
+            ]
         ),
     ]
     sheets = [sheet for sheet in sheets if sheet.rows]

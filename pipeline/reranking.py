@@ -34,7 +34,7 @@ def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the indexes, and the ranks by them."""
-        module, text = load_model(inputs["model"], settings.test)
+        module, text = load_model(inputs["model"], settings.test, settings.pretrained)
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         vectors: dict[str, Tensor] = {}
@@ -65,7 +65,7 @@ def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSe
         """Leave the ranks."""
         made_of = model_fingerprint(inputs["first"])
         lists = {language: _lists(inputs["index"], made_of, language, settings.first_k) for language in settings.test}
-        module, text = load_model(inputs["model"], settings.test)
+        module, text = load_model(inputs["model"], settings.test, settings.pretrained)
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         for language, metric in module.metrics.items():
@@ -100,7 +100,9 @@ def _rerank(
 def _lists(folder: Path, made_of: str, language: str, k: int) -> FirstLists:
     """The first k of each query of one language, by the indexes in an index job's folder."""
     try:
-        images, captions = (VectorIndex.load(folder / part, made_of) for part in ("images", f"captions-{language}"))
+        images, captions = (
+            VectorIndex.load(folder / part, made_of, gpu=-1) for part in ("images", f"captions-{language}")
+        )
         return first_lists(images, captions, read_ranks(folder, language), k)
     except ModelError as error:
         raise RecipeError(f"{error}: delete {folder} and run `make stage-vse`") from None

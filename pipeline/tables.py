@@ -6,7 +6,7 @@ from dataclasses import replace
 from modules.metrics import RECALLS
 from pipeline.errors import RecipeError
 from pipeline.figures import NOT_RUN, Figures, finished_runs
-from pipeline.jobs import Job, Workspace
+from pipeline.jobs import Job, Workspace, chain
 from pipeline.processes import rank
 from pipeline.results_store import append_runs, read_runs
 from pipeline.settings import Recipe, Table
@@ -35,7 +35,7 @@ def table(recipe: Recipe, workspace: Workspace, name: str | None) -> None:
     for _, _, row in table_rows(recipe, workspace, name):
         workspace.perform_all(row.job)
         if recipe.report.record and rank() == 0:
-            append_runs(recipe.name, list(finished_runs(workspace, [row.job])))
+            append_runs(recipe.name, list(finished_runs(workspace, chain([row.job], "vse"))))
     if rank() > 0:
         return
     for sheet in table_sheets(name, Figures(recipe, workspace, read_runs(recipe.name))):
@@ -47,10 +47,12 @@ def table_sheets(name: str, figures: Figures) -> list[Sheet]:
     recipe, workspace = figures.recipe, figures.workspace
     settings = recipe.tables[name]
     cells: dict[tuple[str, str], dict[int, Job]] = {}
-    titles = {}
+    titles, tested = {}, {}
     for system, row, cell in table_rows(recipe, workspace, name):
         cells.setdefault((system, row), {})[cell.seed] = cell.job
         titles[system, row] = cell.title(settings.language)
+        if settings.language not in cell.unseen:
+            tested[system, row] = cells[system, row]
     lines = []
     for (system, row), jobs in cells.items():
         published = settings.systems[system].published.get(row)
@@ -59,7 +61,7 @@ def table_sheets(name: str, figures: Figures) -> list[Sheet]:
     title = f"{settings.title}; {figures.label}"
     sheets = [Sheet(title, heads, lines)]
     if not settings.folds:
-        sheets.append(_tests(figures, cells, settings.language, f"{title}: paired tests, rsum"))
+        sheets.append(_tests(figures, tested, settings.language, f"{title}: paired tests, rsum"))
     return [sheet for sheet in sheets if sheet.rows]
 
 

@@ -22,7 +22,7 @@ from pipeline.dashboards import query_galleries
 from pipeline.errors import RecipeError
 from pipeline.evaluation import folds_job, fusion_job, similarity_job, translated_job
 from pipeline.files import fingerprint
-from pipeline.jobs import Job, Workspace, needed
+from pipeline.jobs import Job, Workspace, chain, needed
 from pipeline.mmt import translators_of
 from pipeline.prepare import corpus_job, pictures_of, twins_of
 from pipeline.processes import say
@@ -32,6 +32,7 @@ from pipeline.settings import Recipe, VseSettings, result_settings
 from pipeline.training import LOGS, fit, load_best, make_trainer
 
 VERSION = 1
+_READ_BY_TRANSFORMERS = (".json", ".txt", ".model", ".safetensors", ".bin")
 _NOT_OF_TRAINING = ("rows", "only", "seeds", "fuse", "translate", "first", "first_k", "unseen", "folds")
 
 
@@ -126,8 +127,9 @@ def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     for row in rows:  # all inputs before the first hour is spent
         for job in needed(row.job, "vse"):
             workspace.require(job)
+    for job in chain([row.job for row in rows], "vse"):
+        workspace.perform_all(job, force)
     for row in rows:
-        workspace.perform_all(row.job, force)
         metrics = workspace.manifest(row.job)["metrics"]
         for part, where in (("test", ""), ("folds", f", mean of {settings.folds} folds")):
             for language, scores in metrics.get(part, {}).items():
@@ -171,7 +173,7 @@ def _pretrained_files(settings: VseSettings, workspace: Workspace) -> dict[str, 
     folder = Path(settings.pretrained or "")
     if settings.pretrained is None or not folder.is_dir():
         return {}
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = sorted(path for path in folder.iterdir() if path.suffix in _READ_BY_TRANSFORMERS)
     return {"pretrained": fingerprint(files, workspace.root / "fingerprints.json")}
 
 

@@ -131,5 +131,9 @@ def test_what_does_not_fit_is_one_clear_line() -> None:
         TransformerTranslator(V, D, look="sideways")  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="choose mt or mmt"):
         make("gate").encode(torch.ones(1, 2, dtype=torch.long), torch.tensor([2]))
-    assert network_options("transformer") == {"layers", "heads", "look"}
-    assert network_options("bilstm") == set()
+    with pytest.raises(ModelError, match="layers is 0 and heads 4; expected 1 or more"):
+        TransformerTranslator(V, layers=0)
+    with pytest.raises(ModelError, match="layers is 4 and heads 0; expected 1 or more"):
+        TransformerTranslator(V, heads=0)
+    assert network_options("transformer") == {"layers": 4, "heads": 4, "look": "gate"}
+    assert network_options("bilstm") == {}

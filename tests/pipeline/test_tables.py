@@ -24,9 +24,13 @@ tables:
     title: German
     language: de
     systems:
-      plain: {vse: {}, rows: [mmt-fb]}
+      plain: {vse: {}, rows: [both, mmt-fb]}
       search: {vse: {translate: "mt:de-en"}, rows: [human], published: {human: [1, 2, 3, 4, 5, 6]}}
       reranked: {vse: {model: scan-t2i-avg, first: san, first_k: 2}, rows: [human]}
+      fused: {vse: {fuse: [san, dan], options: {steps: 1}}, rows: [human, mmt-fb]}
+  "1":
+    title: English
+    systems:
       fused: {vse: {fuse: [san, dan], options: {steps: 1}}, rows: [human, mmt-fb]}
 """
 
@@ -35,7 +39,8 @@ tables:
 def trained(tiny: Tiny, tmp_path_factory) -> Tiny:
     """The tiny recipe with a table, trained by one command from nothing but the corpus and translators."""
     here = tiny.without(tmp_path_factory.mktemp("tables"), "vse-*")
-    here.yaml.write_text(here.yaml.read_text() + TABLES)
+    recipe = here.yaml.read_text().replace("rows: {", "rows: {both: [en/human + de/human], ")
+    here.yaml.write_text(recipe + TABLES)
     assert here.main("table", "--table=5") == 0
     return here
 
@@ -121,8 +126,12 @@ def test_the_report_prints_tables_with_what_was_published(trained: Tiny, capsys)
     rows = (trained.workspace.root / "tiny" / "report" / "results.jsonl").read_text().splitlines()
     assert any(row["system"] == "search" and row["metric"] == "t2i_r1" for row in map(json.loads, rows))
     tests = text.partition("**German; scenes: paired tests, rsum**")[2].split("\n\n")[1]
-    assert "| search human − plain mmt-fb |" in tests
-    assert "| fused mmt-fb − human |" in tests
+    assert "| search human − plain both |" in tests
+    assert "mmt-fb" not in tests  # it never saw German, and is marked so
+    assert "| plain | mmt-fb (never saw de) |" in "\n".join(lines)
+    assert "| fused mmt-fb − human |" in text.partition("**English; scenes: paired tests, rsum**")[2]
+    line = next(line for line in text.partition("**English; ")[2].splitlines() if line.startswith("| fused | human |"))
+    assert float(line.split("|")[-3]) == pytest.approx(trained.metrics("fusion-san-dan-human-1")["val"]["en"]["rsum"])
 
 
 def test_a_recipe_s_own_search_is_reported_in_its_language(trained: Tiny, capsys) -> None:

@@ -1,0 +1,65 @@
+"""Which network a translator is: what cannot be made is told before anything runs, and keys know what matters."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import RecipeError
+from pipeline.jobs import Workspace, chain
+from pipeline.mmt import translator_jobs
+from pipeline.recipe import load_recipe
+from pipeline.vse import vse_rows
+
+TRANSFORMER = "--mmt.network=transformer"
+
+
+def keys(folder: Path, *arguments: str) -> dict[str, str]:
+    jobs = translator_jobs(load_recipe("scenes", [TRANSFORMER, *arguments]), Workspace(folder))
+    return {name: job.key for name, job in jobs.items() if name.endswith("en-de")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--mmt.network=lstm"], "bilstm"),
+        (["--mmt.network_options.look=gate"], "mmt.network_options.look"),  # the Bi-LSTM has none
+        ([TRANSFORMER, "--mmt.network_options.loook=gate"], "did you mean mmt.network_options.look?"),
+        ([TRANSFORMER, "--mmt.network_options.look=sideways"], "expected gate or tokens"),
+        ([TRANSFORMER, "--mmt.network_options.heads=0"], "heads 0; expected 1 or more"),
+        ([TRANSFORMER, "--mmt.network_options.layers=0"], "layers is 0"),
+        ([TRANSFORMER, "--mmt.network_options.heads=four"], "mmt.network_options"),
+        ([TRANSFORMER, "--mmt.network_options.heads=7"], "not divisible by twice the heads"),
+        (["--mmt.repeat.scenes=0"], "mmt.repeat.scenes is 0; expected 1 or more"),
+        (["--mmt.repeat.scenes=2", "--mmt.pretrain.steps=0"], "mmt.pretrain.steps is 0"),
+    ],
+)
+def test_what_no_translator_can_be_made_of_is_one_line(arguments: list[str], words: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        load_recipe("scenes", arguments)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_how_regions_enter_is_nothing_to_a_translator_of_text(tmp_path: Path) -> None:
+    gate, tokens = (
+        keys(tmp_path, "--mmt.network_options.look=gate"),
+        keys(tmp_path, "--mmt.network_options.look=tokens"),
+    )
+    assert gate == keys(tmp_path)  # the default
+    assert {name for name in gate if gate[name] != tokens[name]} == {"mmt-en-de"}
+
+
+def test_another_network_and_repeated_pairs_change_keys(tmp_path: Path) -> None:
+    plain = keys(tmp_path)
+    for argument in ("--mmt.network_options.layers=2", "--mmt.network=bilstm", "--mmt.repeat.scenes=2"):
+        other = keys(tmp_path, argument)
+        assert all(other[name] != plain[name] for name in plain), argument  # MT and MMT start from NMT
+
+
+def test_a_chain_holds_each_job_once_after_what_it_needs(tmp_path: Path) -> None:
+    recipe = load_recipe("scenes", ["--vse.only=[none]", "--vse.fuse=[san,dan]"])
+    (row,) = vse_rows(recipe, Workspace(tmp_path))[:1]
+    names = [job.name for job in chain([row.job, row.job], "vse")]
+    assert names == [
+        "vse-san-none-1", "similarity-san-none-1", "vse-dan-none-1", "similarity-dan-none-1", "fusion-san-dan-none-1",
+    ]  # fmt: skip
