@@ -122,11 +122,11 @@ class _Sheets(Figures):
         for name, named in _by_name(rows).items():
             jobs = [row.job for row in named]
             if language not in named[0].languages:
-                table.append([name, *["–"] * 10])
+                table.append([name, "–", *[""] * 9])
                 continue
             name = named[0].title(language)
             if (cell := self.cell(jobs, named[0].system, name, language, folds)) is None:
-                table.append([name, *[NOT_RUN] * 10])
+                table.append([name, NOT_RUN, *[""] * 9])
             else:
                 means = [f"{cell.mean[metric]:.1f}" for metric in (*RECALLS, "mean_recall")]
                 table.append([name, *means, cell.bounds("mean_recall"), cell.validated(), str(cell.seeds)])

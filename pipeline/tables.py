@@ -71,7 +71,7 @@ def _lines(
     """A cell's figures, mean over seeds; and where there are published ones, those and the difference."""
     names = (*RECALLS, "rsum")
     cell = figures.cell(jobs, system, row, settings.language, settings.folds)
-    ours = [system, row, *[NOT_RUN] * 10]
+    ours = [system, row, NOT_RUN, *[""] * 9]
     if cell is not None:
         ours[2:] = [
             *(f"{cell.mean[name]:.1f}" for name in names),
