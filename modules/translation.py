@@ -10,9 +10,9 @@ import torch
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor
-from torch.nn import functional as F
 
 from modules.beam import BeamSettings, Hypothesis, beam_search
+from modules.cross_entropy import smoothed_cross_entropy
 from modules.distributed import gather_objects, sum_over_ranks
 from modules.training import TrainedModule
 from modules.transformer import TransformerTranslator
@@ -116,10 +116,11 @@ class Translation(TrainedModule):
 
     def _cross_entropy(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
         """Summed cross-entropy, and the number of words it is summed over."""
-        memory = self.translator.encode(batch["source"], batch["source_lengths"], batch.get("regions"))
-        logits, where = self.translator(memory, batch["target"], batch["target_lengths"])
+        memory: Any = self.translator.encode(batch["source"], batch["source_lengths"], batch.get("regions"))
+        states, where = self.translator.read(memory, batch["target"], batch["target_lengths"])
         labels = batch["labels"].flatten()[where]
-        loss = F.cross_entropy(logits.float(), labels, reduction="sum", label_smoothing=smoothing)
+        words, bias = self.translator.words.weight, self.translator.output_bias
+        loss = smoothed_cross_entropy(states, words, bias, labels, smoothing)
         return loss, torch.tensor(float(len(labels)), device=loss.device)
 
 

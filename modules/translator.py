@@ -125,7 +125,12 @@ class RegionalTranslator(nn.Module):
         return Memory(states, mask, means, self.to_hidden(hidden), self.to_cell(cell))
 
     def forward(self, memory: Memory, target: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Score target sentences word by word (teacher forcing).
+        """Logits (T, V) of what `read` gives the states of, and their positions."""
+        states, where = self.read(memory, target, lengths)
+        return self._logits(states), where
+
+    def read(self, memory: Memory, target: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Go through target sentences word by word (teacher forcing).
 
         Args:
             memory: of the B source sentences.
@@ -133,7 +138,8 @@ class RegionalTranslator(nn.Module):
             lengths: (B,) on the CPU, predictions a sentence.
 
         Returns:
-            logits (T, V) of all predictions, and their (T,) positions in the flattened (B · (M + 1)) batch.
+            states (T, E) before the output matrix (`words.weight`, `output_bias`) of all predictions, and their (T,)
+            positions in the flattened (B · (M + 1)) batch.
         """
         packing = Packing.of(lengths, target.shape[1]).to(target.device)
         words = self._drop(self._embed(target.flatten()[packing.forward]))
@@ -141,7 +147,7 @@ class RegionalTranslator(nn.Module):
         start = memory.hidden[packing.order], memory.cell[packing.order]
         states, _ = scan(inputs, recurrent_matrix(self.decoder), *start, packing.sizes)
         attentional = self._attend(packing.spread(states), memory).flatten(0, 1)[packing.forward]
-        return self._logits(self._drop(attentional)), packing.forward
+        return self._drop(attentional), packing.forward
 
     def start(self, memory: Memory) -> tuple[Tensor, ...]:
         """The state before the first word: hidden (B, 1, H') and cell (B, 1, H')."""

@@ -1,0 +1,51 @@
+"""Cross-entropy in parts is torch's own: value and gradient, at any size of a part."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import modules.cross_entropy as own
+from modules.cross_entropy import smoothed_cross_entropy
+
+T, E, V = 7, 4, 9
+
+
+def made(dtype: torch.dtype = torch.float64) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    return [torch.randn(*shape, dtype=dtype, requires_grad=True) for shape in ((T, E), (V, E), (V,))]
+
+
+@pytest.mark.parametrize("part", [1, 3 * V, 10**6])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_value_and_gradient_are_torch_s(monkeypatch, part: int, smoothing: float) -> None:
+    monkeypatch.setattr(own, "PART", part)
+    states, weight, bias = inputs = made()
+    labels = torch.tensor([0, 8, 3, 3, 1, 7, 0])
+    plain = F.cross_entropy(F.linear(states, weight, bias), labels, reduction="sum", label_smoothing=smoothing)
+    found = smoothed_cross_entropy(states, weight, bias, labels, smoothing)
+    torch.testing.assert_close(found, plain)
+    for one, other in zip(
+        torch.autograd.grad(3 * found, inputs), torch.autograd.grad(3 * plain, inputs), strict=True
+    ):  # fmt: skip
+        torch.testing.assert_close(one, other)
+
+
+def test_under_bfloat16_it_is_as_near_as_torch_s() -> None:
+    inputs = made(torch.float32)
+    labels = torch.arange(T)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = smoothed_cross_entropy(*inputs, labels, 0.1)
+    assert found.dtype == torch.float32
+    exact = smoothed_cross_entropy(*inputs, labels, 0.1)
+    torch.testing.assert_close(found, exact, rtol=2e-2, atol=0)
+    for one, other in zip(torch.autograd.grad(found, inputs), torch.autograd.grad(exact, inputs), strict=True):
+        torch.testing.assert_close(one, other, rtol=5e-2, atol=5e-2)
+
+
+def test_it_can_be_differentiated_where_nothing_is_said() -> None:
+    _, weight, bias = made()
+    loss = smoothed_cross_entropy(weight.new_zeros(0, E), weight, bias, torch.zeros(0, dtype=torch.long), 0.1)
+    loss.backward()
+    assert loss.item() == 0
+    assert weight.grad is not None
+    assert not weight.grad.any()
