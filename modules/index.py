@@ -42,7 +42,6 @@ class VectorIndex:
     Raises:
         ModelError: the vectors are not a matrix, one is not finite, they are too few to train `ivf-pq`, or a setting
             does not fit them.
-
     """
 
     def __init__(
@@ -87,7 +86,6 @@ class VectorIndex:
 
         Raises:
             ModelError: the queries are not of the vectors' size, or k is below 1.
-
         """
         if queries.ndim != 2 or queries.shape[1] != self.dim:
             raise ModelError(f"queries have shape {tuple(queries.shape)}, expected (Q, {self.dim}), as the index has")
@@ -113,7 +111,6 @@ class VectorIndex:
         Args:
             folder: made if it is not there.
             made_of: a fingerprint of the checkpoint that made the vectors.
-
         """
         folder.mkdir(parents=True, exist_ok=True)
         faiss.write_index(faiss.index_gpu_to_cpu(self._index) if self._on_gpu else self._index, str(folder / _INDEX))
@@ -134,7 +131,6 @@ class VectorIndex:
 
         Raises:
             ModelError: a file is missing or damaged, or the vectors are another checkpoint's.
-
         """
         try:
             about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))

@@ -22,7 +22,6 @@ class FirstLists:
         images: (C, k) rows of the first images for each caption.
         captions: (I, k) rows of the first captions for each image.
         ranks: where the right answers stood in its whole lists.
-
     """
 
     images: Tensor
@@ -41,7 +40,6 @@ def first_lists(images: VectorIndex, captions: VectorIndex, ranks: RetrievalRank
 
     Raises:
         ModelError: the indexes are not of one model, or of other images and captions than the ranks.
-
     """
     of = len(ranks.image_to_text), len(ranks.text_to_image)
     if (len(images), len(captions)) != of:
@@ -80,7 +78,6 @@ def reranked(
 
     Raises:
         ModelError: a score is not finite, or the lists are of other images and captions.
-
     """
     links, device = first.ranks.caption_image.to(images[0].device), images[0].device
     num_images, num_captions = len(images[0]), len(captions[0])

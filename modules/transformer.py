@@ -17,8 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from modules.encoders import real_words
 from modules.errors import ModelError
 from modules.recurrent import widen
+from modules.translator import require_regions
 
 State = tuple[Tensor, ...]
 
@@ -96,12 +98,8 @@ class TransformerTranslator(nn.Module):
         Raises:
             ModelError: regions are given to a text-only translator, or missing for one that looks.
         """
-        if (regions is None) != (self.regions is None):
-            has, got = ("no", "regions") if self.regions is None else ("a", "none")
-            raise ModelError(
-                f"translator: it has {has} projection for regions but got {got}; choose mt or mmt to match"
-            )
-        mask = (torch.arange(source.shape[1])[None] < lengths.cpu()[:, None]).to(source.device)
+        require_regions(regions, self.regions)
+        mask = real_words(source, lengths)
         states, objects = self._embed(source), None
         if regions is not None and self.regions is not None:
             objects = self._drop(self.region_norm(widen(self.regions(regions.to(self.regions.weight.dtype)))))
@@ -136,8 +134,7 @@ class TransformerTranslator(nn.Module):
         states = self._embed(target)
         for layer, part in zip(self.decoder, memory.parts, strict=True):
             states = layer(states, part, memory.mask)
-        real = torch.arange(target.shape[1])[None] < lengths.cpu()[:, None]
-        where = real.flatten().nonzero()[:, 0].to(target.device)
+        where = real_words(target, lengths).flatten().nonzero()[:, 0]
         return self.decoded(states.flatten(0, 1)[where]), where
 
     def start(self, memory: TransformerMemory) -> State:
@@ -236,6 +233,11 @@ class Attention(nn.Module):
         return widen(self.out(seen.transpose(-2, -3).flatten(-2)))
 
 
+def feed_forward(dim: int, hidden: int, dropout: float) -> nn.Sequential:
+    """A feed-forward layer E → hidden → E, with dropout inside."""
+    return nn.Sequential(nn.Linear(dim, hidden), nn.ReLU(), Dropout(dropout), nn.Linear(hidden, dim))
+
+
 class EncoderLayer(nn.Module):
     """Self-attention, then a feed-forward layer, each on normed states and added to them.
 
@@ -250,7 +252,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.within = Attention(dim, heads)
         self.norm_within, self.norm_forward = nn.LayerNorm(dim), nn.LayerNorm(dim)
-        self.feed_forward = nn.Sequential(nn.Linear(dim, hidden), nn.ReLU(), Dropout(dropout), nn.Linear(hidden, dim))
+        self.feed_forward = feed_forward(dim, hidden, dropout)
         self.drop = Dropout(dropout)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
@@ -274,7 +276,7 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.within, self.across = Attention(dim, heads), Attention(dim, heads)
         self.norm_within, self.norm_across, self.norm_forward = (nn.LayerNorm(dim) for _ in range(3))
-        self.feed_forward = nn.Sequential(nn.Linear(dim, hidden), nn.ReLU(), Dropout(dropout), nn.Linear(hidden, dim))
+        self.feed_forward = feed_forward(dim, hidden, dropout)
         self.drop = Dropout(dropout)
 
     def source(self, states: Tensor) -> Tensor:

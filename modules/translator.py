@@ -54,6 +54,17 @@ class Memory:
         return Memory(*(part[sentences] for part in parts))
 
 
+def require_regions(regions: Tensor | None, projection: nn.Module | None) -> None:
+    """Refuse regions that a translator cannot read, or their lack where it looks.
+
+    Raises:
+        ModelError: so it is.
+    """
+    if (regions is None) != (projection is None):
+        has, got = ("no", "regions") if projection is None else ("a", "none")
+        raise ModelError(f"translator: it has {has} projection for regions but got {got}; choose mt or mmt to match")
+
+
 class RegionalTranslator(nn.Module):
     """Translate a sentence, looking at regions of its picture or at none.
 
@@ -103,11 +114,7 @@ class RegionalTranslator(nn.Module):
         Raises:
             ModelError: regions are given to a text-only translator, or missing for one that looks.
         """
-        if (regions is None) != (self.regions is None):
-            has, got = ("no", "regions") if self.regions is None else ("a", "none")
-            raise ModelError(
-                f"translator: it has {has} projection for regions but got {got}; choose mt or mmt to match"
-            )
+        require_regions(regions, self.regions)
         words = self._drop(self._embed(source))
         packing = Packing.of(lengths, source.shape[1]).to(source.device)
         if regions is None or self.regions is None:

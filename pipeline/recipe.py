@@ -5,20 +5,15 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
-import torch
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser
 
 from data.corpora.registry import CORPORA
 from data.extractor import ExtractorSettings
-from modules.errors import ModelError
-from modules.losses import LOSSES
-from modules.retrieval_models import model_class, option_names
-from modules.translation import build_translator, network_options
+from pipeline.checks import check, refuse_unknown
 from pipeline.errors import RecipeError
 from pipeline.settings import (
     AugmentSettings,
@@ -90,9 +85,9 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
 
     Tables lie over the `vse` section, but what makes a system is taken from `file_vse`, the file's own, if given.
     """
-    _refuse_unknown(raw, _TOP, where, "")
+    refuse_unknown(raw, _TOP, where, "")
     trainer = raw.get("trainer") or {}
-    _refuse_unknown(trainer, _names(TrainerSettings), where, "trainer.")
+    refuse_unknown(trainer, _names(TrainerSettings), where, "trainer.")
     sections: dict[str, Any] = {}
     values_of: dict[str, dict[str, Any]] = {}
     for section, kind in _SECTIONS.items():
@@ -104,7 +99,7 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise RecipeError(f"{where}: seed is {seed!r}; expected a whole number from 0")
     recipe = Recipe(name=name, seed=seed, corpus=_corpus(_mapping(raw, "corpus", where), where), **sections)
-    _check(recipe, where)
+    check(recipe, where)
     below = {key: value for key, value in values_of["vse"].items() if file_vse is None or key not in _OF_A_SYSTEM}
     below |= {key: value for key, value in (file_vse or {}).items() if key in _OF_A_SYSTEM}
     for title, table in _mapping(raw, "tables", where).items():
@@ -128,15 +123,15 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str, section: str) ->
 
 def _table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], where: str, prefix: str) -> TableSettings:
     """A table whose systems' settings are laid over the recipe's own, each checked like a recipe."""
-    _refuse_unknown(raw, _names(TableSettings), where, f"{prefix}.")
+    refuse_unknown(raw, _names(TableSettings), where, f"{prefix}.")
     systems = {}
     for name, values in _mapping(raw, "systems", where, f"{prefix}.").items():
         inner = f"{prefix}.systems.{name}"
-        _refuse_unknown(values, _names(System), where, f"{inner}.")
+        refuse_unknown(values, _names(System), where, f"{inner}.")
         laid = _merge(dict(vse), _mapping(values, "vse", where, f"{inner}."), where)
         rows = values.get("rows") or list(laid.get("rows") or VseSettings().rows)
         settings = typed(VseSettings, laid | {"only": rows}, where, f"{inner}.vse")
-        _check(replace(recipe, vse=settings), f"{where}: {inner}")
+        check(replace(recipe, vse=settings), f"{where}: {inner}")
         if raw.get("folds") and (settings.folds == 1 or settings.fuse or settings.translate or settings.first):
             raise RecipeError(
                 f"{where}: {prefix}.folds needs vse.folds of 2 or more, without vse.fuse, vse.translate and vse.first"
@@ -237,7 +232,7 @@ def _corpus(values: dict[str, Any], where: str) -> CorpusSettings:
 
 
 def _check_keys(kind: type, values: Mapping[str, Any], where: str, prefix: str) -> None:
-    _refuse_unknown(values, _names(kind), where, f"{prefix}.")
+    refuse_unknown(values, _names(kind), where, f"{prefix}.")
     hints = get_type_hints(kind)
     for key, value in values.items():
         inner = next((t for t in (hints[key], *get_args(hints[key])) if is_dataclass(t)), None)
@@ -245,107 +240,5 @@ def _check_keys(kind: type, values: Mapping[str, Any], where: str, prefix: str) 
             _check_keys(inner, value, where, f"{prefix}.{key}")  # type: ignore[arg-type]
 
 
-def _refuse_unknown(values: Any, known: set[str], where: str, prefix: str) -> None:
-    if not isinstance(values, Mapping):
-        raise RecipeError(f"{where}: {prefix.rstrip('.')} is {values!r}; expected keys with values")
-    for key in values:
-        if key not in known:
-            near = difflib.get_close_matches(str(key), known, 1)
-            hint = f"did you mean {prefix}{near[0]}?" if near else f"known are {', '.join(sorted(known))}"
-            raise RecipeError(f"{where}: unknown key {prefix}{key}; {hint}")
-
-
 def _names(kind: type) -> set[str]:
     return {field.name for field in fields(kind)}
-
-
-def _check(recipe: Recipe, where: str) -> None:
-    """Refuse settings that contradict one another, each in a sentence that names both."""
-    vse, mmt = recipe.vse, recipe.mmt
-    models = vse.fuse or [vse.model, *([vse.first] if vse.first else [])]
-    known = set[str]().union(*(option_names(model_class(name)) for name in models))
-    _refuse_unknown(vse.options, known, where, "vse.options.")
-    _check_network(mmt, where)
-    if vse.fuse and vse.translate:
-        raise RecipeError(f"{where}: vse.fuse and vse.translate are both set; leave one out")
-    if len(vse.fuse) == 1:
-        raise RecipeError(f"{where}: vse.fuse has {vse.fuse[0]!r} alone; expected two models or more")
-    if vse.translate is not None:
-        system, _, direction = vse.translate.partition(":")
-        if system != "mt" or direction not in mmt.directions or not set(direction.split("-")) <= set(vse.test):
-            raise RecipeError(
-                f"{where}: vse.translate is {vse.translate!r}; expected mt:de-en (a query has no picture), its "
-                f"direction one of mmt.directions ({', '.join(mmt.directions)}) and its languages of vse.test"
-            )
-    if vse.first is not None:
-        _check_first(vse, vse.first, where)
-    for row in vse.only:
-        if row not in vse.rows:
-            raise RecipeError(f"{where}: vse.only names {row!r}, but vse.rows has {', '.join(vse.rows)}")
-    if not vse.seeds or not vse.rows:
-        raise RecipeError(f"{where}: vse.seeds and vse.rows must each hold at least one entry")
-    for path in recipe.augment.paths:
-        system, _, way = path.partition(":")
-        languages = way.split("-")
-        if system not in ("mt", "mmt") or len(languages) < 2:
-            raise RecipeError(f"{where}: augment.paths has {path!r}; expected mt:en-de, mmt:en-de, mmt:en-de-en …")
-        for hop in pairwise(languages):
-            if "-".join(hop) not in mmt.directions:
-                raise RecipeError(f"{where}: augment.paths has {path!r}, but mmt.directions lacks {'-'.join(hop)!r}")
-    for name, phase in (("pretrain", mmt.pretrain), ("finetune", mmt.finetune)):
-        if phase.steps < (name == "finetune") or phase.eval_every < 1:
-            raise RecipeError(
-                f"{where}: mmt.{name}.steps is {phase.steps} and mmt.{name}.eval_every {phase.eval_every}; expected "
-                "1 or more (only mmt.pretrain.steps may be 0)"
-            )
-        if phase.steps and phase.steps % phase.eval_every:
-            raise RecipeError(
-                f"{where}: mmt.{name}.steps is {phase.steps}, no multiple of mmt.{name}.eval_every {phase.eval_every}"
-            )
-    if vse.epochs < 1 or vse.batch_size < 1:
-        raise RecipeError(f"{where}: vse.epochs is {vse.epochs}, vse.batch_size {vse.batch_size}; expected 1 or more")
-    if vse.folds < 1:
-        raise RecipeError(f"{where}: vse.folds is {vse.folds}; expected 1 (no folds) or more")
-    for language in vse.select:
-        if language not in vse.test:
-            raise RecipeError(f"{where}: vse.select names {language!r}, but vse.test has {', '.join(vse.test)}")
-    if vse.loss not in (None, *LOSSES):
-        raise RecipeError(f"{where}: vse.loss is {vse.loss!r}; expected one of {', '.join(LOSSES)}")
-    if vse.type_weights and (vse.loss or model_class(vse.model).loss) != "hardest":
-        raise RecipeError(f"{where}: vse.type_weights weighs the hardest negatives, but vse.loss is not `hardest`")
-    if vse.pretrained is not None and vse.words == "fasttext":
-        raise RecipeError(f"{where}: vse.words is fasttext, but vse.pretrained reads the words; leave one out")
-    for name in ("drop_regions", "drop_words"):
-        if not 0 <= getattr(vse, name) < 1:
-            raise RecipeError(f"{where}: vse.{name} is {getattr(vse, name)}; expected a share from 0 to below 1")
-    if vse.warmup_epochs > vse.epochs:
-        raise RecipeError(f"{where}: vse.warmup_epochs {vse.warmup_epochs} is more than vse.epochs {vse.epochs}")
-
-
-def _check_network(mmt: MmtSettings, where: str) -> None:
-    """Refuse what no translator can be made of, or pre-trained with."""
-    _refuse_unknown(mmt.network_options, set(network_options(mmt.network)), where, "mmt.network_options.")
-    sizes = {"vocabulary_size": 4, "embedding_dim": mmt.embedding_dim, "hidden_dim": mmt.hidden_dim}
-    try:
-        with torch.device("meta"):  # shapes alone
-            build_translator(mmt.network, region_dim=1, **sizes, **mmt.network_options)
-    except (ModelError, TypeError, RuntimeError) as error:
-        raise RecipeError(f"{where}: mmt.network {mmt.network!r}, mmt.network_options: {error}") from None
-    for origin, times in mmt.repeat.items():
-        if times < 1:
-            raise RecipeError(f"{where}: mmt.repeat.{origin} is {times}; expected 1 or more")
-    if mmt.repeat and not mmt.pretrain.steps:
-        raise RecipeError(f"{where}: mmt.repeat is of pre-training, but mmt.pretrain.steps is 0; leave one out")
-
-
-def _check_first(vse: VseSettings, first: str, where: str) -> None:
-    """Refuse lists that cannot be made or re-ranked."""
-    for name, other in (("fuse", vse.fuse), ("translate", vse.translate)):
-        if other:
-            raise RecipeError(f"{where}: vse.first and vse.{name} are both set; leave one out")
-    if first == vse.model:
-        raise RecipeError(f"{where}: vse.first and vse.model are both {first!r}; expected another one to re-rank")
-    if (score := model_class(first).score) != "inner product":
-        raise RecipeError(f"{where}: vse.first is {first!r}, whose score is of {score}; expected an inner product")
-    if vse.first_k < 1:
-        raise RecipeError(f"{where}: vse.first_k is {vse.first_k}; expected 1 or more")

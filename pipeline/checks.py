@@ -1,0 +1,136 @@
+"""Settings that contradict one another, or that nothing can be made of: one line, before anything runs."""
+
+import difflib
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from modules.errors import ModelError
+from modules.losses import LOSSES
+from modules.retrieval_models import model_class, option_names
+from modules.translation import build_translator, network_options
+from pipeline.errors import RecipeError
+from pipeline.settings import MmtSettings, Recipe, VseSettings
+
+
+def check(recipe: Recipe, where: str) -> None:
+    """Refuse settings that contradict one another.
+
+    Raises:
+        RecipeError: two do; it names both, and `where` they stand.
+    """
+    _check_systems(recipe.vse, recipe.mmt, where)
+    _check_vse(recipe.vse, where)
+    _check_mmt(recipe.mmt, where)
+    mmt = recipe.mmt
+    for path in recipe.augment.paths:
+        system, _, way = path.partition(":")
+        languages = way.split("-")
+        if system not in ("mt", "mmt") or len(languages) < 2:
+            raise RecipeError(f"{where}: augment.paths has {path!r}; expected mt:en-de, mmt:en-de, mmt:en-de-en …")
+        for hop in pairwise(languages):
+            if "-".join(hop) not in mmt.directions:
+                raise RecipeError(f"{where}: augment.paths has {path!r}, but mmt.directions lacks {'-'.join(hop)!r}")
+
+
+def refuse_unknown(values: Any, known: set[str], where: str, prefix: str) -> None:
+    """Refuse keys that are not known, and name the nearest.
+
+    Raises:
+        RecipeError: there is one, or `values` has no keys.
+    """
+    if not isinstance(values, Mapping):
+        raise RecipeError(f"{where}: {prefix.rstrip('.')} is {values!r}; expected keys with values")
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, 1)
+            hint = f"did you mean {prefix}{near[0]}?" if near else f"known are {', '.join(sorted(known))}"
+            raise RecipeError(f"{where}: unknown key {prefix}{key}; {hint}")
+
+
+def _check_systems(vse: VseSettings, mmt: MmtSettings, where: str) -> None:
+    """Refuse models that do not exist, or cannot be fused, searched or re-ranked with so."""
+    models = vse.fuse or [vse.model, *([vse.first] if vse.first else [])]
+    known = set[str]().union(*(option_names(model_class(name)) for name in models))
+    refuse_unknown(vse.options, known, where, "vse.options.")
+    if vse.fuse and vse.translate:
+        raise RecipeError(f"{where}: vse.fuse and vse.translate are both set; leave one out")
+    if len(vse.fuse) == 1:
+        raise RecipeError(f"{where}: vse.fuse has {vse.fuse[0]!r} alone; expected two models or more")
+    if vse.translate is not None:
+        system, _, direction = vse.translate.partition(":")
+        if system != "mt" or direction not in mmt.directions or not set(direction.split("-")) <= set(vse.test):
+            raise RecipeError(
+                f"{where}: vse.translate is {vse.translate!r}; expected mt:de-en (a query has no picture), its "
+                f"direction one of mmt.directions ({', '.join(mmt.directions)}) and its languages of vse.test"
+            )
+    if vse.first is not None:
+        _check_first(vse, vse.first, where)
+
+
+def _check_first(vse: VseSettings, first: str, where: str) -> None:
+    """Refuse lists that cannot be made or re-ranked."""
+    for name, other in (("fuse", vse.fuse), ("translate", vse.translate)):
+        if other:
+            raise RecipeError(f"{where}: vse.first and vse.{name} are both set; leave one out")
+    if first == vse.model:
+        raise RecipeError(f"{where}: vse.first and vse.model are both {first!r}; expected another one to re-rank")
+    if (score := model_class(first).score) != "inner product":
+        raise RecipeError(f"{where}: vse.first is {first!r}, whose score is of {score}; expected an inner product")
+    if vse.first_k < 1:
+        raise RecipeError(f"{where}: vse.first_k is {vse.first_k}; expected 1 or more")
+
+
+def _check_vse(vse: VseSettings, where: str) -> None:
+    """Refuse what no retrieval model can be trained or tested by."""
+    for row in vse.only:
+        if row not in vse.rows:
+            raise RecipeError(f"{where}: vse.only names {row!r}, but vse.rows has {', '.join(vse.rows)}")
+    if not vse.seeds or not vse.rows:
+        raise RecipeError(f"{where}: vse.seeds and vse.rows must each hold at least one entry")
+    if vse.epochs < 1 or vse.batch_size < 1:
+        raise RecipeError(f"{where}: vse.epochs is {vse.epochs}, vse.batch_size {vse.batch_size}; expected 1 or more")
+    if vse.folds < 1:
+        raise RecipeError(f"{where}: vse.folds is {vse.folds}; expected 1 (no folds) or more")
+    for language in vse.select:
+        if language not in vse.test:
+            raise RecipeError(f"{where}: vse.select names {language!r}, but vse.test has {', '.join(vse.test)}")
+    if vse.loss not in (None, *LOSSES):
+        raise RecipeError(f"{where}: vse.loss is {vse.loss!r}; expected one of {', '.join(LOSSES)}")
+    if vse.type_weights and (vse.loss or model_class(vse.model).loss) != "hardest":
+        raise RecipeError(f"{where}: vse.type_weights weighs the hardest negatives, but vse.loss is not `hardest`")
+    if vse.pretrained is not None and vse.words == "fasttext":
+        raise RecipeError(f"{where}: vse.words is fasttext, but vse.pretrained reads the words; leave one out")
+    for name in ("drop_regions", "drop_words"):
+        if not 0 <= getattr(vse, name) < 1:
+            raise RecipeError(f"{where}: vse.{name} is {getattr(vse, name)}; expected a share from 0 to below 1")
+    if vse.warmup_epochs > vse.epochs:
+        raise RecipeError(f"{where}: vse.warmup_epochs {vse.warmup_epochs} is more than vse.epochs {vse.epochs}")
+
+
+def _check_mmt(mmt: MmtSettings, where: str) -> None:
+    """Refuse what no translator can be made of, or trained by."""
+    for name, phase in (("pretrain", mmt.pretrain), ("finetune", mmt.finetune)):
+        if phase.steps < (name == "finetune") or phase.eval_every < 1:
+            raise RecipeError(
+                f"{where}: mmt.{name}.steps is {phase.steps} and mmt.{name}.eval_every {phase.eval_every}; expected "
+                "1 or more (only mmt.pretrain.steps may be 0)"
+            )
+        if phase.steps and phase.steps % phase.eval_every:
+            raise RecipeError(
+                f"{where}: mmt.{name}.steps is {phase.steps}, no multiple of mmt.{name}.eval_every {phase.eval_every}"
+            )
+    refuse_unknown(mmt.network_options, set(network_options(mmt.network)), where, "mmt.network_options.")
+    sizes = {"vocabulary_size": 4, "embedding_dim": mmt.embedding_dim, "hidden_dim": mmt.hidden_dim}
+    try:
+        with torch.device("meta"):  # shapes alone
+            build_translator(mmt.network, region_dim=1, **sizes, **mmt.network_options)
+    except (ModelError, TypeError, RuntimeError) as error:
+        raise RecipeError(f"{where}: mmt.network {mmt.network!r}, mmt.network_options: {error}") from None
+    for origin, times in mmt.repeat.items():
+        if times < 1:
+            raise RecipeError(f"{where}: mmt.repeat.{origin} is {times}; expected 1 or more")
+    if mmt.repeat and not mmt.pretrain.steps:
+        raise RecipeError(f"{where}: mmt.repeat is of pre-training, but mmt.pretrain.steps is 0; leave one out")
