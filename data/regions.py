@@ -65,18 +65,24 @@ class RegionStore:
         """D, numbers a region."""
         return int(self.regions.shape[2])
 
-    def rows(self, image_ids: Sequence[str]) -> NDArray[np.int64]:
-        """Row numbers of images, in the order asked for.
+    def rows(self, image_ids: Sequence[str | None]) -> NDArray[np.int64]:
+        """Row numbers of images, in the order asked for; −1 for None, which is no image.
 
         Raises:
             DataError: an image has no regions.
         """
         try:
-            return np.array([self._row[image_id] for image_id in image_ids], dtype=np.int64)
+            return np.array([-1 if name is None else self._row[name] for name in image_ids], dtype=np.int64)
         except KeyError as error:
             raise DataError(
                 f"{self.folder}: image {error.args[0]!r} has no regions; run prepare again or leave the image out"
             ) from None
+
+    def take(self, rows: NDArray[np.int64]) -> NDArray[np.floating]:
+        """Regions (B, R, D) by row number, all zero for −1."""
+        taken = self.regions[rows]
+        taken[rows < 0] = 0
+        return taken
 
     def _check_shapes(self) -> None:
         regions, boxes, count = self.regions.shape, self.boxes.shape, len(self.ids)

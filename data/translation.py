@@ -24,7 +24,7 @@ class Sentences:
     Attributes:
         source: token numbers of each source sentence.
         target: of each translation; None when there is nothing to learn from or score.
-        image_ids: the picture of each sentence, or None; needed by a translator that looks.
+        image_ids: the picture of each sentence, or None: a translator that looks is then shown zeros.
     """
 
     source: Sequence[Sequence[int]]
@@ -49,7 +49,7 @@ class SentenceBatches(Dataset):
 
     def __init__(self, sentences: Sentences, regions: RegionStore | None) -> None:
         self.sentences, self.regions = sentences, regions
-        self._rows = None if regions is None else regions.rows([str(name) for name in sentences.image_ids])
+        self._rows = None if regions is None else regions.rows(sentences.image_ids)
 
     def __getitem__(self, numbers: list[int]) -> dict[str, Tensor]:
         source = [self.sentences.source[number] for number in numbers]
@@ -64,7 +64,7 @@ class SentenceBatches(Dataset):
             batch["labels"] = pad([[*sentence, END] for sentence in target])
             batch["target_lengths"] = torch.tensor([len(sentence) + 1 for sentence in target])
         if self.regions is not None and self._rows is not None:
-            batch["regions"] = torch.from_numpy(self.regions.regions[self._rows[numbers]])
+            batch["regions"] = torch.from_numpy(self.regions.take(self._rows[numbers]))
         return batch
 
 

@@ -1,40 +1,52 @@
-"""How good translations are: BLEU as sacreBLEU counts it, and words that only the picture can settle."""
+"""How good translations are: BLEU, chrF, TER as sacreBLEU counts them, and words that only the picture can settle."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
 
 from modules.errors import ModelError
 
 
 @dataclass(frozen=True)
-class BleuScores:
-    """BLEU-4 of a system, in percent.
+class TranslationScores:
+    """Scores of a system, in percent; METEOR is not among them, as every kept implementation downloads its word lists.
 
     Attributes:
-        sacre: sacreBLEU on surface text, lower-cased.
+        sacre: sacreBLEU's BLEU-4 on surface text, lower-cased.
         signature: how it was computed.
-        tokenised: on Moses-tokenised lower-cased text, as multimodal translation papers report it.
+        tokenised: BLEU-4 on Moses-tokenised lower-cased text, as multimodal translation papers report it.
+        chrf: chrF2 on surface text, lower-cased.
+        ter: translation edit rate on surface text, lower-cased; lower is better.
     """
 
     sacre: float
     signature: str
     tokenised: float
+    chrf: float
+    ter: float
 
 
-def bleu_scores(
+def translation_scores(
     hypotheses: Sequence[str], references: Sequence[str],
     tokenised_hypotheses: Sequence[str], tokenised_references: Sequence[str],
-) -> BleuScores:  # fmt: skip
+) -> TranslationScores:  # fmt: skip
     """Score translations against one reference each, in surface form and Moses-tokenised."""
     if len(hypotheses) != len(references):  # sacreBLEU would cut the longer list without a word
-        raise ModelError(f"BLEU of {len(hypotheses)} translations against {len(references)} references; give one each")
+        raise ModelError(
+            f"scores of {len(hypotheses)} translations against {len(references)} references; give one each"
+        )
     surface, tokens = BLEU(lowercase=True), BLEU(lowercase=True, tokenize="none", force=True)
     sacre = surface.corpus_score(list(hypotheses), [list(references)]).score
     tokenised = tokens.corpus_score(list(tokenised_hypotheses), [list(tokenised_references)]).score
-    return BleuScores(sacre, str(surface.get_signature()), tokenised)
+    chrf, ter = (
+        metric.corpus_score(list(hypotheses), [list(references)]).score
+        for metric in (CHRF(lowercase=True), TER(case_sensitive=False, normalized=True))
+    )
+    return TranslationScores(sacre, str(surface.get_signature()), tokenised, chrf, ter)
 
 
 def ambiguity_scores(

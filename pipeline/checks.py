@@ -118,6 +118,8 @@ def _check_mmt(mmt: MmtSettings, where: str) -> None:
                 f"{where}: mmt.{name}.steps is {phase.steps} and mmt.{name}.eval_every {phase.eval_every}; expected "
                 "1 or more (only mmt.pretrain.steps may be 0)"
             )
+        if not 0 <= phase.average < 1:
+            raise RecipeError(f"{where}: mmt.{name}.average is {phase.average}; expected from 0 (none) to below 1")
         if phase.steps and phase.steps % phase.eval_every:
             raise RecipeError(
                 f"{where}: mmt.{name}.steps is {phase.steps}, no multiple of mmt.{name}.eval_every {phase.eval_every}"

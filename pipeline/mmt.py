@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from pytorch_lightning.callbacks import EMAWeightAveraging
 
 from data.captions import read_pairs
 from data.regions import RegionStore
@@ -15,7 +16,7 @@ from data.text import BEGIN, END, PADDING, JointBPE, tokenize
 from data.translation import Sentences, TranslationData
 from modules.beam import BeamSettings
 from modules.translation import Translation, network_options
-from modules.translation_metrics import ambiguity_scores, bleu_scores
+from modules.translation_metrics import ambiguity_scores, translation_scores
 from pipeline.dashboards import log_translations
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job, Workspace
@@ -116,13 +117,13 @@ def _translator_job(recipe: Recipe, system: str, direction: str, corpus: Job, te
         plain["network_options"] = options
     if settings.repeat and system == "nmt":
         plain["repeat"] = settings.repeat
-    plain |= {"system": system, "direction": direction, "phase": asdict(phase), "seed": recipe.seed}
+    plain |= {"system": system, "direction": direction, "phase": result_settings(phase), "seed": recipe.seed}
     name = f"{system}-{direction}"
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Train, then translate validation, test and twins."""
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
-        pairs = _Pairs(inputs["corpus"], inputs["text"], direction, store)
+        pairs = _Pairs(inputs["corpus"], inputs["text"], direction, store, settings.without_regions)
         bpe = JointBPE.load(inputs["text"] / "bpe.json")
         network = {
             "vocabulary_size": len(bpe), "region_dim": store.dim if system == "mmt" else None,
@@ -160,13 +161,13 @@ def _train(
     """Train one translator and leave its best weights in the folder."""
     settings = recipe.mmt
     pretraining = name.startswith("nmt")
-    train = pairs.select("train", with_regions=not pretraining, repeat=settings.repeat if pretraining else {})
-    validation = pairs.select("val", with_regions=True if store is not None else None)
+    train = pairs.select("train", captions=not pretraining, repeat=settings.repeat if pretraining else {})
+    validation = pairs.select("val", captions=True if store is not None else None)
     torch.manual_seed(recipe.seed)  # start values, whatever ran before in this process
     module = Translation(
         network, phase.learning_rate, phase.warmup, phase.steps, settings.label_smoothing, BEGIN, END,
     )  # fmt: skip
-    module.reference = pairs.texts(pairs.target, "val", True if store is not None else None)
+    module.reference = pairs.texts(pairs.target, "val", captions=True if store is not None else None)
     module.decode = lambda tokens: bpe.decode(tokens, pairs.target)
     if "start" in inputs:
         load_weights(module.translator, inputs["start"] / "weights.safetensors", strict=False)
@@ -176,7 +177,7 @@ def _train(
     log_dir = LOGS / recipe.name / "mmt" / name
     best = fit(
         module, data, settings.trainer, folder, log_dir, phase.steps // phase.eval_every, "val/bleu", recipe.seed,
-        settings.clip,
+        settings.clip, [EMAWeightAveraging(decay=phase.average)] if phase.average else [],
     )  # fmt: skip
     load_best(module, best)
     save_weights(module.translator, folder / "weights.safetensors")
@@ -187,17 +188,19 @@ def _test(folder: Path, pairs: "_Pairs", store: RegionStore, settings: MmtSettin
     """Translate validation, test and twins; leave the translations, give back BLEU and the ambiguity scores."""
     figures: dict[str, Any] = {}
     for split in ("val", "test", "twins"):
-        rows = pairs.rows(split, with_regions=True)
+        rows = pairs.rows(split, captions=True)
         if not rows:
             continue
-        found = _translate(folder, pairs, rows, [row["image_id"] for row in rows], store, settings)
+        found = _translate(folder, pairs, rows, [row["seen_id"] for row in rows], store, settings)
         references = [row[pairs.target] for row in rows]
-        scores = bleu_scores(
+        scores = translation_scores(
             [one.text for one in found], references, [one.tokens for one in found],
             [tokenize(text, pairs.target) for text in references],
         )  # fmt: skip
-        figures |= {f"{split}_bleu": scores.sacre, f"{split}_bleu_tokenised": scores.tokenised,
-                    "bleu_signature": scores.signature, f"{split}_sentences": len(rows)}  # fmt: skip
+        figures |= {
+            f"{split}_bleu": scores.sacre, f"{split}_bleu_tokenised": scores.tokenised, f"{split}_chrf": scores.chrf,
+            f"{split}_ter": scores.ter, "bleu_signature": scores.signature, f"{split}_sentences": len(rows),
+        }  # fmt: skip
         _write_translations(folder / f"{split}.parquet", pairs, rows, found)
     if pairs.twins and pairs.direction == "en-de":
         figures |= _test_twins(folder, pairs, store, settings)
@@ -207,7 +210,7 @@ def _test(folder: Path, pairs: "_Pairs", store: RegionStore, settings: MmtSettin
 def _test_twins(folder: Path, pairs: "_Pairs", store: RegionStore, settings: MmtSettings) -> dict[str, Any]:
     """Ambiguous words of the twin pictures: with the right regions and, for a translator that looks, the twin's."""
     twins = {row["image_id"]: row for row in pairs.twins}
-    rows = [row for row in pairs.rows("twins", with_regions=True) if row["image_id"] in twins]
+    rows = [row for row in pairs.rows("twins", captions=True) if row["image_id"] in twins]
     about = [twins[row["image_id"]] for row in rows]
     reference = {row["image_id"]: tokenize(row["de"], "de") for row in rows}
     figures: dict[str, Any] = {}
@@ -223,7 +226,7 @@ def _test_twins(folder: Path, pairs: "_Pairs", store: RegionStore, settings: Mmt
 
 
 def _translate(
-    folder: Path, pairs: "_Pairs", rows: list[dict[str, Any]], image_ids: list[str], store: RegionStore,
+    folder: Path, pairs: "_Pairs", rows: list[dict[str, Any]], image_ids: list[str | None], store: RegionStore,
     settings: MmtSettings,
 ) -> list[Translated]:  # fmt: skip
     translator, bpe = load_translator(folder)
@@ -252,44 +255,51 @@ def _write_translations(path: Path, pairs: "_Pairs", rows: list[dict[str, Any]],
 
 
 class _Pairs:
-    """The parallel table with its token numbers, seen in one direction."""
+    """The parallel table with its token numbers, seen in one direction.
 
-    def __init__(self, corpus: Path, text: Path, direction: str, store: RegionStore) -> None:
+    A row's `seen_id` is its image where that has regions, else None; `caption` says that it is fine-tuned and tested
+    on, which rows of images without regions are if `without_regions` is `captions`.
+    """
+
+    def __init__(self, corpus: Path, text: Path, direction: str, store: RegionStore, without_regions: str) -> None:
         self.direction = direction
         self.source, self.target = direction.split("-")
         self.twins = twins_of(corpus)
         tokens = _read_tokens(text / "tokens.parquet", [self.source, self.target])
         source, target = (tokens[name].to_pylist() for name in (self.source, self.target))
-        self._rows = [
-            row | {"source_tokens": s, "target_tokens": t, "seen": row["image_id"] in store}
+        seen = {image_id: image_id for image_id in store.ids}
+        rows = [
+            row | {"source_tokens": s, "target_tokens": t, "seen_id": seen.get(row["image_id"])}
             for row, s, t in zip(read_pairs(corpus / "pairs.parquet").to_list(), source, target, strict=True)
             if row[self.source] and row[self.target]
         ]
+        about = "seen_id" if without_regions == "text" else "image_id"
+        self._rows = [row | {"caption": row[about] is not None} for row in rows]
 
-    def rows(self, split: str, with_regions: bool | None) -> list[dict[str, Any]]:
-        """Pairs of a split: those whose picture has regions, those without, or (None) all."""
+    def rows(self, split: str, captions: bool | None) -> list[dict[str, Any]]:
+        """Pairs of a split: captions, text to pre-train on, or (None) all."""
         rows = [row for row in self._rows if row["split"] == split]
-        wanted = [row for row in rows if with_regions is None or row["seen"] == with_regions]
-        return wanted or (rows if with_regions is False else [])  # no text without pictures: learn from all of it
+        wanted = [row for row in rows if captions is None or row["caption"] == captions]
+        return wanted or (rows if captions is False else [])  # no text without pictures: learn from all of it
 
-    def select(self, split: str, with_regions: bool | None, repeat: Mapping[str, int] | None = None) -> Sentences:
+    def select(self, split: str, captions: bool | None, repeat: Mapping[str, int] | None = None) -> Sentences:
         """The same as token numbers, those of some origins several times.
 
         Raises:
             RecipeError: there are none, or none of an origin that is to be repeated.
         """
-        rows = self.rows(split, with_regions)
+        rows = self.rows(split, captions)
         origins = {row["origin"] for row in rows}
         for origin in repeat or {}:
             if origin not in origins:
                 raise RecipeError(f"mmt.repeat names {origin!r}; the pairs are of {', '.join(sorted(origins))}")
         rows = [row for row in rows for _ in range((repeat or {}).get(row["origin"], 1))]
         if not rows:
-            kind = {True: "with regions ", False: "", None: ""}[with_regions]
+            kind = {True: "with regions ", False: "", None: ""}[captions]
             raise RecipeError(f"mmt: no {self.direction} pair {kind}for {split}; see the data report of the corpus")
         source, target = ([row[f"{side}_tokens"] for row in rows] for side in ("source", "target"))
-        return Sentences(source, target, [row["image_id"] for row in rows])
+        return Sentences(source, target, [row["seen_id"] for row in rows])
 
-    def texts(self, language: str, split: str, with_regions: bool | None) -> list[str]:
+    def texts(self, language: str, split: str, captions: bool | None) -> list[str]:
         """Surface sentences of the same pairs, in the same order."""
-        return [row[language] for row in self.rows(split, with_regions)]
+        return [row[language] for row in self.rows(split, captions)]

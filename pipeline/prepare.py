@@ -21,6 +21,7 @@ from pipeline.processes import say
 from pipeline.settings import Recipe
 
 VERSION = 1
+_ADDED_LATER = {"without_regions": "refuse"}  # options that came after results were recorded, as they were then
 EXTRACTED = 2  # the version of regions found in pixels; a corpus that brings its own does not depend on it
 
 
@@ -33,7 +34,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
     brings_regions = reader.brings_regions(corpus.options)
     settings: dict[str, Any] = {
         "corpus": corpus.name,
-        "options": asdict(corpus.options),
+        "options": {k: v for k, v in asdict(corpus.options).items() if k not in _ADDED_LATER or v != _ADDED_LATER[k]},
         "files": fingerprint(sources, workspace.root / "fingerprints.json"),
         "regions": None if brings_regions else asdict(recipe.regions) | {"version": EXTRACTED},
     }

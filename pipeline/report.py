@@ -54,6 +54,10 @@ def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     say(f"{len(figures.results)} figures: {folder / 'results.jsonl'}; the tables: {folder / 'report.md'}")
 
 
+_SHOWN = ("val_bleu", "test_bleu", "test_bleu_tokenised", "test_chrf", "test_ter", "ambiguous", "swapped_ambiguous",
+          "other_words")  # fmt: skip
+
+
 class _Sheets(Figures):
     """The report's tables."""
 
@@ -66,28 +70,30 @@ class _Sheets(Figures):
             system, _, direction = name.partition("-")
             scores = self.scores(job)
             if not scores:
-                table.append([name, *[NOT_RUN] * 6])
+                table.append([name, *[NOT_RUN] * 8])
                 continue
             for metric in sorted(scores):
-                if metric[0] == "" and ("bleu" in metric[1] or "ambiguous" in metric[1] or "other_words" in metric[1]):
-                    split, _, rest = metric[1].partition("_") if "bleu" in metric[1] else ("twins", "", metric[1])
+                of_split = metric[1].partition("_")[2] in ("bleu", "bleu_tokenised", "chrf", "ter")
+                if metric[0] == "" and (of_split or "ambiguous" in metric[1] or "other_words" in metric[1]):
+                    split, _, rest = metric[1].partition("_") if of_split else ("twins", "", metric[1])
                     count = int(scores.get(("", f"{split}_sentences"), 0))
                     self.add(split, system, direction, direction[-2:], rest, scores[metric], None, None, 1, count)
-            shown = [scores.get(("", key)) for key in ("val_bleu", "test_bleu", "test_bleu_tokenised", "ambiguous",
-                                                        "swapped_ambiguous", "other_words")]  # fmt: skip
-            twins = twins or shown[3] is not None
+            shown = [scores.get(("", key)) for key in _SHOWN]
+            twins = twins or shown[5] is not None
             table.append([name, *("–" if value is None else f"{value:.1f}" for value in shown)])
         heads = [
             "translator",
             "val BLEU",
             "test BLEU",
             "tokenised",
+            "chrF",
+            "TER",
             "ambiguous words %",
             "… with the twin's picture",
             "other words %",
         ]
         if not twins:
-            heads, table = heads[:4], [row[:4] for row in table]
+            heads, table = heads[:6], [row[:6] for row in table]
         signatures = [self._manifest_metric(job, "bleu_signature") for job in jobs.values() if self.workspace.done(job)]
         signature = next(filter(None, signatures), "sacreBLEU")
         return Sheet(f"Translation, {self.label} ({signature}; tokenised: Moses, lower-cased)", heads, table)

@@ -35,6 +35,7 @@ RUNTIME_ONLY = {"accelerator", "devices", "num_nodes", "strategy", "threads", "w
 ADDED_LATER = {
     "translators", "captions", "fuse", "translate", "folds", "loss", "drop_regions", "drop_words", "pretrained",
     "pretrained_rate", "first", "first_k", "network", "network_options", "repeat",
+    "average", "without_regions",
 }  # fmt: skip
 """Settings that came after results were recorded: at their defaults, which is how those were computed, they stay out
 of a job's key."""
@@ -64,6 +65,8 @@ class Phase:
     """Adam's, after warm-up."""
     warmup: int = 400
     """Steps of linear warm-up."""
+    average: float = 0.0
+    """Decay of the moving average of the weights, which is what is validated and kept; 0 keeps them as they are."""
 
 
 @dataclass
@@ -96,6 +99,9 @@ class MmtSettings:
     """NMT on pairs without regions (on all pairs where each has regions)."""
     finetune: Phase = field(default_factory=lambda: Phase(4000, 400, 5e-4, 100))
     """MT and MMT on pairs with regions."""
+    without_regions: Literal["text", "captions"] = "text"
+    """Pairs about pictures that have no regions: `text` to pre-train on, or `captions` to fine-tune and test on like
+    the others; an MMT is shown zeros for their regions."""
     beam_size: int = 5
     """Of the test translations."""
     length_penalty: float = 1.0

@@ -12,6 +12,7 @@ from data.captions import Caption, Pair
 from data.corpora import Corpus
 from data.errors import DataError
 from data.lines import read_lines
+from data.regions import RegionStore
 
 ORIGINALS = "https://github.com/multi30k/dataset"
 
@@ -43,6 +44,9 @@ class Multi30kSettings:
 
     label: str = "Multi30K"
     """What the corpus is called beside its figures."""
+
+    without_regions: str = "refuse"
+    """Images that the region store lacks: `refuse`, or `text`: their captions are left out, their pairs stay."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,8 @@ def read(settings: Multi30kSettings, root: Path | None, folder: Path) -> Corpus:
     if settings.splits is not None:
         split_of = _own_split(root / settings.splits, known=split_of)
     empty: list[str] = []
-    captions = list(_captions(text, settings, official, split_of, empty))
+    pictured = split_of if settings.without_regions == "refuse" else _with_regions(settings, root, split_of)
+    captions = list(_captions(text, settings, official, pictured, empty))
     pairs = list(_task1_pairs(text, settings, official, split_of, empty))
     if settings.parallel is not None:
         pairs += _parallel_pairs(root / settings.parallel, empty)
@@ -130,6 +135,10 @@ def _require(root: Path | None) -> Path:
 def _check(settings: Multi30kSettings) -> None:
     if settings.task not in _TASKS:
         raise DataError(f"multi30k: task {settings.task!r} is unknown; expected {' or '.join(_TASKS)}")
+    if settings.without_regions not in ("refuse", "text"):
+        raise DataError(f"multi30k: without_regions is {settings.without_regions!r}; expected refuse or text")
+    if settings.without_regions == "text" and settings.regions is None:
+        raise DataError("multi30k: without_regions is text, but regions names no store; name one or leave it out")
     allowed = _TASKS[settings.task].languages
     for language in settings.languages:
         if language not in allowed:
@@ -156,6 +165,12 @@ def _own_split(folder: Path, known: dict[str, str]) -> dict[str, str]:
                 raise DataError(f"{seen[image_id]}: image {image_id!r} is in no official list of Multi30K")
             split_of[image_id] = split
     return split_of
+
+
+def _with_regions(settings: Multi30kSettings, root: Path, split_of: dict[str, str]) -> dict[str, str]:
+    """The images that are in the region store."""
+    stored = RegionStore(root / str(settings.regions), check_values=False)
+    return {image_id: split for image_id, split in split_of.items() if image_id in stored}
 
 
 class _Places:

@@ -4,7 +4,7 @@ import pytest
 import sacrebleu
 
 from modules.errors import ModelError
-from modules.translation_metrics import ambiguity_scores, bleu_scores
+from modules.translation_metrics import ambiguity_scores, translation_scores
 
 REFERENCES = ["Ein Hund läuft über die grüne Wiese.", "Zwei Frauen sitzen auf einer Bank im Park."]
 HYPOTHESES = ["Ein Hund rennt über die grüne Wiese.", "Zwei Frauen sitzen auf einem Stuhl im Park."]
@@ -13,7 +13,7 @@ SAID = ["ein hund rennt über die grüne wiese .", "zwei frauen sitzen auf einem
 
 
 def test_bleu_is_sacrebleus_lower_cased() -> None:
-    scores = bleu_scores(HYPOTHESES, REFERENCES, SAID, TOKENS)
+    scores = translation_scores(HYPOTHESES, REFERENCES, SAID, TOKENS)
     assert scores.sacre == pytest.approx(sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES], lowercase=True).score)
     # 1- to 4-grams found, counted by hand over both sentences; equal lengths, so no brevity penalty
     assert scores.sacre == pytest.approx(100 * (14 / 17 * 10 / 15 * 6 / 13 * 3 / 11) ** 0.25)
@@ -23,7 +23,7 @@ def test_bleu_is_sacrebleus_lower_cased() -> None:
 
 def test_tokenised_bleu_takes_the_tokens_as_they_are() -> None:
     said = [f"{line} !?" for line in SAID]  # 13a would cut these apart
-    scores = bleu_scores(HYPOTHESES, REFERENCES, said, TOKENS)
+    scores = translation_scores(HYPOTHESES, REFERENCES, said, TOKENS)
     expected = sacrebleu.corpus_bleu(said, [TOKENS], tokenize="none", force=True)
     assert scores.tokenised == pytest.approx(expected.score)
     assert scores.tokenised != pytest.approx(sacrebleu.corpus_bleu(said, [TOKENS], force=True).score)
@@ -31,18 +31,26 @@ def test_tokenised_bleu_takes_the_tokens_as_they_are() -> None:
 
 def test_bleu_counts_over_the_corpus_not_as_a_mean_of_sentences() -> None:
     said = ["ein hund", TOKENS[1]]
-    scores = bleu_scores(said, TOKENS, said, TOKENS)
+    scores = translation_scores(said, TOKENS, said, TOKENS)
     single = [sacrebleu.sentence_bleu(one, [other]).score for one, other in zip(said, TOKENS, strict=True)]
     assert scores.sacre != pytest.approx(sum(single) / 2)
 
 
 def test_bleu_is_full_marks_for_the_reference_in_any_case_and_none_for_other_words() -> None:
     upper = [line.upper() for line in REFERENCES]
-    assert bleu_scores(upper, REFERENCES, [line.upper() for line in TOKENS], TOKENS).sacre == pytest.approx(100)
-    assert bleu_scores(REFERENCES, REFERENCES, [line.upper() for line in TOKENS], TOKENS).tokenised == pytest.approx(
-        100
-    )
-    assert bleu_scores(["x y z"] * 2, REFERENCES, ["x y z"] * 2, TOKENS).sacre == 0
+    assert translation_scores(upper, REFERENCES, [line.upper() for line in TOKENS], TOKENS).sacre == pytest.approx(100)
+    assert translation_scores(
+        REFERENCES, REFERENCES, [line.upper() for line in TOKENS], TOKENS
+    ).tokenised == pytest.approx(100)
+    assert translation_scores(["x y z"] * 2, REFERENCES, ["x y z"] * 2, TOKENS).sacre == 0
+
+
+def test_chrf_and_ter_are_sacrebleus_lower_cased() -> None:
+    scores = translation_scores([line.upper() for line in HYPOTHESES], REFERENCES, SAID, TOKENS)
+    chrf = sacrebleu.CHRF(lowercase=True).corpus_score(HYPOTHESES, [REFERENCES]).score
+    assert scores.chrf == pytest.approx(chrf)
+    # "rennt" for "läuft", "einem Stuhl" for "einer Bank": 3 edits of 8 + 9 words, the full stops counted
+    assert scores.ter == pytest.approx(100 * 3 / 17)
 
 
 def test_ambiguity_by_hand() -> None:
@@ -77,4 +85,4 @@ def test_lists_of_different_lengths_are_refused() -> None:
 
 def test_a_missing_reference_is_refused():
     with pytest.raises(ModelError, match="2 translations against 1 references"):
-        bleu_scores(["a", "b"], ["a"], ["a", "b"], ["a"])
+        translation_scores(["a", "b"], ["a"], ["a", "b"], ["a"])

@@ -80,7 +80,7 @@ def test_mt_and_mmt_start_from_nmt_and_see_the_same_pairs_in_the_same_batches(ti
     batches = []
     store = RegionStore(tiny.job("corpus") / "regions")
     for regions in (None, store):
-        pairs = _Pairs(tiny.job("corpus"), tiny.job("text"), "en-de", store)
+        pairs = _Pairs(tiny.job("corpus"), tiny.job("text"), "en-de", store, "text")
         data = TranslationData(
             pairs.select("train", True), pairs.select("val", True), regions, 40, 8, recipe.seed
         )  # fmt: skip
