@@ -44,8 +44,8 @@ def parse_group(text: str) -> tuple[Slot, ...]:
         DataError: it is not written like that.
     """
     slots = []
-    for part in text.split("+"):
-        match = re.fullmatch(r"(?:([1-9]\d*)\s*\*\s*)?([a-z]{2,3})/([\w:-]+)", part.strip())
+    for part in re.split(r"\+(?!\w+:)", text):  # the plus of `mt+mmt:en-de` is of its source's name
+        match = re.fullmatch(r"(?:([1-9]\d*)\s*\*\s*)?([a-z]{2,3})/([\w:@+-]+)", part.strip())
         if match is None:
             raise DataError(f"caption group {text!r}: expected `language/source` or `2*en/human + de/mmt:en-de`")
         slots.append(Slot(match[2], match[3], int(match[1] or 1)))

@@ -225,9 +225,6 @@ def paired_difference(
 ) -> dict[str, Difference]:
     """Compare two systems on the same images, both resampled alike, so that what is hard for both cancels out.
 
-    The p-value is twice the smaller share of the resamples on one side of zero (zero included), never below
-    2 / (resamples + 1).
-
     Args:
         system: the ranks of one run, or of several seeds, row for row on the same images as the baseline's.
         baseline: what it is compared with.
@@ -248,10 +245,24 @@ def paired_difference(
     whole = _score_gains(ours, theirs, torch.ones(1, weights.shape[1]))
     differences = {}
     for name, gain in gains.items():
-        rarer_side = 1 + min(int((gain <= 0).sum()), int((gain >= 0).sum()))
-        p_value = min(1.0, 2 * rarer_side / (resamples + 1))
-        differences[name] = Difference(float(whole[name]), *_percentiles(gain, level), p_value)
+        differences[name] = difference(float(whole[name]), gain, level)
     return differences
+
+
+def difference(whole: float, resampled: Tensor, level: float = 0.95) -> Difference:
+    """A difference and what resampling says of it.
+
+    The p-value is twice the smaller share of the resamples on one side of zero (zero included), never below
+    2 / (resamples + 1).
+
+    Args:
+        whole: on all data.
+        resampled: (S,) on S resamples.
+        level: what share of the resamples the interval holds.
+    """
+    rarer_side = 1 + min(int((resampled <= 0).sum()), int((resampled >= 0).sum()))
+    p_value = min(1.0, 2 * rarer_side / (len(resampled) + 1))
+    return Difference(whole, *_percentiles(resampled, level), p_value)
 
 
 def _queries(ranks: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ an image):
 - `tokens`: the regions stand before the words in the encoder.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +19,7 @@ from torch.nn import functional as F
 from modules.encoders import real_words
 from modules.errors import ModelError
 from modules.recurrent import widen
+from modules.transformer_layers import Attention, DecoderLayer, EncoderLayer, drop, positions
 from modules.translator import require_regions
 
 State = tuple[Tensor, ...]
@@ -98,6 +98,16 @@ class TransformerTranslator(nn.Module):
         Raises:
             ModelError: regions are given to a text-only translator, or missing for one that looks.
         """
+        states, objects, mask = self._read_source(source, lengths, regions)
+        if objects is not None and self.look == "gate":
+            seen = self.glance(states, self.glance.keys_values(objects))
+            states = states + torch.sigmoid(self.gate(torch.cat([states, seen], -1))) * seen
+        return TransformerMemory(mask, [layer.source(states) for layer in self.decoder])  # type: ignore[operator]
+
+    def _read_source(
+        self, source: Tensor, lengths: Tensor, regions: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """The encoder's states (B, J, E), the regions (B, K, E) if it looks, and the states' mask (B, J)."""
         require_regions(regions, self.regions)
         mask = real_words(source, lengths)
         states, objects = self._embed(source), None
@@ -108,11 +118,7 @@ class TransformerTranslator(nn.Module):
                 mask = torch.cat([mask.new_ones(objects.shape[:2]), mask], dim=1)
         for layer in self.encoder:
             states = layer(states, mask)
-        states = self.encoded(states)
-        if objects is not None and self.look == "gate":
-            seen = self.glance(states, self.glance.keys_values(objects))
-            states = states + torch.sigmoid(self.gate(torch.cat([states, seen], -1))) * seen
-        return TransformerMemory(mask, [layer.source(states) for layer in self.decoder])  # type: ignore[operator]
+        return self.encoded(states), objects, mask
 
     def forward(self, memory: TransformerMemory, target: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (T, V) of what `read` gives the states of, and their positions."""
@@ -136,6 +142,37 @@ class TransformerTranslator(nn.Module):
             states = layer(states, part, memory.mask)
         where = real_words(target, lengths).flatten().nonzero()[:, 0]
         return self.decoded(states.flatten(0, 1)[where]), where
+
+    def look_weights(
+        self, source: Tensor, lengths: Tensor, regions: Tensor, target: Tensor, target_lengths: Tensor
+    ) -> Tensor:
+        """How words share their attention out among the regions, the mean over heads.
+
+        Args:
+            source: (B, N) token numbers.
+            lengths: (B,) on the CPU.
+            regions: (B, K, D).
+            target: (B, M + 1), as `read` takes it.
+            target_lengths: (B,) on the CPU.
+
+        Returns:
+            (B, N, K) of the source's words if `looks_at` is `source`, else (B, M + 1, K) of the target's: for region
+            tokens what the last decoder layer gives them, the rest being words'.
+        """
+        if self.look == "gate":
+            states, objects, _ = self._read_source(source, lengths, regions)
+            return self.glance.weights(states, self.glance.keys_values(objects))  # type: ignore[arg-type]
+        memory = self.encode(source, lengths, regions)
+        states = self._embed(target)
+        for layer, part in zip(self.decoder, memory.parts, strict=True):
+            states, before = layer(states, part, memory.mask), states
+        last: DecoderLayer = self.decoder[-1]  # type: ignore[assignment]
+        return last.across_weights(before, memory.parts[-1], memory.mask)[..., : regions.shape[1]]
+
+    @property
+    def looks_at(self) -> Literal["source", "target"]:
+        """Whose words look at regions: the source's through a gate, the target's at region tokens."""
+        return "source" if self.look == "gate" else "target"
 
     def start(self, memory: TransformerMemory) -> State:
         """The state before the first word: no keys and values yet, (B, 1, 0, 2E) a layer."""
@@ -169,141 +206,3 @@ class TransformerTranslator(nn.Module):
 
     def _drop(self, tensor: Tensor) -> Tensor:
         return drop(tensor, self.dropout, self.training)
-
-
-def drop(tensor: Tensor, share: float, training: bool) -> Tensor:
-    """Dropout; on a CPU by comparing random numbers, which takes less than half the time of torch's own."""
-    if not training or not share or tensor.is_cuda:
-        return F.dropout(tensor, share, training)
-    return tensor * (torch.rand_like(tensor, dtype=torch.float32) >= share) * (1 / (1 - share))
-
-
-class Dropout(nn.Module):
-    """`drop` as a layer.
-
-    Args:
-        share: of the numbers.
-    """
-
-    def __init__(self, share: float) -> None:
-        super().__init__()
-        self.share = share
-
-    def forward(self, tensor: Tensor) -> Tensor:
-        """The tensor without some of its numbers, while training."""
-        return drop(tensor, self.share, self.training)
-
-
-class Attention(nn.Module):
-    """Scaled dot-product attention with several heads.
-
-    Args:
-        dim: E.
-        heads: how many.
-    """
-
-    def __init__(self, dim: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.query, self.key_value, self.out = nn.Linear(dim, dim), nn.Linear(dim, 2 * dim), nn.Linear(dim, dim)
-        for layer in (self.query, self.key_value, self.out):
-            nn.init.xavier_uniform_(layer.weight)
-            nn.init.zeros_(layer.bias)
-
-    def keys_values(self, states: Tensor) -> Tensor:
-        """What is attended to: (…, J, E) → (…, J, 2E)."""
-        kept: Tensor = self.key_value(states)
-        return kept
-
-    def forward(self, states: Tensor, kept: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-        """What each state (B, N, E) sees of the keys and values (B, J, 2E), where the mask (B, J) is true."""
-        parts = (self.query(states), *kept.chunk(2, -1))
-        query, keys, values = (part.unflatten(-1, (self.heads, -1)).transpose(-2, -3) for part in parts)
-        if query.is_cuda:
-            shown = None if mask is None else mask[:, None, None, :]
-            seen = F.scaled_dot_product_attention(query, keys, values, attn_mask=shown, is_causal=causal)
-        else:  # torch's own takes three times as long on a CPU, in its gradient, for sentences of ten words
-            scores = widen(query @ keys.transpose(-1, -2)) * query.shape[-1] ** -0.5
-            if mask is not None:
-                scores = scores.masked_fill(~mask[:, None, None, :], -torch.inf)
-            if causal:
-                later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-                scores = scores.masked_fill(later, -torch.inf)
-            seen = scores.softmax(-1).to(values.dtype) @ values
-        return widen(self.out(seen.transpose(-2, -3).flatten(-2)))
-
-
-def feed_forward(dim: int, hidden: int, dropout: float) -> nn.Sequential:
-    """A feed-forward layer E → hidden → E, with dropout inside."""
-    return nn.Sequential(nn.Linear(dim, hidden), nn.ReLU(), Dropout(dropout), nn.Linear(hidden, dim))
-
-
-class EncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward layer, each on normed states and added to them.
-
-    Args:
-        dim: E.
-        hidden: width of the feed-forward layer.
-        heads: of the attention.
-        dropout: of what is added.
-    """
-
-    def __init__(self, dim: int, hidden: int, heads: int, dropout: float) -> None:
-        super().__init__()
-        self.within = Attention(dim, heads)
-        self.norm_within, self.norm_forward = nn.LayerNorm(dim), nn.LayerNorm(dim)
-        self.feed_forward = feed_forward(dim, hidden, dropout)
-        self.drop = Dropout(dropout)
-
-    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """States (B, N, E) with their mask (B, N)."""
-        normed = self.norm_within(states)
-        states = states + self.drop(self.within(normed, self.within.keys_values(normed), mask))
-        return states + self.drop(widen(self.feed_forward(self.norm_forward(states))))
-
-
-class DecoderLayer(nn.Module):
-    """Self-attention to the words before, attention to the source, then a feed-forward layer.
-
-    Args:
-        dim: E.
-        hidden: width of the feed-forward layer.
-        heads: of the attentions.
-        dropout: of what is added.
-    """
-
-    def __init__(self, dim: int, hidden: int, heads: int, dropout: float) -> None:
-        super().__init__()
-        self.within, self.across = Attention(dim, heads), Attention(dim, heads)
-        self.norm_within, self.norm_across, self.norm_forward = (nn.LayerNorm(dim) for _ in range(3))
-        self.feed_forward = feed_forward(dim, hidden, dropout)
-        self.drop = Dropout(dropout)
-
-    def source(self, states: Tensor) -> Tensor:
-        """Keys and values (B, J, 2E) of the encoder's states (B, J, E)."""
-        return self.across.keys_values(states)
-
-    def forward(self, states: Tensor, source: Tensor, mask: Tensor) -> Tensor:
-        """States (B, M, E); keys and values of the source (B, J, 2E) and its mask (B, J)."""
-        normed = self.norm_within(states)
-        states = states + self.drop(self.within(normed, self.within.keys_values(normed), causal=True))
-        return self._rest(states, source, mask)
-
-    def step(self, states: Tensor, source: Tensor, mask: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-        """One word of S hypotheses (B, S, E), after t whose keys and values (B, S, t, 2E) are known; those t + 1."""
-        normed = self.norm_within(states)[:, :, None]  # (B, S, 1, E)
-        known = torch.cat([before, self.within.keys_values(normed).to(before.dtype)], dim=2)
-        seen = self.within(normed.flatten(0, 1), known.flatten(0, 1)).view(states.shape)
-        return self._rest(states + self.drop(seen), source, mask), known
-
-    def _rest(self, states: Tensor, source: Tensor, mask: Tensor) -> Tensor:
-        states = states + self.drop(self.across(self.norm_across(states), source, mask))
-        return states + self.drop(widen(self.feed_forward(self.norm_forward(states))))
-
-
-def positions(first: int, count: int, like: Tensor) -> Tensor:
-    """Sines and cosines (count, E) of positions from `first` (Vaswani et al. 2017, 3.5), of the type of `like`."""
-    dim = like.shape[-1]
-    place = torch.arange(first, first + count, device=like.device, dtype=torch.float32)[:, None]
-    rate = torch.exp(torch.arange(0, dim, 2, device=like.device) * (-math.log(10000.0) / dim))
-    return torch.cat([torch.sin(place * rate), torch.cos(place * rate)], dim=-1).to(like.dtype)

@@ -14,12 +14,16 @@ from torch import Tensor
 from modules.beam import BeamSettings, Hypothesis, beam_search
 from modules.cross_entropy import smoothed_cross_entropy
 from modules.distributed import gather_objects, sum_over_ranks
+from modules.ensemble import Ensemble
+from modules.recurrent import widen
+from modules.sampling import SampleSettings, sample
 from modules.training import TrainedModule
 from modules.transformer import TransformerTranslator
 from modules.translator import RegionalTranslator
 
 Batch = dict[str, Tensor]
 Translator = RegionalTranslator | TransformerTranslator
+Search = BeamSettings | SampleSettings
 NETWORKS: dict[str, type[Translator]] = {"bilstm": RegionalTranslator, "transformer": TransformerTranslator}
 
 
@@ -125,33 +129,46 @@ class Translation(TrainedModule):
 
 
 class Synthesis(pl.LightningModule):
-    """Caption synthesis: `predict_step` translates a batch by beam search, on any number of devices.
+    """Caption synthesis: `predict_step` translates a batch, on any number of devices.
 
     Args:
         translator: a trained translator.
-        beam: how to search.
+        search: how to search.
         begin: number of the begin-of-sentence token.
         end: number of the end-of-sentence token.
-        n_best: hypotheses returned a sentence, best first.
+        n_best: hypotheses kept a sentence, best first.
     """
 
-    def __init__(self, translator: Translator, beam: BeamSettings, begin: int, end: int, n_best: int = 1) -> None:
+    def __init__(
+        self, translator: Translator | Ensemble, search: Search, begin: int, end: int, n_best: int = 1
+    ) -> None:
         super().__init__()
-        self.translator, self.beam, self.begin, self.end, self.n_best = translator, beam, begin, end, n_best
+        self.translator, self.search, self.begin, self.end, self.n_best = translator, search, begin, end, n_best
         self.found: dict[int, list[Hypothesis]] = {}
 
     def predict_step(self, batch: Batch, batch_idx: int) -> None:
         """Add the translations of the batch's sentences to `found`, by sentence number."""
-        found = translate(self.translator, batch, self.beam, self.begin, self.end)
+        found = translate(self.translator, batch, self.search, self.begin, self.end)
         for number, best in zip(batch["index"].tolist(), found, strict=True):
             self.found[number] = best[: self.n_best]
 
 
 def translate(
-    translator: Translator, batch: Mapping[str, Tensor], settings: BeamSettings, begin: int, end: int
+    translator: Translator | Ensemble, batch: Mapping[str, Tensor], settings: Search, begin: int, end: int
 ) -> list[list[Hypothesis]]:
     """Translations of the sentences of a batch (`source`, `source_lengths`, `regions` if it looks), best first."""
     with torch.no_grad():
         memory = translator.encode(batch["source"], batch["source_lengths"], batch.get("regions"))
         longest = (settings.max_ratio * batch["source_lengths"]).long() + 10
+        if isinstance(settings, SampleSettings):
+            return sample(translator, memory, settings, begin, end, longest, batch["index"].tolist())
         return beam_search(translator, memory, settings, begin, end, longest)
+
+
+def log_likelihoods(translator: Translator, batch: Mapping[str, Tensor]) -> Tensor:
+    """Log-probability (B,) of the human translations of a batch, the end mark counted, summed over words."""
+    with torch.no_grad():
+        memory: Any = translator.encode(batch["source"], batch["source_lengths"], batch.get("regions"))
+        logits, where = translator(memory, batch["target"], batch["target_lengths"])
+        logs = widen(logits).log_softmax(-1).gather(1, batch["labels"].flatten()[where][:, None])[:, 0]
+        return logs.new_zeros(len(batch["source"])).index_add(0, where // batch["labels"].shape[1], logs)

@@ -1,14 +1,17 @@
 """How good translations are: BLEU, chrF, TER as sacreBLEU counts them, and words that only the picture can settle."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import torch
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
+from torch import Tensor
 
 from modules.errors import ModelError
+from modules.metrics import Difference, difference
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,73 @@ def translation_scores(
         for metric in (CHRF(lowercase=True), TER(case_sensitive=False, normalized=True))
     )
     return TranslationScores(sacre, str(surface.get_signature()), tokenised, chrf, ter)
+
+
+def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Tensor:
+    """What corpus BLEU adds up, sentence by sentence, on tokens as they are, lower-cased.
+
+    Returns:
+        (N, 10): n-grams found and said for n = 1 … 4, length, length of the reference.
+    """
+    bleu, rows = BLEU(lowercase=True, tokenize="none", force=True), []
+    for said, reference in zip(hypotheses, references, strict=True):
+        one = bleu.corpus_score([said], [[reference]])
+        rows.append([*one.counts, *one.totals, one.sys_len, one.ref_len])
+    return torch.tensor(rows, dtype=torch.float64).view(-1, 10)
+
+
+def bleu_of(statistics: Tensor) -> Tensor:
+    """BLEU-4 (…,) in percent of summed `bleu_statistics` (…, 10); 0 where no 4-gram is found."""
+    found, said = statistics[..., :4], statistics[..., 4:8]
+    length, reference = statistics[..., 8], statistics[..., 9]
+    mean = (found / said.clamp(min=1)).log().mean(-1)
+    return 100 * (mean + (1 - reference / length.clamp(min=1)).clamp(max=0)).exp()
+
+
+def paired_gain(
+    system: Tensor, baseline: Tensor, score: Callable[[Tensor], Tensor], resamples: int = 1000, seed: int = 0
+) -> Difference:
+    """Compare two systems on the same sentences by paired bootstrap (Koehn 2004).
+
+    Args:
+        system: (N, k) statistics of each sentence.
+        baseline: the same of the other system, row by row.
+        score: of summed statistics (…, k), a number (…,).
+        resamples: how many.
+        seed: of the resampling.
+    """
+    count = len(system)
+    drawn = torch.randint(count, (resamples, count), generator=torch.Generator().manual_seed(seed))
+    weights = torch.zeros(resamples, count, dtype=system.dtype)
+    weights.scatter_add_(1, drawn, torch.ones(drawn.shape, dtype=system.dtype))
+    ours, theirs = system.sum(0), baseline.sum(0)
+    return difference(float(score(ours) - score(theirs)), score(weights @ system) - score(weights @ baseline))
+
+
+def distinct(sentences: Sequence[str]) -> dict[str, float]:
+    """`distinct_1` and `distinct_2`: different words, and pairs of words, as shares of all (Li et al. 2016), in %."""
+    scores = {}
+    words = [sentence.split() for sentence in sentences]
+    for n in (1, 2):
+        grams = [tuple(one[i : i + n]) for one in words for i in range(len(one) - n + 1)]
+        scores[f"distinct_{n}"] = 100 * len(set(grams)) / max(1, len(grams))
+    return scores
+
+
+def self_bleu(groups: Sequence[Sequence[str]]) -> float:
+    """How like the sentences of a group are: mean BLEU-4 of each against the others of its group, in %.
+
+    Zhu et al. (2018) take one group of all; here a group is an image's captions. Groups of one do not count; 0 if
+    there are no others.
+    """
+    bleu = BLEU(tokenize="none", force=True, effective_order=True)
+    found = [
+        bleu.sentence_score(one, [other for j, other in enumerate(group) if j != i]).score
+        for group in groups
+        if len(group) > 1
+        for i, one in enumerate(group)
+    ]
+    return sum(found) / max(1, len(found))
 
 
 def ambiguity_scores(

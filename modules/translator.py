@@ -148,13 +148,30 @@ class RegionalTranslator(nn.Module):
             states (T, E) before the output matrix (`words.weight`, `output_bias`) of all predictions, and their (T,)
             positions in the flattened (B · (M + 1)) batch.
         """
-        packing = Packing.of(lengths, target.shape[1]).to(target.device)
-        words = self._drop(self._embed(target.flatten()[packing.forward]))
-        inputs = input_gates(self.decoder, words)
-        start = memory.hidden[packing.order], memory.cell[packing.order]
-        states, _ = scan(inputs, recurrent_matrix(self.decoder), *start, packing.sizes)
-        attentional = self._attend(packing.spread(states), memory).flatten(0, 1)[packing.forward]
-        return self._drop(attentional), packing.forward
+        states, where = self._decode(memory, target, lengths)
+        attentional = self._attend(states, memory).flatten(0, 1)[where]
+        return self._drop(attentional), where
+
+    def look_weights(
+        self, source: Tensor, lengths: Tensor, regions: Tensor, target: Tensor, target_lengths: Tensor
+    ) -> Tensor:
+        """How target words share their attention out among the regions: Σ_j a_ijk of Eq. 2.
+
+        Args:
+            source: (B, N) token numbers.
+            lengths: (B,) on the CPU.
+            regions: (B, K, D).
+            target: (B, M + 1), as `read` takes it.
+            target_lengths: (B,) on the CPU.
+
+        Returns:
+            (B, M + 1, K).
+        """
+        memory = self.encode(source, lengths, regions)
+        return self.attention.weights(self._decode(memory, target, target_lengths)[0], memory).sum(-1)
+
+    looks_at = "target"
+    """Whose words look at regions."""
 
     def start(self, memory: Memory) -> tuple[Tensor, ...]:
         """The state before the first word: hidden (B, 1, H') and cell (B, 1, H')."""
@@ -175,6 +192,14 @@ class RegionalTranslator(nn.Module):
         gates = input_gates(self.decoder, self._embed(token)) + F.linear(hidden, recurrent_matrix(self.decoder))
         hidden, cell = lstm_cell(gates, cell)
         return widen(self._logits(self._attend(hidden, memory))).log_softmax(-1), (hidden, cell)
+
+    def _decode(self, memory: Memory, target: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """The decoder's states (B, M + 1, H') and the positions (T,) of real ones in the flattened batch."""
+        packing = Packing.of(lengths, target.shape[1]).to(target.device)
+        words = self._drop(self._embed(target.flatten()[packing.forward]))
+        start = memory.hidden[packing.order], memory.cell[packing.order]
+        states, _ = scan(input_gates(self.decoder, words), recurrent_matrix(self.decoder), *start, packing.sizes)
+        return packing.spread(states), packing.forward
 
     def _encode_words(self, words: Tensor, packing: Packing) -> tuple[Tensor, Tensor, tuple]:
         """One thread, no region: states (B, 1, N, H) ahead and back; final states and cells (B, 1, H) and (B, H)."""

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,9 @@ from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore
 from data.text import tokenize
 from modules.beam import BeamSettings
+from modules.sampling import SampleSettings
+from modules.translation import Search
+from modules.translation_metrics import distinct, self_bleu
 from pipeline.dashboards import Example, examples_html
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job, Workspace
@@ -18,12 +21,13 @@ from pipeline.mmt import translators_of
 from pipeline.prepare import corpus_job, pictures_of
 from pipeline.processes import say
 from pipeline.recipe import lender
-from pipeline.settings import Recipe, result_settings
-from pipeline.synthesis import lender_of, load_translator, refuse_seen_images, translate_all
+from pipeline.settings import Recipe, SearchSettings, parts_of, result_settings
+from pipeline.synthesis import Translated, lender_of, load_translator, refuse_seen_images, translate_all
 
 VERSION = 1
 _EXAMPLES = 20
-_NOT_OF_A_PATH = ("paths", "batch_tokens", "translators", "captions")
+_SELF_BLEU_IMAGES = 500
+_NOT_OF_A_PATH = ("paths", "batch_tokens", "translators", "captions", "searches")
 
 
 def synthesis_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
@@ -57,8 +61,7 @@ def augment(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
 def _add_path(jobs: dict[str, Job], path: str, recipe: Recipe, corpus: Job, translators: dict[str, Job]) -> None:
     if path in jobs:
         return
-    system, _, way = path.partition(":")
-    languages = way.split("-")
+    system, languages, _ = parts_of(path)
     before = None
     if len(languages) > 2:
         shorter = f"{system}:{'-'.join(languages[:-1])}"
@@ -74,7 +77,13 @@ def _add_path(jobs: dict[str, Job], path: str, recipe: Recipe, corpus: Job, tran
 def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, before: Job | None) -> Job:
     settings = recipe.augment
     plain = {key: value for key, value in result_settings(settings).items() if key not in _NOT_OF_A_PATH}
-    origin, spoken, target = _ends(path)
+    _, (origin, *_), name = parts_of(path)
+    spoken, target = parts_of(path)[1][-2:]
+    wanted = SearchSettings(beam_size=settings.beam_size, length_penalty=settings.length_penalty)
+    if name is not None:
+        wanted = settings.searches[name]
+        plain = {key: plain[key] for key in plain if key not in ("beam_size", "length_penalty")}
+        plain |= {"search": asdict(wanted), "seed": recipe.seed}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Translate, and leave captions and examples."""
@@ -97,13 +106,13 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
             )
         found = translate_all(
             network, bpe, bpe.encode_all([one.text for one in source], spoken), [one.image_id for one in source],
-            store, target, BeamSettings(settings.beam_size, settings.length_penalty), settings.batch_tokens,
-            settings.trainer,
+            store, target, search_of(wanted, recipe.seed), settings.batch_tokens, settings.trainer, wanted.beam_size,
         )  # fmt: skip
         synthetic = [
-            Caption(one.image_id, f"{one.parent or one.caption_id}|{path}", target, new.text, "train", path,
+            Caption(one.image_id, f"{one.parent or one.caption_id}|{path}{number}", target, new.text, "train", path,
                     one.parent or one.caption_id, new.score)
-            for one, new in zip(source, found, strict=True) if new.text.strip()
+            for one, translations in zip(source, found, strict=True)
+            for number, new in _numbered(translations, wanted.captions)
         ]  # fmt: skip
         if not synthetic:
             raise RecipeError(f"augment {path}: every translation is empty; train longer (mmt.finetune.steps)")
@@ -111,8 +120,9 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
         originals = {one.caption_id: one for one in human}
         pictures = pictures_of(inputs["corpus"])
         _write_examples(folder, path, synthetic, originals, pictures, (origin, target))
-        first = [one for one in human if one.split == "train" and one.language == origin]
-        return diversity(first, synthetic) | {"empty": len(source) - len(synthetic)}
+        train = [one for one in human if one.split == "train"]
+        empty = sum(not any(new.text.strip() for new in translations) for translations in found)
+        return diversity(train, synthetic, origin) | {"empty": empty}
 
     inputs = {"corpus": corpus, "translator": translator} | lender_of(translator, corpus)
     inputs |= {"before": before} if before is not None else {}
@@ -120,10 +130,19 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
     return Job(name, "augment", VERSION, plain | {"path": path}, inputs, run, True, asdict(settings.trainer))
 
 
-def _ends(path: str) -> tuple[str, str, str]:
-    """The language a path starts from, the one its last hop reads and the one it writes."""
-    languages = path.partition(":")[2].split("-")
-    return languages[0], languages[-2], languages[-1]
+def search_of(settings: SearchSettings, seed: int) -> Search:
+    """The search that a recipe asks for."""
+    normalised = {"length_penalty": settings.length_penalty}
+    if settings.method == "sample":
+        return SampleSettings(settings.captions, settings.temperature, settings.top_p, seed=seed, **normalised)
+    return BeamSettings(settings.beam_size, groups=settings.groups, diversity=settings.diversity, **normalised)
+
+
+def _numbered(translations: Sequence[Translated], count: int) -> Iterator[tuple[str, Translated]]:
+    """The best translations that differ and are not empty, and what their ids end in: nothing, #2, #3 …"""
+    differing = {new.text: new for new in reversed(translations) if new.text.strip()}
+    for number, new in enumerate(list(reversed(differing.values()))[:count], 1):
+        yield f"#{number}" if number > 1 else "", new
 
 
 def refuse_held_out(source: Sequence[Caption], human: Sequence[Caption]) -> None:
@@ -141,16 +160,30 @@ def refuse_held_out(source: Sequence[Caption], human: Sequence[Caption]) -> None
             )
 
 
-def diversity(human: Sequence[Caption], synthetic: Sequence[Caption]) -> dict[str, Any]:
+def diversity(human: Sequence[Caption], synthetic: Sequence[Caption], origin: str) -> dict[str, Any]:
     """Lexical diversity as the paper counts it: different Moses tokens before and after, a count for each language.
 
-    Tokens of different languages count apart, as the paper's 8,830 → 19,960 (English + German) do.
+    Tokens of different languages count apart, as the paper's 8,830 → 19,960 (English + German) do. Beside it: the
+    share of different words and pairs of words in all (distinct-1, -2; Li et al. 2016), how like the new captions of
+    one image are (self-BLEU; Zhu et al. 2018; of 500 images), and how many say what a human caption says already.
+
+    Args:
+        human: training captions of all languages.
+        synthetic: made from them.
+        origin: the language that the path starts from; `before` counts its captions alone.
     """
-    before = {(one.language, word) for one in human for word in tokenize(one.text, one.language).split()}
-    after = {(one.language, word) for one in synthetic for word in tokenize(one.text, one.language).split()}
+    said = [tokenize(one.text, one.language) for one in synthetic]
     known = {one.caption_id: tokenize(one.text, one.language) for one in human}
-    copies = sum(tokenize(one.text, one.language) == known.get(one.parent or "") for one in synthetic)
+    before = {(origin, word) for one in human if one.language == origin for word in known[one.caption_id].split()}
+    after = {(one.language, word) for one, text in zip(synthetic, said, strict=True) for word in text.split()}
+    copies = sum(text == known.get(one.parent or "") for one, text in zip(synthetic, said, strict=True))
+    written = {(one.language, known[one.caption_id]) for one in human}
+    existing = sum((one.language, text) in written for one, text in zip(synthetic, said, strict=True))
     languages = Counter(language for language, _ in before | after)
+    of_image: dict[str, list[str]] = {}
+    for one, text in zip(synthetic, said, strict=True):
+        of_image.setdefault(one.image_id, []).append(text)
+    chosen = random.Random(0).sample(sorted(of_image), min(_SELF_BLEU_IMAGES, len(of_image)))
     return {
         "captions": len(synthetic),
         "unique_source": len(before),
@@ -158,6 +191,9 @@ def diversity(human: Sequence[Caption], synthetic: Sequence[Caption]) -> dict[st
         "unique_with_synthetic": len(before | after),
         "unique_by_language": dict(languages),
         "copies_of_parent": copies,
+        "copies_of_human": existing,
+        **distinct(said),
+        "self_bleu": self_bleu([of_image[image_id] for image_id in chosen]),
         "mean_words": round(sum(len(one.text.split()) for one in synthetic) / len(synthetic), 2),
     }
 

@@ -12,7 +12,7 @@ from modules.losses import LOSSES
 from modules.retrieval_models import model_class, option_names
 from modules.translation import build_translator, network_options
 from pipeline.errors import RecipeError
-from pipeline.settings import MmtSettings, Recipe, VseSettings
+from pipeline.settings import MmtSettings, Recipe, VseSettings, kind_of, parts_of
 
 
 def check(recipe: Recipe, where: str) -> None:
@@ -26,10 +26,14 @@ def check(recipe: Recipe, where: str) -> None:
     _check_mmt(recipe.mmt, where)
     mmt = recipe.mmt
     for path in recipe.augment.paths:
-        system, _, way = path.partition(":")
-        languages = way.split("-")
-        if system not in ("mt", "mmt") or len(languages) < 2:
-            raise RecipeError(f"{where}: augment.paths has {path!r}; expected mt:en-de, mmt:en-de, mmt:en-de-en …")
+        system, languages, search = parts_of(path)
+        if system not in mmt.systems or len(languages) < 2:
+            known = ", ".join(mmt.systems)
+            raise RecipeError(f"{where}: augment.paths has {path!r}; expected SYSTEM:en-de, SYSTEM:en-de-en … with a "
+                              f"SYSTEM of mmt.systems ({known})")  # fmt: skip
+        if search is not None and search not in recipe.augment.searches:
+            known = ", ".join(recipe.augment.searches) or "none"
+            raise RecipeError(f"{where}: augment.paths has {path!r}; augment.searches has {known}")
         for hop in pairwise(languages):
             if "-".join(hop) not in mmt.directions:
                 raise RecipeError(f"{where}: augment.paths has {path!r}, but mmt.directions lacks {'-'.join(hop)!r}")
@@ -61,7 +65,8 @@ def _check_systems(vse: VseSettings, mmt: MmtSettings, where: str) -> None:
         raise RecipeError(f"{where}: vse.fuse has {vse.fuse[0]!r} alone; expected two models or more")
     if vse.translate is not None:
         system, _, direction = vse.translate.partition(":")
-        if system != "mt" or direction not in mmt.directions or not set(direction.split("-")) <= set(vse.test):
+        blind = system in mmt.systems and all(kind_of(name)[0] == "mt" for name in system.split("+"))
+        if not blind or direction not in mmt.directions or not set(direction.split("-")) <= set(vse.test):
             raise RecipeError(
                 f"{where}: vse.translate is {vse.translate!r}; expected mt:de-en (a query has no picture), its "
                 f"direction one of mmt.directions ({', '.join(mmt.directions)}) and its languages of vse.test"
@@ -131,6 +136,14 @@ def _check_mmt(mmt: MmtSettings, where: str) -> None:
             build_translator(mmt.network, region_dim=1, **sizes, **mmt.network_options)
     except (ModelError, TypeError, RuntimeError) as error:
         raise RecipeError(f"{where}: mmt.network {mmt.network!r}, mmt.network_options: {error}") from None
+    for place, system in enumerate(mmt.systems):
+        names = system.split("+")
+        if len(names) > 1:
+            for name in names:
+                if "+" in name or name not in mmt.systems[:place] or names.count(name) > 1:
+                    raise RecipeError(f"{where}: mmt.systems has {system!r}, but {name!r} is not once before it")
+        elif kind_of(system)[0] not in ("mt", "mmt") or kind_of(system)[1] < 1 or system in mmt.systems[:place]:
+            raise RecipeError(f"{where}: mmt.systems has {system!r}; expected mt, mmt, mt2 …, mt+mmt …, each once")
     for origin, times in mmt.repeat.items():
         if times < 1:
             raise RecipeError(f"{where}: mmt.repeat.{origin} is {times}; expected 1 or more")

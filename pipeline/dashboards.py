@@ -99,7 +99,7 @@ def examples_html(path: Path, title: str, rows: Sequence[Example], languages: tu
     """Write one page, its pictures inside it, human captions beside synthetic ones, in these `languages`."""
     spoken, target = (escape(language) for language in languages)
     body = "\n".join(
-        f"<tr><td>{_embedded(one)}<small>{escape(one.image_id)}</small></td>"
+        f"<tr><td>{embedded(read_thumbnail(one.picture, 176))}<small>{escape(one.image_id)}</small></td>"
         f'<td lang="{spoken}">{escape(one.human)}</td><td lang="{target}">{escape(one.synthetic)}</td>'
         f"<td>{'–' if one.score is None else format(one.score, '.2f')}</td></tr>"
         for one in rows
@@ -290,8 +290,9 @@ def _evaluating(module: nn.Module) -> Iterator[None]:
             part.training = mode
 
 
-def _embedded(example: Example) -> str:
-    picture = read_thumbnail(example.picture, 176) or Image.new("RGB", (176, 112), "#d8dee4")
+def embedded(picture: Image.Image | None) -> str:
+    """A picture inside a page, a grey box where there is none."""
+    picture = picture or Image.new("RGB", (176, 112), "#d8dee4")
     picture.save(buffer := io.BytesIO(), "JPEG", quality=80)
     data = base64.b64encode(buffer.getvalue()).decode()
     return f'<img alt="" width="{picture.width}" height="{picture.height}" src="data:image/jpeg;base64,{data}">'

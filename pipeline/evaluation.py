@@ -140,7 +140,7 @@ def translated_job(
             network, bpe, bpe.encode_all([row["text"] for row in rows], source), [None] * len(rows), None, target,
             BeamSettings(beam.beam_size, beam.length_penalty), beam.batch_tokens, settings.trainer,
         )  # fmt: skip
-        spoken = [row | {"language": target, "text": new.text} for row, new in zip(rows, found, strict=True)]
+        spoken = [row | {"language": target, "text": best.text} for row, (best, *_) in zip(rows, found, strict=True)]
         table = Table.from_list(spoken, features=captions.features)
         table.to_parquet(folder / "translated.parquet")
         module, text = load_model(inputs["model"], [target], settings.pretrained)

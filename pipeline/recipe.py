@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser
@@ -237,7 +237,10 @@ def _check_keys(kind: type, values: Mapping[str, Any], where: str, prefix: str) 
     for key, value in values.items():
         inner = next((t for t in (hints[key], *get_args(hints[key])) if is_dataclass(t)), None)
         if inner is not None and isinstance(value, Mapping):
-            _check_keys(inner, value, where, f"{prefix}.{key}")  # type: ignore[arg-type]
+            named = value if get_origin(hints[key]) is dict else {None: value}
+            for name, one in named.items():
+                where_in = f"{prefix}.{key}" if name is None else f"{prefix}.{key}.{name}"
+                _check_keys(inner, one, where, where_in)  # type: ignore[arg-type]
 
 
 def _names(kind: type) -> set[str]:

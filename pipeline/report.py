@@ -8,7 +8,8 @@ from pipeline.augment import synthesis_jobs
 from pipeline.figures import NOT_RUN, Figures, finished_runs
 from pipeline.files import write_whole
 from pipeline.jobs import Job, Workspace, chain
-from pipeline.mmt import translators_of
+from pipeline.looking import SHOWN
+from pipeline.mmt import looks_of, translators_of
 from pipeline.prepare import corpus_job
 from pipeline.processes import say
 from pipeline.results_store import append_runs, read_runs, write_results
@@ -21,16 +22,18 @@ from pipeline.vse import Row, vse_rows
 def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Collect what has been run, write `results.jsonl` and `report.md`, record finished runs."""
     rows, translators = vse_rows(recipe, workspace), translators_of(recipe, workspace)
+    looks = looks_of(recipe, workspace)
     synthetic = synthesis_jobs(recipe, workspace)
     if recipe.report.record:
         of_tables = [row.job for name in recipe.tables for _, _, row in table_rows(recipe, workspace, name)]
         ranked = chain([*(row.job for row in rows), *of_tables], "vse")
-        append_runs(recipe.name, list(finished_runs(workspace, [*translators.values(), *ranked])))
+        append_runs(recipe.name, list(finished_runs(workspace, [*translators.values(), *looks.values(), *ranked])))
     committed = read_runs(recipe.name)
     figures = _Sheets(recipe, workspace, committed)
     cut = recipe.vse.folds > 1 and not (recipe.vse.fuse or recipe.vse.translate or recipe.vse.first)
     sheets = [
         figures.translators(translators),
+        figures.looks(looks),
         figures.diversity(synthetic),
         *(figures.retrieval(rows, language) for language in recipe.vse.test),
         *(figures.retrieval(rows, language, folds=True) for language in recipe.vse.test if cut),
@@ -98,16 +101,45 @@ class _Sheets(Figures):
         signature = next(filter(None, signatures), "sacreBLEU")
         return Sheet(f"Translation, {self.label} ({signature}; tokenised: Moses, lower-cased)", heads, table)
 
+    def looks(self, jobs: dict[str, Job]) -> Sheet:
+        """Each MMT with its own regions, and what it loses with another image's and with zeros."""
+        table = []
+        for name, job in jobs.items():
+            found = {metric: value for (_, metric), value in self.scores(job).items()}
+            if "own_bleu" not in found:
+                table += [] if self.workspace.done(job) else [[name, NOT_RUN, *[""] * 4]]
+                continue
+            system, _, direction = name.partition("-")
+            n = int(found["looks_sentences"])
+            for place, shown in enumerate(SHOWN):
+                cells = []
+                for measure, digits in (("bleu", 1), ("loglik", 3), ("ambiguous", 1)):
+                    value, gain = found[f"{shown}_{measure}"], f"own-{shown}_{measure}"
+                    row = f"{direction}, {shown} regions"
+                    self.add("test", system, row, direction[-2:], measure, value, None, None, 1, n)
+                    cell = f"{value:.{digits}f}"
+                    if place:
+                        low, less, high = (-found[gain + end] for end in ("_high", "", "_low"))
+                        cell += f"; {less:+.{digits}f} ({low:+.{digits}f} … {high:+.{digits}f})"
+                    cells.append(cell)
+                table.append(["" if place else name, shown, *cells, f"{n:,}"])
+        heads = ["translator", "regions", "BLEU, tokenised", "log p a token", "ambiguous words %", "sentences"]
+        title = f"Does it look? Test, {self.label}; differences from its own regions with 95 % over sentences"
+        return Sheet(title, heads, table)
+
     def diversity(self, jobs: dict[str, Job]) -> Sheet:
         """Different tokens of the training captions before and after adding each path's captions."""
         rows = []
         for path, job in jobs.items():
             if self.workspace.done(job):
                 m = self.workspace.manifest(job)["metrics"]
-                counts = ("captions", "unique_source", "unique_with_synthetic", "unique_synthetic", "copies_of_parent")
-                rows.append([path, *(f"{m[name]:,}" for name in counts), f"{m['mean_words']:.1f}"])
+                counts = ("captions", "unique_source", "unique_with_synthetic", "unique_synthetic", "copies_of_parent",
+                          "copies_of_human")  # fmt: skip
+                rates = ("distinct_1", "distinct_2", "self_bleu", "mean_words")
+                shown = [f"{m[name]:,}" if name in m else "–" for name in counts]  # older ones lack some
+                rows.append([path, *shown, *(f"{m[name]:.1f}" if name in m else "–" for name in rates)])
             else:
-                rows.append([path, *[NOT_RUN] * 6])
+                rows.append([path, *[NOT_RUN] * 10])
         heads = [
             "path",
             "captions",
@@ -115,6 +147,10 @@ class _Sheets(Figures):
             "after",
             "in the new alone",
             "same as their parent",
+            "as a human caption",
+            "distinct-1 %",
+            "distinct-2 %",
+            "self-BLEU of an image",
             "mean words",
         ]
         return Sheet("Lexical diversity of training captions", heads, rows)

@@ -35,7 +35,7 @@ RUNTIME_ONLY = {"accelerator", "devices", "num_nodes", "strategy", "threads", "w
 ADDED_LATER = {
     "translators", "captions", "fuse", "translate", "folds", "loss", "drop_regions", "drop_words", "pretrained",
     "pretrained_rate", "first", "first_k", "network", "network_options", "repeat",
-    "average", "without_regions",
+    "average", "without_regions", "systems", "searches",
 }  # fmt: skip
 """Settings that came after results were recorded: at their defaults, which is how those were computed, they stay out
 of a job's key."""
@@ -75,6 +75,8 @@ class MmtSettings:
 
     directions: list[str] = field(default_factory=lambda: ["en-de", "de-en"])
     """source-target."""
+    systems: list[str] = field(default_factory=lambda: ["mt", "mmt"])
+    """What is fine-tuned: `mt`, `mmt`; `mt2`, `mt3` … with other seeds; `mt2+mmt` are two of them in one search."""
     network: Literal["bilstm", "transformer"] = "bilstm"
     """The paper's Bi-LSTM over threads, or a small Transformer."""
     network_options: dict[str, Any] = field(default_factory=dict)
@@ -111,11 +113,36 @@ class MmtSettings:
 
 
 @dataclass
+class SearchSettings:
+    """How a translator is searched, and for how many captions a source."""
+
+    method: Literal["beam", "sample"] = "beam"
+    """Beam search (diverse with `groups`), or words drawn by their probability."""
+    captions: int = 1
+    """Captions a source: the best that differ."""
+    beam_size: int = 5
+    """Hypotheses kept while searching."""
+    groups: int = 1
+    """Beams that share `beam_size` and avoid one another's words (diverse beam search)."""
+    diversity: float = 0.5
+    """What a word costs a group for each earlier group that says it there, in log-probability."""
+    temperature: float = 1.0
+    """Of sampling; below 1 draws likelier words."""
+    top_p: float = 1.0
+    """Sampling draws among the likeliest words of this probability together."""
+    length_penalty: float = 1.0
+    """α of log p / length^α."""
+
+
+@dataclass
 class AugmentSettings:
     """Caption synthesis, for training images only."""
 
     paths: list[str] = field(default_factory=lambda: ["mmt:en-de", "mt:en-de", "mmt:en-de-en", "mt:en-de-en"])
-    """system:languages on the way; each hop starts from the path without its last language."""
+    """`system:languages` on the way; each hop starts from the path without its last language. `system:languages@NAME`
+    makes the last hop by a search of `searches`."""
+    searches: dict[str, SearchSettings] = field(default_factory=dict)
+    """Other searches than `beam_size` and `length_penalty` say, by name."""
     translators: str | None = None
     """Another recipe, whose translators are used (COCO's captions by Multi30K's); null: this recipe's own."""
     captions: str | None = None
@@ -259,6 +286,19 @@ class Recipe:
     tables: dict[str, Table] = field(default_factory=dict)
     lent: list[str] = field(default_factory=list)
     """Overrides that a recipe it borrows from gets too: devices and the data root."""
+
+
+def kind_of(system: str) -> tuple[str, int]:
+    """What a system is, `nmt`, `mt` or `mmt`, and its number: `mmt3` → (`mmt`, 3), `mt` → (`mt`, 1)."""
+    kind = system.rstrip("0123456789")
+    return kind, int(system[len(kind) :] or 1)
+
+
+def parts_of(path: str) -> tuple[str, list[str], str | None]:
+    """A path of captions: its system, its languages and its search; `mt:en-de@wide` → (`mt`, [`en`, `de`], `wide`)."""
+    system, _, rest = path.partition(":")
+    way, _, search = rest.partition("@")
+    return system, way.split("-"), search or None
 
 
 def result_settings(settings: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Translating many sentences with a finished translator: what testing translators and augmentation share."""
 
 import json
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,10 @@ from data.captions import TRAINING_SPLITS, read_pairs
 from data.regions import RegionStore
 from data.text import BEGIN, END, JointBPE
 from data.translation import Sentences, in_order_loader
-from modules.beam import BeamSettings
 from modules.distributed import gather_objects
+from modules.ensemble import Ensemble
 from modules.errors import ModelError
-from modules.translation import Synthesis, Translator, build_translator
+from modules.translation import Search, Synthesis, Translator, build_translator
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job
 from pipeline.settings import TrainerSettings
@@ -35,8 +36,17 @@ def save_network(folder: Path, network: dict[str, Any], bpe: JointBPE) -> None:
     bpe.save(folder / "bpe.json")
 
 
-def load_translator(folder: Path) -> tuple[Translator, JointBPE]:
-    """A finished translator and its vocabulary.
+def save_ensemble(folder: Path, members: Mapping[str, Path]) -> None:
+    """Copy finished translators into folders of an ensemble's own, so that it can be moved and loaded as one."""
+    for name, member in members.items():
+        (folder / name).mkdir(exist_ok=True)
+        for file in ("network.json", "bpe.json", "weights.safetensors"):
+            shutil.copyfile(member / file, folder / name / file)
+    (folder / "network.json").write_text(json.dumps({"ensemble": list(members)}, indent=1), encoding="utf-8")
+
+
+def load_translator(folder: Path) -> tuple[Translator | Ensemble, JointBPE]:
+    """A finished translator, or several in one, and its vocabulary.
 
     Raises:
         RecipeError: the folder holds no translator, or its parts do not fit.
@@ -45,6 +55,9 @@ def load_translator(folder: Path) -> tuple[Translator, JointBPE]:
         network = json.loads((folder / "network.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RecipeError(f"{folder}: no translator here ({error}); run `make stage-mmt`") from None
+    if "ensemble" in network:
+        members = [load_translator(folder / name) for name in network["ensemble"]]
+        return Ensemble([member for member, _ in members]), members[0][1]
     bpe = JointBPE.load(folder / "bpe.json")
     if len(bpe) != network.get("vocabulary_size"):
         raise RecipeError(f"{folder}: bpe.json has {len(bpe)} entries, the network {network.get('vocabulary_size')}")
@@ -82,22 +95,26 @@ def refuse_seen_images(inputs: Mapping[str, Path], human: Iterable[Mapping[str, 
 
 
 def translate_all(
-    translator: Translator, bpe: JointBPE, source: Sequence[Sequence[int]], image_ids: Sequence[str | None],
-    regions: RegionStore | None, target: str, beam: BeamSettings, batch_tokens: int, settings: TrainerSettings,
-) -> list[Translated]:  # fmt: skip
+    translator: Translator | Ensemble, bpe: JointBPE, source: Sequence[Sequence[int]], image_ids: Sequence[str | None],
+    regions: RegionStore | None, target: str, search: Search, batch_tokens: int, settings: TrainerSettings,
+    n_best: int = 1,
+) -> list[list[Translated]]:  # fmt: skip
     """Translate sentences (token numbers) into language `target`, in their order, on all devices of `settings`.
 
     A text-only translator is not shown the regions, whatever is given.
+
+    Returns:
+        for each sentence its translations, best first, at most `n_best`.
     """
     trainer = make_trainer(settings)
     regions = regions if translator.regions is not None else None
     sentences = Sentences(source, None, image_ids)
     loader = in_order_loader(sentences, regions, batch_tokens, trainer.global_rank, trainer.world_size)
-    synthesis = Synthesis(translator.eval(), beam, BEGIN, END)
+    synthesis = Synthesis(translator.eval(), search, BEGIN, END, n_best)
     with stopping():
         trainer.predict(synthesis, loader, return_predictions=False)
-    found = dict(gather_objects([(number, best[0]) for number, best in synthesis.found.items()], trainer.world_size))
+    found = dict(gather_objects(list(synthesis.found.items()), trainer.world_size))
     return [
-        Translated(bpe.decode(best.tokens, target), bpe.decode_tokens(best.tokens), best.score)
-        for best in (found[number] for number in range(len(source)))
+        [Translated(bpe.decode(one.tokens, target), bpe.decode_tokens(one.tokens), one.score) for one in found[number]]
+        for number in range(len(source))
     ]

@@ -86,3 +86,29 @@ def test_greedy_takes_the_best_word_each_time(model):
 def test_beam_size_zero_is_refused():
     with pytest.raises(ModelError, match="at least 1"):
         BeamSettings(beam_size=0)
+
+
+def test_one_group_is_plain_beam_search_and_several_are_its_beams_kept_apart(model):
+    memory = model.encode(SOURCE, LENGTHS)
+    plain = beam_search(model, memory, BeamSettings(2), BEGIN, END, 8)
+    apart = beam_search(model, memory, BeamSettings(6, groups=3, diversity=0.0), BEGIN, END, 8)
+    for few, many in zip(plain, apart, strict=True):  # with no price for agreement, three times the same
+        assert [one.tokens for one in many] == [one.tokens for one in few for _ in range(3)]
+    dear = beam_search(model, memory, BeamSettings(3, groups=3, diversity=1e4), BEGIN, END, 8)
+    for found in dear:
+        assert len({tuple([*one.tokens, END][:1]) for one in found}) == 3  # no two begin alike
+        assert len(found) == 3
+
+
+def test_scores_of_diverse_beams_are_log_probabilities_without_what_diversity_costs(model):
+    memory = model.encode(SOURCE[:1], LENGTHS[:1])
+    found = beam_search(model, memory, BeamSettings(4, 0.0, groups=4, diversity=2.0), BEGIN, END, LONGEST)[0]
+    expected = dict(exhaustive(model, SOURCE[0], 0.0))
+    for one in found:
+        assert one.score == pytest.approx(expected[tuple(one.tokens)], abs=1e-5)
+
+
+def test_groups_that_do_not_divide_the_beam_are_refused():
+    for groups in (0, 2, 4):
+        with pytest.raises(ModelError, match="equal groups"):
+            BeamSettings(beam_size=3, groups=groups)

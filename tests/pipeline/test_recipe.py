@@ -212,7 +212,7 @@ def test_a_stage_trainer_overlays_the_top_level_one(tmp_path: Path) -> None:
             ["--mmt.directions=[en-de]", "--augment.paths=[mmt:en-de-en]"],
             ("augment.paths", "mmt.directions", "'de-en'"),
         ),
-        (["--augment.paths=[nmt:en-de]"], ("augment.paths", "nmt:en-de", "mmt:en-de-en")),
+        (["--augment.paths=[nmt:en-de]"], ("augment.paths", "nmt:en-de", "mmt.systems (mt, mmt)")),
         (["--augment.paths=[mmt:en]"], ("augment.paths", "'mmt:en'")),
         (
             ["--mmt.pretrain.steps=50", "--mmt.pretrain.eval_every=20"],

@@ -9,6 +9,7 @@ import signal
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -18,10 +19,12 @@ from data.corpora.scenes_grammar import LANGUAGES
 from data.regions import RegionStore
 from data.text import tokenize
 from data.translation import TranslationData
-from pipeline.augment import diversity, refuse_held_out
+from pipeline.augment import _numbered, diversity, refuse_held_out
 from pipeline.errors import RecipeError
-from pipeline.mmt import _Pairs, read_translations, translator_jobs
+from pipeline.mmt import read_translations, translator_jobs
+from pipeline.pairs import Pairs
 from pipeline.ranking import read_ranks
+from pipeline.synthesis import Translated
 from pipeline.vse import vse_rows
 from tests.pipeline.tiny import Tiny
 
@@ -32,9 +35,10 @@ def test_every_stage_leaves_its_jobs_and_notes_their_keys(tiny: Tiny) -> None:
     found = {path.name for path in (tiny.workspace.root / "jobs").iterdir()}
     assert found == {
         "corpus", "text", *(f"{system}-{way}" for system in ("nmt", "mt", "mmt") for way in ("en-de", "de-en")),
+        "looks-mmt-en-de", "looks-mmt-de-en",
         "synthetic-mt-en-de", "synthetic-mmt-en-de", "synthetic-mmt-en-de-en", "vse-san-human-1", "vse-san-mmt-fb-1",
     }  # fmt: skip
-    for stage, count in (("prepare", 1), ("mmt", 7), ("augment", 3), ("vse", 2)):
+    for stage, count in (("prepare", 1), ("mmt", 9), ("augment", 3), ("vse", 2)):
         noted = json.loads((tiny.workspace.root / "tiny" / f"{stage}.json").read_text())
         assert len(noted) == count
         assert all((Path(entry["folder"]) / "manifest.json").is_file() for entry in noted.values())
@@ -80,7 +84,7 @@ def test_mt_and_mmt_start_from_nmt_and_see_the_same_pairs_in_the_same_batches(ti
     batches = []
     store = RegionStore(tiny.job("corpus") / "regions")
     for regions in (None, store):
-        pairs = _Pairs(tiny.job("corpus"), tiny.job("text"), "en-de", store, "text")
+        pairs = Pairs(tiny.job("corpus"), tiny.job("text"), "en-de", store, "text")
         data = TranslationData(
             pairs.select("train", True), pairs.select("val", True), regions, 40, 8, recipe.seed
         )  # fmt: skip
@@ -135,13 +139,38 @@ def test_diversity_counts_words_of_each_language_apart() -> None:
         Caption("i", "b", "de", "Eine Hand in der Hand.", "train", "mt:en-de", "a", -1.0),
         Caption("i", "c", "en", "a hand in a hand .", "train", "mt:en-de-en", "a", -1.0),
     ]
-    found = diversity(human, synthetic)
+    found = diversity(human, synthetic, "en")
     assert len(tokenize(human[0].text, "en").split()) == 6
     assert found["unique_source"] == 4  # a hand in .
     assert found["unique_synthetic"] == 5 + 4  # eine hand in der . and the English ones
     assert found["unique_with_synthetic"] == 9
     assert found["unique_by_language"] == {"en": 4, "de": 5}
-    assert found["copies_of_parent"] == 1
+    assert found["copies_of_parent"] == found["copies_of_human"] == 1
+    assert found["distinct_1"] == pytest.approx(100 * 6 / 12)  # eine hand in der . a
+    assert 0 < found["self_bleu"] < 100  # two captions of one image that share some words
+
+
+def test_captions_of_one_source_are_numbered_and_differ(tiny: Tiny) -> None:
+    found = [Translated(text, text, -1.0) for text in ("a", "a", "", "b", "c")]
+    assert [(end, one.text) for end, one in _numbered(found, 2)] == [("", "a"), ("#2", "b")]
+    assert list(_numbered(found[2:3], 2)) == []
+
+
+def test_looking_compares_own_regions_with_anothers_and_with_none(tiny: Tiny) -> None:
+    figures = tiny.metrics("looks-mmt-en-de")
+    rows = pq.read_table(tiny.job("looks-mmt-en-de") / "looks.parquet").to_pylist()
+    assert figures["looks_sentences"] == len(rows) == 4
+    assert all(row["own_image"] != row["other_image"] is not None and row["zeros_image"] is None for row in rows)
+    for other in ("other", "zeros"):
+        gain = figures[f"own-{other}_loglik"]
+        assert gain == pytest.approx(figures["own_loglik"] - figures[f"{other}_loglik"])
+        assert figures[f"own-{other}_loglik_low"] <= gain <= figures[f"own-{other}_loglik_high"]
+        assert gain != 0  # regions enter the network
+    translated = read_translations(tiny.job("mmt-en-de"), "test")
+    assert [row["own_tokens"] for row in rows] == [row["tokens"] for row in translated]
+    page = (tiny.job("looks-mmt-en-de") / "attention.html").read_text()
+    assert page.count("<section>") == 4
+    assert page.count("data:image/jpeg") > 4
 
 
 def test_retrieval_leaves_ranks_that_give_the_figures(tiny: Tiny) -> None:
@@ -169,7 +198,7 @@ def test_a_second_run_does_nothing_and_changes_nothing(tiny: Tiny, capsys) -> No
         assert tiny.main(stage) == 0
     printed = capsys.readouterr().out
     assert "starts" not in printed
-    assert printed.count("is up to date") == 1 + 7 + 3 + 2
+    assert printed.count("is up to date") == 1 + 9 + 3 + 2
     after = {path: path.stat().st_mtime_ns for path in (tiny.workspace.root / "jobs").rglob("*") if path.is_file()}
     assert before == after
 

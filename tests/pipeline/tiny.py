@@ -30,7 +30,7 @@ mmt:
   hidden_dim: 16
   batch_tokens: 40
   pretrain: {steps: 4, eval_every: 2, learning_rate: 1.0e-2, warmup: 1}
-  finetune: {steps: 8, eval_every: 2, learning_rate: 1.0e-2, warmup: 1}
+  finetune: {steps: 8, eval_every: 2, learning_rate: 1.0e-2, warmup: 1, average: 0.7}
   beam_size: 2
 augment: {beam_size: 2, paths: ["mmt:en-de-en", "mt:en-de"]}
 vse:

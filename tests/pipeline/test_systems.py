@@ -1,0 +1,184 @@
+"""Beside MT and MMT: other seeds, ensembles, other searches; pairs of pictures without regions; averaged weights."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from data.captions import read_captions, read_pairs
+from pipeline.errors import RecipeError
+from pipeline.mmt import read_translations, translator_jobs
+from pipeline.recipe import load_recipe
+from pipeline.synthesis import load_translator
+from pipeline.training import load_best
+from tests.data.official import write_data
+from tests.pipeline.tiny import Tiny
+
+SYSTEMS = "--mmt.systems=[mt,mt2,mmt,mt+mt2,mt2+mmt]"
+SEARCHES = (
+    '--augment.searches={"drawn":{"method":"sample","captions":3},"apart":{"beam_size":4,"groups":4,"captions":2}}',
+    "--augment.paths=[mt2+mmt:en-de,mt:en-de-en@drawn,mt:en-de@apart,mmt:en-de-en]",
+)
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory) -> Tiny:
+    made = Tiny(tmp_path_factory.mktemp("several"))
+    for stage in ("prepare", "mmt", "augment"):
+        assert made.main(stage, SYSTEMS, *SEARCHES) == 0
+    return made
+
+
+def test_another_seed_starts_from_the_same_nmt_and_ends_elsewhere(several: Tiny) -> None:
+    jobs = translator_jobs(several.recipe(SYSTEMS, *SEARCHES), several.workspace)
+    assert jobs["mt-en-de"].inputs["start"] == jobs["mt2-en-de"].inputs["start"] == jobs["nmt-en-de"]
+    for name, job in translator_jobs(several.recipe(), several.workspace).items():
+        assert job.key == jobs[name].key
+    first, second = (load_file(several.job(name) / "weights.safetensors") for name in ("mt-en-de", "mt2-en-de"))
+    assert any(not torch.equal(first[name], second[name]) for name in first)
+
+
+def test_an_ensemble_is_tested_like_its_members_and_can_be_moved(several: Tiny, tmp_path: Path) -> None:
+    figures = several.metrics("mt2+mmt-en-de")
+    assert {"val_bleu", "test_bleu", "test_chrf", "test_ter", "ambiguous", "swapped_ambiguous"} <= figures.keys()
+    rows = read_translations(several.job("mt2+mmt-en-de"), "test")
+    assert len(rows) == len(read_translations(several.job("mt-en-de"), "test")) == 4
+    several.job("mt2+mmt-en-de").rename(tmp_path / "moved")
+    try:
+        ensemble, bpe = load_translator(tmp_path / "moved")
+        assert len(bpe) == 120
+        members = [load_translator(several.job(name))[0] for name in ("mt2-en-de", "mmt-en-de")]
+        for part, member in zip(ensemble.members, members, strict=True):
+            assert all(torch.equal(a, b) for a, b in zip(part.parameters(), member.parameters(), strict=True))
+    finally:
+        (key,) = [path.stem for path in (several.workspace.root / "jobs" / "mt2+mmt-en-de").glob("*.lock")]
+        (tmp_path / "moved").rename(several.workspace.root / "jobs" / "mt2+mmt-en-de" / key)
+
+
+def test_captions_by_an_ensemble_and_by_other_searches(several: Tiny) -> None:
+    human = [row for row in several.captions("corpus") if row["split"] == "train" and row["language"] == "en"]
+    (ensemble,) = {row["source"] for row in several.captions("synthetic-mt2+mmt-en-de")}
+    assert ensemble == "mt2+mmt:en-de"
+    for name, most, language in (("mt-en-de-en@drawn", 3, "en"), ("mt-en-de@apart", 2, "de")):
+        rows = several.captions(f"synthetic-{name}")
+        ids = [row["caption_id"] for row in rows]
+        assert len(set(ids)) == len(ids)
+        of_parent: dict[str, list[str]] = {}
+        for row in rows:
+            assert (row["language"], row["source"]) == (language, name.replace("-", ":", 1))
+            of_parent.setdefault(row["parent"], []).append(row["text"])
+        assert of_parent.keys() <= {row["caption_id"] for row in human}
+        assert max(map(len, of_parent.values())) == most
+        assert all(len(set(texts)) == len(texts) for texts in of_parent.values())
+    assert several.job("synthetic-mt-en-de")  # the hop before is by beam search, for all paths the same
+
+
+def test_the_report_shows_systems_searches_and_whether_they_look(several: Tiny, capsys) -> None:
+    assert several.main("report", SYSTEMS, *SEARCHES) == 0
+    folder = several.workspace.root / "tiny/report"
+    text = (folder / "report.md").read_text()
+    for words in ("| mt2+mmt-en-de |", "chrF", "TER", "Does it look?", "| mmt-de-en | own |", "| zeros |", "distinct-2",
+                  "self-BLEU", "| mt:en-de-en@drawn |"):  # fmt: skip
+        assert words in text
+    rows = [
+        json.loads(line) for line in (several.workspace.root / "tiny/report/results.jsonl").read_text().splitlines()
+    ]
+    assert {(row["system"], row["metric"]) for row in rows if row["split"] == "test"} >= {
+        ("mt2+mmt", "chrf"), ("mt2", "ter"), ("mmt", "loglik")
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--mmt.systems=[mt,mt]"], "mmt.systems has 'mt'"),
+        (["--mmt.systems=[mt,nmt]"], "mmt.systems has 'nmt'"),
+        (["--mmt.systems=[mt,mt0]"], "mmt.systems has 'mt0'"),
+        (["--mmt.systems=[mt,mt+mmt,mmt]"], "'mmt' is not once before it"),
+        (["--mmt.systems=[mt,mt+mt]"], "'mt' is not once before it"),
+        (["--mmt.systems=[mt]"], "augment.paths has 'mmt:en-de'"),
+        (["--augment.paths=[mt:en-de@wide]"], "augment.searches has none"),
+        (["--mmt.finetune.average=1.0"], "mmt.finetune.average is 1.0"),
+        (['--augment.searches={"wide":{"beam":9}}'], "beam"),
+    ],
+)
+def test_systems_and_searches_that_do_not_exist_are_one_line(arguments: list[str], words: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        load_recipe("scenes", arguments)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_averaged_weights_are_validated_and_kept(fresh: Tiny, monkeypatch) -> None:
+    found = {}
+
+    def load(module, checkpoint):
+        found[len(found)] = torch.load(checkpoint, weights_only=True)
+        load_best(module, checkpoint)
+
+    monkeypatch.setattr("pipeline.mmt.load_best", load)
+    arguments = ["--mmt.directions=[en-de]", "--mmt.systems=[mt]", "--augment.paths=[]", "--vse.only=[human]"]
+    assert fresh.main("prepare", *arguments) == fresh.main("mmt", *arguments) == 0
+    plain, averaged = found[0], found[1]  # NMT's checkpoint and MT's, in whose phase the recipe averages
+    assert "current_model_state" not in plain
+    kept = load_file(fresh.job("mt-en-de") / "weights.safetensors")
+    assert all(torch.equal(kept[name], averaged["state_dict"][f"translator.{name}"]) for name in kept)
+    last = averaged["current_model_state"]
+    assert any(not torch.equal(kept[name], last[f"translator.{name}"]) for name in kept)
+
+
+# Pictures without regions
+
+
+@pytest.fixture
+def official(tmp_path: Path, monkeypatch) -> Tiny:
+    write_data(tmp_path)
+    made = Tiny(tmp_path)
+    made.yaml.write_text("""
+base: multi30k-official
+trainer: {accelerator: cpu, threads: 1, progress: false, precision: 32-true}
+mmt:
+  directions: [en-de, en-fr]
+  vocabulary: 150
+  embedding_dim: 16
+  hidden_dim: 16
+  batch_tokens: 60
+  pretrain: {steps: 2, eval_every: 2}
+  finetune: {steps: 4, eval_every: 2}
+  beam_size: 2
+""")
+    monkeypatch.setattr("pipeline.mmt.LOGS", tmp_path / "logs")
+    made.root = f"--corpus.root={tmp_path}"  # type: ignore[attr-defined]
+    return made
+
+
+def test_pairs_of_pictures_without_regions_are_captions_with_zeros_for_regions(official: Tiny) -> None:
+    for stage in ("prepare", "mmt", "report"):
+        assert official.main(stage, official.root) == 0  # type: ignore[attr-defined]
+    corpus = official.job("corpus")
+    pictured = {row["image_id"] for row in read_captions(corpus / "captions.parquet")}
+    assert pictured == {"t1.jpg", "t2.jpg", "t3.jpg", "t4.jpg", "t5.jpg", "v1.jpg", "v2.jpg", "e1.jpg", "e2.jpg"}
+    images = {row["image_id"] for row in read_pairs(corpus / "pairs.parquet") if row["split"] == "test"}
+    assert images == {"e1.jpg", "e2.jpg", "e3.jpg"}  # the last has no regions, and is tested all the same
+    for system in ("mt", "mmt"):
+        figures = official.metrics(f"{system}-en-de")
+        assert (figures["train_pairs"], figures["test_sentences"]) == (6, 3)
+    assert official.metrics("nmt-en-de")["train_pairs"] == 37  # Tatoeba alone
+    assert official.metrics("nmt-en-fr")["train_pairs"] == 6  # no other French: all there is
+    seen = pq.read_table(official.job("looks-mmt-en-de") / "looks.parquet").to_pylist()
+    assert {row["own_image"] for row in seen} == {"e1.jpg", "e2.jpg"}
+
+
+def test_a_store_gives_zeros_for_no_image(tiny: Tiny) -> None:
+    from data.regions import RegionStore
+
+    store = RegionStore(tiny.job("corpus") / "regions")
+    rows = store.rows([None, store.ids[2]])
+    assert rows.tolist() == [-1, 2]
+    taken = store.take(rows)
+    assert not taken[0].any()
+    assert np.array_equal(taken[1], store.regions[2])
