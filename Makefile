@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 RECIPE ?= scenes
 TABLE ?= 1
+WITH ?= mt:en-de
+INPUT ?= captions.txt
+OUTPUT ?= translated.txt
 ARGS ?=
 DEVICE ?= $(if $(shell nvidia-smi -L 2>/dev/null),gpu,cpu)
 PY := $(VENV)/bin/python
@@ -18,7 +21,7 @@ PIPELINE = $(PY) -m pipeline
 OPTIONS = --recipe $(RECIPE) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse table doctor report tensorboard clean
+.PHONY: help setup demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse translate table doctor report tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +63,9 @@ stage-augment: setup ## translate training captions into synthetic ones
 
 stage-vse: setup ## train and test retrieval models
 	@$(PIPELINE) vse $(OPTIONS)
+
+translate: setup ## lines of a file (INPUT) into another language (WITH=mt:en-de), line n to line n of OUTPUT
+	@$(PIPELINE) translate --with $(WITH) --input $(INPUT) --output $(OUTPUT) $(OPTIONS)
 
 table: setup ## a table of the paper (TABLE=1): trains what is missing, prints ours beside the published figures
 	@$(PIPELINE) table --table $(TABLE) $(OPTIONS)

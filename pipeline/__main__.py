@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.markup import escape
 
@@ -26,18 +27,28 @@ from pipeline.processes import CONSOLE, say
 from pipeline.recipe import load_recipe
 
 STAGES = ("prepare", "mmt", "augment", "vse", "report")
-ALL, DOCTOR, TABLE = "all", "doctor", "table"
+ALL, DOCTOR, TABLE, TRANSLATE = "all", "doctor", "table", "translate"
+
+
+_OF_TRANSLATE = {"with": "path", "input": "input", "output": "output", "images": "images", "n-best": "n_best"}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one stage of a recipe; errors that a person can act on are one line, and the status is 1."""
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__, allow_abbrev=False)
-    parser.add_argument("stage", choices=(*STAGES, ALL, DOCTOR, TABLE), help="one stage, all, or another look")
+    parser.add_argument(
+        "stage", choices=(*STAGES, ALL, DOCTOR, TABLE, TRANSLATE), help="one stage, all, or another look"
+    )
     parser.add_argument("--recipe", default="scenes", help="name of a file in pipeline/configs, or a path")
     parser.add_argument("--force", action="store_true", help="with a stage: run its jobs even if they are done")
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="with report: say why two runs differ")
     parser.add_argument("--table", help="with table: which of the recipe's tables to train and print")
     parser.add_argument("--examples", type=int, help="with doctor: examples shown with each finding (5)")
+    parser.add_argument("--with", dest="path", help="with translate: system and languages, `mt:en-de`, `mt:en-de-en`")
+    parser.add_argument("--input", type=Path, help="with translate: a sentence a line (standard input)")
+    parser.add_argument("--output", type=Path, help="with translate: where to (standard output)")
+    parser.add_argument("--images", type=Path, help="with translate: an image id a line, for a system that looks")
+    parser.add_argument("--n-best", type=int, help="with translate: more than the best, as JSON lines")
     known, overrides = parser.parse_known_args(arguments)
     _quieten()
     started = time.monotonic()
@@ -64,6 +75,7 @@ def _run(known: argparse.Namespace, overrides: list[str]) -> None:
     options = (
         ("compare", known.compare, ("report",)), ("examples", known.examples, (DOCTOR,)),
         ("table", known.table, (TABLE,)), ("force", known.force or None, (*STAGES[:-1], ALL)),
+        *((name, getattr(known, key), (TRANSLATE,)) for name, key in _OF_TRANSLATE.items()),
     )  # fmt: skip
     for name, given, stages in options:
         if given is not None and known.stage not in stages:
@@ -78,6 +90,14 @@ def _run(known: argparse.Namespace, overrides: list[str]) -> None:
 
         with _told(DOCTOR):
             doctor(recipe, 5 if known.examples is None else known.examples)
+    elif known.stage == TRANSLATE:
+        if known.path is None:
+            raise RecipeError("translate: --with is missing; expected a system and languages, --with mt:en-de")
+        from pipeline.translate import translate
+
+        with _told("augment"):
+            n_best = 1 if known.n_best is None else known.n_best
+            translate(recipe, Workspace(), known.path, known.input, known.output, known.images, n_best)
     elif known.stage == TABLE:
         from pipeline.tables import table
 

@@ -1,0 +1,132 @@
+"""`translate`: a file's sentences through a recipe's translators; line n of the output belongs to line n of the input."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from data.lines import read_lines
+from data.regions import RegionStore
+from data.text import MAX_TOKENS, tokenize
+from modules.beam import BeamSettings
+from pipeline.errors import RecipeError
+from pipeline.files import write_whole
+from pipeline.jobs import Workspace
+from pipeline.mmt import translators_of
+from pipeline.prepare import corpus_job
+from pipeline.settings import Recipe, parts_of
+from pipeline.synthesis import Translated, load_translator, translate_all
+
+_BLOCK = 20_000  # lines translated together: bounds memory at any length of the input
+
+
+def translate(
+    recipe: Recipe, workspace: Workspace, path: str, source: Path | None, output: Path | None, images: Path | None,
+    n_best: int,
+) -> None:  # fmt: skip
+    """Translate a file line by line, by the settings of the recipe's `augment` section.
+
+    An empty line stays empty; sentences longer than 100 sub-words are cut there; both are counted. Several best are
+    written as JSON lines: `line`, and `translations` with `text` and `score`, the mean log-probability of a token.
+
+    Args:
+        recipe: whose translators.
+        workspace: its artifacts.
+        path: `system:languages`, one hop or more; hops but the last are by their best translation.
+        source: a sentence a line; None is standard input.
+        output: where to; None is standard output.
+        images: an image id of the recipe's corpus a line, for translators that look; None: no pictures.
+        n_best: translations a sentence.
+
+    Raises:
+        RecipeError: there is no such translator, it has not been trained, or the files do not fit.
+    """
+    system, languages, _ = parts_of(path)
+    jobs, directions = translators_of(recipe, workspace), [f"{a}-{b}" for a, b in pairwise(languages)]
+    known = sorted({name.partition("-")[2] for name in jobs if "-" in name})
+    for direction in directions or [""]:
+        if f"{system}-{direction}" not in jobs:
+            raise RecipeError(f"translate: {path!r} needs {system}:{direction}, which recipe {recipe.name} does not "
+                              f"train; its systems: {', '.join(['nmt', *recipe.mmt.systems])}; directions: "
+                              f"{', '.join(known)}")  # fmt: skip
+    beam = BeamSettings(recipe.augment.beam_size, recipe.augment.length_penalty)
+    if n_best < 1 or n_best > recipe.augment.beam_size:
+        raise RecipeError(f"translate: --n-best is {n_best}; expected 1 to augment.beam_size "
+                          f"({recipe.augment.beam_size})")  # fmt: skip
+    folders = [workspace.require(jobs[f"{system}-{direction}"]) for direction in directions]
+    where = "standard input" if source is None else str(source)
+    lines = sys.stdin.read().split("\n") if source is None else read_lines(source, "a sentence a line")
+    if source is None and not lines[-1]:
+        lines.pop()
+    store = RegionStore(workspace.require(corpus_job(recipe, workspace)) / "regions", check_values=False)
+    seen = _images(recipe, images, lines, where, store)
+    if seen is None and any(load_translator(folder)[0].regions is not None for folder in folders):
+        raise RecipeError(f"translate: {system} looks at pictures; give --images, an image id a line, or use mt")
+    trainer = replace(recipe.augment.trainer, progress=False)
+    counts = {"empty": 0, "cut": 0}
+    written: list[str] = []
+    for start in range(0, len(lines), _BLOCK):
+        texts = lines[start : start + _BLOCK]
+        full = [place for place, text in enumerate(texts) if text.strip()]
+        found: list[list[Translated]] = [[Translated(texts[place], "", 0.0)] for place in full]
+        shown = [seen[start + place] if seen else None for place in full]
+        for number, (folder, (spoken, target)) in enumerate(zip(folders, pairwise(languages), strict=True)):
+            network, bpe = load_translator(folder)
+            sentences = [best.text for best, *_ in found]
+            if number == 0:
+                counts["cut"] += sum(_is_long(bpe.tokenizer.encode(tokenize(text, spoken)).ids) for text in sentences)
+            last = number == len(folders) - 1
+            found = translate_all(
+                network, bpe, bpe.encode_all(sentences, spoken), shown, store, target, beam,
+                recipe.augment.batch_tokens, trainer, n_best if last else 1,
+            )  # fmt: skip
+        counts["empty"] += len(texts) - len(full)
+        written += _lines(start, len(texts), dict(zip(full, found, strict=True)), n_best)
+    text = "".join(f"{line}\n" for line in written)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_whole(output, text)
+    notes = [f"{len(lines):,} lines by {path}"]
+    notes += [f"{counts['empty']:,} empty lines stay empty"] if counts["empty"] else []
+    notes += [f"{counts['cut']:,} lines were cut at {MAX_TOKENS} sub-words"] if counts["cut"] else []
+    print("; ".join(notes), file=sys.stderr)
+
+
+def _is_long(numbers: Sequence[int]) -> bool:
+    return len(numbers) > MAX_TOKENS
+
+
+def _images(
+    recipe: Recipe, path: Path | None, lines: Sequence[str], where: str, store: RegionStore
+) -> list[str | None] | None:
+    """The image of each line; None where a recipe allows a line without.
+
+    Raises:
+        RecipeError: there are more or fewer images than lines, or one has no regions and the recipe allows none.
+    """
+    if path is None:
+        return [None] * len(lines) if recipe.mmt.without_regions == "captions" else None
+    names = read_lines(path, "an image id a line")
+    if len(names) != len(lines):
+        raise RecipeError(f"{path}: {len(names)} images for {len(lines)} lines of {where}; give one a line")
+    if recipe.mmt.without_regions == "captions":
+        return [name if name in store else None for name in names]
+    for number, (name, line) in enumerate(zip(names, lines, strict=True), 1):
+        if line.strip() and name not in store:
+            raise RecipeError(f"{path}:{number}: image {name!r} has no regions in the recipe's corpus; leave its line "
+                              "out, or set mmt.without_regions to captions and train so")  # fmt: skip
+    return list(names)
+
+
+def _lines(start: int, count: int, found: dict[int, list[Translated]], n_best: int) -> Iterator[str]:
+    """A line for each line read."""
+    for place in range(count):
+        translations = found.get(place, [])
+        if n_best == 1:
+            yield translations[0].text if translations else ""
+        else:
+            best = [{"text": one.text, "score": round(one.score, 4)} for one in translations]
+            yield json.dumps({"line": start + place + 1, "translations": best}, ensure_ascii=False)

@@ -1,0 +1,88 @@
+"""`translate`: line n of the output belongs to line n of the input, whatever stands in it."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.mmt import read_translations
+from tests.pipeline.tiny import Tiny
+
+LOOKS = ["--with", "mmt:en-de", "--input", "in.txt"]
+
+
+def write(path: Path, lines: list[str]) -> str:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def test_lines_of_all_kinds_stay_in_their_places(tiny: Tiny, tmp_path: Path, capsys) -> None:
+    rows = read_translations(tiny.job("mt-en-de"), "test")
+    lines = [
+        rows[0]["source"], "", "red", "   ", "ΩЖ漢字", " ".join(["red"] * 100), " ".join(["blue ball"] * 2500),
+        rows[1]["source"], rows[0]["source"],
+    ]  # fmt: skip
+    arguments = ["--with", "mt:en-de", "--input", write(tmp_path / "in.txt", lines), "--output", str(tmp_path / "out")]
+    assert tiny.main("translate", *arguments) == 0
+    told = capsys.readouterr().err
+    found = (tmp_path / "out").read_text(encoding="utf-8").split("\n")
+    assert len(found) == len(lines) + 1
+    assert found[-1] == ""
+    assert found[0] == found[8] == rows[0]["hypothesis"]
+    assert found[7] == rows[1]["hypothesis"]
+    assert found[1] == found[3] == ""
+    assert "9 lines by mt:en-de; 2 empty lines stay empty; " in told
+    assert "lines were cut at 100 sub-words" in told
+
+
+def test_several_best_and_paths_of_more_hops(tiny: Tiny, tmp_path: Path, capsys, monkeypatch) -> None:
+    source = read_translations(tiny.job("mt-en-de"), "test")[0]["source"]
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{source}\n\n"))
+    assert tiny.main("translate", "--with", "mt:en-de", "--n-best", "2") == 0
+    first, empty = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["line"], empty) == (1, {"line": 2, "translations": []})
+    scores = [one["score"] for one in first["translations"]]
+    assert len(scores) == 2
+    assert scores == sorted(scores, reverse=True)
+    for hops in range(1, 5):
+        way = "-".join(["en", "de"] * 3)[: 2 + 3 * hops]
+        monkeypatch.setattr("sys.stdin", io.StringIO(source))
+        assert tiny.main("translate", "--with", f"mt:{way}") == 0
+        assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_a_translator_that_looks_is_shown_the_picture_of_each_line(tiny: Tiny, tmp_path: Path) -> None:
+    rows = read_translations(tiny.job("mmt-en-de"), "test")
+    images = write(tmp_path / "images.txt", [row["image_id"] for row in rows])
+    source = write(tmp_path / "in.txt", [row["source"] for row in rows])
+    output = tmp_path / "new" / "out.txt"
+    arguments = ["--with", "mmt:en-de", "--input", source, "--output", str(output), "--images", images]
+    assert tiny.main("translate", *arguments) == 0
+    assert output.read_text(encoding="utf-8").splitlines() == [row["hypothesis"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "--with is missing"),
+        (["--with", "mt:xx-de"], "mt:xx-de, which recipe"),
+        (["--with", "mt:en"], "'mt:en' needs"),
+        (["--with", "lstm:en-de"], "its systems: nmt, mt, mmt"),
+        (["--with", "mt:en-de", "--n-best", "0"], "--n-best is 0"),
+        (["--with", "mt:en-de", "--augment.beam_size=0"], "beam_size is 0"),
+        (["--with", "mt:en-de", "--input", "nowhere.txt"], "nowhere.txt: no such file"),
+        (LOOKS, "mmt looks at pictures; give --images"),
+        (
+            ["--with", "mmt:en-de", "--input", "in.txt", "--images", "in.txt"],
+            "in.txt:1: image 'a red ball' has no regions",
+        ),
+        (["--with", "mmt:en-de", "--input", "in.txt", "--images", "two.txt"], "2 images for 1 lines"),
+    ],
+)
+def test_what_cannot_be_translated_is_one_line(tiny: Tiny, capsys, arguments: list[str], words: str) -> None:
+    write(tiny.folder / "in.txt", ["a red ball"])
+    write(tiny.folder / "two.txt", ["a", "b"])
+    assert tiny.main("translate", *arguments) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert words in line
