@@ -1,4 +1,4 @@
-"""`translate`: a file's sentences through a recipe's translators; line n of the output belongs to line n of the input."""
+"""`translate`: a file through a recipe's translators; line n of the output belongs to line n of the input."""
 
 import json
 import sys
