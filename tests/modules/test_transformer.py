@@ -5,7 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from modules.errors import ModelError
-from modules.transformer import DecoderLayer, EncoderLayer, TransformerTranslator
+from modules.transformer import TransformerTranslator
+from modules.transformer_layers import DecoderLayer, EncoderLayer, fused, plain
 from modules.translation import build_translator, network_options
 
 B, N, K, D, V, E, HIDDEN, HEADS = 3, 5, 4, 6, 11, 8, 10, 2
@@ -137,3 +138,43 @@ def test_what_does_not_fit_is_one_clear_line() -> None:
         TransformerTranslator(V, heads=0)
     assert network_options("transformer") == {"layers": 4, "heads": 4, "look": "gate"}
     assert network_options("bilstm") == {}
+
+
+@pytest.mark.parametrize("case", ["all", "masked", "causal"])
+def test_torchs_kernel_and_ours_are_one_attention(case):
+    generator = torch.Generator().manual_seed(0)
+    query, keys, values = (torch.randn(2, 3, 4, 5, generator=generator, dtype=torch.float64) for _ in range(3))
+    mask = torch.tensor([[True, True, False, False], [True, True, True, True]]) if case == "masked" else None
+    ours, theirs = (attend(query, keys, values, mask, case == "causal") for attend in (plain, fused))
+    assert torch.allclose(ours, theirs, atol=1e-12)
+    if case == "masked":
+        changed = values.clone()
+        changed[0, :, 2:] = 9.0
+        assert torch.equal(plain(query, keys, changed, mask, False), ours)
+
+
+@pytest.mark.parametrize(("network", "look"), [("bilstm", None), ("transformer", "gate"), ("transformer", "tokens")])
+def test_look_weights_are_shares_of_attention_and_no_other_sentence_changes_them(network, look):
+    torch.manual_seed(0)
+    options = {} if look is None else {"look": look}
+    model = build_translator(
+        network, vocabulary_size=9, region_dim=6, embedding_dim=8, hidden_dim=4, dropout=0.0, **options
+    ).eval()
+    batch = {
+        "source": torch.tensor([[3, 4, 5], [6, 7, 0]]), "lengths": torch.tensor([3, 2]),
+        "regions": torch.randn(2, 4, 6), "target": torch.tensor([[1, 5, 6, 7], [1, 8, 0, 0]]),
+        "target_lengths": torch.tensor([4, 2]),
+    }  # fmt: skip
+    weights = model.look_weights(**batch)
+    lengths = batch["lengths"] if model.looks_at == "source" else batch["target_lengths"]
+    assert weights.shape == (2, int(lengths.max()), 4)
+    for row, length in enumerate(lengths.tolist()):
+        total = weights[row, :length].sum(-1)
+        assert (total <= 1 + 1e-6).all()
+        assert look == "tokens" or torch.allclose(total, torch.ones(length), atol=1e-6)
+        alone = {name: part[row : row + 1] for name, part in batch.items()}
+        alone["source"], alone["target"] = (
+            alone["source"][:, : batch["lengths"][row]],
+            alone["target"][:, : batch["target_lengths"][row]],
+        )
+        assert torch.allclose(model.look_weights(**alone)[0][:length], weights[row, :length], atol=1e-6)
