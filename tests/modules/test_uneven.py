@@ -91,7 +91,7 @@ def translated(count: int, devices: int) -> tuple[list[tuple[str, float]], dict[
     make_trainer(2, diary, **settings).fit(module, data)
     figures = {name: torch.tensor([logged[name] for logged in diary.logged])
                for name in ("val/bleu", "train/loss", "train/words")}  # fmt: skip
-    return [(one.text, one.score) for one in found], dict(module.state_dict()) | figures
+    return [(best.text, best.score) for best, *_ in found], dict(module.state_dict()) | figures
 
 
 class Same:
