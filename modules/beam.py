@@ -4,19 +4,35 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
+from modules.cross_entropy import PART
 from modules.errors import ModelError
+from modules.recurrent import widen
+
+_BLOCK = 128  # scores of which only the largest is looked at, at first
 
 
 class Decoder(Protocol):
-    """A translator, as the search sees it. Its memory has a `mask` (B, J) and can `select` sentences."""
+    """A translator, as the search sees it. Its memory has a `mask` (B, J) and can `select` sentences.
+
+    Attributes:
+        words: the output matrix (V, E).
+        output_bias: (V,).
+    """
+
+    words: nn.Embedding
+    output_bias: nn.Parameter
 
     def start(self, memory: Any) -> tuple[Tensor, ...]:
-        """The state before the first word, tensors (B, 1, …)."""
+        """The state before the first word, tensors (B, …)."""
 
     def step(self, memory: Any, token: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Log-probabilities (B, S, V) after the last word (B, S) of each hypothesis, and states (B, S, …)."""
+        """After the last word (B, S) of each hypothesis: what the output matrix reads (B, S, E), and the state."""
+
+    def follow(self, state: tuple[Tensor, ...], beam: Tensor) -> tuple[Tensor, ...]:
+        """The state of the hypotheses (B, S) that go on, by the number of the one that each continues."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +89,9 @@ def beam_search(
     state = model.start(memory)
     limits = torch.as_tensor(max_length).cpu().expand(count)
     for length in range(1, int(limits.max()) + 1):
-        logs, state = model.step(memory, tokens[:, :, -1], state)
-        total = scores[..., None] + logs  # (rows, S, V)
-        vocabulary = total.shape[-1]
-        best, flat = total.flatten(1).topk(min(2 * width, total[0].numel()), dim=1)
-        origin, word = flat // vocabulary, flat % vocabulary
+        attentional, state = model.step(memory, tokens[:, :, -1], state)
+        best, flat = _continue(scores, attentional, model.words.weight, model.output_bias, 2 * width)
+        origin, word = flat // len(model.output_bias), flat % len(model.output_bias)
         is_end = word == end
         left = (limits[alive] - length).to(device)[:, None]
         is_end[:, :width] |= left == 0  # nothing may go on: what is in the beam ends here
@@ -87,8 +101,8 @@ def beam_search(
         keep = (is_end.long() * best.shape[1] + torch.arange(best.shape[1], device=device)).argsort(1)[:, :width]
         scores = best.gather(1, keep).masked_fill(is_end.gather(1, keep), -torch.inf)
         beam = origin.gather(1, keep)
-        tokens = torch.cat([tokens.gather(1, _over(beam, tokens)), word.gather(1, keep)[..., None]], -1)
-        state = tuple(part.gather(1, _over(beam, part)) for part in state)
+        tokens = torch.cat([follow(tokens, beam), word.gather(1, keep)[..., None]], -1)
+        state = model.follow(state, beam)
         going = torch.tensor([len(ended[sentence]) < width for sentence in alive.tolist()]) & (limits[alive] > length)
         if not going.any():
             break
@@ -99,22 +113,60 @@ def beam_search(
     return [sorted(hypotheses, key=lambda h: -h.score)[:width] for hypotheses in ended]
 
 
+def follow(tensor: Tensor, beam: Tensor) -> Tensor:
+    """What belongs to the hypotheses (B, S) that go on, of a tensor (B, S', …)."""
+    rows = beam + tensor.shape[1] * torch.arange(len(beam), device=beam.device)[:, None]
+    return tensor.flatten(0, 1).index_select(0, rows.flatten()).unflatten(0, beam.shape)
+
+
+def _continue(scores: Tensor, states: Tensor, weight: Tensor, bias: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The best continuations of each sentence's hypotheses, and their places among all S · V of them.
+
+    A few sentences at a time: no tensor of all of them times the vocabulary.
+
+    Args:
+        scores: (rows, S) log-probabilities of the hypotheses.
+        states: (rows, S, E) what the output matrix reads.
+        weight: that matrix (V, E).
+        bias: (V,).
+        count: how many of each sentence.
+    """
+    several, parts = max(1, PART // (scores.shape[1] * len(weight))), []
+    for score, state in zip(scores.split(several), states.split(several), strict=True):
+        logs = widen(F.linear(state, weight, bias)).log_softmax(-1)
+        parts.append(top(logs.add_(score[..., None]).flatten(1), count))
+    best, places = zip(*parts, strict=True)
+    return torch.cat(best), torch.cat(places)
+
+
 def _collect(
     ended: list[list[Hypothesis]], alive: Tensor, tokens: Tensor, best: Tensor, origin: Tensor, word: Tensor,
     is_end: Tensor, length: int, settings: BeamSettings, end: int,
 ) -> None:  # fmt: skip
     """Move hypotheses that end among the best `beam_size` to their sentence's list, while it has room."""
     width = settings.beam_size
-    for row, place in is_end[:, :width].nonzero().tolist():
-        hypotheses = ended[int(alive[row])]
-        score = float(best[row, place])
-        if len(hypotheses) < width and score > -torch.inf:
-            history = tokens[row, origin[row, place], 1:].tolist()
-            last = int(word[row, place])
+    row, place = is_end[:, :width].nonzero(as_tuple=True)
+    histories, lasts = tokens[row, origin[row, place], 1:].tolist(), word[row, place].tolist()
+    for sentence, score, history, last in zip(
+        alive[row.cpu()].tolist(), best[row, place].tolist(), histories, lasts, strict=True
+    ):
+        if len(ended[sentence]) < width and score > -torch.inf:
             words = history if last == end else [*history, last]
-            hypotheses.append(Hypothesis(words, score / length**settings.length_penalty))
+            ended[sentence].append(Hypothesis(words, score / length**settings.length_penalty))
 
 
-def _over(beam: Tensor, tensor: Tensor) -> Tensor:
-    """Indexes (rows, S) widened to gather whole parts of `tensor` (rows, S', …)."""
-    return beam.view(*beam.shape, *[1] * (tensor.dim() - 2)).expand(*beam.shape, *tensor.shape[2:])
+def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` largest of each row (R, L) and their places, or all; `topk`, which sorts whole rows, in a fifth.
+
+    The largest are in the blocks with the largest maxima.
+    """
+    rows, length = values.shape
+    count, blocks = min(count, length), length // _BLOCK
+    if count >= blocks:
+        return values.topk(count, dim=1)
+    whole = blocks * _BLOCK
+    chosen = values[:, :whole].unflatten(1, (blocks, _BLOCK)).amax(2).topk(count, dim=1)[1]
+    places = torch.arange(length, device=values.device)
+    places = torch.cat([(chosen[..., None] * _BLOCK + places[:_BLOCK]).flatten(1), places[whole:].expand(rows, -1)], 1)
+    best, where = values.gather(1, places).topk(count, dim=1)
+    return best, places.gather(1, where)

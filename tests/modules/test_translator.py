@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from modules.errors import ModelError
 from modules.translator import Memory, RegionalAttention, RegionalTranslator
@@ -110,8 +111,8 @@ def test_one_region_text_only_and_step_by_step_agree(batch):
     together = logits.log_softmax(-1)[where.argsort()]
     state, logs = model.start(memory), []
     for i in range(4):
-        log, state = model.step(memory, target[:, i : i + 1], state)
-        logs.append(log[:, 0])
+        states, state = model.step(memory, target[:, i : i + 1], state)
+        logs.append(F.linear(states, model.words.weight, model.output_bias).log_softmax(-1)[:, 0])
     apart = torch.cat([torch.stack(logs, 1)[b, : TARGETS[b]] for b in range(B)])
     torch.testing.assert_close(together, apart.to(together.dtype), atol=1e-6, rtol=1e-5)
 
