@@ -6,17 +6,30 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from modules.cross_entropy import PART
 from modules.errors import ModelError
+
+_BLOCK = 128  # scores of which only the largest is looked at, at first
 
 
 class Decoder(Protocol):
-    """A translator, as the search sees it. Its memory has a `mask` (B, J) and can `select` sentences."""
+    """A translator, as a search sees it. Its memory has a `mask` (B, J) and can `select` sentences."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """V."""
 
     def start(self, memory: Any) -> tuple[Tensor, ...]:
-        """The state before the first word, tensors (B, 1, …)."""
+        """The state before the first word, tensors (B, …)."""
 
     def step(self, memory: Any, token: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Log-probabilities (B, S, V) after the last word (B, S) of each hypothesis, and states (B, S, …)."""
+        """After the last word (B, S) of each hypothesis: what `predict` reads (B, S, E), and the state."""
+
+    def predict(self, states: Tensor) -> Tensor:
+        """Log-probabilities (…, V) of the next word, in float32, from (…, E)."""
+
+    def follow(self, state: tuple[Tensor, ...], beam: Tensor) -> tuple[Tensor, ...]:
+        """The state of the hypotheses (B, S) that go on, by the number of the one that each continues."""
 
 
 @dataclass(frozen=True)
@@ -77,19 +90,16 @@ def beam_search(
     alive = torch.arange(count)  # the sentence of each row that is still searched
     tokens = torch.full((count, groups, 1), begin, device=device)
     scores = torch.zeros(count, groups, device=device)
-    state = tuple(part.expand(-1, groups, *part.shape[2:]) for part in model.start(memory))
+    state = model.follow(model.start(memory), torch.zeros(count, groups, dtype=torch.long, device=device))
     limits = torch.as_tensor(max_length).cpu().expand(count)
     for length in range(1, int(limits.max()) + 1):
-        logs, state = model.step(memory, tokens[:, :, -1], state)
+        states, state = model.step(memory, tokens[:, :, -1], state)
         left = (limits[alive] - length).to(device)[:, None]
-        parts, said = [], torch.zeros_like(logs[:, 0])
-        for group, (log, score) in enumerate(zip(logs.chunk(groups, 1), scores.chunk(groups, 1), strict=True)):
-            place = group * log.shape[1]  # where the group's hypotheses begin
-            total = score[..., None] + log  # (rows, S, V)
-            vocabulary = total.shape[-1]
-            wanted = total - settings.diversity * said[:, None] if group else total
-            _, flat = wanted.flatten(1).topk(min(2 * width, total[0].numel()), dim=1)
-            best, origin, word = total.flatten(1).gather(1, flat), flat // vocabulary + place, flat % vocabulary
+        parts, said = [], None
+        for group, (seen, score) in enumerate(zip(states.chunk(groups, 1), scores.chunk(groups, 1), strict=True)):
+            best, flat = _continue(model, score, seen, 2 * width, said)
+            origin = flat // model.vocabulary_size + group * score.shape[1]  # the group's hypotheses begin there
+            word = flat % model.vocabulary_size
             is_end = word == end
             is_end[:, :width] |= left == 0  # nothing may go on: what is in the beam ends here
             is_end &= left >= 0  # its sentence is done, though still in the batch
@@ -99,10 +109,12 @@ def beam_search(
             keep = (is_end.long() * best.shape[1] + torch.arange(best.shape[1], device=device)).argsort(1)[:, :width]
             going = best.gather(1, keep).masked_fill(is_end.gather(1, keep), -torch.inf)
             parts.append((going, origin.gather(1, keep), word.gather(1, keep)))
-            said.scatter_add_(1, parts[-1][2], torch.ones_like(going))
+            if group + 1 < groups:
+                said = torch.zeros(len(tokens), model.vocabulary_size, device=device) if said is None else said
+                said.scatter_add_(1, parts[-1][2], torch.full_like(going, settings.diversity))
         scores, beam, word = (torch.cat(part, 1) for part in zip(*parts, strict=True))
-        tokens = torch.cat([tokens.gather(1, _over(beam, tokens)), word[..., None]], -1)
-        state = tuple(part.gather(1, _over(beam, part)) for part in state)
+        tokens = torch.cat([follow(tokens, beam), word[..., None]], -1)
+        state = model.follow(state, beam)
         full = [all(len(group) == width for group in ended[sentence]) for sentence in alive.tolist()]
         open_ = ~torch.tensor(full) & (limits[alive] > length)
         if not open_.any():
@@ -114,21 +126,65 @@ def beam_search(
     return [sorted((one for group in sentence for one in group), key=lambda h: -h.score) for sentence in ended]
 
 
+def follow(tensor: Tensor, beam: Tensor) -> Tensor:
+    """What belongs to the hypotheses (B, S) that go on, of a tensor (B, S', …)."""
+    rows = beam + tensor.shape[1] * torch.arange(len(beam), device=beam.device)[:, None]
+    return tensor.flatten(0, 1).index_select(0, rows.flatten()).unflatten(0, beam.shape)
+
+
+def _continue(
+    model: Decoder, scores: Tensor, states: Tensor, count: int, costs: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The best continuations of each sentence's hypotheses, and their places among all S · V of them.
+
+    A few sentences at a time: no tensor of all of them times the vocabulary.
+
+    Args:
+        model: the translator.
+        scores: (rows, S) log-probabilities of the hypotheses.
+        states: (rows, S, E) what `predict` reads.
+        count: how many of each sentence.
+        costs: (rows, V) what each word costs in the choice, not in the score.
+    """
+    several, parts = max(1, PART // (scores.shape[1] * model.vocabulary_size)), []
+    for start in range(0, len(scores), several):
+        some = slice(start, start + several)
+        total = model.predict(states[some]).add_(scores[some, :, None])
+        if costs is None:
+            parts.append(top(total.flatten(1), count))
+        else:
+            places = top((total - costs[some, None]).flatten(1), count)[1]
+            parts.append((total.flatten(1).gather(1, places), places))
+    return torch.cat([best for best, _ in parts]), torch.cat([places for _, places in parts])
+
+
 def _collect(
     ended: list[list[Hypothesis]], tokens: Tensor, best: Tensor, origin: Tensor, word: Tensor, is_end: Tensor,
     length: int, settings: BeamSettings, end: int,
 ) -> None:  # fmt: skip
     """Move hypotheses that end among a group's best (rows, S) to the list of their row, while it has room."""
-    width = is_end.shape[1]
-    for row, place in is_end.nonzero().tolist():
-        hypotheses, score = ended[row], float(best[row, place])
-        if len(hypotheses) < width and score > -torch.inf:
-            history = tokens[row, origin[row, place], 1:].tolist()
-            last = int(word[row, place])
+    row, place = is_end.nonzero(as_tuple=True)
+    histories, lasts = tokens[row, origin[row, place], 1:].tolist(), word[row, place].tolist()
+    for hypotheses, score, history, last in zip(
+        (ended[number] for number in row.tolist()), best[row, place].tolist(), histories, lasts, strict=True
+    ):
+        if len(hypotheses) < is_end.shape[1] and score > -torch.inf:
             words = history if last == end else [*history, last]
             hypotheses.append(Hypothesis(words, score / length**settings.length_penalty))
 
 
-def _over(beam: Tensor, tensor: Tensor) -> Tensor:
-    """Indexes (rows, S) widened to gather whole parts of `tensor` (rows, S', …)."""
-    return beam.view(*beam.shape, *[1] * (tensor.dim() - 2)).expand(*beam.shape, *tensor.shape[2:])
+def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` largest of each row (R, L) and their places, or all; `topk`, which sorts whole rows, in a fifth.
+
+    The largest are in the blocks with the largest maxima.
+    """
+    rows, length = values.shape
+    count, blocks = min(count, length), length // _BLOCK
+    if count >= blocks:
+        return values.topk(count, dim=1)
+    whole = blocks * _BLOCK
+    chosen = values[:, :whole].unflatten(1, (blocks, _BLOCK)).amax(2).topk(count, dim=1)[1]
+    places = torch.arange(length, device=values.device)
+    places = torch.cat([(chosen[..., None] * _BLOCK + places[:_BLOCK]).flatten(1), places[whole:].expand(rows, -1)], 1)
+    best, where = values.gather(1, places).topk(count, dim=1)
+    return best, places.gather(1, where)

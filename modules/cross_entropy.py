@@ -11,7 +11,7 @@ from torch import Tensor
 
 from modules.recurrent import matmul_dtype, widen
 
-PART = 2**21  # scores at a time: 256 words of a vocabulary of 8,000
+PART = 2**20  # scores at a time: 128 words of a vocabulary of 8,000
 
 
 def smoothed_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float) -> Tensor:
@@ -56,12 +56,13 @@ class _CrossEntropy(torch.autograd.Function):
         for state, label, out in zip(states.split(rows), labels.split(rows), of_states.split(rows), strict=True):
             state, right = state.to(dtype), label[:, None]
             scores = torch.mm(state, low.t()).to(total.dtype).add_(bias)
-            whole = scores.logsumexp(1)
+            shares = scores.softmax(1)
+            whole = scores.amax(1) - shares.amax(1).log()  # logsumexp, whose exponents need no computing again
             wanted = (1 - smoothing) * scores.gather(1, right)[:, 0] + smoothing * scores.mean(1)
             total += (whole - wanted).sum()
             if not learns:
                 continue
-            grad = scores.sub_(whole[:, None]).exp_().sub_(smoothing / size)
+            grad = shares.sub_(smoothing / size)
             grad.scatter_add_(1, right, grad.new_full(right.shape, smoothing - 1))
             of_bias += grad.sum(0)
             grad = grad.to(dtype)

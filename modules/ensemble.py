@@ -1,5 +1,6 @@
 """Several translators in one search: the mean of their probabilities word by word."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from modules.errors import ModelError
+from modules.recurrent import widen
 
 
 @dataclass
@@ -64,19 +66,41 @@ class Ensemble(nn.Module):
 
     def start(self, memory: EnsembleMemory) -> tuple[Tensor, ...]:
         """The members' states before the first word, one after the other."""
-        return tuple(tensor for state in self._starts(memory) for tensor in state)
+        states = [member.start(part) for member, part in zip(self.members, memory.parts, strict=True)]  # type: ignore[operator]
+        self._parts = [len(state) for state in states]
+        return tuple(tensor for state in states for tensor in state)
 
     def step(
         self, memory: EnsembleMemory, token: Tensor, state: tuple[Tensor, ...]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """One decoding step: log of the mean probability (B, S, V), and the members' new states."""
-        logs, states, place = [], [], 0
-        for member, part, first in zip(self.members, memory.parts, self._starts(memory), strict=True):
-            log, new = member.step(part, token, state[place : place + len(first)])  # type: ignore[operator]
-            place += len(first)
-            logs.append(log)
-            states.extend(new)
-        return torch.stack(logs).logsumexp(0) - math.log(len(logs)), tuple(states)
+        """One decoding step: what the members' `predict` read, side by side (B, S, ΣE), and their new states."""
+        states, kept = [], []
+        for member, part, own in zip(self.members, memory.parts, self._own(state), strict=True):
+            seen, new = member.step(part, token, own)  # type: ignore[operator]
+            states.append(widen(seen))
+            kept.extend(new)
+        return torch.cat(states, -1), tuple(kept)
 
-    def _starts(self, memory: EnsembleMemory) -> list[tuple[Tensor, ...]]:
-        return [member.start(part) for member, part in zip(self.members, memory.parts, strict=True)]  # type: ignore[operator]
+    def predict(self, states: Tensor) -> Tensor:
+        """Log of the members' mean probability (…, V)."""
+        sizes = [member.words.weight.shape[1] for member in self.members]  # type: ignore[union-attr, index]
+        logs = [member.predict(part) for member, part in zip(self.members, states.split(sizes, -1), strict=True)]  # type: ignore[operator]
+        return torch.stack(logs).logsumexp(0) - math.log(len(logs))
+
+    @property
+    def vocabulary_size(self) -> int:
+        """V."""
+        return self.members[0].vocabulary_size  # type: ignore[return-value]
+
+    def follow(self, state: tuple[Tensor, ...], beam: Tensor) -> tuple[Tensor, ...]:
+        """The state of the hypotheses (B, S) that go on, by the number of the one that each continues."""
+        return tuple(
+            tensor
+            for member, own in zip(self.members, self._own(state), strict=True)
+            for tensor in member.follow(own, beam)  # type: ignore[operator]
+        )
+
+    def _own(self, state: tuple[Tensor, ...]) -> list[tuple[Tensor, ...]]:
+        """Each member's part of a state."""
+        ends = list(itertools.accumulate(self._parts, initial=0))
+        return [state[first:last] for first, last in itertools.pairwise(ends)]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modules.beam import Decoder, Hypothesis
+from modules.beam import Decoder, Hypothesis, follow
 from modules.errors import ModelError
 
 
@@ -70,12 +70,14 @@ def sample(
     alive = torch.arange(count)  # the sentence of each row that is still drawn
     tokens = torch.full((count, 1, 1), begin, device=device)
     scores, state = torch.zeros(count, 1, device=device), model.start(memory)
+    all_alike = torch.zeros(count, width, dtype=torch.long, device=device)
     ended = torch.zeros(count, width, dtype=torch.bool)
     for length in range(1, int(limits.max()) + 1):
-        logs, state = model.step(memory, tokens[:, :, -1], state)
+        states, state = model.step(memory, tokens[:, :, -1], state)
+        logs = model.predict(states)
         if length == 1:  # so far all samples are one
-            logs, tokens, scores = (_widened(part, width) for part in (logs, tokens, scores))
-            state = tuple(_widened(part, width) for part in state)
+            logs, tokens, scores = (follow(part, all_alike) for part in (logs, tokens, scores))
+            state = model.follow(state, all_alike)
         word = _drawn(logs, draws[alive.to(device), length - 1], settings)
         scores = scores + logs.gather(-1, word[..., None])[..., 0]
         tokens = torch.cat([tokens, word[..., None]], -1)
@@ -103,8 +105,3 @@ def _drawn(logs: Tensor, draws: Tensor, settings: SampleSettings) -> Tensor:
     mass = (ordered * kept).sum(-1)
     place = (total < (draws * mass)[..., None]).sum(-1).clamp(max=logs.shape[-1] - 1)
     return words.gather(-1, place[..., None])[..., 0]
-
-
-def _widened(part: Tensor, width: int) -> Tensor:
-    """(B, 1, …) → (B, width, …)."""
-    return part.expand(part.shape[0], width, *part.shape[2:]).contiguous()

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from modules.beam import follow
 from modules.encoders import real_words
 from modules.errors import ModelError
 from modules.recurrent import widen
-from modules.transformer_layers import Attention, DecoderLayer, EncoderLayer, drop, positions
+from modules.transformer_layers import Attention, DecoderLayer, EncoderLayer, KeysValues, drop, positions
 from modules.translator import require_regions
 
 State = tuple[Tensor, ...]
@@ -31,15 +32,16 @@ class TransformerMemory:
 
     Attributes:
         mask: (B, J) bool, true where a state is real.
-        parts: keys and values (B, J, 2E) of each decoder layer.
+        parts: keys and values of each decoder layer, (B, heads, J, E / heads) each.
     """
 
     mask: Tensor
-    parts: list[Tensor]
+    parts: list[KeysValues]
 
     def select(self, sentences: Tensor) -> "TransformerMemory":
         """The memory of some of the sentences, by index."""
-        return TransformerMemory(self.mask[sentences], [part[sentences] for part in self.parts])
+        parts = [(keys[sentences], values[sentences]) for keys, values in self.parts]
+        return TransformerMemory(self.mask[sentences], parts)
 
 
 class TransformerTranslator(nn.Module):
@@ -123,7 +125,7 @@ class TransformerTranslator(nn.Module):
     def forward(self, memory: TransformerMemory, target: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (T, V) of what `read` gives the states of, and their positions."""
         states, where = self.read(memory, target, lengths)
-        return self._logits(states), where
+        return F.linear(states, self.words.weight, self.output_bias), where
 
     def read(self, memory: TransformerMemory, target: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Go through target sentences, all words at once (teacher forcing).
@@ -175,34 +177,53 @@ class TransformerTranslator(nn.Module):
         return "source" if self.look == "gate" else "target"
 
     def start(self, memory: TransformerMemory) -> State:
-        """The state before the first word: no keys and values yet, (B, 1, 0, 2E) a layer."""
-        return tuple(part.new_empty(len(part), 1, 0, part.shape[-1]) for part in memory.parts)
+        """The state before the first word: nothing is kept yet."""
+        none = memory.mask.new_empty(len(memory.mask), 1, 0)
+        return none, *(kept[:, :, :0] for part in memory.parts for kept in part)
 
     def step(self, memory: TransformerMemory, token: Tensor, state: State) -> tuple[Tensor, State]:
         """One decoding step for S hypotheses a sentence; the memory is shared by them, never copied.
 
+        What any hypothesis has read is kept once for the whole sentence, and each attends to its own words among it:
+        when hypotheses are dropped and doubled, no keys and values move.
+
         Args:
             memory: of the B source sentences.
             token: (B, S) the last word of each hypothesis.
-            state: keys and values (B, S, t, 2E) of the t words before it, a layer each.
+            state: (B, S, W) bool, which of the W words that any hypothesis has read are its own; then of each layer
+                their keys and values, (B, heads, W, E / heads) each.
 
         Returns:
-            log-probabilities (B, S, V), and the new state.
+            states (B, S, E) that `predict` reads, and the new state.
         """
-        states = self._embed(token[..., None], first=state[0].shape[2])[:, :, 0]
-        kept = []
-        for layer, part, before in zip(self.decoder, memory.parts, state, strict=True):
-            states, known = layer.step(states, part, memory.mask, before)  # type: ignore[operator]
-            kept.append(known)
-        return widen(self._logits(self.decoded(states))).log_softmax(-1), tuple(kept)
+        count, width = token.shape
+        itself = torch.eye(width, dtype=torch.bool, device=token.device).expand(count, -1, -1)
+        own = torch.cat([state[0].expand(-1, width, -1), itself], dim=2)
+        states = self._embed(token[..., None], first=int(state[0][0, 0].sum()))[:, :, 0]
+        kept: State = (own,)
+        for number, (layer, part) in enumerate(zip(self.decoder, memory.parts, strict=True)):
+            before = state[2 * number + 1], state[2 * number + 2]
+            states, known = layer.step(states, part, memory.mask, before, own)  # type: ignore[operator]
+            kept += known
+        return self.decoded(states), kept
+
+    def predict(self, states: Tensor) -> Tensor:
+        """Log-probabilities (…, V) of the next word, in float32, from what `step` gives (…, E)."""
+        return widen(F.linear(states, self.words.weight, self.output_bias)).log_softmax(-1)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """V."""
+        return len(self.output_bias)
+
+    def follow(self, state: State, beam: Tensor) -> State:
+        """The state of the hypotheses (B, S) that go on, by the number of the one that each continues."""
+        return follow(state[0], beam), *state[1:]
 
     def _embed(self, tokens: Tensor, first: int = 0) -> Tensor:
         """Words (…, N) with their positions, counted from `first`."""
         words = self.words(tokens) * self.word_scale
         return self._drop(words + positions(first, tokens.shape[-1], words))
-
-    def _logits(self, states: Tensor) -> Tensor:
-        return F.linear(states, self.words.weight, self.output_bias)
 
     def _drop(self, tensor: Tensor) -> Tensor:
         return drop(tensor, self.dropout, self.training)

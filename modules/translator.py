@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from modules.beam import follow
 from modules.errors import ModelError
 from modules.recurrent import (
     BiLSTM,
@@ -134,7 +135,7 @@ class RegionalTranslator(nn.Module):
     def forward(self, memory: Memory, target: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (T, V) of what `read` gives the states of, and their positions."""
         states, where = self.read(memory, target, lengths)
-        return self._logits(states), where
+        return F.linear(states, self.words.weight, self.output_bias), where  # Eq. 5 before the softmax
 
     def read(self, memory: Memory, target: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Go through target sentences word by word (teacher forcing).
@@ -186,12 +187,25 @@ class RegionalTranslator(nn.Module):
             state: hidden (B, S, H') and cell (B, S, H') of the decoder.
 
         Returns:
-            log-probabilities (B, S, V), and the new state.
+            states (B, S, E) that `predict` reads, and the new state.
         """
         hidden, cell = state
         gates = input_gates(self.decoder, self._embed(token)) + F.linear(hidden, recurrent_matrix(self.decoder))
         hidden, cell = lstm_cell(gates, cell)
-        return widen(self._logits(self._attend(hidden, memory))).log_softmax(-1), (hidden, cell)
+        return self._attend(hidden, memory), (hidden, cell)
+
+    def predict(self, states: Tensor) -> Tensor:
+        """Log-probabilities (…, V) of the next word, in float32, from what `step` gives (…, E)."""
+        return widen(F.linear(states, self.words.weight, self.output_bias)).log_softmax(-1)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """V."""
+        return len(self.output_bias)
+
+    def follow(self, state: tuple[Tensor, ...], beam: Tensor) -> tuple[Tensor, ...]:
+        """The state of the hypotheses (B, S) that go on, by the number of the one that each continues."""
+        return tuple(follow(part, beam) for part in state)
 
     def _decode(self, memory: Memory, target: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """The decoder's states (B, M + 1, H') and the positions (T,) of real ones in the flattened batch."""
@@ -248,10 +262,6 @@ class RegionalTranslator(nn.Module):
     def _attend(self, hidden: Tensor, memory: Memory) -> Tensor:
         """Eq. 1: h̃ = tanh(W_c [c; h]), (B, T, H') → (B, T, E)."""
         return torch.tanh(self.combine(torch.cat([self.attention(hidden, memory), hidden], -1)))
-
-    def _logits(self, attentional: Tensor) -> Tensor:
-        """Eq. 5 before the softmax."""
-        return F.linear(attentional, self.words.weight, self.output_bias)
 
     def _embed(self, tokens: Tensor) -> Tensor:
         """Word vectors of unit scale, from the matrix that they share with the output."""

@@ -5,7 +5,8 @@ import itertools
 import pytest
 import torch
 
-from modules.beam import BeamSettings, beam_search
+import modules.beam
+from modules.beam import BeamSettings, beam_search, follow, top
 from modules.errors import ModelError
 from modules.translation import build_translator, translate
 
@@ -75,12 +76,41 @@ def test_greedy_takes_the_best_word_each_time(model):
     memory = model.encode(SOURCE[:1], LENGTHS[:1])
     tokens, state = [BEGIN], model.start(memory)
     while len(tokens) < 8:
-        logs, state = model.step(memory, torch.tensor([[tokens[-1]]]), state)
-        tokens.append(int(logs.argmax()))
+        states, state = model.step(memory, torch.tensor([[tokens[-1]]]), state)
+        tokens.append(int(model.predict(states).argmax()))
         if tokens[-1] == END:
             break
     expected = [t for t in tokens[1:] if t != END]
     assert beam_search(model, memory, BeamSettings(1), BEGIN, END, 7)[0][0].tokens == expected
+
+
+@pytest.mark.parametrize("width", [1, 5])
+def test_a_sentence_at_a_time_finds_the_same(model, width, monkeypatch):
+    memory = model.encode(SOURCE, LENGTHS)
+    together = beam_search(model, memory, BeamSettings(width), BEGIN, END, 12)
+    monkeypatch.setattr(modules.beam, "PART", 1)
+    apart = beam_search(model, memory, BeamSettings(width), BEGIN, END, 12)
+    for one, other in zip(together, apart, strict=True):
+        assert [h.tokens for h in one] == [h.tokens for h in other]
+        assert [h.score for h in one] == pytest.approx([h.score for h in other])
+
+
+@pytest.mark.parametrize(("length", "count"), [(7, 3), (7, 10), (128, 2), (1000, 5), (1000, 10), (5000, 10), (5120, 1)])
+def test_the_largest_are_those_that_topk_finds(length, count):
+    values = torch.randn(4, length, generator=torch.Generator().manual_seed(length))
+    values[1, : length // 2] = -torch.inf
+    best, places = top(values, count)
+    expected = values.topk(min(count, length), dim=1)
+    assert torch.equal(best, expected.values)
+    real = best > -torch.inf
+    assert torch.equal(places[real], expected.indices[real])
+    assert all(len(set(row)) == len(row) for row in places.tolist())
+
+
+def test_hypotheses_take_along_what_is_theirs():
+    tensor, beam = torch.randn(2, 3, 4, 5), torch.tensor([[2, 2, 0, 1], [1, 0, 0, 0]])
+    expected = torch.stack([torch.stack([tensor[b, s] for s in row]) for b, row in enumerate(beam.tolist())])
+    assert torch.equal(follow(tensor, beam), expected)
 
 
 def test_beam_size_zero_is_refused():

@@ -31,10 +31,11 @@ def test_the_mean_of_probabilities_word_by_word():
     state, states = both.start(memory), [one.start(part) for one, part in zip(members, parts, strict=True)]
     for words in ([[BEGIN], [BEGIN]], [[3], [5]], [[4], [4]]):
         token = torch.tensor(words)
-        log, state = both.step(memory, token, state)
+        seen, state = both.step(memory, token, state)
         found = [one.step(part, token, own) for one, part, own in zip(members, parts, states, strict=True)]
         states = [new for _, new in found]
-        assert torch.allclose(log.exp(), sum(own.exp() for own, _ in found) / 3, atol=1e-6)
+        mean = sum(one.predict(own).exp() for one, (own, _) in zip(members, found, strict=True)) / 3
+        assert torch.allclose(both.predict(seen).exp(), mean, atol=1e-6)
 
 
 def test_two_of_the_same_are_that_one_and_order_does_not_matter():

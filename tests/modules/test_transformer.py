@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from modules.errors import ModelError
 from modules.transformer import TransformerTranslator
-from modules.transformer_layers import DecoderLayer, EncoderLayer, fused, plain
+from modules.transformer_layers import DecoderLayer, EncoderLayer, drop, fused, plain, softmax
 from modules.translation import build_translator, network_options
 
 B, N, K, D, V, E, HIDDEN, HEADS = 3, 5, 4, 6, 11, 8, 10, 2
@@ -77,14 +77,38 @@ def test_layers_are_torch_s_own_value_and_gradient() -> None:
                 torch.testing.assert_close(*found)
 
 
+@pytest.mark.parametrize("length", [1, 5, 15, 16, 40])
+def test_softmax_is_torch_s_value_and_gradient(length: int) -> None:
+    torch.manual_seed(0)
+    scores = torch.randn(3, 4, length, dtype=torch.float64, requires_grad=True)
+    masked = scores.masked_fill(torch.arange(length) > 11, -torch.inf)
+    pair = softmax(masked), masked.softmax(-1)
+    torch.testing.assert_close(*pair)
+    weight = torch.randn_like(scores)
+    torch.testing.assert_close(*(torch.autograd.grad((x * weight).sum(), scores, retain_graph=True)[0] for x in pair))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dropout_keeps_its_share_and_the_mean(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    ones = torch.ones(333, 331, dtype=dtype, requires_grad=True)
+    for share in (0.1, 0.5):
+        dropped = drop(ones, share, training=True)
+        assert dropped.dtype == dtype
+        assert (dropped == 0).float().mean().item() == pytest.approx(share, abs=0.005)
+        assert dropped.float().mean().item() == pytest.approx(1, abs=0.01)
+        assert torch.equal(torch.autograd.grad(dropped.sum(), ones)[0], dropped)
+    assert torch.equal(drop(ones, 0.5, training=False), ones)
+
+
 def test_step_by_step_is_all_at_once(model, batch) -> None:
     source, regions, target = batch
     memory = model.encode(source, LENGTHS, regions)
     logits, where = model(memory, target, TARGETS)
     state, logs = model.start(memory), []
     for i in range(4):
-        log, state = model.step(memory, target[:, i : i + 1], state)
-        logs.append(log[:, 0])
+        states, state = model.step(memory, target[:, i : i + 1], state)
+        logs.append(model.predict(states)[:, 0])
     apart = torch.stack(logs, 1).flatten(0, 1)[where]
     torch.testing.assert_close(logits.log_softmax(-1), apart)
 
@@ -144,7 +168,7 @@ def test_what_does_not_fit_is_one_clear_line() -> None:
 def test_torchs_kernel_and_ours_are_one_attention(case):
     generator = torch.Generator().manual_seed(0)
     query, keys, values = (torch.randn(2, 3, 4, 5, generator=generator, dtype=torch.float64) for _ in range(3))
-    mask = torch.tensor([[True, True, False, False], [True, True, True, True]]) if case == "masked" else None
+    mask = torch.tensor([[[True, True, False, False]], [[True, True, True, True]]]) if case == "masked" else None
     ours, theirs = (attend(query, keys, values, mask, case == "causal") for attend in (plain, fused))
     assert torch.allclose(ours, theirs, atol=1e-12)
     if case == "masked":

@@ -110,8 +110,8 @@ def test_one_region_text_only_and_step_by_step_agree(batch):
     together = logits.log_softmax(-1)[where.argsort()]
     state, logs = model.start(memory), []
     for i in range(4):
-        log, state = model.step(memory, target[:, i : i + 1], state)
-        logs.append(log[:, 0])
+        states, state = model.step(memory, target[:, i : i + 1], state)
+        logs.append(model.predict(states)[:, 0])
     apart = torch.cat([torch.stack(logs, 1)[b, : TARGETS[b]] for b in range(B)])
     torch.testing.assert_close(together, apart.to(together.dtype), atol=1e-6, rtol=1e-5)
 
