@@ -61,6 +61,9 @@ _SHOWN = ("val_bleu", "test_bleu", "test_bleu_tokenised", "test_chrf", "test_ter
           "other_words")  # fmt: skip
 
 
+_MEASURES = (("bleu", "BLEU, tokenised", 1), ("loglik", "log p a token", 3), ("ambiguous", "ambiguous words %", 1))
+
+
 class _Sheets(Figures):
     """The report's tables."""
 
@@ -107,25 +110,23 @@ class _Sheets(Figures):
         for name, job in jobs.items():
             found = {metric: value for (_, metric), value in self.scores(job).items()}
             if "own_bleu" not in found:
-                table += [] if self.workspace.done(job) else [[name, NOT_RUN, *[""] * 4]]
+                table += [] if self.workspace.done(job) else [[name, NOT_RUN, *[""] * 3]]
                 continue
             system, _, direction = name.partition("-")
             n = int(found["looks_sentences"])
-            for place, shown in enumerate(SHOWN):
+            for place, (measure, title, digits) in enumerate(_MEASURES):
                 cells = []
-                for measure, digits in (("bleu", 1), ("loglik", 3), ("ambiguous", 1)):
+                for shown in SHOWN:
                     value, gain = found[f"{shown}_{measure}"], f"own-{shown}_{measure}"
                     row = f"{direction}, {shown} regions"
                     self.add("test", system, row, direction[-2:], measure, value, None, None, 1, n)
-                    cell = f"{value:.{digits}f}"
-                    if place:
+                    cells.append(f"{value:.{digits}f}")
+                    if gain in found:
                         low, less, high = (-found[gain + end] for end in ("_high", "", "_low"))
-                        cell += f"; {less:+.{digits}f} ({low:+.{digits}f} … {high:+.{digits}f})"
-                    cells.append(cell)
-                table.append(["" if place else name, shown, *cells, f"{n:,}"])
-        heads = ["translator", "regions", "BLEU, tokenised", "log p a token", "ambiguous words %", "sentences"]
-        title = f"Does it look? Test, {self.label}; differences from its own regions with 95 % over sentences"
-        return Sheet(title, heads, table)
+                        cells[-1] += f"; {less:+.{digits}f} ({low:+.{digits}f} … {high:+.{digits}f})"
+                table.append(["" if place else name, title, *cells])
+        heads = ["translator", "", "its own", "another image's", "zeros"]
+        return Sheet(f"Does it look? Test, {self.label}, by the regions it is shown; 95 % over sentences", heads, table)
 
     def diversity(self, jobs: dict[str, Job]) -> Sheet:
         """Different tokens of the training captions before and after adding each path's captions."""
@@ -140,20 +141,10 @@ class _Sheets(Figures):
                 rows.append([path, *shown, *(f"{m[name]:.1f}" if name in m else "–" for name in rates)])
             else:
                 rows.append([path, *[NOT_RUN] * 10])
-        heads = [
-            "path",
-            "captions",
-            "unique tokens before",
-            "after",
-            "in the new alone",
-            "same as their parent",
-            "as a human caption",
-            "distinct-1 %",
-            "distinct-2 %",
-            "self-BLEU of an image",
-            "mean words",
-        ]
-        return Sheet("Lexical diversity of training captions", heads, rows)
+        heads = ["path", "captions", "before", "after", "new", "= parent", "= human", "dist-1", "dist-2", "self-BLEU",
+                 "words"]  # fmt: skip
+        title = "Lexical diversity of training captions: different tokens before, after, in the new ones alone"
+        return Sheet(title, heads, rows)
 
     def retrieval(self, rows: Sequence[Row], language: str, folds: bool = False) -> Sheet:
         """R@K of each row in one language, mean over seeds, with a bootstrap interval of the mean recall.

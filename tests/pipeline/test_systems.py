@@ -81,8 +81,8 @@ def test_the_report_shows_systems_searches_and_whether_they_look(several: Tiny, 
     assert several.main("report", SYSTEMS, *SEARCHES) == 0
     folder = several.workspace.root / "tiny/report"
     text = (folder / "report.md").read_text()
-    for words in ("| mt2+mmt-en-de |", "chrF", "TER", "Does it look?", "| mmt-de-en | own |", "| zeros |", "distinct-2",
-                  "self-BLEU", "| mt:en-de-en@drawn |"):  # fmt: skip
+    for words in ("| mt2+mmt-en-de |", "chrF", "TER", "Does it look?", "| mmt-de-en | BLEU, tokenised |",
+                  "| zeros |", "dist-1", "self-BLEU", "| mt:en-de-en@drawn |"):  # fmt: skip
         assert words in text
     rows = [
         json.loads(line) for line in (several.workspace.root / "tiny/report/results.jsonl").read_text().splitlines()
