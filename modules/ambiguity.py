@@ -84,17 +84,17 @@ def _alignments(
 ) -> dict[str, dict[str, float]]:
     """Expected alignments by IBM Model 1: source word → target word → how often."""
     numbers: tuple[dict[str, int], dict[str, int]] = ({_NULL: 0}, {})
-    rows: list[tuple[int, int, int]] = []  # source word, target word, place of the target word in the corpus
+    rows: list[NDArray[np.int64]] = []  # source word, target word, place of the target word in the corpus
     place = 0
     for words, others in zip(source, target, strict=True):
         inside = [0, *(numbers[0].setdefault(word, len(numbers[0])) for word in dict.fromkeys(words))]
-        for other in others:
-            number = numbers[1].setdefault(other, len(numbers[1]))
-            rows += [(word, number, place) for word in inside]
-            place += 1
-    if not rows:
+        outside = [numbers[1].setdefault(other, len(numbers[1])) for other in others]
+        places = range(place, place + len(outside))
+        rows.append(np.stack([np.tile(inside, len(outside)), *np.repeat([outside, places], len(inside), axis=1)]))
+        place += len(outside)
+    if not place:
         return {}
-    left, right, at = np.array(rows).T
+    left, right, at = np.concatenate(rows, axis=1)
     pairs, pair = np.unique(left * len(numbers[1]) + right, return_inverse=True)
     first, second = pairs // len(numbers[1]), pairs % len(numbers[1])
     given: NDArray[Any] = np.ones(len(pairs))  # t(target | source), up to a factor at first

@@ -25,7 +25,7 @@ from pipeline.prepare import pictures_of
 from pipeline.settings import MmtSettings
 from pipeline.synthesis import load_translator, translate_all
 
-VERSION = 1
+VERSION = 2  # ambiguous words are found in the pairs of all training pictures
 SHOWN = ("own", "other", "zeros")
 _DRAWN = 20  # sentences whose attention is drawn
 
@@ -95,8 +95,8 @@ def _likelihood(
 def _scores(
     pairs: Pairs, rows: Sequence[dict[str, Any]], said: dict[str, list[str]], likelihood: dict[str, Tensor]
 ) -> dict[str, Any]:
-    """All figures of the job; ambiguous words are those of the direction's training captions."""
-    train = pairs.rows("train", captions=True)
+    """All figures of the job; ambiguous words are those of the pairs about training pictures, with regions or not."""
+    train = [row for row in pairs.rows("train", captions=None) if row["image_id"]]
     source, target = (
         [tokenize(row[language], language).split() for row in train] for language in (pairs.source, pairs.target)
     )
