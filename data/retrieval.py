@@ -44,7 +44,7 @@ def parse_group(text: str) -> tuple[Slot, ...]:
         DataError: it is not written like that.
     """
     slots = []
-    for part in re.split(r"\+(?!\w+:)", text):  # the plus of `mt+mmt:en-de` is of its source's name
+    for part in re.split(r"\+(?=\s*(?:\d+\s*\*\s*)?[a-z]{2,3}/|\s*$)", text):  # not that of `mt+mmt:en-de`
         match = re.fullmatch(r"(?:([1-9]\d*)\s*\*\s*)?([a-z]{2,3})/([\w:@+-]+)", part.strip())
         if match is None:
             raise DataError(f"caption group {text!r}: expected `language/source` or `2*en/human + de/mmt:en-de`")

@@ -49,8 +49,8 @@ class BeamSettings:
         length_penalty: α of score = log p / length^α, the end mark counted; 0 does not normalise.
         max_ratio: a translation is at most max_ratio · N + 10 tokens long, N the length of its source.
         groups: beams that share beam_size (diverse beam search; Vijayakumar et al. 2018).
-        diversity: λ, what a word costs a group for each hypothesis of an earlier group that takes it at the same
-            place; hypotheses are chosen so, their scores stay log-probabilities.
+        diversity: λ, what a word costs a group for each hypothesis of an earlier group that goes on with it at the
+            same place; hypotheses are chosen so, their scores stay log-probabilities.
     """
 
     beam_size: int = 5
@@ -111,7 +111,8 @@ def beam_search(
             parts.append((going, origin.gather(1, keep), word.gather(1, keep)))
             if group + 1 < groups:
                 said = torch.zeros(len(tokens), model.vocabulary_size, device=device) if said is None else said
-                said.scatter_add_(1, parts[-1][2], torch.full_like(going, settings.diversity))
+                is_open = torch.tensor([[len(hypotheses) < width] for hypotheses in found], device=device)
+                said.scatter_add_(1, parts[-1][2], settings.diversity * is_open * torch.ones_like(going))
         scores, beam, word = (torch.cat(part, 1) for part in zip(*parts, strict=True))
         tokens = torch.cat([follow(tokens, beam), word[..., None]], -1)
         state = model.follow(state, beam)

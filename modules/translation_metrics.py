@@ -66,11 +66,14 @@ def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Ten
 
 
 def bleu_of(statistics: Tensor) -> Tensor:
-    """BLEU-4 (…,) in percent of summed `bleu_statistics` (…, 10); 0 where no 4-gram is found."""
+    """BLEU-4 (…,) in percent of summed `bleu_statistics` (…, 10), orders without a match smoothed as sacreBLEU does."""
     found, said = statistics[..., :4], statistics[..., 4:8]
     length, reference = statistics[..., 8], statistics[..., 9]
-    mean = (found / said.clamp(min=1)).log().mean(-1)
-    return 100 * (mean + (1 - reference / length.clamp(min=1)).clamp(max=0)).exp()
+    none = found == 0
+    precision = torch.where(none, 0.5 ** none.cumsum(-1), found) / said
+    penalty = (1 - reference / length.clamp(min=1)).clamp(max=0).exp()
+    score = 100 * precision.log().mean(-1).exp() * penalty
+    return torch.where((said > 0).all(-1) & ~none.all(-1), score, 0.0)
 
 
 def paired_gain(
@@ -103,18 +106,18 @@ def distinct(sentences: Sequence[str]) -> dict[str, float]:
     return scores
 
 
-def self_bleu(groups: Sequence[Sequence[str]]) -> float:
-    """How like the sentences of a group are: mean BLEU-4 of each against the others of its group, in %.
+def pairwise_bleu(groups: Sequence[Sequence[str]]) -> float:
+    """How like the sentences of a group are: mean BLEU-4 of one against another of its group, in %; 0 if there is none.
 
-    Zhu et al. (2018) take one group of all; here a group is an image's captions. Groups of one do not count; 0 if
-    there are no others.
+    Self-BLEU (Zhu et al. 2018) takes all others as references, and so grows with their number; this does not.
     """
     bleu = BLEU(tokenize="none", force=True, effective_order=True)
     found = [
-        bleu.sentence_score(one, [other for j, other in enumerate(group) if j != i]).score
+        bleu.sentence_score(one, [other]).score
         for group in groups
-        if len(group) > 1
         for i, one in enumerate(group)
+        for j, other in enumerate(group)
+        if i != j
     ]
     return sum(found) / max(1, len(found))
 

@@ -10,10 +10,7 @@ from typing import Any
 from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore
 from data.text import tokenize
-from modules.beam import BeamSettings
-from modules.sampling import SampleSettings
-from modules.translation import Search
-from modules.translation_metrics import distinct, self_bleu
+from modules.translation_metrics import distinct, pairwise_bleu
 from pipeline.dashboards import Example, examples_html
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job, Workspace
@@ -21,12 +18,13 @@ from pipeline.mmt import translators_of
 from pipeline.prepare import corpus_job, pictures_of
 from pipeline.processes import say
 from pipeline.recipe import lender
+from pipeline.searches import search_of
 from pipeline.settings import Recipe, SearchSettings, parts_of, result_settings
 from pipeline.synthesis import Translated, lender_of, load_translator, refuse_seen_images, translate_all
 
 VERSION = 1
 _EXAMPLES = 20
-_SELF_BLEU_IMAGES = 500
+_BLEU_IMAGES, _BLEU_CAPTIONS = 500, 5
 _NOT_OF_A_PATH = ("paths", "batch_tokens", "translators", "captions", "searches")
 
 
@@ -84,6 +82,8 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
         wanted = settings.searches[name]
         plain = {key: plain[key] for key in plain if key not in ("beam_size", "length_penalty")}
         plain |= {"search": asdict(wanted), "seed": recipe.seed}
+    # the best of a plain path; else as many as a search finds, since equal ones may be among them
+    most = 1 if name is None else wanted.captions if wanted.method == "sample" else wanted.beam_size
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Translate, and leave captions and examples."""
@@ -106,7 +106,7 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
             )
         found = translate_all(
             network, bpe, bpe.encode_all([one.text for one in source], spoken), [one.image_id for one in source],
-            store, target, search_of(wanted, recipe.seed), settings.batch_tokens, settings.trainer, wanted.beam_size,
+            store, target, search_of(wanted, recipe.seed), settings.batch_tokens, settings.trainer, most,
         )  # fmt: skip
         synthetic = [
             Caption(one.image_id, f"{one.parent or one.caption_id}|{path}{number}", target, new.text, "train", path,
@@ -130,18 +130,13 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
     return Job(name, "augment", VERSION, plain | {"path": path}, inputs, run, True, asdict(settings.trainer))
 
 
-def search_of(settings: SearchSettings, seed: int) -> Search:
-    """The search that a recipe asks for."""
-    normalised = {"length_penalty": settings.length_penalty}
-    if settings.method == "sample":
-        return SampleSettings(settings.captions, settings.temperature, settings.top_p, seed=seed, **normalised)
-    return BeamSettings(settings.beam_size, groups=settings.groups, diversity=settings.diversity, **normalised)
-
-
 def _numbered(translations: Sequence[Translated], count: int) -> Iterator[tuple[str, Translated]]:
     """The best translations that differ and are not empty, and what their ids end in: nothing, #2, #3 …"""
-    differing = {new.text: new for new in reversed(translations) if new.text.strip()}
-    for number, new in enumerate(list(reversed(differing.values()))[:count], 1):
+    differing: dict[str, Translated] = {}
+    for new in translations:
+        if new.text.strip():
+            differing.setdefault(new.text, new)
+    for number, new in enumerate(list(differing.values())[:count], 1):
         yield f"#{number}" if number > 1 else "", new
 
 
@@ -165,7 +160,8 @@ def diversity(human: Sequence[Caption], synthetic: Sequence[Caption], origin: st
 
     Tokens of different languages count apart, as the paper's 8,830 → 19,960 (English + German) do. Beside it: the
     share of different words and pairs of words in all (distinct-1, -2; Li et al. 2016), how like the new captions of
-    one image are (self-BLEU; Zhu et al. 2018; of 500 images), and how many say what a human caption says already.
+    one image are (mean BLEU of one against another; of 500 images, five captions each), and how many say what a human
+    caption says already. Distinct-n and BLEU are of one caption a source and of pairs: more captions do not lower them.
 
     Args:
         human: training captions of all languages.
@@ -183,7 +179,7 @@ def diversity(human: Sequence[Caption], synthetic: Sequence[Caption], origin: st
     of_image: dict[str, list[str]] = {}
     for one, text in zip(synthetic, said, strict=True):
         of_image.setdefault(one.image_id, []).append(text)
-    chosen = random.Random(0).sample(sorted(of_image), min(_SELF_BLEU_IMAGES, len(of_image)))
+    chosen = random.Random(0).sample(sorted(of_image), min(_BLEU_IMAGES, len(of_image)))
     return {
         "captions": len(synthetic),
         "unique_source": len(before),
@@ -192,8 +188,10 @@ def diversity(human: Sequence[Caption], synthetic: Sequence[Caption], origin: st
         "unique_by_language": dict(languages),
         "copies_of_parent": copies,
         "copies_of_human": existing,
-        **distinct(said),
-        "self_bleu": self_bleu([of_image[image_id] for image_id in chosen]),
+        **distinct(
+            [text for one, text in zip(synthetic, said, strict=True) if "#" not in one.caption_id.split("|")[-1]]
+        ),
+        "pairwise_bleu": pairwise_bleu([of_image[image_id][:_BLEU_CAPTIONS] for image_id in chosen]),
         "mean_words": round(sum(len(one.text.split()) for one in synthetic) / len(synthetic), 2),
     }
 

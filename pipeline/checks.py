@@ -1,6 +1,7 @@
 """Settings that contradict one another, or that nothing can be made of: one line, before anything runs."""
 
 import difflib
+import re
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -12,6 +13,7 @@ from modules.losses import LOSSES
 from modules.retrieval_models import model_class, option_names
 from modules.translation import build_translator, network_options
 from pipeline.errors import RecipeError
+from pipeline.searches import search_of
 from pipeline.settings import MmtSettings, Recipe, VseSettings, kind_of, parts_of
 
 
@@ -25,6 +27,13 @@ def check(recipe: Recipe, where: str) -> None:
     _check_vse(recipe.vse, where)
     _check_mmt(recipe.mmt, where)
     mmt = recipe.mmt
+    for name, settings in recipe.augment.searches.items():
+        if not re.fullmatch(r"\w+", name):
+            raise RecipeError(f"{where}: augment.searches has {name!r}; expected letters and digits")
+        try:
+            search_of(settings, recipe.seed)
+        except ModelError as error:
+            raise RecipeError(f"{where}: augment.searches.{name}: {error}") from None
     for path in recipe.augment.paths:
         system, languages, search = parts_of(path)
         if system not in mmt.systems or len(languages) < 2:
@@ -140,9 +149,9 @@ def _check_mmt(mmt: MmtSettings, where: str) -> None:
         names = system.split("+")
         if len(names) > 1:
             for name in names:
-                if "+" in name or name not in mmt.systems[:place] or names.count(name) > 1:
+                if name not in mmt.systems[:place] or names.count(name) > 1:
                     raise RecipeError(f"{where}: mmt.systems has {system!r}, but {name!r} is not once before it")
-        elif kind_of(system)[0] not in ("mt", "mmt") or kind_of(system)[1] < 1 or system in mmt.systems[:place]:
+        if not all(re.fullmatch(r"mm?t([2-9]|[1-9]\d+)?", name) for name in names) or system in mmt.systems[:place]:
             raise RecipeError(f"{where}: mmt.systems has {system!r}; expected mt, mmt, mt2 …, mt+mmt …, each once")
     for origin, times in mmt.repeat.items():
         if times < 1:

@@ -292,8 +292,7 @@ def _evaluating(module: nn.Module) -> Iterator[None]:
 
 def embedded(picture: Image.Image | None) -> str:
     """A picture inside a page, a grey box where there is none."""
-    picture = picture or Image.new("RGB", (176, 112), "#d8dee4")
-    picture.save(buffer := io.BytesIO(), "JPEG", quality=80)
+    (picture := picture or Image.new("RGB", (176, 112), "#d8dee4")).save(buffer := io.BytesIO(), "JPEG", quality=80)
     data = base64.b64encode(buffer.getvalue()).decode()
     return f'<img alt="" width="{picture.width}" height="{picture.height}" src="data:image/jpeg;base64,{data}">'
 

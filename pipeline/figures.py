@@ -22,7 +22,7 @@ def finished_runs(workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Run]:
         flat = {
             ("", name): float(value)
             for name, value in metrics.items()
-            if isinstance(value, float) or name.endswith("_sentences")
+            if isinstance(value, float) or name.endswith("_sentences") or name == "choices"
         }
         for part in ("test", "val", "twins", "folds"):
             for language, scores in metrics.get(part, {}).items():

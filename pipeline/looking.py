@@ -25,7 +25,7 @@ from pipeline.prepare import pictures_of
 from pipeline.settings import MmtSettings
 from pipeline.synthesis import load_translator, translate_all
 
-VERSION = 2  # ambiguous words are found in the pairs of all training pictures
+VERSION = 3  # intervals over images
 SHOWN = ("own", "other", "zeros")
 _DRAWN = 20  # sentences whose attention is drawn
 
@@ -34,8 +34,9 @@ def looking_job(translator: Job, corpus: Job, text: Job, direction: str, setting
     """A job that leaves `looks.parquet`, a row a sentence, and `attention.html` where there are pictures.
 
     Figures, for each of `SHOWN`: `…_bleu` (tokenised), `…_loglik` (natural logarithm of the human translation's
-    probability, a token) and `…_ambiguous` (% of ambiguous words translated as the human did); `own-other_…` and
-    `own-zeros_…` are differences, their intervals `…_low` and `…_high`. None where no test sentence has regions.
+    probability, a token) and `…_ambiguous` (% of ambiguous words translated as the human did, where there are any);
+    `own-other_…` and `own-zeros_…` are differences, their intervals over images `…_low` and `…_high`. There are none
+    where no test sentence has regions.
     """
     plain = {name: getattr(settings, name) for name in ("beam_size", "length_penalty", "without_regions")}
 
@@ -120,11 +121,19 @@ def _scores(
     rate = {"bleu": bleu_of, "loglik": lambda sums: sums[..., 0] / sums[..., 1],
             "ambiguous": lambda sums: 100 * sums[..., 0] / sums[..., 1].clamp(min=1)}  # fmt: skip
     figures: dict[str, Any] = {"ambiguous_words": len(lexicon), "choices": sum(map(len, to_choose))}
+    if not figures["choices"]:
+        del rate["ambiguous"]
+    number = {image_id: place for place, image_id in enumerate(dict.fromkeys(row["seen_id"] for row in rows))}
+    of_image = torch.tensor([number[row["seen_id"]] for row in rows])  # sentences of one come and go together
     for measure, score in rate.items():
+        summed = {
+            name: one[measure].new_zeros(len(number), one[measure].shape[1]).index_add(0, of_image, one[measure])
+            for name, one in statistics.items()
+        }
         for name in SHOWN:
-            figures[f"{name}_{measure}"] = float(score(statistics[name][measure].sum(0)))
+            figures[f"{name}_{measure}"] = float(score(summed[name].sum(0)))
         for other in SHOWN[1:]:
-            gain = paired_gain(statistics["own"][measure], statistics[other][measure], score)
+            gain = paired_gain(summed["own"], summed[other], score)
             name = f"own-{other}_{measure}"
             figures |= {name: gain.value, f"{name}_low": gain.low, f"{name}_high": gain.high, f"{name}_p": gain.p_value}
     return figures

@@ -61,18 +61,18 @@ def looking_jobs(recipe: Recipe, jobs: dict[str, Job]) -> dict[str, Job]:
 
 def translators_of(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
     """The translators that a recipe uses: its own, or those that it borrows."""
-    return translator_jobs(_whose(recipe), workspace)
+    return translator_jobs(whose(recipe), workspace)
 
 
 def looks_of(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
     """The `looking_jobs` of the translators that a recipe uses."""
-    recipe = _whose(recipe)
+    recipe = whose(recipe)
     return looking_jobs(recipe, translator_jobs(recipe, workspace))
 
 
 def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage, preparing what is not prepared, and say each translator's BLEU."""
-    own, recipe = recipe.name, _whose(recipe)
+    own, recipe = recipe.name, whose(recipe)
     if recipe.name != own:
         say(f"the translators of {own} are those of {recipe.name}")
     if not workspace.done(corpus_job(recipe, workspace)):
@@ -92,7 +92,7 @@ def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     workspace.note(recipe.name, "mmt", jobs | {job.name: job for job in looks.values()})
 
 
-def _whose(recipe: Recipe) -> Recipe:
+def whose(recipe: Recipe) -> Recipe:
     """The recipe that trains a recipe's translators."""
     other = recipe.augment.captions or recipe.augment.translators
     return lender(recipe, other) if other else recipe

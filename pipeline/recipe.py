@@ -4,6 +4,7 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -113,7 +114,7 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str, section: str) ->
     parser = ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(kind, "it")
     try:
-        return parser.instantiate_classes(parser.parse_object({"it": dict(values)})).it
+        return parser.instantiate_classes(parser.parse_object({"it": deepcopy(dict(values))})).it
     except (ArgumentError, TypeError, ValueError) as error:
         text = (
             " ".join(str(error).split()).replace('Parser key "it.', f'key "{section}.').replace('"it"', f'"{section}"')

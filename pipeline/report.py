@@ -114,7 +114,8 @@ class _Sheets(Figures):
                 continue
             system, _, direction = name.partition("-")
             n = int(found["looks_sentences"])
-            for place, (measure, title, digits) in enumerate(_MEASURES):
+            measures = [one for one in _MEASURES if f"own_{one[0]}" in found]
+            for place, (measure, title, digits) in enumerate(measures):
                 cells = []
                 for shown in SHOWN:
                     value, gain = found[f"{shown}_{measure}"], f"own-{shown}_{measure}"
@@ -122,11 +123,14 @@ class _Sheets(Figures):
                     self.add("test", system, row, direction[-2:], measure, value, None, None, 1, n)
                     cells.append(f"{value:.{digits}f}")
                     if gain in found:
-                        low, less, high = (-found[gain + end] for end in ("_high", "", "_low"))
+                        less, low, high = (found[gain + end] for end in ("", "_low", "_high"))
+                        self.add("test", system, row, direction[-2:], f"own-{shown} {measure}", less, low, high, 1, n)
+                        low, less, high = (0.0 - bound for bound in (high, less, low))
                         cells[-1] += f"; {less:+.{digits}f} ({low:+.{digits}f} … {high:+.{digits}f})"
+                title += f", n = {found['choices']:.0f}" if measure == "ambiguous" else ""
                 table.append(["" if place else name, title, *cells])
         heads = ["translator", "", "its own", "another image's", "zeros"]
-        return Sheet(f"Does it look? Test, {self.label}, by the regions it is shown; 95 % over sentences", heads, table)
+        return Sheet(f"Does it look? Test, {self.label}, by the regions it is shown; 95 % over images", heads, table)
 
     def diversity(self, jobs: dict[str, Job]) -> Sheet:
         """Different tokens of the training captions before and after adding each path's captions."""
@@ -136,12 +140,12 @@ class _Sheets(Figures):
                 m = self.workspace.manifest(job)["metrics"]
                 counts = ("captions", "unique_source", "unique_with_synthetic", "unique_synthetic", "copies_of_parent",
                           "copies_of_human")  # fmt: skip
-                rates = ("distinct_1", "distinct_2", "self_bleu", "mean_words")
+                rates = ("distinct_1", "distinct_2", "pairwise_bleu", "mean_words")
                 shown = [f"{m[name]:,}" if name in m else "–" for name in counts]  # older ones lack some
                 rows.append([path, *shown, *(f"{m[name]:.1f}" if name in m else "–" for name in rates)])
             else:
                 rows.append([path, *[NOT_RUN] * 10])
-        heads = ["path", "captions", "before", "after", "new", "= parent", "= human", "dist-1", "dist-2", "self-BLEU",
+        heads = ["path", "captions", "before", "after", "new", "= parent", "= human", "dist-1", "dist-2", "pair BLEU",
                  "words"]  # fmt: skip
         title = "Lexical diversity of training captions: different tokens before, after, in the new ones alone"
         return Sheet(title, heads, rows)

@@ -298,7 +298,7 @@ def parts_of(path: str) -> tuple[str, list[str], str | None]:
     """A path of captions: its system, its languages and its search; `mt:en-de@wide` → (`mt`, [`en`, `de`], `wide`)."""
     system, _, rest = path.partition(":")
     way, _, search = rest.partition("@")
-    return system, way.split("-"), search or None
+    return system, way.split("-"), search if "@" in rest else None
 
 
 def result_settings(settings: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+from data.errors import DataError
 from data.lines import read_lines
 from data.regions import RegionStore
 from data.text import MAX_TOKENS, tokenize
@@ -14,12 +15,12 @@ from modules.beam import BeamSettings
 from pipeline.errors import RecipeError
 from pipeline.files import write_whole
 from pipeline.jobs import Workspace
-from pipeline.mmt import translators_of
+from pipeline.mmt import translator_jobs, whose
 from pipeline.prepare import corpus_job
 from pipeline.settings import Recipe, parts_of
 from pipeline.synthesis import Translated, load_translator, translate_all
 
-_BLOCK = 20_000  # lines translated together: bounds memory at any length of the input
+_BLOCK = 20_000  # lines translated together: what is held of the others is their text alone
 
 
 def translate(
@@ -43,44 +44,51 @@ def translate(
     Raises:
         RecipeError: there is no such translator, it has not been trained, or the files do not fit.
     """
-    system, languages, _ = parts_of(path)
-    jobs, directions = translators_of(recipe, workspace), [f"{a}-{b}" for a, b in pairwise(languages)]
+    system, languages, search = parts_of(path)
+    if search is not None:
+        raise RecipeError(f"translate: {path!r} names a search; here it is beam search by augment.beam_size")
+    beam = BeamSettings(recipe.augment.beam_size, recipe.augment.length_penalty)
+    options, recipe = recipe.augment, whose(recipe)
+    jobs, directions = translator_jobs(recipe, workspace), [f"{a}-{b}" for a, b in pairwise(languages)]
     known = sorted({name.partition("-")[2] for name in jobs if "-" in name})
     for direction in directions or [""]:
         if f"{system}-{direction}" not in jobs:
             raise RecipeError(f"translate: {path!r} needs {system}:{direction}, which recipe {recipe.name} does not "
                               f"train; its systems: {', '.join(['nmt', *recipe.mmt.systems])}; directions: "
                               f"{', '.join(known)}")  # fmt: skip
-    beam = BeamSettings(recipe.augment.beam_size, recipe.augment.length_penalty)
-    if n_best < 1 or n_best > recipe.augment.beam_size:
-        raise RecipeError(f"translate: --n-best is {n_best}; expected 1 to augment.beam_size "
-                          f"({recipe.augment.beam_size})")  # fmt: skip
+    if n_best < 1 or n_best > beam.beam_size:
+        raise RecipeError(f"translate: --n-best is {n_best}; expected 1 to augment.beam_size ({beam.beam_size})")
+    if output is not None and output.is_dir():
+        raise RecipeError(f"translate: --output {output} is a folder; expected a file")
     folders = [workspace.require(jobs[f"{system}-{direction}"]) for direction in directions]
     where = "standard input" if source is None else str(source)
-    lines = sys.stdin.read().split("\n") if source is None else read_lines(source, "a sentence a line")
-    if source is None and not lines[-1]:
-        lines.pop()
+    lines = _standard_input() if source is None else read_lines(source, "a sentence a line")
     store = RegionStore(workspace.require(corpus_job(recipe, workspace)) / "regions", check_values=False)
-    seen = _images(recipe, images, lines, where, store)
-    if seen is None and any(load_translator(folder)[0].regions is not None for folder in folders):
+    hops = [load_translator(folder) for folder in folders]
+    looks = [network.regions for network, _ in hops if network.regions is not None]
+    seen = _images(recipe, images, lines, where, store) if looks else None
+    if looks and looks[0].in_features != store.dim:
+        raise RecipeError(f"translate: {system} looks at regions of {looks[0].in_features} numbers, the corpus has "
+                          f"{store.dim}; run `make stage-mmt` with this recipe")  # fmt: skip
+    if looks and seen is None:
         raise RecipeError(f"translate: {system} looks at pictures; give --images, an image id a line, or use mt")
-    trainer = replace(recipe.augment.trainer, progress=False)
-    counts = {"empty": 0, "cut": 0}
+    trainer = replace(options.trainer, progress=False, devices=1, num_nodes=1, strategy="auto")
+    counts = {"empty": 0, "cut": 0, "blind": 0}
     written: list[str] = []
     for start in range(0, len(lines), _BLOCK):
         texts = lines[start : start + _BLOCK]
         full = [place for place, text in enumerate(texts) if text.strip()]
         found: list[list[Translated]] = [[Translated(texts[place], "", 0.0)] for place in full]
         shown = [seen[start + place] if seen else None for place in full]
-        for number, (folder, (spoken, target)) in enumerate(zip(folders, pairwise(languages), strict=True)):
-            network, bpe = load_translator(folder)
+        counts["blind"] += sum(name is None for name in shown) if looks else 0
+        for number, ((network, bpe), (spoken, target)) in enumerate(zip(hops, pairwise(languages), strict=True)):
             sentences = [best.text for best, *_ in found]
             if number == 0:
                 counts["cut"] += sum(_is_long(bpe.tokenizer.encode(tokenize(text, spoken)).ids) for text in sentences)
-            last = number == len(folders) - 1
+            last = number == len(hops) - 1
             found = translate_all(
                 network, bpe, bpe.encode_all(sentences, spoken), shown, store, target, beam,
-                recipe.augment.batch_tokens, trainer, n_best if last else 1,
+                options.batch_tokens, trainer, n_best if last else 1,
             )  # fmt: skip
         counts["empty"] += len(texts) - len(full)
         written += _lines(start, len(texts), dict(zip(full, found, strict=True)), n_best)
@@ -92,7 +100,19 @@ def translate(
     notes = [f"{len(lines):,} lines by {path}"]
     notes += [f"{counts['empty']:,} empty lines stay empty"] if counts["empty"] else []
     notes += [f"{counts['cut']:,} lines were cut at {MAX_TOKENS} sub-words"] if counts["cut"] else []
+    notes += [f"{counts['blind']:,} lines without regions, zeros in their place"] if counts["blind"] else []
     print("; ".join(notes), file=sys.stderr)
+
+
+def _standard_input() -> list[str]:
+    """Lines of UTF-8 from the standard input."""
+    raw = sys.stdin.buffer.read()
+    try:
+        lines = raw.decode("utf-8").removeprefix("\ufeff").split("\n")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise DataError(f"standard input:{line}: not UTF-8 ({error.reason}); convert it to UTF-8") from None
+    return lines[:-1] if not lines[-1] else lines
 
 
 def _is_long(numbers: Sequence[int]) -> bool:

@@ -7,7 +7,7 @@ import sacrebleu
 import torch
 
 from modules.ambiguity import Choice, ambiguous_words, choices, hits
-from modules.translation_metrics import bleu_of, bleu_statistics, distinct, paired_gain, self_bleu
+from modules.translation_metrics import bleu_of, bleu_statistics, distinct, paired_gain, pairwise_bleu
 
 DICTIONARY = {"bank": ["sitzbank", "sparkasse"], "big": ["große", "großer"], "river": ["fluss"], "old": ["alt"],
               "city": ["stadt"], "red": ["rot"], "dog": ["hund"], "the": ["das"], "runs": ["läuft"]}  # fmt: skip
@@ -53,6 +53,9 @@ def test_statistics_add_up_to_sacrebleus_score():
     expected = sacrebleu.corpus_bleu(said, [human], lowercase=True, tokenize="none", force=True).score
     assert float(bleu_of(statistics.sum(0))) == pytest.approx(expected)
     assert bleu_of(bleu_statistics(["x y"], ["a b"]).sum(0)) == 0
+    few = (["a b x y z"], ["a b c d e"])  # no 3-gram: smoothed
+    expected = sacrebleu.corpus_bleu(few[0], [few[1]], lowercase=True, tokenize="none", force=True).score
+    assert float(bleu_of(bleu_statistics(*few).sum(0))) == pytest.approx(expected)
 
 
 def test_a_paired_gain_holds_what_differs_and_not_what_is_hard():
@@ -69,8 +72,10 @@ def test_a_paired_gain_holds_what_differs_and_not_what_is_hard():
     assert (same.value, same.low, same.high, same.p_value) == (0, 0, 0, 1)
 
 
-def test_distinct_and_self_bleu_by_hand():
+def test_distinct_and_pairwise_bleu_by_hand():
     found = distinct(["a b a", "a b"])
     assert found == pytest.approx({"distinct_1": 100 * 2 / 5, "distinct_2": 100 * 2 / 3})
-    assert self_bleu([["a b c d e", "a b c d e"], ["x y"]]) == pytest.approx(100)
-    assert self_bleu([["x y"]]) == 0
+    assert pairwise_bleu([["a b c d e", "a b c d e"], ["x y"]]) == pytest.approx(100)
+    assert pairwise_bleu([["x y"]]) == 0
+    three = ["a b c d", "a b c e", "f g h i"]
+    assert pairwise_bleu([three]) == pytest.approx(pairwise_bleu([three[:2]]) / 3)  # two of six pairs share words

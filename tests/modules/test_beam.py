@@ -142,3 +142,33 @@ def test_groups_that_do_not_divide_the_beam_are_refused():
     for groups in (0, 2, 4):
         with pytest.raises(ModelError, match="equal groups"):
             BeamSettings(beam_size=3, groups=groups)
+
+
+def test_a_group_that_is_done_pushes_no_other_away():
+    class Toy:
+        """Two words A and B and the end; A is over after one word for the first group, B goes on as it likes."""
+
+        vocabulary_size = 5
+
+        def start(self, memory):
+            return (torch.zeros(len(memory.mask), 1, 1),)
+
+        def step(self, memory, token, state):
+            return token[..., None].float(), state
+
+        def predict(self, states):
+            table = torch.full((5, 5), -9.0)
+            table[1] = torch.tensor([-9.0, -9.0, -9.0, -0.2, -0.4])  # at first: A (3) or B (4)
+            table[3, 2], table[3, 4] = -0.1, -3.0  # after A: the end, else B
+            table[4, 4], table[4, 3], table[4, 2] = -0.5, -0.9, -2.0  # after B: B, else A
+            return table[states[..., 0].long()].clone()
+
+        def follow(self, state, beam):
+            return tuple(follow(part, beam) for part in state)
+
+    class Memory:
+        mask = torch.ones(1, 1, dtype=torch.bool)
+
+    settings = BeamSettings(2, 0.0, groups=2, diversity=0.45)
+    found = beam_search(Toy(), Memory(), settings, BEGIN, END, 3)[0]
+    assert [one.tokens for one in found] == [[3], [4, 4, 4]]  # at its third word nothing stands against B

@@ -147,13 +147,14 @@ def test_diversity_counts_words_of_each_language_apart() -> None:
     assert found["unique_by_language"] == {"en": 4, "de": 5}
     assert found["copies_of_parent"] == found["copies_of_human"] == 1
     assert found["distinct_1"] == pytest.approx(100 * 6 / 12)  # eine hand in der . a
-    assert 0 < found["self_bleu"] < 100  # two captions of one image that share some words
+    assert 0 < found["pairwise_bleu"] < 100  # two captions of one image that share some words
 
 
 def test_captions_of_one_source_are_numbered_and_differ(tiny: Tiny) -> None:
-    found = [Translated(text, text, -1.0) for text in ("a", "a", "", "b", "c")]
+    found = [Translated(text, text, -1.0) for text in ("a", "b", "a", "", "b", "c")]
     assert [(end, one.text) for end, one in _numbered(found, 2)] == [("", "a"), ("#2", "b")]
-    assert list(_numbered(found[2:3], 2)) == []
+    assert [one.text for _, one in _numbered(found, 9)] == ["a", "b", "c"]
+    assert list(_numbered(found[3:4], 2)) == []
 
 
 def test_looking_compares_own_regions_with_anothers_and_with_none(tiny: Tiny) -> None:

@@ -20,7 +20,7 @@ from tests.pipeline.tiny import Tiny
 
 SYSTEMS = "--mmt.systems=[mt,mt2,mmt,mt+mt2,mt2+mmt]"
 SEARCHES = (
-    '--augment.searches={"drawn":{"method":"sample","captions":3},"apart":{"beam_size":4,"groups":4,"captions":2}}',
+    '--augment.searches={"drawn":{"method":"sample","captions":7},"apart":{"beam_size":4,"groups":4,"captions":2}}',
     "--augment.paths=[mt2+mmt:en-de,mt:en-de-en@drawn,mt:en-de@apart,mmt:en-de-en]",
 )
 
@@ -63,7 +63,7 @@ def test_captions_by_an_ensemble_and_by_other_searches(several: Tiny) -> None:
     human = [row for row in several.captions("corpus") if row["split"] == "train" and row["language"] == "en"]
     (ensemble,) = {row["source"] for row in several.captions("synthetic-mt2+mmt-en-de")}
     assert ensemble == "mt2+mmt:en-de"
-    for name, most, language in (("mt-en-de-en@drawn", 3, "en"), ("mt-en-de@apart", 2, "de")):
+    for name, most, language in (("mt-en-de-en@drawn", 7, "en"), ("mt-en-de@apart", 2, "de")):
         rows = several.captions(f"synthetic-{name}")
         ids = [row["caption_id"] for row in rows]
         assert len(set(ids)) == len(ids)
@@ -82,7 +82,7 @@ def test_the_report_shows_systems_searches_and_whether_they_look(several: Tiny, 
     folder = several.workspace.root / "tiny/report"
     text = (folder / "report.md").read_text()
     for words in ("| mt2+mmt-en-de |", "chrF", "TER", "Does it look?", "| mmt-de-en | BLEU, tokenised |",
-                  "| zeros |", "dist-1", "self-BLEU", "| mt:en-de-en@drawn |"):  # fmt: skip
+                  "| zeros |", "dist-1", "pair BLEU", "| mt:en-de-en@drawn |"):  # fmt: skip
         assert words in text
     rows = [
         json.loads(line) for line in (several.workspace.root / "tiny/report/results.jsonl").read_text().splitlines()
@@ -98,6 +98,15 @@ def test_the_report_shows_systems_searches_and_whether_they_look(several: Tiny, 
         (["--mmt.systems=[mt,mt]"], "mmt.systems has 'mt'"),
         (["--mmt.systems=[mt,nmt]"], "mmt.systems has 'nmt'"),
         (["--mmt.systems=[mt,mt0]"], "mmt.systems has 'mt0'"),
+        (["--mmt.systems=[mt,mt1]"], "mmt.systems has 'mt1'"),
+        (["--mmt.systems=[mt,mmt,mt+mmt,mt+mmt]"], "mmt.systems has 'mt+mmt'"),
+        (["--augment.paths=[mt:en-de@]"], "augment.searches has none"),
+        (['--augment.searches={"a b":{"captions":1}}'], "augment.searches has 'a b'"),
+        (['--augment.searches={"wide":{"captions":9}}'], "augment.searches.wide: captions is 9"),
+        (['--augment.searches={"wide":{"groups":4}}'], "expected equal groups"),
+        (['--augment.searches={"cold":{"temperature":0.5}}'], "temperature is nothing to method beam"),
+        (['--augment.searches={"cold":{"method":"sample","groups":5}}'], "groups is nothing to method sample"),
+        (['--augment.searches={"cold":{"method":"sample","top_p":2}}'], "top_p 2"),
         (["--mmt.systems=[mt,mt+mmt,mmt]"], "'mmt' is not once before it"),
         (["--mmt.systems=[mt,mt+mt]"], "'mt' is not once before it"),
         (["--mmt.systems=[mt]"], "augment.paths has 'mmt:en-de'"),

@@ -12,6 +12,13 @@ from tests.pipeline.tiny import Tiny
 LOOKS = ["--with", "mmt:en-de", "--input", "in.txt"]
 
 
+class Stdin:
+    """A standard input of this text."""
+
+    def __init__(self, text: str | bytes) -> None:
+        self.buffer = io.BytesIO(text if isinstance(text, bytes) else text.encode())
+
+
 def write(path: Path, lines: list[str]) -> str:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return str(path)
@@ -38,7 +45,7 @@ def test_lines_of_all_kinds_stay_in_their_places(tiny: Tiny, tmp_path: Path, cap
 
 def test_several_best_and_paths_of_more_hops(tiny: Tiny, tmp_path: Path, capsys, monkeypatch) -> None:
     source = read_translations(tiny.job("mt-en-de"), "test")[0]["source"]
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{source}\n\n"))
+    monkeypatch.setattr("sys.stdin", Stdin(f"{source}\n\n"))
     assert tiny.main("translate", "--with", "mt:en-de", "--n-best", "2") == 0
     first, empty = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["line"], empty) == (1, {"line": 2, "translations": []})
@@ -47,7 +54,7 @@ def test_several_best_and_paths_of_more_hops(tiny: Tiny, tmp_path: Path, capsys,
     assert scores == sorted(scores, reverse=True)
     for hops in range(1, 5):
         way = "-".join(["en", "de"] * 3)[: 2 + 3 * hops]
-        monkeypatch.setattr("sys.stdin", io.StringIO(source))
+        monkeypatch.setattr("sys.stdin", Stdin(source))
         assert tiny.main("translate", "--with", f"mt:{way}") == 0
         assert len(capsys.readouterr().out.splitlines()) == 1
 
@@ -66,6 +73,8 @@ def test_a_translator_that_looks_is_shown_the_picture_of_each_line(tiny: Tiny, t
     ("arguments", "words"),
     [
         ([], "--with is missing"),
+        (["--with", "mt:en-de@wide"], "'mt:en-de@wide' names a search"),
+        (["--with", "mt:en-de", "--output", "."], "--output . is a folder"),
         (["--with", "mt:xx-de"], "mt:xx-de, which recipe"),
         (["--with", "mt:en"], "'mt:en' needs"),
         (["--with", "lstm:en-de"], "its systems: nmt, mt, mmt"),
@@ -86,3 +95,15 @@ def test_what_cannot_be_translated_is_one_line(tiny: Tiny, capsys, arguments: li
     assert tiny.main("translate", *arguments) == 1
     (line,) = capsys.readouterr().out.splitlines()
     assert words in line
+
+
+def test_standard_input_that_is_no_text_is_one_line(tiny: Tiny, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("sys.stdin", Stdin(b"a red ball\n\xff\n"))
+    assert tiny.main("translate", "--with", "mt:en-de") == 1
+    assert "standard input:2: not UTF-8" in capsys.readouterr().out
+
+
+def test_images_are_nothing_to_a_translator_of_text(tiny: Tiny, tmp_path: Path) -> None:
+    source, images = write(tmp_path / "in.txt", ["a red ball"]), write(tmp_path / "images.txt", ["nowhere"])
+    arguments = ["--with", "mt:en-de", "--input", source, "--output", str(tmp_path / "out"), "--images", images]
+    assert tiny.main("translate", *arguments) == 0

@@ -1,0 +1,42 @@
+"""The page of attention: sub-words put together, and frames around the regions that a word looks at most."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipeline.attention import Seen, _framed, attention_html, words_of
+
+BOXES = np.array([[0.0, 0.0, 1.0, 1.0], [0.2, 0.2, 0.6, 0.6], [0.5, 0.5, 0.9, 0.9]])
+
+
+def seen(path: Path, weights: list[list[float]]) -> Seen:
+    Image.new("RGB", (150, 150), "white").save(path / "white.png")
+    return Seen("white.png", path / "white.png", ("a <dog>", "ein Hund"), ["▁ein", "▁hu", "nd"], weights, BOXES)
+
+
+def test_sub_words_are_put_together_with_the_mean_of_their_weights() -> None:
+    (first, one), (second, other) = words_of(["▁ein", "▁hu", "nd"], [[1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    assert (first, second) == ("ein", "hund")
+    assert one.tolist() == [1, 0, 0]
+    assert other.tolist() == pytest.approx([0, 0.5, 0.5])
+
+
+def test_the_strongest_region_is_framed_red_where_it_lies(tmp_path: Path) -> None:
+    picture = _framed(seen(tmp_path, []), np.array([0.1, 0.7, 0.2]))
+    assert picture.size == (150, 150)
+    red, yellow, blue = (209, 36, 47), (191, 135, 0), (9, 105, 218)
+    assert picture.getpixel((30, 60)) == red  # the left side of the box from 0.2
+    assert picture.getpixel((134, 100)) == yellow
+    assert picture.getpixel((0, 140)) == blue
+    assert picture.getpixel((50, 50)) == (255, 255, 255)
+
+
+def test_what_stands_in_a_caption_is_text_on_the_page(tmp_path: Path) -> None:
+    attention_html(tmp_path / "a.html", "mmt & co", [seen(tmp_path, [[1, 0, 0]] * 3)], ("en", "de"))
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "a &lt;dog&gt;" in page
+    assert "<dog>" not in page
+    assert "mmt &amp; co" in page
+    assert page.count("<figure>") == 2
