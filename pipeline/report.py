@@ -61,7 +61,7 @@ _SHOWN = ("val_bleu", "test_bleu", "test_bleu_tokenised", "test_chrf", "test_ter
           "other_words")  # fmt: skip
 
 
-_MEASURES = (("bleu", "BLEU, tokenised", 1), ("loglik", "log p a token", 3), ("ambiguous", "ambiguous words %", 1))
+_MEASURES = (("bleu", "tokenised BLEU", 1), ("loglik", "log p a token", 3), ("ambiguous", "ambiguous words", 1))
 
 
 class _Sheets(Figures):
@@ -127,7 +127,7 @@ class _Sheets(Figures):
                         self.add("test", system, row, direction[-2:], f"own-{shown} {measure}", less, low, high, 1, n)
                         low, less, high = (0.0 - bound for bound in (high, less, low))
                         cells[-1] += f"; {less:+.{digits}f} ({low:+.{digits}f} … {high:+.{digits}f})"
-                title += f", n = {found['choices']:.0f}" if measure == "ambiguous" else ""
+                title += f" of {found['choices']:.0f}" if measure == "ambiguous" else ""
                 table.append(["" if place else name, title, *cells])
         heads = ["translator", "", "its own", "another image's", "zeros"]
         return Sheet(f"Does it look? Test, {self.label}, by the regions it is shown; 95 % over images", heads, table)
