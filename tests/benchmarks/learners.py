@@ -1,0 +1,203 @@
+"""Translators side by side on one small corpus: ours, and MarianMT of `transformers`, of the same size."""
+
+import random
+import statistics
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import MarianConfig, MarianMTModel
+
+from data.corpora.scenes import draw_things
+from data.corpora.scenes_grammar import sentences
+from data.text import BEGIN, END, PADDING, JointBPE, tokenize
+from data.translation import InOrder, SentenceBatches, Sentences, TokenBatches
+from modules.beam import BeamSettings
+from modules.translation import Translation, translate
+
+VOCABULARY, DIM, HIDDEN, LAYERS, HEADS, DROPOUT = 8000, 128, 256, 4, 4, 0.1
+TRAIN, TEST, WARMUP, CLIP, BEAM = 6000, 400, 50, 1.0, 5
+FORMS = tuple((attention, bf16) for attention in ("sdpa", "eager") for bf16 in (False, True))
+Batch = dict[str, Tensor]
+
+
+class Corpus:
+    """French and German sentences about one to four things, of 6 to 27 sub-words, no two alike.
+
+    The matrices have 8,000 rows, as for real text; 376 of them are used.
+    """
+
+    def __init__(self) -> None:
+        rng, drawn = random.Random(0), {}
+        while len(drawn) < TRAIN + TEST:
+            texts = sentences(draw_things(rng, rng.randint(1, 4)), rng)
+            drawn[texts["fr"]] = texts["de"]
+        french, german = list(drawn), list(drawn.values())
+        said = [*(tokenize(text, "fr") for text in french), *(tokenize(text, "de") for text in german)]
+        self.bpe = JointBPE.train(said, VOCABULARY)
+        self.bpe.tokenizer.add_tokens([f"<unused {number}>" for number in range(VOCABULARY - len(self.bpe))])
+        self.source, self.target = self.bpe.encode_all(french, "fr"), self.bpe.encode_all(german, "de")
+        self.references = german[TRAIN:]
+
+    def train(self, batch_tokens: int, steps: int) -> Iterator[Batch]:
+        """Batches to learn from."""
+        pairs = Sentences(self.source[:TRAIN], self.target[:TRAIN], [None] * TRAIN)
+        lengths = np.array([max(len(s), len(t) + 1) for s, t in zip(self.source[:TRAIN], self.target, strict=False)])
+        data = SentenceBatches(pairs, None)
+        return (data[numbers] for numbers in TokenBatches(lengths, batch_tokens, steps, seed=0))
+
+    def test(self, batch_tokens: int) -> list[Batch]:
+        """All sentences to translate."""
+        source = self.source[TRAIN:]
+        data = SentenceBatches(Sentences(source, None, [None] * TEST), None)
+        return [data[numbers] for numbers in InOrder(np.array([len(one) for one in source]), batch_tokens)]
+
+
+class Learner:
+    """A translator and how it is trained: Adam at a rate that rises for some steps and falls to nothing.
+
+    Args:
+        module: the translator.
+        rate: the highest learning rate.
+        steps: of training, in all.
+    """
+
+    def __init__(self, module: nn.Module, rate: float, steps: int) -> None:
+        self.module = module.train()
+        self.optimizer = torch.optim.AdamW(module.parameters(), lr=rate, weight_decay=0.0, fused=True)
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(
+            self.optimizer, lambda step: min((step + 1) / WARMUP, 1.0, max(0.0, 1.05 - step / steps))
+        )
+
+    @property
+    def weights(self) -> float:
+        """How many there are to learn, in millions."""
+        return sum(parameter.numel() for parameter in self.module.parameters() if parameter.requires_grad) / 1e6
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Mean cross-entropy over the target words."""
+        raise NotImplementedError
+
+    def search(self, batch: Batch) -> list[list[int]]:
+        """The best translation of each sentence, found with a beam of 5."""
+        raise NotImplementedError
+
+    def step(self, batch: Batch) -> None:
+        """Learn from a batch: forward, backward, clipping, Adam."""
+        loss = self.loss(batch)
+        self.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.module.parameters(), CLIP)
+        self.optimizer.step()
+        self.schedule.step()
+
+
+class Ours(Learner):
+    """One of our translators, trained as the recipes do it under bfloat16.
+
+    Args:
+        rate: the highest learning rate.
+        steps: of training.
+        network: what `build_translator` is told.
+    """
+
+    def __init__(self, rate: float, steps: int, **network: Any) -> None:
+        torch.manual_seed(0)
+        network |= {"vocabulary_size": VOCABULARY, "dropout": DROPOUT, "padding": PADDING}
+        self.network = network
+        super().__init__(Translation(network, rate, WARMUP, steps, 0.0, BEGIN, END), rate, steps)
+
+    @classmethod
+    def transformer(cls, rate: float = 2e-3, steps: int = 1) -> "Ours":
+        """Of the size of the peer."""
+        sizes = {"embedding_dim": DIM, "hidden_dim": HIDDEN, "layers": LAYERS, "heads": HEADS}
+        return cls(rate, steps, network="transformer", **sizes)
+
+    def loss(self, batch: Batch) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            loss, words = self.module._cross_entropy(batch, 0.0)
+        return loss / words
+
+    def search(self, batch: Batch) -> list[list[int]]:
+        with torch.autocast("cpu", torch.bfloat16):
+            found = translate(self.module.translator, batch, BeamSettings(BEAM), BEGIN, END)
+        return [best[0].tokens for best in found]
+
+
+class Marian(Learner):
+    """MarianMT, trained on labels with -100 and searched by `generate`, in one of `FORMS`.
+
+    A form is how attention is computed (`sdpa` is what `transformers` chooses) and whether autocast is on. Sentences
+    end as ours do: when as many hypotheses as the beam holds have ended, or at 1.5 times the source and 10.
+
+    Args:
+        rate: the highest learning rate.
+        steps: of training.
+    """
+
+    def __init__(self, rate: float = 1e-3, steps: int = 1) -> None:
+        torch.manual_seed(0)
+        sizes = {f"{side}_{what}": size for side in ("encoder", "decoder") for what, size in
+                 {"layers": LAYERS, "attention_heads": HEADS, "ffn_dim": HIDDEN}.items()}  # fmt: skip
+        config = MarianConfig(
+            vocab_size=VOCABULARY, d_model=DIM, **sizes, dropout=DROPOUT, activation_dropout=DROPOUT,
+            activation_function="relu", init_std=DIM**-0.5, max_position_embeddings=128, scale_embedding=True,
+            pad_token_id=PADDING, bos_token_id=BEGIN, decoder_start_token_id=BEGIN, eos_token_id=END,
+            forced_eos_token_id=None,
+        )  # fmt: skip
+        super().__init__(MarianMTModel(config), rate, steps)
+        self.bf16 = False
+
+    def take(self, form: tuple[str, bool]) -> None:
+        """Go on in this form, with the same weights."""
+        attention, self.bf16 = form
+        self.module.set_attn_implementation(attention)
+
+    def loss(self, batch: Batch) -> Tensor:
+        labels = batch["labels"].masked_fill(batch["labels"] == PADDING, -100)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+            loss: Tensor = self.module(**self._source(batch), labels=labels).loss
+        return loss
+
+    def search(self, batch: Batch) -> list[list[int]]:
+        longest = int(BeamSettings().max_ratio * batch["source_lengths"].max()) + 10
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+            found = self.module.generate(
+                **self._source(batch), num_beams=BEAM, do_sample=False, early_stopping=True, length_penalty=1.0,
+                max_new_tokens=longest,
+            )  # fmt: skip
+        return [[token for token in one if token not in (PADDING, BEGIN, END)] for one in found.tolist()]
+
+    def _source(self, batch: Batch) -> Batch:
+        return {"input_ids": batch["source"], "attention_mask": (batch["source"] != PADDING).long()}
+
+
+class Rates:
+    """How fast several things are that take turns: amounts a second by name, and the medians of their ratios."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, list[float]] = {}
+
+    def time(self, name: str, amount: float, run: Any, *arguments: Any) -> Any:
+        """Run once; remember `amount` over the seconds it took; give back what came of it."""
+        start = time.perf_counter()
+        found = run(*arguments)
+        self.all.setdefault(name, []).append(amount / (time.perf_counter() - start))
+        return found
+
+    def median(self, name: str) -> float:
+        return statistics.median(self.all[name])
+
+    def ratio(self, one: str, other: str) -> float:
+        return statistics.median(a / b for a, b in zip(self.all[one], self.all[other], strict=True))
+
+    def fastest(self, names: list[str]) -> str:
+        return max(names, key=self.median)
+
+
+def describe(form: tuple[str, bool]) -> str:
+    """A form of the peer, as it is printed."""
+    return f"{form[0]} attention, {'bf16' if form[1] else 'float32'}"

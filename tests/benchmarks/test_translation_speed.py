@@ -1,0 +1,105 @@
+"""How fast translators train and translate, beside MarianMT of `transformers` at equal size, in turns, on one thread.
+
+The peer is timed in four forms, with its default attention (`sdpa`) and with `eager`, in float32 and under autocast. We
+must be faster by the stated factor than the faster default form; how we stand to the fastest form of all is printed.
+Machines differ and drift: only ratios count.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from sacrebleu.metrics.bleu import BLEU
+
+from tests.benchmarks.learners import FORMS, TEST, Corpus, Learner, Marian, Ours, Rates, describe
+
+pytestmark = pytest.mark.benchmark
+BATCH_TOKENS, TIMES = 2048, 8  # as in pipeline/configs/multi30k-flickr8k.yaml
+STEPS, SMALL = 300, 800  # steps and tokens a batch, to learn the corpus
+DEFAULT = [describe(form) for form in FORMS if form[0] == "sdpa"]
+ALL = [describe(form) for form in FORMS]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return Corpus()
+
+
+@pytest.fixture(scope="module")
+def learned(corpus: Corpus) -> tuple[Ours, Marian]:
+    """Both, trained for the same steps on the same batches, each at a rate that suits it."""
+    pair = Ours.transformer(steps=STEPS), Marian(steps=STEPS)
+    pair[1].take(("eager", True))
+    for batch in corpus.train(SMALL, STEPS):
+        for learner in pair:
+            learner.step(batch)
+    for learner in pair:
+        learner.module.eval()
+    return pair
+
+
+def compare(rates: Rates, ours: str) -> tuple[str, float]:
+    """In words how fast the peer is in its forms, and how many times as fast we are as its faster default form."""
+    default, best = rates.fastest(DEFAULT), rates.fastest(ALL)
+    text = ", ".join(f"{name} {rates.median(name):,.0f}" for name in ALL)
+    ratio = rates.ratio(ours, default)
+    return (
+        f"({text}); {ours} {rates.median(ours):,.0f}: {ratio:.2f} times as fast as {default}, "
+        f"{rates.ratio(ours, best):.2f} times as fast as its fastest form ({best})"
+    ), ratio
+
+
+def test_training(corpus: Corpus, capsys) -> None:
+    sides: dict[str, Learner] = {"our Transformer": Ours.transformer(), "our Bi-LSTM": Ours(2e-3, 1, hidden_dim=160,
+                                 embedding_dim=128)}  # fmt: skip
+    peer, rates = Marian(), Rates()
+    for number, batch in enumerate(corpus.train(BATCH_TOKENS, TIMES + 1)):
+        words = int(batch["source_lengths"].sum() + batch["target_lengths"].sum())
+        if number == 1:
+            rates = Rates()  # the first of all is not counted
+        for name, learner in sides.items():
+            rates.time(name, words, learner.step, batch)
+        for form in FORMS:
+            peer.take(form)
+            rates.time(describe(form), words, peer.step, batch)
+    assert abs(sides["our Transformer"].weights / peer.weights - 1) < 0.01
+    for name, learner in sides.items():
+        text, ratio = compare(rates, name)
+        with capsys.disabled():
+            print(f"\nTraining, words of both sides a second, batches of {BATCH_TOKENS} tokens: MarianMT of "
+                  f"{peer.weights:.2f} M weights {text}; {learner.weights:.2f} M weights, bf16")  # fmt: skip
+        assert ratio >= 1.5
+
+
+def test_beam_search(corpus: Corpus, learned: tuple[Ours, Marian], capsys) -> None:
+    ours, peer = learned
+    rates, found = Rates(), {"our Transformer": {}, **{name: {} for name in ALL}}
+    for batch in corpus.test(BATCH_TOKENS):
+        numbers = batch["index"].tolist()
+        best = rates.time("our Transformer", len(numbers), ours.search, batch)
+        found["our Transformer"] |= zip(numbers, best, strict=True)
+        for form in FORMS:
+            peer.take(form)
+            best = rates.time(describe(form), len(numbers), peer.search, batch)
+            found[describe(form)] |= zip(numbers, best, strict=True)
+    said = {}
+    for name, translations in found.items():
+        texts = [corpus.bpe.decode(translations[number], "de") for number in range(TEST)]
+        bleu = BLEU(lowercase=True).corpus_score(texts, [corpus.references]).score
+        said[name] = bleu, sum(map(len, translations.values())) / TEST
+    text, ratio = compare(rates, "our Transformer")
+    with capsys.disabled():
+        print(f"\nBeam 5, sentences a second, {TEST} sentences, {STEPS} steps learned: MarianMT of {peer.weights:.2f} "
+              f"M weights {text}; {ours.weights:.2f} M weights, bf16. BLEU and tokens a sentence: "
+              + ", ".join(f"{name} {bleu:.1f} and {length:.1f}" for name, (bleu, length) in said.items()))  # fmt: skip
+    assert said["our Transformer"][0] > 90
+    assert all(abs(length / said["our Transformer"][1] - 1) < 0.1 for _, length in said.values())
+    assert ratio >= 2
