@@ -11,7 +11,7 @@ from torch import Tensor
 from modules.errors import ModelError
 from modules.index import VectorIndex
 from modules.metrics import RetrievalRanks, require_finite, require_links
-from modules.search import ROUNDING, Encoding, Similarity
+from modules.search import ROUNDING, Encodings, Similarity
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def first_lists(images: VectorIndex, captions: VectorIndex, ranks: RetrievalRank
 
 def reranked(
     similarity: Similarity,
-    images: Encoding,
-    captions: Encoding,
+    images: Encodings,
+    captions: Encodings,
     first: FirstLists,
     block: int = 512,
     tolerance: float = ROUNDING,
@@ -70,8 +70,8 @@ def reranked(
 
     Args:
         similarity: the second model's score of encoded images and captions.
-        images: its vectors (I, T, H) and mask (I, T).
-        captions: its vectors (C, T, H) and mask (C, T).
+        images: by it, of I images.
+        captions: by it, of C captions.
         first: the lists, of the same images and captions in the same order.
         block: captions that an image is scored with at a time; memory is bounded by that and the lists, (I + C) k.
         tolerance: a score this little below the right answer's, as a share of it or of 1, still counts as a tie.
@@ -79,8 +79,8 @@ def reranked(
     Raises:
         ModelError: a score is not finite, or the lists are of other images and captions.
     """
-    links, device = first.ranks.caption_image.to(images[0].device), images[0].device
-    num_images, num_captions = len(images[0]), len(captions[0])
+    device, num_images, num_captions = images.parts[0].device, len(images), len(captions)
+    links = first.ranks.caption_image.to(device)
     require_links(links, num_images, num_captions)
     if len(first.ranks.image_to_text) != num_images:
         raise ModelError(f"lists are of {len(first.ranks.image_to_text)} images, the encodings of {num_images}")
@@ -101,17 +101,17 @@ def reranked(
     )
 
 
-def _pair_scores(similarity: Similarity, images: Encoding, captions: Encoding, pairs: Tensor, block: int) -> Tensor:
+def _pair_scores(similarity: Similarity, images: Encodings, captions: Encodings, pairs: Tensor, block: int) -> Tensor:
     """Score pairs (P,), each image * C + caption, ascending; image by image."""
-    rows, columns = pairs // len(captions[0]), pairs % len(captions[0])
+    rows, columns = pairs // len(captions), pairs % len(captions)
     parts = []
-    for row, mine in enumerate(columns.split(rows.bincount(minlength=len(images[0])).tolist())):
+    for row, mine in enumerate(columns.split(rows.bincount(minlength=len(images)).tolist())):
         image = torch.tensor([row], device=pairs.device)
         for some in mine.split(block):
             if not len(some):
                 continue
             with torch.no_grad():
-                scores = similarity((images[0][image], images[1][image]), (captions[0][some], captions[1][some]))
+                scores = similarity(images[image], captions[some])
             require_finite(scores, image, some)
             parts.append(scores[0])
     return torch.cat(parts)

@@ -16,7 +16,7 @@ from modules.metrics import RetrievalRanks
 from modules.pretrained import PretrainedWords
 from modules.retrieval_models import build_model
 from modules.retrieval_models.base import Batch, Encoding, Pairs
-from modules.search import RetrievalMetric, Similarity, block_similarity, exact_ranks, ranks_by_index
+from modules.search import Encodings, RetrievalMetric, Similarity, block_similarity, exact_ranks, ranks_by_index
 from modules.training import TrainedModule
 
 
@@ -178,16 +178,16 @@ class Retrieval(TrainedModule):
         return self.model.similarity(images, captions)
 
     def _rank(
-        self, language: str, similarity: Similarity, images: Encoding, captions: Encoding, links: Tensor
+        self, language: str, similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor
     ) -> RetrievalRanks:
         """FAISS for inner products of single vectors, exact blocks for everything else."""
         if self.scores is not None and language not in self.scores:  # folds come after the whole
-            whole = torch.empty(len(images[0]), len(captions[0]))
+            whole = torch.empty(len(images), len(captions))
             for rows, columns, block in block_similarity(similarity, images, captions, 512):
                 whole[rows, columns] = block.float().cpu()
             self.scores[language] = whole
         if self.model.score == "inner product":
-            return ranks_by_index(images[0][:, 0].float(), captions[0][:, 0].float(), links)
+            return ranks_by_index(images.single().float(), captions.single().float(), links)
         return exact_ranks(similarity, images, captions, links)
 
 

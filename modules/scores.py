@@ -115,10 +115,9 @@ class _Attend(torch.autograd.Function):
 
 def _by_parts(score: Callable[..., Tensor], queries: Encoding, contexts: Encoding, each: int) -> Tensor:
     """Scores (N, M) from those of parts; a pair of items needs `each` numbers in between."""
-    sides = [(widen(vectors) * mask[..., None], mask) for vectors, mask in (queries, contexts)]
-    total = len(queries[0]) * len(contexts[0]) * each
+    sides, total = (queries, contexts), len(queries[0]) * len(contexts[0]) * each
     if total <= PART:
-        return score(*sides[0], *sides[1])
+        return score(*_without_padding(*queries), *_without_padding(*contexts))
     if total > STORED and torch.is_grad_enabled():
         score = partial(checkpoint, score, use_reentrant=False, preserve_rng_state=False)
     size = max(1, math.isqrt(PART // each))
@@ -138,4 +137,9 @@ def _parts(vectors: Tensor, mask: Tensor, order: Tensor, size: int) -> Iterator[
     """Items in that order, short ones first, `size` at a time and cut to their longest."""
     for part, real in zip(vectors.index_select(0, order).split(size), mask[order].split(size), strict=True):
         width = int(_width(real).max())
-        yield part[:, :width], real[:, :width]
+        yield _without_padding(part[:, :width], real[:, :width])
+
+
+def _without_padding(vectors: Tensor, mask: Tensor) -> Encoding:
+    """Vectors of zeros where there is padding, in float32 or wider; and their mask."""
+    return widen(vectors) * mask[..., None], mask

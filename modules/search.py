@@ -6,11 +6,11 @@ and ranks by blocks take scores that differ by no more than rounding as ties.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
@@ -36,6 +36,46 @@ Encoding = tuple[Tensor, Tensor]
 """What a retrieval model makes of N images or captions: vectors (N, T, H) and their mask (N, T), true where real."""
 Similarity = Callable[[Encoding, Encoding], Tensor]
 """A model's score: encoded images and captions -> (I, C), higher is nearer."""
+
+
+@dataclass(frozen=True)
+class Encodings:
+    """What a retrieval model makes of all images or captions that are ranked, each without padding.
+
+    Some are padded when they are taken out, so that memory is that of the real vectors and of a block.
+
+    Attributes:
+        parts: vectors (T, H) of each item.
+    """
+
+    parts: list[Tensor]
+
+    @classmethod
+    def of(cls, encoding: Encoding) -> "Encodings":
+        """Take the padding out of one encoding of all items."""
+        vectors, mask = encoding
+        return cls(list(vectors[mask].split(mask.sum(dim=1).tolist())))
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __getitem__(self, rows: slice | Tensor) -> Encoding:
+        parts = self.select(rows).parts
+        vectors = torch.cat(parts)
+        lengths = torch.tensor([len(part) for part in parts])
+        mask = (torch.arange(int(lengths.max())) < lengths[:, None]).to(vectors.device)
+        padded = vectors.new_zeros(*mask.shape, vectors.shape[1])
+        padded[mask] = vectors
+        return padded, mask
+
+    def select(self, rows: slice | Tensor) -> "Encodings":
+        """Some of the items, nothing copied."""
+        some = self.parts[rows] if isinstance(rows, slice) else [self.parts[row] for row in rows.tolist()]
+        return Encodings(some)
+
+    def single(self) -> Tensor:
+        """Vectors (N, H) of items that have one each."""
+        return torch.cat(self.parts)
 
 
 def ranks_by_index(
@@ -74,10 +114,10 @@ def ranks_by_index(
 
 def exact_ranks(
     similarity: Similarity,
-    images: Encoding,
-    captions: Encoding,
+    images: Encodings,
+    captions: Encodings,
     caption_image: Tensor,
-    block: int = 512,
+    block: int = 128,
     tolerance: float = ROUNDING,
 ) -> RetrievalRanks:
     """Rank by any similarity: `modules.metrics.retrieval_ranks` with one block of scores at a time.
@@ -87,8 +127,8 @@ def exact_ranks(
 
     Args:
         similarity: the model's score of encoded images and captions.
-        images: vectors (I, T, H) and mask (I, T).
-        captions: vectors (C, T, H) and mask (C, T).
+        images: of I images.
+        captions: of C captions.
         caption_image: (C,) row of each caption's image.
         block: images and captions of one block, which bounds memory beside the encodings' own.
         tolerance: a score this little below the right answer's, as a share of it or of 1, still counts as a tie.
@@ -96,21 +136,15 @@ def exact_ranks(
     Raises:
         ModelError: a score is not finite, or a link names no image.
     """
-    num_images, num_captions = len(images[0]), len(captions[0])
-    require_links(caption_image, num_images, num_captions)
+    require_links(caption_image, len(images), len(captions))
     order = caption_image.argsort(stable=True)
-    links = caption_image[order]
-
-    def score(seen: Encoding, numbers: Encoding) -> Tensor:
-        """Scores of captions by their numbers: a block at a time is put in order, never a copy of them all."""
-        return similarity(seen, _rows(captions, numbers[0]))
-
-    positives = _positive_scores(score, images, (order, order), links, block)
-    best = best_captions(positives, links, num_images)
+    captions, links = captions.select(order), caption_image[order]
+    positives = _positive_scores(similarity, images, captions, links, block)
+    best = best_captions(positives, links, len(images))
     text_floor, image_floor = (scores - tolerance * scores.abs().clamp(min=1) for scores in (positives, best))
-    by_text, by_image = torch.zeros_like(links), links.new_zeros(num_images)
-    for rows, columns, scores in block_similarity(score, images, (order, order), block):
-        require_finite(scores, torch.arange(num_images)[rows], order[columns])
+    by_text, by_image = torch.zeros_like(links), links.new_zeros(len(images))
+    for rows, columns, scores in block_similarity(similarity, images, captions, block):
+        require_finite(scores, torch.arange(len(images))[rows], order[columns])
         by_text[columns] += (scores >= text_floor[columns]).sum(dim=0)
         by_image[rows] += (scores >= image_floor[rows, None]).sum(dim=1)
     by_image = image_ranks_from_counts(by_image, positives, image_floor, links)
@@ -118,26 +152,26 @@ def exact_ranks(
 
 
 def block_similarity(
-    similarity: Similarity, images: Encoding, captions: Encoding, block: int, wanted: Tensor | None = None
+    similarity: Similarity, images: Encodings, captions: Encodings, block: int, wanted: Tensor | None = None
 ) -> Iterator[tuple[slice, slice, Tensor]]:
     """Compute scores block by block, without gradients.
 
     Args:
         similarity: the model's score of encoded images and captions.
-        images: vectors (I, T, H) and mask (I, T).
-        captions: vectors (C, T, H) and mask (C, T).
+        images: of I images.
+        captions: of C captions.
         block: images and captions of one block; the last ones may be smaller.
         wanted: (ceil(I / block), ceil(C / block)) bool, which blocks to compute; None computes all.
 
     Yields:
         rows, columns and their scores (at most block, at most block).
     """
-    for top in range(0, len(images[0]), block):
-        for left in range(0, len(captions[0]), block):
+    for top in range(0, len(images), block):
+        for left in range(0, len(captions), block):
             if wanted is None or wanted[top // block, left // block]:
                 rows, columns = slice(top, top + block), slice(left, left + block)
                 with torch.no_grad():  # left before the yield, or it would reach into the caller's code
-                    scores = similarity(_rows(images, rows), _rows(captions, columns))
+                    scores = similarity(images[rows], captions[columns])
                 yield rows, columns, scores
 
 
@@ -164,7 +198,7 @@ class RetrievalMetric(Metric):
     def __init__(
         self,
         similarity: Similarity,
-        rank: Callable[[Similarity, Encoding, Encoding, Tensor], RetrievalRanks] | None = None,
+        rank: Callable[[Similarity, Encodings, Encodings, Tensor], RetrievalRanks] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -203,23 +237,20 @@ class RetrievalMetric(Metric):
         self.ranks = self.rank(self.similarity, images, captions, links)
         cut = [_places(image_ids, fold.to(image_ids), "places in a fold are of") for fold in self.folds]
         parts = image_folds(links, len(image_ids), cut)
-        self.fold_ranks = [self.rank(self.similarity, _rows(images, i), _rows(captions, c), at) for i, c, at in parts]
+        self.fold_ranks = [self.rank(self.similarity, images.select(i), captions.select(c), at) for i, c, at in parts]
         return retrieval_scores(self.ranks)
 
-    def _distinct(self, kind: str) -> tuple[Encoding, Tensor, Tensor]:
+    def _distinct(self, kind: str) -> tuple[Encodings, Tensor, Tensor]:
         """Keep the first encoding of each id; give encodings, rows kept, and ids, all in the order of the ids."""
         if not len(getattr(self, f"{kind}_ids")):
             raise ModelError(f"no {kind} to rank; update the metric before it computes")
-        vectors, lengths, ids = (
-            dim_zero_cat(getattr(self, f"{kind}_{state}")) for state in ("vectors", "lengths", "ids")
-        )
+        ids = dim_zero_cat(getattr(self, f"{kind}_ids"))
         distinct, inverse = ids.unique(return_inverse=True)
         order = torch.arange(len(ids), device=ids.device)
         kept = torch.full_like(distinct, len(ids)).scatter_reduce(0, inverse, order, "amin")
-        parts = vectors.split(lengths.tolist())
-        padded = pad_sequence([parts[row] for row in kept.tolist()], batch_first=True)
-        mask = torch.arange(padded.shape[1], device=ids.device) < lengths[kept][:, None]
-        return (padded, mask), kept, distinct
+        taken = (_listed(getattr(self, f"{kind}_{state}")) for state in ("vectors", "lengths"))
+        parts = [part for vectors, lengths in zip(*taken, strict=True) for part in vectors.split(lengths.tolist())]
+        return Encodings(parts).select(kept), kept, distinct
 
 
 def _places(ids: Tensor, wanted: Tensor, what: str) -> Tensor:
@@ -230,9 +261,9 @@ def _places(ids: Tensor, wanted: Tensor, what: str) -> Tensor:
     return places
 
 
-def _rows(encoding: Encoding, rows: slice | Tensor) -> Encoding:
-    """Cut rows out of an encoding."""
-    return encoding[0][rows], encoding[1][rows]
+def _listed(state: list[Tensor] | Tensor) -> list[Tensor]:
+    """What a metric has taken in, batch by batch, or as one where it comes from several processes."""
+    return [state] if isinstance(state, Tensor) else state
 
 
 def _scale(queries: Tensor, gallery: Tensor) -> Tensor:
@@ -279,9 +310,11 @@ def _count_in_blocks(queries: Tensor, gallery: Tensor, floors: Tensor, block: in
     return counts
 
 
-def _positive_scores(similarity: Similarity, images: Encoding, captions: Encoding, links: Tensor, block: int) -> Tensor:
+def _positive_scores(
+    similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor, block: int
+) -> Tensor:
     """Give each caption's score with its own image, (C,), out of the very blocks that are counted later."""
-    shape = [-(-len(side[0]) // block) for side in (images, captions)]
+    shape = [-(-len(side) // block) for side in (images, captions)]
     place = torch.arange(len(links), device=links.device)
     wanted = torch.zeros(*shape, dtype=torch.bool, device=links.device)
     wanted[links // block, place // block] = True

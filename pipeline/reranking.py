@@ -15,7 +15,7 @@ from modules.errors import ModelError
 from modules.index import VectorIndex
 from modules.metrics import RetrievalRanks
 from modules.reranking import FirstLists, first_lists, reranked
-from modules.search import Encoding, Similarity
+from modules.search import Encodings, Similarity
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job
 from pipeline.ranking import load_model, model_fingerprint, rank_split, read_ranks, write_ranks
@@ -23,7 +23,7 @@ from pipeline.settings import VseSettings
 
 VERSION = 1
 _IDS = "ids.json"
-_Rank = Callable[[Similarity, Encoding, Encoding, Tensor], RetrievalRanks]
+_Rank = Callable[[Similarity, Encodings, Encodings, Tensor], RetrievalRanks]
 
 
 def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
@@ -83,15 +83,15 @@ def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSe
 
 def _keep(
     vectors: dict[str, Tensor], language: str, rank: _Rank,
-    similarity: Similarity, images: Encoding, captions: Encoding, links: Tensor,
+    similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor,
 ) -> RetrievalRanks:  # fmt: skip
     """Rank as the model does, and keep the vectors that were ranked."""
-    vectors["images"], vectors[f"captions-{language}"] = images[0][:, 0], captions[0][:, 0]
+    vectors["images"], vectors[f"captions-{language}"] = images.single(), captions.single()
     return rank(similarity, images, captions, links)
 
 
 def _rerank(
-    first: FirstLists, similarity: Similarity, images: Encoding, captions: Encoding, links: Tensor
+    first: FirstLists, similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor
 ) -> RetrievalRanks:
     """`reranked`, as a metric calls it: the links are those of the lists."""
     return reranked(similarity, images, captions, first)

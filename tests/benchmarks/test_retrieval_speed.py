@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from modules.retrieval_models import build_model
 from modules.scores import cross_attention
-from modules.search import exact_ranks, ranks_by_index
+from modules.search import Encodings, exact_ranks, ranks_by_index
 from tests.benchmarks.published import published_t2i
 from tests.benchmarks.timing import BATCH, REGION_DIM, REGIONS, VOCABULARY, make_batch, medians
 
@@ -60,11 +60,11 @@ def test_encode_score_rank(name: str, capsys) -> None:
         said = model.encode_captions(tokens, lengths, torch.zeros(BATCH, dtype=torch.long))
         images = tuple(side.repeat(8, *[1] * (side.dim() - 1))[:IMAGES] for side in one)
         captions = tuple(side.repeat(40, *[1] * (side.dim() - 1))[: CAPTIONS // count] for side in said)
-        links = torch.arange(len(captions[0])) % IMAGES
+        links, whole = torch.arange(len(captions[0])) % IMAGES, [Encodings.of(side) for side in (images, captions)]
         if model.score == "inner product":
             rank = lambda: ranks_by_index(images[0][:, 0], captions[0][:, 0], links)  # noqa: E731
         else:
-            rank = lambda: exact_ranks(model.similarity, images, captions, links)  # noqa: E731
+            rank = lambda: exact_ranks(model.similarity, *whole, links)  # noqa: E731
         score, ranked = medians(lambda: model.similarity(images, captions), rank, 1 if count > 1 else 3)
     with capsys.disabled():
         print(f"\n{name}, {DIM} numbers: encode {BATCH} images {encode[0]:.3f} s, {BATCH} captions {encode[1]:.3f} s; "

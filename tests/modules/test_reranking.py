@@ -11,7 +11,7 @@ from modules.index import VectorIndex
 from modules.metrics import RetrievalRanks, retrieval_ranks
 from modules.reranking import FirstLists, first_lists, reranked
 from modules.search import Encoding, exact_ranks, ranks_by_index
-from tests.modules.test_search import assert_same, best_word_and_region, sets, vectors_with_duplicates
+from tests.modules.test_search import assert_same, best_word_and_region, sets, vectors_with_duplicates, whole
 
 
 def lists_of(images: Tensor, captions: Tensor, links: Tensor, k: int) -> FirstLists:
@@ -55,7 +55,7 @@ def test_as_a_plain_loop_ranks(seed, images, captions, k, block) -> None:
     links = torch.randint(images, (captions,), generator=torch.Generator().manual_seed(seed))
     first = lists_of(image, caption, links, k)
     scores = (2 * best_word_and_region(regions, words)).round()
-    ours = reranked(lambda i, c: (2 * best_word_and_region(i, c)).round(), regions, words, first, block)
+    ours = reranked(lambda i, c: (2 * best_word_and_region(i, c)).round(), *whole(regions, words), first, block)
     assert_same(ours, plain_ranks(scores, first))
 
 
@@ -65,8 +65,8 @@ def test_lists_of_the_whole_gallery_rank_as_the_second_model_does(seed, images, 
     image, caption, _ = vectors_with_duplicates(seed, images, captions)
     regions, words, links = sets(seed, images, captions)
     first = lists_of(image, caption, links, max(images, captions) + more)
-    ours = reranked(best_word_and_region, regions, words, first)
-    assert_same(ours, exact_ranks(best_word_and_region, regions, words, links))
+    ours = reranked(best_word_and_region, *whole(regions, words), first)
+    assert_same(ours, exact_ranks(best_word_and_region, *whole(regions, words), links))
     assert_same(ours, retrieval_ranks(best_word_and_region(regions, words), links))
 
 
@@ -75,7 +75,7 @@ def test_beyond_the_first_k_all_stays() -> None:
     image, caption, links = vectors_with_duplicates(1, 30, 60, whole=False)
     regions, words, _ = sets(1, 30, 60)
     first = lists_of(image, caption, links, 1)
-    assert_same(reranked(best_word_and_region, regions, words, first), first.ranks)
+    assert_same(reranked(best_word_and_region, *whole(regions, words), first), first.ranks)
     assert len(first.ranks.text_to_image.unique()) > 5
 
 
@@ -94,7 +94,7 @@ def test_only_what_is_on_a_list_is_scored_and_once() -> None:
         largest = max(largest, scores.numel())
         return scores
 
-    reranked(watched, regions, words, first, block=5)
+    reranked(watched, *whole(regions, words), first, block=5)
     wanted = torch.zeros(30, 60, dtype=torch.long)
     wanted.scatter_(1, first.captions, 1)
     wanted.t().scatter_(1, first.images, 1)
@@ -106,11 +106,11 @@ def test_a_collapsed_model_ranks_last_whether_first_or_second() -> None:
     image, caption, links = vectors_with_duplicates(3, 20, 40, whole=False)
     links = torch.arange(40) % 20
     same, regions, words = torch.ones(60, 4), *sets(3, 20, 40)[:2]
-    ranks = reranked(best_word_and_region, regions, words, lists_of(same[:20], same[:40], links, 5))
+    ranks = reranked(best_word_and_region, *whole(regions, words), lists_of(same[:20], same[:40], links, 5))
     assert ranks.text_to_image.unique().tolist() == [20]
     assert ranks.image_to_text.unique().tolist() == [39]
     first = lists_of(image, caption, links, 5)
-    ranks = reranked(lambda i, c: torch.ones(len(i[0]), len(c[0])), regions, words, first)
+    ranks = reranked(lambda i, c: torch.ones(len(i[0]), len(c[0])), *whole(regions, words), first)
     assert (ranks.text_to_image >= 5).all()
     inside = first.ranks.text_to_image <= 5
     assert (ranks.text_to_image[inside] == 5).all()
@@ -125,7 +125,7 @@ def test_short_lists_and_lists_that_lack_what_ranked_high() -> None:
     masks = torch.ones(2, 1).bool(), torch.ones(3, 1).bool()
     found = reranked(
         lambda i, c: scores[i[0][:, 0, 0].long()][:, c[0][:, 0, 0].long()],
-        (images, masks[0]), (captions, masks[1]), first,
+        *whole((images, masks[0]), (captions, masks[1])), first,
     )  # fmt: skip
     assert found.text_to_image.tolist() == [3, 2, 3]
     assert found.image_to_text.tolist() == [2, 4]
@@ -136,12 +136,12 @@ def test_what_does_not_fit_is_one_line() -> None:
     regions, words, _ = sets(0, 10, 13)
     first = lists_of(image, caption, links, 3)
     with pytest.raises(ModelError, match="lists are of 10 images, the encodings of 11"):
-        reranked(best_word_and_region, sets(0, 11, 13)[0], words, first)
+        reranked(best_word_and_region, *whole(sets(0, 11, 13)[0], words), first)
     with pytest.raises(ModelError, match=r"caption_image has shape \(13,\), expected \(12,\)"):
-        reranked(best_word_and_region, regions, (words[0][:12], words[1][:12]), first)
+        reranked(best_word_and_region, *whole(regions, (words[0][:12], words[1][:12])), first)
     indexes = VectorIndex(image, gpu=-1), VectorIndex(caption[:12], gpu=-1)
     with pytest.raises(ModelError, match="10 images and 12 captions, but the ranks are of 10 and 13"):
         first_lists(*indexes, first.ranks, 3)
     words[0][6] = torch.nan
     with pytest.raises(ModelError, match=r"caption 6 \(column\)"):
-        reranked(best_word_and_region, regions, words, first)
+        reranked(best_word_and_region, *whole(regions, words), first)

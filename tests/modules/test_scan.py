@@ -11,7 +11,7 @@ from modules.metrics import retrieval_ranks
 from modules.retrieval_models import build_model, option_names
 from modules.retrieval_models.scan import SCAN
 from modules.scores import cross_attention
-from modules.search import exact_ranks
+from modules.search import Encodings, exact_ranks
 from tests.modules.cases import (
     check_autocast,
     check_learns,
@@ -190,7 +190,7 @@ def test_ranks_by_blocks_are_those_of_the_loop(name: str) -> None:
     images, captions = ((vectors.detach(), mask) for vectors, mask in (images, captions))
     links, form = torch.randint(30, (60,)), ("t2i" in name, *PAPER[name])
     with mock.patch.object(modules.scores, "PART", 5000):
-        found = exact_ranks(lambda *both: fast(*both, *form), images, captions, links, block=16)
+        found = exact_ranks(lambda *both: fast(*both, *form), *map(Encodings.of, (images, captions)), links, block=16)
     expected = retrieval_ranks(published(images, captions, *form), links)
     assert torch.equal(found.text_to_image, expected.text_to_image)
     assert torch.equal(found.image_to_text, expected.image_to_text)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from modules.errors import ModelError
 from modules.metrics import RetrievalRanks, retrieval_ranks, retrieval_scores
-from modules.search import Encoding, RetrievalMetric, block_similarity, exact_ranks, ranks_by_index
+from modules.search import Encoding, Encodings, RetrievalMetric, block_similarity, exact_ranks, ranks_by_index
 
 
 def inner_product(images: Encoding, captions: Encoding) -> Tensor:
@@ -26,6 +26,11 @@ def best_word_and_region(images: Encoding, captions: Encoding) -> Tensor:
     products = torch.einsum("irh,clh->icrl", regions, words)
     best = products.masked_fill(~region_mask[:, None, :, None], -1e4).amax(dim=2)
     return (best * word_mask).sum(dim=2) / word_mask.sum(dim=1)
+
+
+def whole(*encodings: Encoding) -> list[Encodings]:
+    """Encodings of all items, as ranking takes them."""
+    return [Encodings.of(encoding) for encoding in encodings]
 
 
 def one_vector(vectors: Tensor) -> Encoding:
@@ -63,7 +68,7 @@ def test_ranks_by_index_are_exact_with_ties(seed, images, captions, k, block) ->
 @given(**sizes, block=st.integers(1, 70))
 def test_ranks_by_blocks_are_exact_with_ties(seed, images, captions, block) -> None:
     image, caption, links = vectors_with_duplicates(seed, images, captions)
-    ours = exact_ranks(inner_product, one_vector(image), one_vector(caption), links, block)
+    ours = exact_ranks(inner_product, *whole(one_vector(image), one_vector(caption)), links, block)
     assert_same(ours, retrieval_ranks(image @ caption.T, links))
 
 
@@ -82,7 +87,7 @@ def test_a_collapsed_model_ranks_last(scale: float) -> None:
     vector = scale * torch.nn.functional.normalize(torch.randn(1, 333, generator=torch.Generator().manual_seed(0)))
     image, caption, links = vector.expand(101, -1), vector.expand(203, -1), torch.arange(203) % 101
     encodings = one_vector(image), one_vector(caption)
-    for ranks in (ranks_by_index(image, caption, links, 7), exact_ranks(inner_product, *encodings, links, 64)):
+    for ranks in (ranks_by_index(image, caption, links, 7), exact_ranks(inner_product, *whole(*encodings), links, 64)):
         assert ranks.text_to_image.unique().tolist() == [101]
         assert ranks.image_to_text.tolist() == [1 + 203 - int((links == i).sum()) for i in range(101)]
 
@@ -96,7 +101,7 @@ def test_real_scores_rank_alike_three_ways() -> None:
     assert 20 < retrieval_scores(exact)["t2i_r1"] < 99
     for k in (1, 10, 1000):
         assert_same(ranks_by_index(image, caption, links, k, block=100), exact)
-    blocks = exact_ranks(inner_product, one_vector(image), one_vector(caption), links, 100, tolerance=0)
+    blocks = exact_ranks(inner_product, *whole(one_vector(image), one_vector(caption)), links, 100, tolerance=0)
     assert retrieval_scores(blocks) == pytest.approx(retrieval_scores(exact), abs=0.2)
 
 
@@ -110,7 +115,7 @@ def test_sets_rank_in_blocks_and_each_block_is_small() -> None:
         largest = max(largest, scores.numel())
         return scores
 
-    ranks = exact_ranks(watched, images, captions, links, block=8, tolerance=1e-5)
+    ranks = exact_ranks(watched, *whole(images, captions), links, block=8, tolerance=1e-5)
     assert_same(ranks, retrieval_ranks(best_word_and_region(images, captions), links))
     assert largest == 64
 
@@ -131,14 +136,14 @@ def sets(seed: int, images: int, captions: int) -> tuple[Encoding, Encoding, Ten
 def test_blocks_cover_the_matrix_once_or_only_what_is_wanted() -> None:
     image, caption, _ = vectors_with_duplicates(0, 10, 13)
     seen = torch.zeros(10, 13)
-    for rows, columns, scores in block_similarity(inner_product, one_vector(image), one_vector(caption), 4):
+    for rows, columns, scores in block_similarity(inner_product, *whole(one_vector(image), one_vector(caption)), 4):
         seen[rows, columns] += 1
         assert torch.is_grad_enabled()
         torch.testing.assert_close(scores, image[rows] @ caption[columns].T)
     assert seen.eq(1).all()
     wanted = torch.zeros(3, 4, dtype=torch.bool)
     wanted[2, 1] = True
-    found = list(block_similarity(inner_product, one_vector(image), one_vector(caption), 4, wanted))
+    found = list(block_similarity(inner_product, *whole(one_vector(image), one_vector(caption)), 4, wanted))
     assert [(rows.start, columns.start) for rows, columns, _ in found] == [(8, 4)]
 
 
@@ -147,7 +152,7 @@ def test_blocks_name_a_score_that_is_not_finite_by_its_place_in_the_whole() -> N
     caption[6] = torch.nan
     links = torch.arange(12, -1, -1) % 10
     with pytest.raises(ModelError, match=r"caption 6 \(column\)"):
-        exact_ranks(inner_product, one_vector(image), one_vector(caption), links, 4)
+        exact_ranks(inner_product, *whole(one_vector(image), one_vector(caption)), links, 4)
     with pytest.raises(ModelError, match="vector 6"):
         ranks_by_index(image, caption, links)
 
@@ -157,7 +162,7 @@ def test_no_caption_is_an_error() -> None:
     with pytest.raises(ModelError, match="no query"):
         ranks_by_index(image, nothing, links)
     with pytest.raises(ModelError, match="no query"):
-        exact_ranks(inner_product, one_vector(image), one_vector(nothing), links)
+        exact_ranks(inner_product, *whole(one_vector(image), one_vector(nothing)), links)
 
 
 def part(encoding: Encoding, rows: Tensor) -> Encoding:
@@ -181,8 +186,8 @@ def whole_scores() -> dict[str, float]:
     return retrieval_scores(retrieval_ranks(best_word_and_region(images, captions), links))
 
 
-def whole_matrix(similarity, images: Encoding, captions: Encoding, links: Tensor) -> RetrievalRanks:
-    return retrieval_ranks(similarity(images, captions), links)
+def whole_matrix(similarity, images: Encodings, captions: Encodings, links: Tensor) -> RetrievalRanks:
+    return retrieval_ranks(similarity(images[:], captions[:]), links)
 
 
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")
@@ -203,7 +208,7 @@ def test_metric_gathers_batches_and_drops_repeats(batches: list[list[int]], rank
 
 def test_metric_ranks_by_index() -> None:
     image, caption, links = vectors_with_duplicates(0, 12, 30)
-    metric = RetrievalMetric(inner_product, lambda _, i, c, rows: ranks_by_index(i[0][:, 0], c[0][:, 0], rows))
+    metric = RetrievalMetric(inner_product, lambda _, i, c, rows: ranks_by_index(i.single(), c.single(), rows))
     metric.update(one_vector(image), torch.arange(12), one_vector(caption), torch.arange(30), links)
     assert metric.compute() == retrieval_scores(retrieval_ranks(image @ caption.T, links))
 
