@@ -29,6 +29,9 @@ from pipeline.training import LOGS, fit, load_best, load_weights, save_weights
 
 TEXT_VERSION = 1
 VERSION = 2
+_OF_SOME_JOBS = (
+    "directions", "pretrain", "finetune", "network_options", "repeat", "systems", "pretrain_captions",
+)  # fmt: skip
 
 
 def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
@@ -134,15 +137,12 @@ def _translator_job(recipe: Recipe, system: str, direction: str, corpus: Job, te
     phase = settings.pretrain if system == "nmt" else settings.finetune
     kind, number = kind_of(system)
     seed = recipe.seed + number - 1
-    plain = {
-        key: value
-        for key, value in result_settings(settings).items()
-        if key not in ("directions", "pretrain", "finetune", "network_options", "repeat", "systems")
-    }
+    plain = {key: value for key, value in result_settings(settings).items() if key not in _OF_SOME_JOBS}
     if options := _options_of(settings, kind):
         plain["network_options"] = options
-    if settings.repeat and system == "nmt":
-        plain["repeat"] = settings.repeat
+    if system == "nmt":
+        of_pretraining = {"repeat": settings.repeat, "pretrain_captions": settings.pretrain_captions}
+        plain |= {name: value for name, value in of_pretraining.items() if value}
     plain |= {"system": kind, "direction": direction, "phase": result_settings(phase), "seed": seed}
     name = f"{system}-{direction}"
 
@@ -210,7 +210,10 @@ def _train(
     """Train one translator and leave its best weights in the folder."""
     settings = recipe.mmt
     pretraining = name.startswith("nmt")
-    train = pairs.select("train", captions=not pretraining, repeat=settings.repeat if pretraining else {})
+    if pretraining:
+        train = pairs.select("train", captions=None if settings.pretrain_captions else False, repeat=settings.repeat)
+    else:
+        train = pairs.select("train", captions=True)
     validation = pairs.select("val", captions=True if store is not None else None)
     torch.manual_seed(seed)  # start values, whatever ran before in this process
     module = Translation(

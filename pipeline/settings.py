@@ -35,7 +35,7 @@ RUNTIME_ONLY = {"accelerator", "devices", "num_nodes", "strategy", "threads", "w
 ADDED_LATER = {
     "translators", "captions", "fuse", "translate", "folds", "loss", "drop_regions", "drop_words", "pretrained",
     "pretrained_rate", "first", "first_k", "network", "network_options", "repeat",
-    "average", "without_regions", "systems", "searches",
+    "average", "without_regions", "systems", "searches", "pretrain_captions",
 }  # fmt: skip
 """Settings that came after results were recorded: at their defaults, which is how those were computed, they stay out
 of a job's key."""
@@ -99,6 +99,8 @@ class MmtSettings:
     """Largest norm of the gradient."""
     pretrain: Phase = field(default_factory=Phase)
     """NMT on pairs without regions (on all pairs where each has regions)."""
+    pretrain_captions: bool = False
+    """NMT reads the pairs that MT and MMT are fine-tuned on as well."""
     finetune: Phase = field(default_factory=lambda: Phase(4000, 400, 5e-4, 100))
     """MT and MMT on pairs with regions."""
     without_regions: Literal["text", "captions"] = "text"

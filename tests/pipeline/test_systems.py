@@ -176,8 +176,8 @@ def test_pairs_of_pictures_without_regions_are_captions_with_zeros_for_regions(o
     for system in ("mt", "mmt"):
         figures = official.metrics(f"{system}-en-de")
         assert (figures["train_pairs"], figures["test_sentences"]) == (6, 3)
-    assert official.metrics("nmt-en-de")["train_pairs"] == 37  # Tatoeba alone
-    assert official.metrics("nmt-en-fr")["train_pairs"] == 6  # no other French: all there is
+    assert official.metrics("nmt-en-de")["train_pairs"] == 37 + 5 * 6  # Tatoeba's once, the captions' five times
+    assert official.metrics("nmt-en-fr")["train_pairs"] == 5 * 6  # no other French: all there is
     seen = pq.read_table(official.job("looks-mmt-en-de") / "looks.parquet").to_pylist()
     assert {row["own_image"] for row in seen} == {"e1.jpg", "e2.jpg"}
 
