@@ -4,6 +4,8 @@ VENV ?= .venv
 RECIPE ?= scenes
 TABLE ?= 1
 WITH ?= mt:en-de
+PICTURES ?=
+QUERY ?= ein kleiner roter Ball links
 INPUT ?= captions.txt
 OUTPUT ?= translated.txt
 ARGS ?=
@@ -21,7 +23,7 @@ PIPELINE = $(PY) -m pipeline
 OPTIONS = --recipe $(RECIPE) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse translate table doctor report tensorboard clean
+.PHONY: help setup demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse translate export index search describe table doctor report tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +68,18 @@ stage-vse: setup ## train and test retrieval models
 
 translate: setup ## lines of a file (INPUT) into another language (WITH=mt:en-de), line n to line n of OUTPUT
 	@$(PIPELINE) translate --with $(WITH) --input $(INPUT) --output $(OUTPUT) $(OPTIONS)
+
+export: setup ## the best trained model as a folder that can be moved (artifacts/RECIPE/model)
+	@$(PIPELINE) export $(OPTIONS)
+
+index: setup ## bring a gallery up to date: the corpus's pictures, or those of a folder (PICTURES=…)
+	@$(PIPELINE) index $(if $(PICTURES),--pictures "$(PICTURES)") $(OPTIONS)
+
+search: setup ## the pictures nearest to a sentence (QUERY="…")
+	@$(PIPELINE) search "$(QUERY)" $(OPTIONS)
+
+describe: setup ## the captions nearest to a picture (PICTURE=…), in every language
+	@$(PIPELINE) describe "$(PICTURE)" $(OPTIONS)
 
 table: setup ## a table of the paper (TABLE=1): trains what is missing, prints ours beside the published figures
 	@$(PIPELINE) table --table $(TABLE) $(OPTIONS)

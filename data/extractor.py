@@ -6,7 +6,7 @@ network say more and are read by `data.regions` in the same layout.
 
 import multiprocessing
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -85,6 +85,31 @@ def extract_all(pictures: Mapping[str, Path], folder: Path, settings: ExtractorS
     if not pictures:
         raise DataError(f"{folder}: no pictures to extract regions from")
     write_regions(folder, list(pictures), track(_stream(pictures, settings, workers), "extracting", len(pictures)))
+
+
+def extract_readable(
+    pictures: Sequence[Path], settings: ExtractorSettings, workers: int
+) -> Iterator[tuple[Floats, Floats] | str]:
+    """Regions and boxes of each picture as `extract` gives them, or in one line why it cannot be read.
+
+    Args:
+        pictures: files.
+        settings: see `extract`.
+        workers: processes; 0 or 1 works in this one.
+    """
+    task = partial(_try, settings=settings)
+    if workers <= 1:
+        yield from map(task, pictures)
+        return
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        yield from pool.imap(task, pictures, chunksize=16)
+
+
+def _try(picture: Path, settings: ExtractorSettings) -> tuple[Floats, Floats] | str:
+    try:
+        return extract(picture, settings)
+    except DataError as error:
+        return str(error)
 
 
 def _stream(pictures: Mapping[str, Path], settings: ExtractorSettings, workers: int) -> Iterator[tuple[Floats, Floats]]:

@@ -25,20 +25,31 @@ from pipeline.errors import RecipeError
 from pipeline.jobs import Workspace
 from pipeline.processes import CONSOLE, say
 from pipeline.recipe import load_recipe
+from pipeline.settings import Recipe
 
 STAGES = ("prepare", "mmt", "augment", "vse", "report")
 ALL, DOCTOR, TABLE, TRANSLATE = "all", "doctor", "table", "translate"
+EXPORT, INDEX, SEARCH, DESCRIBE = "export", "index", "search", "describe"
 
 
-_OF_TRANSLATE = {"with": "path", "input": "input", "output": "output", "images": "images", "n-best": "n_best"}
+_USING = (INDEX, SEARCH, DESCRIBE)
+_OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "with": ("path", (TRANSLATE,)), "input": ("input", (TRANSLATE,)), "output": ("output", (TRANSLATE, EXPORT)),
+    "images": ("images", (TRANSLATE,)), "n-best": ("n_best", (TRANSLATE,)), "model": ("model", _USING),
+    "gallery": ("gallery", _USING), "pictures": ("pictures", (INDEX,)), "queries": ("queries", (SEARCH,)),
+    "language": ("language", (SEARCH,)), "top": ("top", (SEARCH, DESCRIBE)), "rerank": ("rerank", (SEARCH,)),
+    "json": ("json", (SEARCH, DESCRIBE)), "sheet": ("sheet", (SEARCH,)),
+}  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one stage of a recipe; errors that a person can act on are one line, and the status is 1."""
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__, allow_abbrev=False)
     parser.add_argument(
-        "stage", choices=(*STAGES, ALL, DOCTOR, TABLE, TRANSLATE), help="one stage, all, or another look"
-    )
+        "stage", choices=(*STAGES, ALL, DOCTOR, TABLE, TRANSLATE, EXPORT, INDEX, SEARCH, DESCRIBE),
+        help="one stage, all, or another look",
+    )  # fmt: skip
+    parser.add_argument("query", nargs="?", help="with search: what for; with describe: a picture")
     parser.add_argument("--recipe", default="scenes", help="name of a file in pipeline/configs, or a path")
     parser.add_argument("--force", action="store_true", help="with a stage: run its jobs even if they are done")
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="with report: say why two runs differ")
@@ -46,10 +57,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--examples", type=int, help="with doctor: examples shown with each finding (5)")
     parser.add_argument("--with", dest="path", help="with translate: system and languages, `mt:en-de`, `mt:en-de-en`")
     parser.add_argument("--input", type=Path, help="with translate: a sentence a line (standard input)")
-    parser.add_argument("--output", type=Path, help="with translate: where to (standard output)")
+    parser.add_argument("--output", type=Path, help="with translate, export: where to")
     parser.add_argument("--images", type=Path, help="with translate: an image id a line, for a system that looks")
     parser.add_argument("--n-best", type=int, help="with translate: more than the best, as JSON lines")
-    known, overrides = parser.parse_known_args(arguments)
+    parser.add_argument("--model", type=Path, help="with index, search, describe: an exported model (the recipe's)")
+    parser.add_argument("--gallery", type=Path, help="with index, search, describe: its folder (the recipe's)")
+    parser.add_argument("--pictures", type=Path, help="with index: a folder of pictures (those of the corpus)")
+    parser.add_argument("--queries", type=Path, help="with search: a query a line, or JSON lines (.jsonl)")
+    parser.add_argument("--language", help="with search: of the queries (told apart)")
+    parser.add_argument("--top", type=int, help="with search: pictures a query (10); with describe: captions (5)")
+    parser.add_argument("--rerank", type=Path, help="with search: an exported SCAN that orders the first hundred")
+    parser.add_argument("--json", action="store_true", default=None, help="with search, describe: JSON lines")
+    parser.add_argument("--sheet", type=Path, help="with search: an HTML page with the pictures")
+    known, overrides = parser.parse_known_intermixed_args(arguments)
     _quieten()
     started = time.monotonic()
     try:
@@ -75,13 +95,17 @@ def _run(known: argparse.Namespace, overrides: list[str]) -> None:
     options = (
         ("compare", known.compare, ("report",)), ("examples", known.examples, (DOCTOR,)),
         ("table", known.table, (TABLE,)), ("force", known.force or None, (*STAGES[:-1], ALL)),
-        *((name, getattr(known, key), (TRANSLATE,)) for name, key in _OF_TRANSLATE.items()),
+        *((name, getattr(known, key), stages) for name, (key, stages) in _OPTIONS.items()),
     )  # fmt: skip
     for name, given, stages in options:
         if given is not None and known.stage not in stages:
             raise RecipeError(f"--{name} goes with {', '.join(stages)}, not with {known.stage}")
+    if known.query is not None and known.stage not in (SEARCH, DESCRIBE):
+        raise RecipeError(f"{known.query!r} goes with search or describe, not with {known.stage}")
     recipe = load_recipe(known.recipe, overrides)
-    if known.compare:
+    if known.stage in (EXPORT, *_USING):
+        _use(known, recipe)
+    elif known.compare:
         from pipeline.compare import compare
 
         compare(known.compare[0], known.compare[1], Workspace())
@@ -107,6 +131,26 @@ def _run(known: argparse.Namespace, overrides: list[str]) -> None:
         for name in STAGES if known.stage == ALL else (known.stage,):
             with _told(name):
                 _stage(name)(recipe, Workspace(), known.force)
+
+
+def _use(known: argparse.Namespace, recipe: Recipe) -> None:
+    """What is done with a trained model."""
+    from pipeline.export import export
+    from pipeline.find import Places, describe, index, search
+
+    workspace, places = Workspace(), (known.model, known.gallery)
+    with _told("vse"):
+        if known.stage == EXPORT:
+            export(recipe, workspace, known.output or Places.of(recipe, workspace, None, None).model)
+        elif known.stage == INDEX:
+            index(recipe, workspace, *places, known.pictures, os.cpu_count() or 1)
+        elif known.stage == SEARCH:
+            top = 10 if known.top is None else known.top
+            asked = known.query, known.queries, known.language
+            search(recipe, workspace, *places, *asked, top, known.rerank, bool(known.json), known.sheet)
+        else:
+            top = 5 if known.top is None else known.top
+            describe(recipe, workspace, *places, known.query, top, bool(known.json))
 
 
 @contextmanager

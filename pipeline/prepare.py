@@ -81,7 +81,7 @@ def pictures_of(corpus: Path) -> dict[str, Path]:
     Raises:
         RecipeError: the corpus is damaged.
     """
-    pictures = {name: Path(path) for name, path in _about(corpus)["pictures"].items()}
+    pictures = {name: Path(path) for name, path in about_corpus(corpus)["pictures"].items()}
     return {name: path if path.is_absolute() else corpus / path for name, path in pictures.items()}
 
 
@@ -91,10 +91,15 @@ def twins_of(corpus: Path) -> list[dict[str, str]]:
     Raises:
         RecipeError: the corpus is damaged.
     """
-    return _about(corpus)["twins"]
+    return about_corpus(corpus)["twins"]
 
 
-def _about(corpus: Path) -> dict[str, Any]:
+def about_corpus(corpus: Path) -> dict[str, Any]:
+    """Task, label, twins and pictures of a prepared corpus.
+
+    Raises:
+        RecipeError: it is damaged.
+    """
     path = corpus / "about.json"
     try:
         return json.loads(path.read_text(encoding="utf-8"))

@@ -197,7 +197,8 @@ def serve() -> None:
     import pyarrow.parquet as pq
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-    import pipeline.report  # noqa: F401  it imports every stage
+    import pipeline.find
+    import pipeline.report  # noqa: F401  these import everything
 
     write_table = pq.write_table
     pq.write_table = lambda table, where, **more: (

@@ -1,0 +1,33 @@
+"""Which of several languages a sentence is in."""
+
+from collections.abc import Sequence
+from functools import cache
+
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+
+def language_of(text: str, languages: Sequence[str]) -> str:
+    """Tell the language of a sentence.
+
+    Args:
+        text: the sentence.
+        languages: codes that it may be in; those that the identifier does not know are never told.
+
+    Returns:
+        one of them; the first where nothing speaks for any.
+    """
+    identifier = _identifier(tuple(languages))
+    if identifier is None or not any(map(str.isalpha, text)):
+        return languages[0]
+    return str(identifier.classify(text)[0])
+
+
+@cache
+def _identifier(languages: tuple[str, ...]) -> LanguageIdentifier | None:
+    """One that knows these languages alone; None if it knows less than two of them."""
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
+    known = [language for language in languages if language in identifier.labels]
+    if len(known) < 2:
+        return None
+    identifier.set_languages(known)
+    return identifier

@@ -1,0 +1,68 @@
+"""A folder of somebody's pictures: which files are pictures, and why the others are left out."""
+
+import os
+import stat
+from pathlib import Path
+
+from data.errors import DataError
+
+SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
+
+
+def pictures_in(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
+    """Find the pictures of a folder and all folders in it; nothing is opened.
+
+    Hidden files and folders are passed over. No link is followed out of the folder.
+
+    Args:
+        folder: where to look.
+
+    Returns:
+        pictures by their name, which is the path from the folder with `/` between, in the order of their names; and
+        what is left out, by name, with the reason.
+
+    Raises:
+        DataError: there is no such folder, or it cannot be read.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; expected one with pictures")
+    found: dict[str, Path] = {}
+    left: dict[str, str] = {}
+    root = folder.resolve()
+
+    def fail(error: OSError) -> None:
+        raise DataError(f"{error.filename}: cannot be read ({error.strerror}); make it readable or move it away")
+
+    for place, folders, files in os.walk(folder, onerror=fail):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in [*files, *(one for one in folders if (Path(place) / one).is_symlink())]:
+            path = Path(place) / name
+            known = path.relative_to(folder).as_posix()
+            if name.startswith("."):
+                continue
+            if reason := _unfit(path, known, root):
+                left[known.encode("utf-8", "backslashreplace").decode()] = reason
+            else:
+                found[known] = path
+    return dict(sorted(found.items())), dict(sorted(left.items()))
+
+
+def _unfit(path: Path, name: str, root: Path) -> str | None:
+    """Why a file is no picture of the folder; None if it may be one."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return "its name is not UTF-8"
+    if not name.isprintable():
+        return "its name has control characters"
+    if path.is_symlink():
+        if path.is_dir():
+            return "a link to a folder"
+        if not path.resolve().is_relative_to(root):
+            return "a link out of the folder"
+    if path.suffix.lower() not in SUFFIXES:
+        return "not a picture by its name"
+    try:
+        return None if stat.S_ISREG(path.stat().st_mode) else "not a file"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"

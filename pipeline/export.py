@@ -1,0 +1,181 @@
+"""`export`: a trained retrieval model as a folder that needs nothing else (`pipeline.finder` loads it)."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from safetensors.numpy import save_file
+
+from data.captions import HUMAN
+from data.retrieval import parse_group
+from pipeline.errors import RecipeError
+from pipeline.files import rename_whole
+from pipeline.finder import ABOUT, FORMAT, STANDARD, TEXT, Finder, digest_of
+from pipeline.jobs import Workspace
+from pipeline.prepare import EXTRACTED, about_corpus
+from pipeline.processes import say
+from pipeline.settings import Recipe
+from pipeline.vse import Row, vse_rows
+
+_CARD = """---
+language: [{languages}]
+tags: [image-text-retrieval, multilingual, bildwort]
+---
+
+# {name}
+
+Finds pictures from words and words from pictures, in {spoken}. Trained by Bildwort's recipe `{recipe}`
+(`recipe.yaml`) on {corpus}: {captions}.
+
+{reads}
+
+## Figures
+
+R@K in percent on {corpus}, test.
+
+| language | text→image R@1 / 5 / 10 | image→text R@1 / 5 / 10 | mean recall |
+|---|---|---|---|
+{figures}
+
+## Use
+
+```python
+from pipeline.finder import Finder
+from pipeline.gallery import Gallery
+
+finder = Finder.load("this folder")
+hits = Gallery.open("a gallery", finder).search("{example}")
+```
+
+Weights are safetensors; no file here is a pickle. `{about}` has a digest of each, and they are checked when loaded.
+"""
+_PLAIN = {"en": "a dog runs", "de": "ein Hund rennt", "fr": "un chien court", "cs": "pes běží"}
+
+
+def export(recipe: Recipe, workspace: Workspace, output: Path) -> Finder:
+    """Write a trained model of a recipe to a folder: of `vse.only` and `vse.seeds` the best.
+
+    The best is the best on validation among those that know the most languages.
+
+    Args:
+        recipe: whose models.
+        workspace: its artifacts.
+        output: the folder; it must not exist, or hold an exported model that is replaced.
+
+    Raises:
+        RecipeError: there is no such model, or the folder holds something else.
+    """
+    if output.exists() and not (output / ABOUT).is_file() and (not output.is_dir() or any(output.iterdir())):
+        raise RecipeError(f"{output}: is there already and holds no exported model; choose another folder")
+    chosen = chosen_row(recipe, workspace)
+    source, manifest = workspace.require(chosen.job), workspace.manifest(chosen.job)
+    corpus = workspace.require(chosen.job.inputs["corpus"])
+    network = json.loads((source / "network.json").read_text(encoding="utf-8"))
+    half = output.with_name(f"{output.name}.partial")
+    shutil.rmtree(half, ignore_errors=True)
+    half.mkdir(parents=True)
+    for name in ("network.json", "weights.safetensors", "words.json"):
+        shutil.copyfile(source / name, half / name)
+    if pretrained := network["arguments"].get("pretrained"):
+        _copy_text_model(pretrained, half / TEXT)
+        network["arguments"]["pretrained"] = TEXT
+        (half / "network.json").write_text(json.dumps(network, indent=1), encoding="utf-8")
+        (half / "words.json").write_text(json.dumps({"pretrained": TEXT}), encoding="utf-8")
+    regions = None
+    if (corpus / "regions" / "standard.npz").is_file():
+        regions = asdict(recipe.regions) | {"version": EXTRACTED}
+        with np.load(corpus / "regions" / "standard.npz", allow_pickle=False) as arrays:
+            save_file({name: arrays[name].astype(np.float32) for name in ("mean", "scale")}, half / STANDARD)
+    plain = {key: value for key, value in asdict(recipe).items() if key not in ("tables", "lent", "report")}
+    plain["corpus"]["root"] = None
+    (half / "recipe.yaml").write_text(yaml.safe_dump(plain, allow_unicode=True, sort_keys=False), encoding="utf-8")
+    languages = _languages(recipe, chosen)
+    name = f"{network['model']}, {chosen.name}, {recipe.name}"
+    card = _card(recipe, chosen, name, languages, manifest["metrics"]["test"], about_corpus(corpus), regions)
+    (half / "README.md").write_text(card, encoding="utf-8")
+    files = [path for path in sorted(half.rglob("*")) if path.is_file()]
+    about = {
+        "format": FORMAT, "name": name, "languages": languages, "regions": regions, "row": chosen.name,
+        "seed": chosen.seed, "job": chosen.job.name, "key": chosen.job.key, "test": manifest["metrics"]["test"],
+        "files": {path.relative_to(half).as_posix(): digest_of(path) for path in files},
+    }  # fmt: skip
+    (half / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
+    Finder.load(half)  # what cannot be loaded is not left behind
+    before = output.with_name(f"{output.name}.before")
+    shutil.rmtree(before, ignore_errors=True)
+    if output.exists():
+        output.rename(before)
+    rename_whole(half, output)
+    shutil.rmtree(before, ignore_errors=True)
+    say(f"{name}, seed {chosen.seed}: {output}")
+    return Finder.load(output)
+
+
+def chosen_row(recipe: Recipe, workspace: Workspace) -> Row:
+    """Of the rows and seeds that have been trained, the best on validation of those that know the most languages.
+
+    Raises:
+        RecipeError: none has been, or the settings are of several models.
+    """
+    rows = [one for one in vse_rows(recipe, workspace) if one.job.name.startswith("vse-")]
+    if not rows:
+        raise RecipeError("export: these settings fuse, re-rank or translate; export one model (vse.model) of them")
+    done = [one for one in rows if workspace.done(one.job)]
+    if not done:
+        raise RecipeError(
+            f"export: {rows[0].job.name} has not been trained, nor another of vse.only and vse.seeds; run `make "
+            "stage-vse` with the same recipe and settings"
+        )
+
+    def merit(one: Row) -> tuple[int, float]:
+        """How many languages it knows, and its validation."""
+        languages = _languages(recipe, one)
+        validated = workspace.manifest(one.job)["metrics"].get("val", {})
+        scores = [scores["rsum"] for language, scores in validated.items() if language in languages]
+        return len(languages), sum(scores) / max(1, len(scores))
+
+    return max(done, key=merit)
+
+
+def _languages(recipe: Recipe, row: Row) -> list[str]:
+    """Those that the row was trained on."""
+    return sorted({slot.language for text in recipe.vse.rows[row.name] for slot in parse_group(text)})
+
+
+def _copy_text_model(name: str, folder: Path) -> None:
+    """The tokenizer and configuration of a pretrained text model, with its weights, wherever they lie."""
+    from transformers import AutoModel, AutoTokenizer
+
+    AutoTokenizer.from_pretrained(name).save_pretrained(folder)
+    AutoModel.from_pretrained(name).save_pretrained(folder)
+
+
+def _card(
+    recipe: Recipe, row: Row, name: str, languages: list[str], test: Mapping[str, Mapping[str, float]],
+    corpus: Mapping[str, Any], regions: Mapping[str, Any] | None,
+) -> str:  # fmt: skip
+    """The model card."""
+    slots = {slot for text in recipe.vse.rows[row.name] for slot in parse_group(text)}
+    captions = ", ".join(
+        f"{slot.language} captions by {'people' if slot.source == HUMAN else f'a translator ({slot.source})'}"
+        for slot in sorted(slots, key=lambda slot: (slot.language, slot.source))
+    )
+    lines = []
+    for language, scores in test.items():
+        ways = [" / ".join(f"{scores[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)) for way in ("t2i", "i2t")]
+        unseen = "" if language in languages else " (never saw it)"
+        lines.append(f"| {language}{unseen} | {ways[0]} | {ways[1]} | {scores['mean_recall']:.1f} |")
+    reads = (
+        "It reads pictures by the built-in extractor of regions, from pixels." if regions else
+        "It reads region features that were made elsewhere: it searches a region store, not pixels."
+    )  # fmt: skip
+    return _CARD.format(
+        languages=", ".join(languages), name=name, spoken=", ".join(languages), recipe=recipe.name,
+        corpus=corpus["label"], captions=captions, reads=reads, figures="\n".join(lines), about=ABOUT,
+        example=_PLAIN.get(languages[-1], _PLAIN["en"]),
+    )  # fmt: skip

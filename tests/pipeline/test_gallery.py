@@ -1,0 +1,438 @@
+"""A trained model in use: exported, moved and loaded; a gallery that is updated, killed and searched at once."""
+
+import json
+import pickle
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from data.errors import DataError
+from data.extractor import extract_readable
+from pipeline.errors import RecipeError
+from pipeline.find import contact_sheet
+from pipeline.finder import Finder
+from pipeline.gallery import Gallery, Hit, Parts, PictureFolder, update_gallery
+from pipeline.prepare import pictures_of
+from tests.pipeline.kills import Kills, Moment, kills
+from tests.pipeline.tiny import Tiny, at
+
+
+@pytest.fixture(scope="module")
+def used(tiny: Tiny) -> Tiny:
+    """The tiny recipe's best model is exported and its pictures are indexed."""
+    assert tiny.main("index") == 0
+    return tiny
+
+
+@pytest.fixture(scope="module")
+def finder(used: Tiny) -> Finder:
+    return Finder.load(used.workspace.root / "tiny" / "model")
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder of somebody's pictures."""
+    folder = tmp_path / "own"
+    for number in range(6):
+        draw(folder / f"{number}.png", number)
+    return folder
+
+
+def draw(path: Path, number: int, size: tuple[int, int] = (60, 40)) -> Image.Image:
+    image = Image.new("RGB", size, (40 * number % 256, 90, 200 - 30 * number % 200))
+    image.paste((250, 20 * number, 20), (5, 5, 25, 25))
+    path.parent.mkdir(exist_ok=True)
+    if path.suffix:
+        image.save(path)
+    return image
+
+
+def names(hits: list[Hit]) -> list[str]:
+    return [hit.name for hit in hits]
+
+
+def test_an_exported_model_encodes_as_the_trained_one_did(used: Tiny, finder: Finder) -> None:
+    """Pixels through the extractor give the very regions of the corpus, and vectors do not depend on the batch."""
+    corpus = used.job("corpus")
+    pictures = list(pictures_of(corpus).items())[:5]
+    gallery = Gallery.open(used.workspace.root / "tiny" / "gallery", finder)
+    stored = {row["name"]: row["digest"] for row in gallery.pictures}
+    kept = gallery._parts.take([stored[name] for name, _ in pictures], "vectors")
+    np.testing.assert_allclose(finder.encode_pictures([path for _, path in pictures]).single(), kept, atol=1e-5)
+    one = finder.encode_pictures([pictures[3][1]]).single()
+    np.testing.assert_allclose(one[0], kept[3], atol=1e-5)
+    texts = ["a red bat", "a small blue box on the left of a ball", "a"]
+    together = finder.encode_captions(texts, "en").single()
+    apart = torch.cat([finder.encode_captions([text], "en").single() for text in texts])
+    torch.testing.assert_close(together, apart, atol=1e-5, rtol=0)
+
+
+def test_a_search_is_the_model_s_own_order(used: Tiny, finder: Finder) -> None:
+    gallery = Gallery.open(used.workspace.root / "tiny" / "gallery", finder)
+    query = "a small red bat on the left"
+    hits = gallery.search(query, top=len(gallery))
+    vectors = gallery._parts.take([row["digest"] for row in gallery.pictures], "vectors")
+    scores = torch.from_numpy(vectors) @ finder.encode_captions([query], "en").single()[0]
+    assert [hit.score for hit in hits] == pytest.approx(scores.sort(descending=True)[0].tolist(), abs=1e-5)
+    found = {hit.name: hit.score for hit in hits}
+    assert found == pytest.approx(
+        {row["name"]: float(s) for row, s in zip(gallery.pictures, scores, strict=True)}, abs=1e-5
+    )
+    assert names(gallery.search(query, 3)) == names(hits)[:3]
+    assert hits[0].path is not None
+    assert hits[0].path.is_file()
+    captions = gallery.describe(hits[0].path)
+    assert captions.keys() == {"en"}
+    known = gallery.describe_known(hits[0].name)
+    assert [hit.score for hit in captions["en"]] == pytest.approx([hit.score for hit in known["en"]], abs=1e-5)
+    assert len(captions["en"]) == 5
+    assert captions["en"][0].score >= captions["en"][4].score
+
+
+def test_the_shell_prints_names_json_and_a_sheet(used: Tiny, tmp_path: Path, capsys) -> None:
+    capsys.readouterr()
+    sheet, queries = tmp_path / "sheet.html", tmp_path / "queries.jsonl"
+    assert used.main("search", "a red bat", "--top", "3", "--sheet", str(sheet)) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert sheet.read_text().count("data:image") == 3
+    queries.write_text('{"query": "a red bat"}\n{"query": "a blue ball", "top": 1, "language": "en"}\n')
+    assert used.main("search", "--queries", str(queries), "--json", "--top", "2") == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["query"], first["language"], len(first["hits"]), len(second["hits"])) == ("a red bat", "en", 2, 1)
+    assert used.main("describe", first["hits"][0]["path"], "--top", "2") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert used.main("describe", first["hits"][0]["name"], "--json") == 0
+    assert json.loads(capsys.readouterr().out)["language"] == "en"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("search",), "give a query or --queries FILE"), (("search", "  "), "the query is empty"),
+        (("search", "ein Hund", "--language", "de"), "was trained on en; choose"),
+        (("search", "a", "--top", "0"), "0 pictures are wanted; expected 1 or more"),
+        (("search", "a", "--gallery", "gone"), "gone: no gallery here; run `make index`"),
+        (("search", "a", "--model", "gone"), "no exported model here"),
+        (("describe",), "give a picture"), (("describe", "gone.jpg"), "no such file"),
+        (("index", "--pictures", "gone"), "no such folder"), (("vse", "a dog"), "'a dog' goes with search or describe"),
+        (("index", "--top", "3"), "--top goes with search, describe, not with index"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line(used: Tiny, arguments: tuple[str, ...], said: str, capsys) -> None:
+    capsys.readouterr()
+    assert used.main(*arguments) == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert said in printed
+    assert "Traceback" not in printed
+
+
+@pytest.mark.parametrize("query", ["a " * 50_000, "🐕🐕🐕", "كلب أحمر", "[bold]x[/]", "\x1b[31m<b>"])
+def test_odd_queries_find_something(used: Tiny, finder: Finder, query: str) -> None:
+    assert len(Gallery.open(used.workspace.root / "tiny" / "gallery", finder).search(query, 4)) == 4
+
+
+def test_markup_in_a_query_or_a_name_stays_text() -> None:
+    page = contact_sheet([("<script>alert(1)</script>", "en", [Hit('"><img src=x onerror=alert(2)>.png', 0.5)])])
+    assert "<script>" not in page
+    assert "<img src=x" not in page
+
+
+def test_a_gallery_holds_what_can_be_read_and_lists_the_rest(finder: Finder, tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    image = draw(folder / "plain.jpg", 1)
+    for mode in ("L", "P", "RGBA", "LA", "1"):
+        image.convert(mode).save(folder / f"{mode}.png")
+    Image.fromarray(np.asarray(image.convert("L")).astype(np.uint16) * 200).save(folder / "16-bit.png")
+    image.convert("CMYK").save(folder / "cmyk.jpg")
+    image.save(folder / "turned.jpg", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0")
+    (folder / "short.jpg").write_bytes((folder / "plain.jpg").read_bytes()[:300])
+    (folder / "text.png").write_text("no picture")
+    (folder / "empty.png").touch()
+    Image.new("1", (20_000, 20_000)).save(folder / "huge.png")
+    update = update_gallery(tmp_path / "gallery", finder, PictureFolder(folder), {})
+    assert (update.pictures, update.computed) == (9, 9)
+    assert set(update.left) == {"short.jpg", "text.png", "empty.png", "huge.png"}
+    assert all(reason.startswith("not a readable picture") for reason in update.left.values())
+    assert json.loads((tmp_path / "gallery" / "generations" / "1" / "left.json").read_text()) == update.left
+    assert len(Gallery.open(tmp_path / "gallery", finder).search("a bat", 50)) == 9
+
+
+def test_an_update_computes_only_what_is_new(finder: Finder, own: Path, tmp_path: Path, monkeypatch) -> None:
+    gallery, read = tmp_path / "gallery", []
+
+    def watched(paths, settings, workers):
+        read.extend(path.name for path in paths)
+        return extract_readable(paths, settings, workers)
+
+    monkeypatch.setattr("pipeline.gallery.extract_readable", watched)
+    texts = {"en": ["a bat", "a ball", "a bat"]}
+    first = update_gallery(gallery, finder, PictureFolder(own), texts)
+    assert (first.pictures, first.computed, first.gone, first.captions) == (6, 6, 0, {"en": 2})
+    before = Gallery.open(gallery, finder).search("a bat", 10)
+    read.clear()
+    (own / "0.png").rename(own / "moved.png")  # known by its content
+    shutil.copyfile(own / "1.png", own / "twin.png")
+    draw(own / "2.png", 9)
+    draw(own / "new.png", 7)
+    (own / "3.png").unlink()
+    second = update_gallery(gallery, finder, PictureFolder(own))
+    assert sorted(read) == ["2.png", "new.png"]
+    assert (second.pictures, second.computed, second.gone, second.captions) == (7, 2, 2, {"en": 2})
+    after = Gallery.open(gallery, finder)
+    assert sorted(names(after.search("a bat", 10))) == [
+        "1.png",
+        "2.png",
+        "4.png",
+        "5.png",
+        "moved.png",
+        "new.png",
+        "twin.png",
+    ]
+    scores = {hit.name: hit.score for hit in after.search("a bat", 10)}
+    assert scores["moved.png"] == pytest.approx({hit.name: hit.score for hit in before}["0.png"], abs=1e-6)
+    assert scores["twin.png"] == scores["1.png"]
+    whole = update_gallery(tmp_path / "anew", finder, PictureFolder(own), texts)
+    assert whole.computed == 6  # twins are computed once
+    anew = {hit.name: hit.score for hit in Gallery.open(tmp_path / "anew", finder).search("a bat", 10)}
+    assert anew == pytest.approx(scores, abs=1e-6)
+
+
+def test_what_no_generation_needs_is_cleared_away(finder: Finder, own: Path, tmp_path: Path) -> None:
+    gallery = tmp_path / "gallery"
+    for number in range(4):
+        for path in own.glob("*.png"):
+            draw(path, 10 * number + int(path.stem))
+        update_gallery(gallery, finder, PictureFolder(own), {"en": [f"a bat {number}"]})
+    assert {path.name for path in (gallery / "generations").iterdir()} == {"3", "4"}
+    (made,) = (gallery / "parts").iterdir()
+    assert len(list((made / "pictures").iterdir())) == 2  # of the present generation and the one before
+    assert len(list((made / "captions").iterdir())) == 1
+
+
+def test_an_empty_folder_is_an_empty_gallery(finder: Finder, own: Path, tmp_path: Path) -> None:
+    gallery = tmp_path / "gallery"
+    update_gallery(gallery, finder, PictureFolder(own), {})
+    shutil.rmtree(own)
+    own.mkdir()
+    update = update_gallery(gallery, finder, PictureFolder(own))
+    assert (update.pictures, update.gone) == (0, 6)
+    assert Gallery.open(gallery, finder).search("a bat") == []
+
+
+def test_a_damaged_part_is_computed_again(finder: Finder, own: Path, tmp_path: Path) -> None:
+    gallery = tmp_path / "gallery"
+    update_gallery(gallery, finder, PictureFolder(own), {})
+    (part,) = (gallery / "parts").glob("*/pictures/*.safetensors")
+    part.write_bytes(part.read_bytes()[:40])
+    assert update_gallery(gallery, finder, PictureFolder(own)).computed == 6
+    assert len(Gallery.open(gallery, finder).search("a bat")) == 6
+
+
+def test_a_gallery_of_another_model_or_none_is_refused(finder: Finder, own: Path, tmp_path: Path) -> None:
+    gallery = tmp_path / "gallery"
+    update_gallery(gallery, finder, PictureFolder(own), {})
+    about = json.loads((gallery / "gallery.json").read_text())
+    (gallery / "gallery.json").write_text(json.dumps(about | {"made_of": "other"}))
+    with pytest.raises(RecipeError, match="made by another model"):
+        Gallery.open(gallery, finder)
+    (gallery / "gallery.json").write_text("{")
+    with pytest.raises(RecipeError, match="not readable"):
+        Gallery.open(gallery, finder)
+    with pytest.raises(RecipeError, match="holds something else"):
+        update_gallery(own, finder, PictureFolder(own), {})
+    (gallery / "gallery.json").write_text(json.dumps(about))
+    (gallery / "generations" / "1" / "pictures" / "index.faiss").write_bytes(b"x")
+    with pytest.raises(RecipeError, match="build it again"):
+        Gallery.open(gallery, finder)
+
+
+@pytest.fixture
+def moved(finder: Finder, tmp_path: Path) -> Path:
+    """The model folder, somewhere else."""
+    return Path(shutil.copytree(finder.folder, tmp_path / "elsewhere" / "model"))
+
+
+def test_a_model_folder_can_be_moved(moved: Path, finder: Finder) -> None:
+    other = Finder.load(moved)
+    assert other.fingerprint == finder.fingerprint
+    assert torch.equal(other.encode_captions(["a bat"]).single(), finder.encode_captions(["a bat"]).single())
+    card = (moved / "README.md").read_text()
+    assert "| en |" in card
+    assert "Multi" not in card
+    assert str(finder.folder) not in card + (moved / "recipe.yaml").read_text() + (moved / "model.json").read_text()
+
+
+def test_a_changed_or_missing_file_of_a_model_is_one_line(moved: Path) -> None:
+    words = (moved / "words.json").read_text()
+    (moved / "words.json").write_text(words + " ")
+    with pytest.raises(RecipeError, match=r"words\.json: is not what was exported"):
+        Finder.load(moved)
+    (moved / "words.json").unlink()
+    with pytest.raises(RecipeError, match=r"words\.json: no such file"):
+        Finder.load(moved)
+
+
+def test_a_pickle_is_never_loaded(moved: Path, tmp_path: Path) -> None:
+    """Even where the digest says that it is meant."""
+    import hashlib
+
+    class Evil:
+        def __reduce__(self):
+            return (Path(tmp_path / "evil").touch, ())
+
+    (moved / "weights.safetensors").write_bytes(pickle.dumps(Evil()))
+    about = json.loads((moved / "model.json").read_text())
+    about["files"]["weights.safetensors"] = hashlib.sha256((moved / "weights.safetensors").read_bytes()).hexdigest()
+    (moved / "model.json").write_text(json.dumps(about))
+    with pytest.raises(RecipeError, match="not a readable safetensors file"):
+        Finder.load(moved)
+    assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize(
+    "change", [{"files": {"../../secret": "0"}}, {"format": 99}, {"languages": "en"}, {"regions": 0}]
+)
+def test_a_damaged_model_json_is_one_line(moved: Path, change: dict) -> None:
+    about = json.loads((moved / "model.json").read_text())
+    (moved / "model.json").write_text(json.dumps(about | change))
+    with pytest.raises(RecipeError, match=r"model\.json"):
+        Finder.load(moved)
+
+
+def test_a_model_of_sets_orders_the_first_and_indexes_nothing(used: Tiny, tmp_path: Path) -> None:
+    scan = Tiny(tmp_path / "scan")
+    shutil.copytree(used.workspace.root / "jobs", scan.workspace.root / "jobs")
+    options = ("--vse.model=scan-t2i-avg", "--vse.only=[human]", "--vse.epochs=1", "--vse.decay_epoch=1")
+    assert scan.main("vse", *options) == 0
+    assert scan.main("export", "--output", str(tmp_path / "second"), *options) == 0
+    second = Finder.load(tmp_path / "second")
+    first = Finder.load(used.workspace.root / "tiny" / "model")
+    gallery = Gallery.open(used.workspace.root / "tiny" / "gallery", first)
+    listed = names(gallery.search("a red bat", 8))
+    hits = gallery.search("a red bat", 3, reranker=second, first=8)
+    store_rows = {row["name"]: row for row in gallery.pictures}
+    assert all(hit.name in listed for hit in hits)
+    paths = [store_rows[name]["path"] for name in listed]
+    with torch.inference_mode():
+        images, said = second.encode_pictures(paths), second.encode_captions(["a red bat"], "en")
+        scores = second.model.similarity(images[:], said[:])[:, 0]
+    assert [hit.score for hit in hits] == pytest.approx(scores.sort(descending=True)[0][:3].tolist(), abs=1e-4)
+    with pytest.raises(RecipeError, match="no single vectors to index"):
+        update_gallery(tmp_path / "none", second, PictureFolder(Path(paths[0]).parent), {})
+
+
+def test_regions_of_a_folder_s_pictures_are_kept_for_a_second_model(finder: Finder, own: Path, tmp_path: Path) -> None:
+    update_gallery(tmp_path / "gallery", finder, PictureFolder(own), {})
+    gallery = Gallery.open(tmp_path / "gallery", finder)
+    assert [hit.score for hit in gallery.search("a bat", 4, reranker=finder)] == pytest.approx(
+        [hit.score for hit in gallery.search("a bat", 4)], abs=1e-5
+    )
+    assert gallery.boxes("1.png").shape == (3, 4)
+
+
+def test_searches_and_updates_at_once_do_no_harm(finder: Finder, own: Path, tmp_path: Path) -> None:
+    gallery, errors, ends = tmp_path / "gallery", [], threading.Event()
+    update_gallery(gallery, finder, PictureFolder(own), {"en": ["a bat"]})
+
+    def look() -> None:
+        while not ends.is_set():
+            try:
+                assert len(Gallery.open(gallery, finder).search("a bat", 50)) >= 6
+            except Exception as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for number in range(8):
+        draw(own / f"more-{number}.png", number + 20)
+        update_gallery(gallery, finder, PictureFolder(own))
+    ends.set()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(Gallery.open(gallery, finder)) == 14
+
+
+def test_parts_give_rows_in_the_order_asked_for(tmp_path: Path) -> None:
+    parts = Parts(tmp_path)
+    parts.add(["a", "b"], {"x": np.array([[1], [2]])})
+    parts.add(["c"], {"x": np.array([[3]])})
+    again = Parts(tmp_path)
+    assert again.take(["c", "a", "b", "a"], "x")[:, 0].tolist() == [3, 1, 2, 1]
+    again.keep({"c"})
+    assert "a" not in Parts(tmp_path)
+    assert "c" in Parts(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Kills]:
+    with kills() as made:
+        yield made
+
+
+def killed(used: Tiny, folder: Path, server: Kills, moment: Moment | None) -> list[str]:
+    """An update of a gallery of six pictures by two more is killed at a moment; the events of it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    tiny = Tiny(folder)
+    shutil.copytree(used.workspace.root, tiny.workspace.root, dirs_exist_ok=True)
+    for number in range(6):
+        draw(folder / "own" / f"{number}.png", number)
+    shutil.rmtree(tiny.workspace.root / "tiny" / "gallery")
+    arguments = ("index", "--pictures", str(folder / "own"))
+    assert tiny.main(*arguments) == 0
+    finder, gallery = Finder.load(tiny.workspace.root / "tiny" / "model"), tiny.workspace.root / "tiny" / "gallery"
+    old = Gallery.open(gallery, finder).search("a bat", 20)
+    draw(folder / "own" / "6.png", 6)
+    draw(folder / "own" / "0.png", 7)
+    (ended,) = server.run(folder, *arguments, moment=moment)
+    if moment is not None:
+        assert ended.status < 0, ended.said
+        present = Gallery.open(gallery, finder).search("a bat", 20)
+        assert present == old or len(present) == 7
+        (again,) = server.run(folder, *arguments)
+        assert again.status == 0, again.said
+    new = {hit.name: hit.score for hit in Gallery.open(gallery, finder).search("a bat", 20)}
+    with at(folder):
+        update_gallery(folder / "anew", finder, PictureFolder(folder / "own"), {})
+        assert new == pytest.approx(
+            {hit.name: hit.score for hit in Gallery.open(folder / "anew", finder).search("a bat", 20)}, abs=1e-6
+        )
+    assert not list(gallery.rglob("*.partial"))
+    return ended.events
+
+
+SOME = [
+    Moment("open *pictures/*.tmp"), Moment("open *pictures/*.tmp", what="cut"), Moment("table *pictures.parquet"),
+    Moment("open *index.json", what="cut"), Moment("rename *.partial"), Moment("open *gallery.json*", what="cut"),
+    Moment("rename *gallery.json*"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("moment", SOME, ids=str)
+def test_a_killed_update_leaves_the_old_gallery_and_the_next_ends_it(
+    used: Tiny, tmp_path: Path, server: Kills, moment: Moment
+) -> None:
+    killed(used, tmp_path / "killed", server, moment)
+
+
+@pytest.mark.slow
+def test_an_update_killed_at_every_event(used: Tiny, tmp_path: Path, server: Kills) -> None:
+    events = killed(used, tmp_path / "whole", server, None)
+    assert len(events) > 10
+    seen: dict[str, int] = {}
+    for event in events:
+        name = event.replace("[", "[[]")
+        seen[name] = seen.get(name, 0) + 1
+        killed(used, tmp_path / "killed", server, Moment(name, seen[name]))
+
+
+def test_a_missing_picture_is_named(finder: Finder, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        finder.encode_pictures([tmp_path / "gone.jpg"])
