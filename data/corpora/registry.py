@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data.corpora import Corpus, karpathy, multi30k, precomputed, scenes
+from data.corpora import Corpus, folder, karpathy, multi30k, precomputed, scenes
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Reader:
 CORPORA = {
     "scenes": Reader(scenes.ScenesSettings, scenes.read, lambda settings, root: []),
     "multi30k": Reader(multi30k.Multi30kSettings, multi30k.read, multi30k.sources),
+    "folder": Reader(folder.FolderSettings, folder.read, folder.sources),
     "karpathy": Reader(karpathy.KarpathySettings, karpathy.read, karpathy.sources),
     "precomputed": Reader(
         precomputed.PrecomputedSettings, precomputed.read, precomputed.sources, lambda settings: True

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from data.regions import write_regions
 from tests.data.official import pack
@@ -52,6 +53,20 @@ def write_karpathy(root: Path, sizes: Mapping[str, int] = SIZES) -> None:
     box = np.array([[0, 0, 1, 1], [0.2, 0.1, 0.6, 0.9]])
     write_regions(root / "regions", names, [(rng.normal(size=(2, 5)), box) for _ in names])
     pack(root / "ja.tsv", [f"{image['cocoid']}\t犬が公園の{image['imgid']}にいる" for image in reversed(found)])
+
+
+def write_folder(root: Path, size: int = 40, languages: tuple[str, ...] = ("en", "de")) -> None:
+    """A folder `pictures`, and `captions.tsv` with a caption of each in each language; splits are drawn."""
+    (root / "pictures").mkdir(parents=True, exist_ok=True)
+    lines = []
+    for number in range(size):
+        image = Image.new("RGB", (40, 30), (6 * number, 90, 250 - 6 * number))
+        image.paste((250, 250, 6 * number), (number % 20, 5, number % 20 + 10, 20))
+        image.save(root / "pictures" / f"{number}.png")
+        german = f"Der Ball {number} ist auf dem Bild und die {10 * number} Katzen sind in dem Haus"
+        texts = {"en": sentence(str(number), 1), "de": german}
+        lines += [f"{number}.png\t{language}\t{texts[language]}" for language in languages]
+    pack(root / "captions.tsv", lines)
 
 
 def write_precomputed(

@@ -24,7 +24,7 @@ from pipeline.prepare import corpus_job
 from pipeline.recipe import CONFIGS, load_recipe
 from pipeline.settings import Recipe, TrainerSettings
 from pipeline.training import make_trainer
-from tests.data.layouts import entries, write_json
+from tests.data.layouts import entries, write_folder, write_json
 from tests.data.official import OFFICIAL, pack, write_data
 from tests.pipeline.tiny import at
 
@@ -43,6 +43,7 @@ def root(tmp_path_factory) -> Path:
     """A folder with what each recipe says that BILDWORT_DATA must hold."""
     folder = tmp_path_factory.mktemp("data")
     write_data(folder)
+    write_folder(folder)
     pairs = [f"This is one of the {k} houses.\tDas ist eines der {k} Häuser." for k in range(3, 40)]
     pack(folder / "wmt" / "deu-eng.tsv.gz", pairs)
     made = entries()

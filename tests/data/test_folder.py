@@ -1,0 +1,124 @@
+"""Somebody's own pictures and captions are a corpus; what does not fit is named by file and line."""
+
+from pathlib import Path
+
+import pytest
+
+from data.corpora.folder import FolderSettings, read, sources
+from data.errors import DataError
+from tests.data.layouts import write_folder
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write_folder(tmp_path, size=60)
+    return tmp_path
+
+
+def lines(root: Path) -> list[str]:
+    return (root / "captions.tsv").read_text().splitlines()
+
+
+def write(root: Path, *more: str, name: str = "captions.tsv") -> None:
+    (root / name).write_text("".join(f"{line}\n" for line in more), encoding="utf-8")
+
+
+def test_pictures_and_captions_are_read(root: Path) -> None:
+    corpus = read(FolderSettings(), root, root)
+    assert len(corpus.captions) == 120
+    first = corpus.captions[0]
+    assert (first.image_id, first.language) == ("0.png", "en")
+    assert f"{first.image_id}\t{first.language}\t{first.text}" == lines(root)[0]
+    assert corpus.place(first, "en") == f"{root}/captions.tsv:1"
+    assert corpus.pictures["7.png"] == root / "pictures" / "7.png"
+    assert corpus.regions is None
+    assert {caption.split for caption in corpus.captions} == {"train", "val", "test"}
+    assert set(sources(FolderSettings(), root)) == {root / "captions.tsv", *(root / "pictures").iterdir()}
+
+
+def test_a_drawn_split_stays_when_others_come(root: Path) -> None:
+    before = {caption.image_id: caption.split for caption in read(FolderSettings(), root, root).captions}
+    write_folder(root, size=90)
+    after = {caption.image_id: caption.split for caption in read(FolderSettings(), root, root).captions}
+    assert len(after) == 90
+    assert before.items() <= after.items()
+    of_test = sum(split == "test" for split in after.values())
+    assert 2 <= of_test <= 20
+    shares = FolderSettings(validation=0.0, test=0.0)
+    assert {caption.split for caption in read(shares, root, root).captions} == {"train"}
+
+
+def test_given_splits_a_header_and_windows_line_ends(root: Path) -> None:
+    write(
+        root,
+        "picture\tlanguage\tcaption\tsplit",
+        "0.png\ten\tA dog\ttest\r",
+        "",
+        "1.png\ten\t\tval",
+        "1.png\ten\tA cat\tval",
+    )
+    corpus = read(FolderSettings(), root, root)
+    assert [(one.image_id, one.text, one.split) for one in corpus.captions] == [
+        ("0.png", "A dog", "test"), ("1.png", "A cat", "val"),
+    ]  # fmt: skip
+    assert corpus.empty == [f"{root}/captions.tsv:4"]
+    assert list(corpus.pictures) == ["0.png", "1.png"]
+
+
+def test_parallel_text_about_pictures_and_about_none(root: Path) -> None:
+    write(root, "0.png\ten\tA dog\ttest", "1.png\ten\tA cat\ttrain")
+    write(root, "picture\ten\tde", "0.png\tA dog\tEin Hund", "1.png\tA cat\tEine Katze", "\tA house\tEin Haus",
+          "\tA\t", name="parallel.tsv")  # fmt: skip
+    corpus = read(FolderSettings(parallel="parallel.tsv"), root, root)
+    assert [(pair.image_id, pair.split, pair.texts["de"]) for pair in corpus.pairs] == [
+        ("0.png", "test", "Ein Hund"), ("1.png", "train", "Eine Katze"), (None, "train", "Ein Haus"),
+    ]  # fmt: skip
+    assert corpus.place(corpus.pairs[1], "en") == f"{root}/parallel.tsv:3"
+    assert corpus.empty == [f"{root}/parallel.tsv:5"]
+    write(root, "en\tde", "A dog\tEin Hund", name="parallel.tsv")
+    assert read(FolderSettings(parallel="parallel.tsv"), root, root).pairs[0].image_id is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["0.png\ten"], r"captions\.tsv:1: 2 fields, expected picture TAB language TAB caption"),
+        (["0.png\ten\tA dog", "gone.png\ten\tA dog"], r"captions\.tsv:2: no picture 'gone\.png' in pictures"),
+        (["../captions.tsv\ten\tA dog"], "no picture '../captions.tsv'"),
+        (["/etc/passwd\ten\tA dog"], "no picture '/etc/passwd'"),
+        (["away.png\ten\tA dog"], r"no picture 'away\.png' in pictures \(a link out of the folder\)"),
+        (["0.png\tEnglish\tA dog"], "language 'English', expected a code like en or de"),
+        (["0.png\ten\tA dog\tdev"], "split 'dev', expected train, val, test"),
+        (["0.png\ten\tA dog\tval", "0.png\tde\tEin Hund\ttest"], "is in test, but in val at .*captions.tsv:1"),
+        ([], "no caption; expected picture TAB language TAB caption"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_named(root: Path, wrong: list[str], said: str) -> None:
+    (root / "pictures" / "away.png").symlink_to("/etc/passwd")
+    write(root, *wrong)
+    with pytest.raises(DataError, match=said):
+        read(FolderSettings(), root, root)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["A dog\tEin Hund!"], r"parallel\.tsv:1: .*expected a header"), (["en"], "expected a header"),
+        ([], "expected a header"),
+        (["en\tde", "A dog"], r"parallel\.tsv:2: 1 fields, expected 2"),
+        (["picture\ten\tde", "gone.png\tA dog\tEin Hund"], r"parallel\.tsv:2: no picture 'gone\.png'"),
+    ],
+)  # fmt: skip
+def test_parallel_text_that_does_not_fit_is_named(root: Path, wrong: list[str], said: str) -> None:
+    write(root, *wrong, name="parallel.tsv")
+    with pytest.raises(DataError, match=said):
+        read(FolderSettings(parallel="parallel.tsv"), root, root)
+
+
+def test_settings_that_do_not_fit_are_one_line(root: Path) -> None:
+    with pytest.raises(DataError, match="set BILDWORT_DATA"):
+        read(FolderSettings(), None, root)
+    with pytest.raises(DataError, match=r"test is 1\.5; expected a share"):
+        read(FolderSettings(test=1.5), root, root)
+    with pytest.raises(DataError, match="no such folder"):
+        read(FolderSettings(pictures="gone"), root, root)
