@@ -35,7 +35,7 @@ class VectorIndex:
         kind: `flat`, exhaustive and exact, or `ivf-pq`.
         gpu: its number; None takes the first if there is one, -1 stays on the CPU.
         nlist: lists of `ivf-pq`; None: the power of two nearest to √N (1,024 for a million).
-        nprobe: lists that a query looks into, all at the most; None: a quarter of them.
+        nprobe: lists that a query looks into, all at the most; None: a quarter of them, or 128 if that is more.
         parts: a vector is cut into so many for its code, half a byte each; a divisor of H; None: the largest one up to
             H / 4 (32 bytes for 256 numbers).
 
@@ -171,7 +171,7 @@ def _trained(vectors: Tensor, nlist: int | None, nprobe: int | None, parts: int 
     """An empty IVF-PQ index, trained on a sample of the vectors; ModelError where they do not fit the settings."""
     count, dim = vectors.shape
     nlist = 2 ** round(math.log2(max(1, count)) / 2) if nlist is None else nlist
-    nprobe = max(1, nlist // 4) if nprobe is None else nprobe
+    nprobe = max(128, nlist // 4) if nprobe is None else nprobe
     if parts is None:
         parts = max(size for size in range(1, max(1, dim // 4) + 1) if dim % size == 0)
     if min(nlist, nprobe, parts) < 1 or dim % parts:

@@ -1,4 +1,4 @@
-"""A million vectors and a hundred thousand wider ones, searched whole and by lists of codes: time to build, bytes, time to search, and what is found.
+"""Many vectors, searched whole and by lists of codes: time to build, bytes, time to search, and what is found.
 
 The vectors lie around 20,000 centres. As in SAN's space (512 numbers) on real pictures, their variance falls from
 direction to direction, so that 90 % of it lies in the first 70. Queries are copies of some vectors with as much noise
@@ -67,9 +67,10 @@ def test_many_vectors(count: int, dim: int, tmp_path: Path, capsys) -> None:
         (tmp_path / kind / "index.faiss").unlink()
         recalls = [100 * (found[kind][:, :k] == right[:, None]).any(1).float().mean().item() for k in (1, 5, 10)]
         with capsys.disabled():
+            recall = " ".join(f"{value:.1f}" for value in recalls)
             print(f"\n{kind}, {count:,} vectors of {dim} numbers: built in {built:.0f} s, {size / count:.0f} bytes a "
-                  f"vector ({size / 1e6:.0f} MB); one query p50 {1e3 * one[kind]:.1f} ms, p99 {1e3 * worst:.1f} ms, 100 "
-                  f"queries {1e3 * many[kind]:.0f} ms; R@1/5/10 {' '.join(f'{value:.1f}' for value in recalls)}")  # fmt: skip
+                  f"vector ({size / 1e6:.0f} MB); one query p50 {1e3 * one[kind]:.1f} ms, p99 {1e3 * worst:.1f} ms, "
+                  f"100 queries {1e3 * many[kind]:.0f} ms; R@1/5/10 {recall}")  # fmt: skip
         del index
     recall = (found["flat"][:, :, None] == found["ivf-pq"][:, None]).any(2).float().mean().item()
     with capsys.disabled():
