@@ -5,7 +5,8 @@ RECIPE ?= scenes
 TABLE ?= 1
 WITH ?= mt:en-de
 PICTURES ?=
-QUERY ?= ein kleiner roter Ball links
+QUERY ?=
+PICTURE ?=
 INPUT ?= captions.txt
 OUTPUT ?= translated.txt
 ARGS ?=
@@ -76,10 +77,10 @@ index: setup ## bring a gallery up to date: the corpus's pictures, or those of a
 	@$(PIPELINE) index $(if $(PICTURES),--pictures "$(PICTURES)") $(OPTIONS)
 
 search: setup ## the pictures nearest to a sentence (QUERY="…")
-	@$(PIPELINE) search "$(QUERY)" $(OPTIONS)
+	@$(PIPELINE) search $(if $(QUERY),"$(QUERY)") $(OPTIONS)
 
 describe: setup ## the captions nearest to a picture (PICTURE=…), in every language
-	@$(PIPELINE) describe "$(PICTURE)" $(OPTIONS)
+	@$(PIPELINE) describe $(if $(PICTURE),"$(PICTURE)") $(OPTIONS)
 
 table: setup ## a table of the paper (TABLE=1): trains what is missing, prints ours beside the published figures
 	@$(PIPELINE) table --table $(TABLE) $(OPTIONS)

@@ -6,7 +6,10 @@ network say more and are read by `data.regions` in the same layout.
 
 import multiprocessing
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +33,7 @@ _COLOUR_GRID = 4
 _LEVELS = 4  # of each colour channel in the colour histogram
 DIM = _CELLS**2 * _BINS + 3 * _COLOUR_GRID**2 + _LEVELS**3 + 8  # 392 + 48 + 64 + 8 = 512
 
+_CHUNK = 16  # pictures that a process reads at a time
 _GROUND = 32  # side of the thumbnail that the background is fitted on
 _OVERLAP = 0.7  # two proposals that overlap more are one
 _SMALLEST, _LARGEST = 0.001, 0.8  # area of a proposal, of the picture's
@@ -92,24 +96,52 @@ def extract_readable(
 ) -> Iterator[tuple[Floats, Floats] | str]:
     """Regions and boxes of each picture as `extract` gives them, or in one line why it cannot be read.
 
+    A picture that kills the process that reads it (by taking all memory, or a fault of a decoder) is one of those.
+
     Args:
         pictures: files.
         settings: see `extract`.
-        workers: processes; 0 or 1 works in this one.
+        workers: processes; with 0 or 1, and for a few pictures, this one works.
     """
-    task = partial(_try, settings=settings)
-    if workers <= 1:
-        yield from map(task, pictures)
+    task = partial(_read_some, settings=settings)
+    chunks = [pictures[start : start + _CHUNK] for start in range(0, len(pictures), _CHUNK)]
+    if workers <= 1 or len(chunks) == 1:
+        for chunk in chunks:
+            yield from task(chunk)
         return
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        yield from pool.imap(task, pictures, chunksize=16)
+    while chunks:
+        with ProcessPoolExecutor(min(workers, len(chunks)), multiprocessing.get_context("spawn")) as pool:
+            waiting = deque(pool.submit(task, chunk) for chunk in chunks[: 4 * workers])
+            try:
+                while waiting:
+                    yield from waiting.popleft().result()
+                    del chunks[0]
+                    if len(chunks) > len(waiting):
+                        waiting.append(pool.submit(task, chunks[len(waiting)]))
+                continue
+            except BrokenProcessPool:
+                pass
+        for picture in chunks.pop(0):  # one of these, or one that was read at the same time
+            yield _read_alone(picture, settings)
 
 
-def _try(picture: Path, settings: ExtractorSettings) -> tuple[Floats, Floats] | str:
-    try:
-        return extract(picture, settings)
-    except DataError as error:
-        return str(error)
+def _read_some(pictures: Sequence[Path], settings: ExtractorSettings) -> list[tuple[Floats, Floats] | str]:
+    found: list[tuple[Floats, Floats] | str] = []
+    for picture in pictures:
+        try:
+            found.append(extract(picture, settings))
+        except DataError as error:
+            found.append(str(error))
+    return found
+
+
+def _read_alone(picture: Path, settings: ExtractorSettings) -> tuple[Floats, Floats] | str:
+    """In a process of its own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        try:
+            return pool.submit(_read_some, [picture], settings).result()[0]
+        except BrokenProcessPool:
+            return f"{picture}: not a readable picture (the process that read it died); replace it or leave it out"
 
 
 def _stream(pictures: Mapping[str, Path], settings: ExtractorSettings, workers: int) -> Iterator[tuple[Floats, Floats]]:

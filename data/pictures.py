@@ -2,10 +2,13 @@
 
 import os
 import stat
+import unicodedata
 from pathlib import Path
 
 from data.errors import DataError
 
+_UNSEEN = {"Cc", "Cs", "Zl", "Zp"}  # characters that end lines or drive terminals; and those that turn the text
+_TURNING = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 
 
@@ -29,6 +32,8 @@ def pictures_in(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
     found: dict[str, Path] = {}
     left: dict[str, str] = {}
     root = folder.resolve()
+    if not _is_utf8(str(root)):
+        raise DataError(f"{str(root).encode('utf-8', 'backslashreplace').decode()}: not UTF-8; rename the folder")
 
     def fail(error: OSError) -> None:
         raise DataError(f"{error.filename}: cannot be read ({error.strerror}); make it readable or move it away")
@@ -49,20 +54,28 @@ def pictures_in(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
 
 def _unfit(path: Path, name: str, root: Path) -> str | None:
     """Why a file is no picture of the folder; None if it may be one."""
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
+    if not _is_utf8(name):
         return "its name is not UTF-8"
-    if not name.isprintable():
+    if any(unicodedata.category(one) in _UNSEEN or one in _TURNING for one in name):
         return "its name has control characters"
-    if path.is_symlink():
-        if path.is_dir():
-            return "a link to a folder"
-        if not path.resolve().is_relative_to(root):
-            return "a link out of the folder"
-    if path.suffix.lower() not in SUFFIXES:
-        return "not a picture by its name"
     try:
+        if path.is_symlink():
+            if path.is_dir():
+                return "a link to a folder"
+            if not path.resolve().is_relative_to(root):
+                return "a link out of the folder"
+        if path.suffix.lower() not in SUFFIXES:
+            return "not a picture by its name"
         return None if stat.S_ISREG(path.stat().st_mode) else "not a file"
+    except RuntimeError:
+        return "a link to itself"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -122,7 +122,7 @@ class PretrainedTokens:
         from transformers import AutoTokenizer
 
         try:
-            self.tokenizer = AutoTokenizer.from_pretrained(name)
+            self.tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())[:200]
             raise DataError(f"vse.pretrained {name!r}: no tokenizer of transformers there ({reason})") from None

@@ -5,6 +5,7 @@ into `nlist` lists by k-means; a query looks into the `nprobe` nearest. There th
 of a few bytes, and scored again by their vectors in float16, so that scores are right to three digits.
 """
 
+import errno
 import hashlib
 import json
 import math
@@ -113,7 +114,11 @@ class VectorIndex:
             made_of: a fingerprint of the checkpoint that made the vectors.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        faiss.write_index(faiss.index_gpu_to_cpu(self._index) if self._on_gpu else self._index, str(folder / _INDEX))
+        index = faiss.index_gpu_to_cpu(self._index) if self._on_gpu else self._index
+        try:
+            faiss.write_index(index, str(folder / _INDEX))
+        except RuntimeError as error:  # FAISS tells what failed, and not why
+            raise OSError(errno.ENOSPC, " ".join(str(error).split())[-100:], str(folder / _INDEX)) from None
         about = {
             "format": FORMAT, "kind": self.kind, "vectors": len(self), "dim": self.dim, "made_of": made_of,
             "sha256": _digest(folder / _INDEX),

@@ -23,8 +23,8 @@ class PretrainedWords(nn.Module):
     def __init__(self, name: str) -> None:
         super().__init__()
         try:
-            config = AutoConfig.from_pretrained(name)
-            self.model = AutoModel.from_pretrained(name, config=config, dtype=torch.float32)
+            config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+            self.model = AutoModel.from_pretrained(name, config=config, dtype=torch.float32, trust_remote_code=False)
         except (OSError, ValueError, SafetensorError) as error:
             reason = " ".join(str(error).split())[:200]
             raise ModelError(f"vse.pretrained {name!r}: no text model of transformers there ({reason})") from None

@@ -35,7 +35,7 @@ EXPORT, INDEX, SEARCH, DESCRIBE = "export", "index", "search", "describe"
 _USING = (INDEX, SEARCH, DESCRIBE)
 _OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "with": ("path", (TRANSLATE,)), "input": ("input", (TRANSLATE,)), "output": ("output", (TRANSLATE, EXPORT)),
-    "images": ("images", (TRANSLATE,)), "n-best": ("n_best", (TRANSLATE,)), "model": ("model", _USING),
+    "images": ("images", (TRANSLATE,)), "n-best": ("n_best", (TRANSLATE,)), "model": ("model", (INDEX,)),
     "gallery": ("gallery", _USING), "pictures": ("pictures", (INDEX,)), "queries": ("queries", (SEARCH,)),
     "language": ("language", (SEARCH,)), "top": ("top", (SEARCH, DESCRIBE)), "rerank": ("rerank", (SEARCH,)),
     "json": ("json", (SEARCH, DESCRIBE)), "sheet": ("sheet", (SEARCH,)),
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, help="with translate, export: where to")
     parser.add_argument("--images", type=Path, help="with translate: an image id a line, for a system that looks")
     parser.add_argument("--n-best", type=int, help="with translate: more than the best, as JSON lines")
-    parser.add_argument("--model", type=Path, help="with index, search, describe: an exported model (the recipe's)")
+    parser.add_argument("--model", type=Path, help="with index: an exported model (the recipe's best)")
     parser.add_argument("--gallery", type=Path, help="with index, search, describe: its folder (the recipe's)")
     parser.add_argument("--pictures", type=Path, help="with index: a folder of pictures (those of the corpus)")
     parser.add_argument("--queries", type=Path, help="with search: a query a line, or JSON lines (.jsonl)")
@@ -75,8 +75,11 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         _run(known, overrides)
     except (DataError, ModelError, RecipeError) as error:
-        CONSOLE.print(f"[red]error:[/] {escape(str(error))}")
+        CONSOLE.print(f"[red]error:[/] {escape(_harmless(str(error)))}")
         return 1
+    except BrokenPipeError:  # whoever read us has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
         if (line := unwritten(error)) is None:
             raise
@@ -88,6 +91,11 @@ def main(arguments: list[str] | None = None) -> int:
     if known.stage == ALL:
         say(f"in all {time.monotonic() - started:.0f} s, {cpu_seconds():.0f} s of CPU time")
     return 0
+
+
+def _harmless(text: str) -> str:
+    """A text that does nothing to a terminal."""
+    return "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 def _run(known: argparse.Namespace, overrides: list[str]) -> None:
@@ -136,21 +144,21 @@ def _run(known: argparse.Namespace, overrides: list[str]) -> None:
 def _use(known: argparse.Namespace, recipe: Recipe) -> None:
     """What is done with a trained model."""
     from pipeline.export import export
-    from pipeline.find import Places, describe, index, search
+    from pipeline.find import describe, index, model_of, search
 
-    workspace, places = Workspace(), (known.model, known.gallery)
+    workspace = Workspace()
     with _told("vse"):
         if known.stage == EXPORT:
-            export(recipe, workspace, known.output or Places.of(recipe, workspace, None, None).model)
+            export(recipe, workspace, known.output or model_of(recipe, workspace))
         elif known.stage == INDEX:
-            index(recipe, workspace, *places, known.pictures, os.cpu_count() or 1)
+            index(recipe, workspace, known.model, known.gallery, known.pictures, os.cpu_count() or 1)
         elif known.stage == SEARCH:
             top = 10 if known.top is None else known.top
             asked = known.query, known.queries, known.language
-            search(recipe, workspace, *places, *asked, top, known.rerank, bool(known.json), known.sheet)
+            search(recipe, workspace, known.gallery, *asked, top, known.rerank, bool(known.json), known.sheet)
         else:
             top = 5 if known.top is None else known.top
-            describe(recipe, workspace, *places, known.query, top, bool(known.json))
+            describe(recipe, workspace, known.gallery, known.query, top, bool(known.json))
 
 
 @contextmanager

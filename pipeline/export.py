@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 import yaml
+from rich.markup import escape
 from safetensors.numpy import save_file
 
 from data.captions import HUMAN
 from data.retrieval import parse_group
 from pipeline.errors import RecipeError
 from pipeline.files import rename_whole
-from pipeline.finder import ABOUT, FORMAT, STANDARD, TEXT, Finder, digest_of
+from pipeline.finder import ABOUT, FORMAT, STANDARD, TEXT, Finder, digest_of, read_about
 from pipeline.jobs import Workspace
 from pipeline.prepare import EXTRACTED, about_corpus
-from pipeline.processes import say
+from pipeline.processes import lock, say
 from pipeline.settings import Recipe
 from pipeline.vse import Row, vse_rows
 
@@ -46,14 +47,15 @@ R@K in percent on {corpus}, test.
 
 ```python
 from pipeline.finder import Finder
-from pipeline.gallery import Gallery
 
 finder = Finder.load("this folder")
-hits = Gallery.open("a gallery", finder).search("{example}")
+vectors = finder.encode_captions(["{example}"]).single()
 ```
 
 Weights are safetensors; no file here is a pickle. `{about}` has a digest of each, and they are checked when loaded.
 """
+_MARK = ".exporting"
+_BESIDE = ("partial", "ready", "before")
 _PLAIN = {"en": "a dog runs", "de": "ein Hund rennt", "fr": "un chien court", "cs": "pes běží"}
 
 
@@ -70,15 +72,53 @@ def export(recipe: Recipe, workspace: Workspace, output: Path) -> Finder:
     Raises:
         RecipeError: there is no such model, or the folder holds something else.
     """
-    if output.exists() and not (output / ABOUT).is_file() and (not output.is_dir() or any(output.iterdir())):
-        raise RecipeError(f"{output}: is there already and holds no exported model; choose another folder")
     chosen = chosen_row(recipe, workspace)
+    half, ready, before = (output.with_name(f"{output.name}.{end}") for end in _BESIDE)
+    with lock(output.with_name(f"{output.name}.lock"), f"export {output}"):
+        if before.exists() and not output.exists():  # of an export that was killed
+            before.rename(output)
+        for folder in (output, half, ready, before):
+            _require_ours(folder)
+        for folder in (half, ready, before):
+            shutil.rmtree(folder, ignore_errors=True)
+        half.mkdir(parents=True)
+        (half / _MARK).touch()
+        name = _write(recipe, workspace, chosen, half)
+        (half / _MARK).unlink()
+        Finder.load(half)  # what cannot be loaded is not left behind
+        rename_whole(half, ready)
+        if output.exists():
+            output.rename(before)
+        ready.rename(output)
+        shutil.rmtree(before, ignore_errors=True)
+    say(f"{escape(name)}, seed {chosen.seed}: {escape(str(output))}")
+    return Finder.load(output)
+
+
+def _require_ours(folder: Path) -> None:
+    """Refuse to replace a folder that is no exported model, or holds more than that.
+
+    Raises:
+        RecipeError: it is so.
+    """
+    if not folder.exists() or (folder / _MARK).is_file() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    try:
+        names = {ABOUT, *read_about(folder)["files"]}
+        foreign = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()} - names
+    except RecipeError:
+        foreign = {"other files"}
+    if foreign:
+        raise RecipeError(
+            f"{folder}: holds {min(foreign)}, which is no part of an exported model; choose another folder"
+        )
+
+
+def _write(recipe: Recipe, workspace: Workspace, chosen: Row, half: Path) -> str:
+    """Write all files of the model folder; the model's name."""
     source, manifest = workspace.require(chosen.job), workspace.manifest(chosen.job)
     corpus = workspace.require(chosen.job.inputs["corpus"])
     network = json.loads((source / "network.json").read_text(encoding="utf-8"))
-    half = output.with_name(f"{output.name}.partial")
-    shutil.rmtree(half, ignore_errors=True)
-    half.mkdir(parents=True)
     for name in ("network.json", "weights.safetensors", "words.json"):
         shutil.copyfile(source / name, half / name)
     if pretrained := network["arguments"].get("pretrained"):
@@ -91,29 +131,21 @@ def export(recipe: Recipe, workspace: Workspace, output: Path) -> Finder:
         regions = asdict(recipe.regions) | {"version": EXTRACTED}
         with np.load(corpus / "regions" / "standard.npz", allow_pickle=False) as arrays:
             save_file({name: arrays[name].astype(np.float32) for name in ("mean", "scale")}, half / STANDARD)
-    plain = {key: value for key, value in asdict(recipe).items() if key not in ("tables", "lent", "report")}
-    plain["corpus"]["root"] = None
-    (half / "recipe.yaml").write_text(yaml.safe_dump(plain, allow_unicode=True, sort_keys=False), encoding="utf-8")
+    (half / "recipe.yaml").write_text(
+        yaml.safe_dump(_plain(recipe), allow_unicode=True, sort_keys=False), encoding="utf-8"
+    )
     languages = _languages(recipe, chosen)
     name = f"{network['model']}, {chosen.name}, {recipe.name}"
     card = _card(recipe, chosen, name, languages, manifest["metrics"]["test"], about_corpus(corpus), regions)
     (half / "README.md").write_text(card, encoding="utf-8")
-    files = [path for path in sorted(half.rglob("*")) if path.is_file()]
+    files = [path for path in sorted(half.rglob("*")) if path.is_file() and path.name != _MARK]
     about = {
         "format": FORMAT, "name": name, "languages": languages, "regions": regions, "row": chosen.name,
         "seed": chosen.seed, "job": chosen.job.name, "key": chosen.job.key, "test": manifest["metrics"]["test"],
         "files": {path.relative_to(half).as_posix(): digest_of(path) for path in files},
     }  # fmt: skip
     (half / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
-    Finder.load(half)  # what cannot be loaded is not left behind
-    before = output.with_name(f"{output.name}.before")
-    shutil.rmtree(before, ignore_errors=True)
-    if output.exists():
-        output.rename(before)
-    rename_whole(half, output)
-    shutil.rmtree(before, ignore_errors=True)
-    say(f"{name}, seed {chosen.seed}: {output}")
-    return Finder.load(output)
+    return name
 
 
 def chosen_row(recipe: Recipe, workspace: Workspace) -> Row:
@@ -147,12 +179,23 @@ def _languages(recipe: Recipe, row: Row) -> list[str]:
     return sorted({slot.language for text in recipe.vse.rows[row.name] for slot in parse_group(text)})
 
 
+def _plain(recipe: Recipe) -> dict[str, Any]:
+    """What `load_recipe` reads as this recipe, but for where its data lies."""
+    plain = {key: value for key, value in asdict(recipe).items() if key not in ("name", "tables", "lent", "report")}
+    corpus = plain["corpus"]
+    return plain | {"corpus": {"name": corpus["name"]} | corpus["options"]}
+
+
 def _copy_text_model(name: str, folder: Path) -> None:
     """The tokenizer and configuration of a pretrained text model, with its weights, wherever they lie."""
     from transformers import AutoModel, AutoTokenizer
 
-    AutoTokenizer.from_pretrained(name).save_pretrained(folder)
-    AutoModel.from_pretrained(name).save_pretrained(folder)
+    try:
+        AutoTokenizer.from_pretrained(name, trust_remote_code=False).save_pretrained(folder)
+        AutoModel.from_pretrained(name, trust_remote_code=False).save_pretrained(folder)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise RecipeError(f"export: the text model {name!r} is no longer there ({reason}); put it back") from None
 
 
 def _card(

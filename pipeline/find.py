@@ -7,6 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rich.markup import escape as markup
+
 from data.captions import HUMAN, read_captions
 from data.lines import read_lines
 from data.regions import RegionStore
@@ -33,17 +35,14 @@ class Query(NamedTuple):
     top: int
 
 
-class Places(NamedTuple):
-    """Where a recipe's model and gallery lie, unless the command says otherwise."""
+def model_of(recipe: Recipe, workspace: Workspace) -> Path:
+    """Where a recipe's model is exported to, unless the command says otherwise."""
+    return workspace.root / recipe.name / "model"
 
-    model: Path
-    gallery: Path
 
-    @classmethod
-    def of(cls, recipe: Recipe, workspace: Workspace, model: Path | None, gallery: Path | None) -> "Places":
-        """What was given, or `model` and `gallery` in the recipe's folder of artifacts."""
-        home = workspace.root / recipe.name
-        return cls(model or home / "model", gallery or home / "gallery")
+def gallery_of(recipe: Recipe, workspace: Workspace) -> Path:
+    """Where a recipe's gallery lies, unless the command says otherwise."""
+    return workspace.root / recipe.name / "gallery"
 
 
 def index(
@@ -64,8 +63,7 @@ def index(
     Raises:
         RecipeError: there is no model, or it does not read such pictures.
     """
-    places = Places.of(recipe, workspace, model, gallery)
-    finder = Finder.load(model) if model is not None else _own_model(recipe, workspace, places.model)
+    finder = Finder.load(model) if model is not None else _own_model(recipe, workspace)
     corpus, captions, found = corpus_job(recipe, workspace), None, None
     if workspace.done(corpus):
         folder, captions = workspace.folder(corpus), {language: list[str]() for language in finder.languages}
@@ -77,29 +75,29 @@ def index(
     if source is None:
         workspace.require(corpus)  # says what to run
         raise AssertionError
-    done = update_gallery(places.gallery, finder, source, captions)
+    place = gallery or gallery_of(recipe, workspace)
+    done = update_gallery(place, finder, source, captions)
     for name, reason in list(done.left.items())[:_SHOWN]:
         say(f"[yellow]left out:[/] {_marked(name)}: {_marked(reason)}")
     if len(done.left) > _SHOWN:
-        say(f"… and {len(done.left) - _SHOWN:,} more; all are in left.json of {places.gallery}")
+        say(f"… and {len(done.left) - _SHOWN:,} more; all are in left.json of {_marked(str(place))}")
     spoken = ", ".join(f"{count:,} {language}" for language, count in done.captions.items())
     say(
-        f"{places.gallery}: {done.pictures:,} pictures ({done.computed:,} new, {done.gone:,} gone, {len(done.left):,} "
-        f"left out), captions: {spoken or 'none'}"
+        f"{_marked(str(place))}: {done.pictures:,} pictures ({done.computed:,} new, {done.gone:,} gone, "
+        f"{len(done.left):,} left out), captions: {spoken or 'none'}"
     )
 
 
 def search(
-    recipe: Recipe, workspace: Workspace, model: Path | None, gallery: Path | None, query: str | None,
+    recipe: Recipe, workspace: Workspace, gallery: Path | None, query: str | None,
     queries: Path | None, language: str | None, top: int, rerank: Path | None, as_json: bool, sheet: Path | None,
 ) -> None:  # fmt: skip
     """Print the pictures nearest to a sentence, or to each of a file.
 
     Args:
-        recipe: whose model and gallery, where none are given.
+        recipe: whose gallery, where none is given.
         workspace: its artifacts.
-        model: an exported model.
-        gallery: what `index` made.
+        gallery: what `index` made; it holds its model.
         query: the sentence.
         queries: a sentence a line, or in a `.jsonl` file an object a line: `query`, and if wanted `language`, `top`.
         language: of the queries that do not say; None: told apart.
@@ -113,8 +111,10 @@ def search(
     """
     if (query is None) == (queries is None):
         raise RecipeError("search: give a query or --queries FILE, one of the two")
-    asked = [Query(query, language, top)] if query is not None else list(_queries(queries, language, top))  # type: ignore[arg-type]
-    opened = _open(recipe, workspace, model, gallery)
+    asked = [Query(query, language, top)] if query is not None else []
+    if queries is not None:
+        asked = list(_queries(queries, language, top))
+    opened = Gallery.open(gallery or gallery_of(recipe, workspace))
     second = None if rerank is None else Finder.load(rerank)
     answers = []
     for one in asked:
@@ -123,20 +123,23 @@ def search(
         answers.append((one.text, spoken, hits))
         _print_hits({"query": one.text, "language": spoken}, hits, as_json, heading=len(asked) > 1)
     if sheet is not None:
-        write_whole(sheet, contact_sheet(answers))
+        if sheet.is_dir():
+            raise RecipeError(f"--sheet {sheet}: a folder; expected a file")
+        try:
+            write_whole(sheet, contact_sheet(answers))
+        except (NotADirectoryError, FileExistsError) as error:
+            raise RecipeError(f"--sheet {sheet}: {error.strerror}; expected a file in a folder") from None
 
 
 def describe(
-    recipe: Recipe, workspace: Workspace, model: Path | None, gallery: Path | None, picture: str | None, top: int,
-    as_json: bool,
-) -> None:  # fmt: skip
+    recipe: Recipe, workspace: Workspace, gallery: Path | None, picture: str | None, top: int, as_json: bool
+) -> None:
     """Print the captions nearest to a picture (a file, or the name of one in the gallery), in every language.
 
     Args:
-        recipe: whose model and gallery, where none are given.
+        recipe: whose gallery, where none is given.
         workspace: its artifacts.
-        model: an exported model.
-        gallery: what `index` made.
+        gallery: what `index` made; it holds its model.
         picture: a file, or a name.
         top: captions of each language.
         as_json: JSON lines in place of a table.
@@ -148,7 +151,7 @@ def describe(
         raise RecipeError("describe: give a picture, a file or the name of one in the gallery")
     if top < 1:
         raise RecipeError(f"describe: {top} captions are wanted; expected 1 or more")
-    opened = _open(recipe, workspace, model, gallery)
+    opened = Gallery.open(gallery or gallery_of(recipe, workspace))
     known = {row["name"] for row in opened.pictures}
     found = opened.describe_known(picture, top) if picture in known else opened.describe(Path(picture), top)
     if not found:
@@ -172,20 +175,15 @@ def contact_sheet(answers: Sequence[tuple[str, str, Sequence[Hit]]]) -> str:
     return _PAGE.format(body="\n".join(sections))
 
 
-def _own_model(recipe: Recipe, workspace: Workspace, folder: Path) -> Finder:
+def _own_model(recipe: Recipe, workspace: Workspace) -> Finder:
     """The recipe's exported model; it is exported where it is not, or no longer the best."""
-    row = chosen_row(recipe, workspace)
+    row, folder = chosen_row(recipe, workspace), model_of(recipe, workspace)
     try:
         if read_about(folder)["key"] == row.job.key:
             return Finder.load(folder)
     except (RecipeError, KeyError):
         pass  # there is none, or it is damaged
     return export(recipe, workspace, folder)
-
-
-def _open(recipe: Recipe, workspace: Workspace, model: Path | None, gallery: Path | None) -> Gallery:
-    places = Places.of(recipe, workspace, model, gallery)
-    return Gallery.open(places.gallery, Finder.load(places.model))
 
 
 def _queries(path: Path, language: str | None, top: int) -> Iterator[Query]:
@@ -229,7 +227,7 @@ def _printable(text: str) -> str:
 
 def _marked(text: str) -> str:
     """The same, with what rich would take for markup escaped."""
-    return _printable(text).replace("[", "\\[")
+    return markup(_printable(text))
 
 
 _PAGE = """<!doctype html>

@@ -1,8 +1,7 @@
 """A trained retrieval model as a folder that can be moved and shared, and what it makes of pictures and captions.
 
     finder = Finder.load("model")
-    gallery = Gallery.open("gallery", finder)               # pipeline.gallery
-    hits = gallery.search("zwei Hunde spielen im Schnee")
+    vectors = finder.encode_captions(["zwei Hunde spielen im Schnee"]).single()
 
 The folder holds `network.json`, `weights.safetensors` and `words.json` (with a pretrained text model also `text/`),
 `regions.safetensors` with the standardisation of regions found in pixels, the recipe, a model card, and `model.json`
@@ -12,8 +11,8 @@ with a digest of each file. Nothing in it is a pickle.
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,8 @@ from pipeline.ranking import load_model, model_fingerprint
 FORMAT = 1
 ABOUT, STANDARD, TEXT = "model.json", "regions.safetensors", "text"
 _BATCH = 128
+_OF_REGIONS = ("regions", "size", "version")
+_KINDS = (".json", ".safetensors", ".txt", ".model", ".yaml", ".md")
 Regions = tuple[NDArray[np.floating], NDArray[np.floating]]
 
 
@@ -50,6 +51,8 @@ class Finder:
         model: the network, ready to be used.
         text: what it reads words with.
         extractor: how regions are found in pixels; None for a model that reads regions made elsewhere.
+        standard: mean and scale (D,) of those regions.
+        reads: a digest of how regions are made from pixels; None for a model that reads regions made elsewhere.
         fingerprint: a digest of what decides the vectors.
     """
 
@@ -59,6 +62,8 @@ class Finder:
     model: RetrievalModel
     text: TextInput
     extractor: ExtractorSettings | None
+    standard: Regions | None
+    reads: str | None
     fingerprint: str
 
     @classmethod
@@ -70,20 +75,26 @@ class Finder:
         """
         folder = Path(folder)
         about = read_about(folder)
-        for name, digest in about["files"].items():
-            path = folder / name
-            if not path.is_file():
-                raise RecipeError(f"{path}: no such file, though {ABOUT} names it; get the model folder again")
-            if digest_of(path) != digest:
-                raise RecipeError(f"{path}: is not what was exported; get the model folder again")
-        pretrained = str(folder / TEXT) if (folder / TEXT).is_dir() else None
+        _check_files(folder, about["files"])
+        pretrained = str(folder / TEXT) if f"{TEXT}/config.json" in about["files"] else None
+        if pretrained is None and _names_text_model(folder):
+            raise RecipeError(f"{folder}: its text model ({TEXT}/) is missing; get the model folder again")
         module, text = load_model(folder, about["languages"], pretrained)
-        extractor = None if about["regions"] is None else dict(about["regions"])
-        if extractor is not None and extractor.pop("version") != EXTRACTED:
-            raise RecipeError(f"{folder}: its regions were found by another version of the extractor; train it again")
-        settings = None if extractor is None else ExtractorSettings(**extractor)
+        if unknown := set(about["languages"]) - set(module.model.languages):
+            raise RecipeError(
+                f"{folder / ABOUT}: the network does not know {min(unknown)!r}; get the model folder again"
+            )
+        extractor = standard = reads = None
         fingerprint = model_fingerprint(folder)
-        return cls(folder, about["name"], about["languages"], module.model, text, settings, fingerprint)
+        if about["regions"] is not None:
+            if about["regions"]["version"] != EXTRACTED:
+                raise RecipeError(f"{folder}: its regions were found by another version of the extractor; train again")
+            extractor = ExtractorSettings(about["regions"]["regions"], about["regions"]["size"])
+            standard = read_standard(folder / STANDARD, module.model.region_dim)
+            reads = reads_of(extractor, standard)
+            fingerprint = hashlib.sha256(f"{fingerprint} {reads}".encode()).hexdigest()[:16]
+        languages = about["languages"]
+        return cls(folder, about["name"], languages, module.model, text, extractor, standard, reads, fingerprint)
 
     def encode_pictures(self, pictures: Sequence[str | Path | Image.Image]) -> Encodings:
         """Encode pictures, files or images of any size and mode.
@@ -106,7 +117,8 @@ class Finder:
 
     def standardised(self, regions: NDArray[np.floating]) -> NDArray[np.floating]:
         """Regions (…, D) as the extractor leaves them, centred and scaled as those that the model was trained on."""
-        mean, scale = self._standard
+        assert self.standard is not None
+        mean, scale = self.standard
         return ((regions.astype(np.float16).astype(np.float32) - mean) / scale).astype(np.float16)
 
     def encode_regions(self, regions: NDArray[np.floating]) -> Encodings:
@@ -136,6 +148,9 @@ class Finder:
             RecipeError: the model was not trained on that language.
         """
         spoken = [self.language_of(text) if language is None else self.require_language(language) for text in texts]
+        for text in texts:
+            if not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text):
+                raise RecipeError(f"{text.encode('utf-8', 'backslashreplace').decode()!r}: not UTF-8; convert it")
         numbers = [self.text.encode(text, one) for text, one in zip(texts, spoken, strict=True)]
         places = torch.tensor([self.model.languages.index(one) for one in spoken])
         order = sorted(range(len(texts)), key=lambda place: len(numbers[place]))
@@ -160,11 +175,6 @@ class Finder:
         """Which of the model's languages a sentence is in."""
         return language_of(text, self.languages)
 
-    @cached_property
-    def _standard(self) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-        arrays = load_file(self.folder / STANDARD)
-        return arrays["mean"], arrays["scale"]
-
 
 def read_about(folder: Path) -> dict[str, Any]:
     """What `model.json` says of an exported model.
@@ -176,16 +186,67 @@ def read_about(folder: Path) -> dict[str, Any]:
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
         kinds = {"format": int, "name": str, "languages": list, "files": dict}
-        whole = all(isinstance(about[name], kind) for name, kind in kinds.items())
-        if not whole or not isinstance(about["regions"], dict | None):
+        whole = all(isinstance(about[name], kind) for name, kind in kinds.items()) and about["languages"]
+        whole = whole and all(isinstance(one, str) for one in [*about["languages"], *about["files"].values()])
+        regions = about["regions"]
+        if not whole or not (regions is None or {type(regions[name]) for name in _OF_REGIONS} == {int}):
             raise ValueError("it is not complete")
         if any(Path(name).is_absolute() or ".." in Path(name).parts for name in about["files"]):
             raise ValueError("it names files outside the folder")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecipeError(f"{path}: no exported model here ({error}); run `make export`") from None
+        raise RecipeError(f"{path}: no exported model here ({error!r}); run `make export`") from None
     if about["format"] != FORMAT:
         raise RecipeError(f"{path}: format {about['format']}, this code reads {FORMAT}; run `make export` again")
     return dict(about)
+
+
+def read_standard(path: Path, dim: int) -> Regions:
+    """Mean and scale (D,) of regions.
+
+    Raises:
+        RecipeError: they are missing, damaged or of another width.
+    """
+    try:
+        arrays = load_file(path)
+        mean, scale = arrays["mean"], arrays["scale"]
+        if mean.shape != (dim,) or scale.shape != (dim,) or not (np.isfinite(mean).all() and (scale > 0).all()):
+            raise ValueError(f"expected mean and scale of {dim} numbers")
+    except Exception as error:  # safetensors has an error of its own
+        raise RecipeError(f"{path}: not readable ({error!r}); get the model folder again") from None
+    return mean, scale
+
+
+def reads_of(extractor: ExtractorSettings, standard: Regions) -> str:
+    """A digest of how regions are made from pixels."""
+    digest = hashlib.sha256(f"{EXTRACTED} {extractor.regions} {extractor.size}".encode())
+    for array in standard:
+        digest.update(array.astype(np.float32).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _names_text_model(folder: Path) -> bool:
+    """Does an exported model want a text model, which would be looked for elsewhere?"""
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # `load_model` says what is wrong
+        network, words = (json.loads((folder / name).read_text("utf-8")) for name in ("network.json", "words.json"))
+        return network["arguments"].get("pretrained") is not None or "pretrained" in words
+    return False
+
+
+def _check_files(folder: Path, files: dict[str, str]) -> None:
+    """Refuse a model folder whose files are not those that were exported, or of a kind that could be a pickle."""
+    paths = [path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir()]
+    present = {path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts)} - {ABOUT}
+    for name in sorted({"network.json", "weights.safetensors", "words.json", *files}):
+        if name not in files:
+            raise RecipeError(f"{folder / ABOUT}: names no {name}; get the model folder again")
+        if name not in present:
+            raise RecipeError(f"{folder / name}: no such file, though {ABOUT} names it; get the model folder again")
+        if Path(name).suffix not in _KINDS:
+            raise RecipeError(f"{folder / name}: a file of this kind is not loaded; expected {', '.join(_KINDS)}")
+        if digest_of(folder / name) != files[name]:
+            raise RecipeError(f"{folder / name}: is not what was exported; get the model folder again")
+    if foreign := sorted(present - files.keys()):
+        raise RecipeError(f"{folder / foreign[0]}: was not exported; move it out of the model folder")
 
 
 def digest_of(path: Path) -> str:

@@ -2,6 +2,7 @@
 
     gallery/gallery.json              which generation is the present one; replaced in one step
     gallery/generations/<n>/          pictures.parquet and the index pictures/, the same of captions-<language>
+    gallery/models/<model>/           the exported model that made them, by its fingerprint
     gallery/parts/<model>/<kind>/     vectors (of pictures also regions and boxes) by the content they are of
 
 An update computes what no part holds, a part at a time, then writes a new generation and points to it. Killed at any
@@ -25,6 +26,7 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from rich.markup import escape
 from rich.progress import track
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
@@ -37,13 +39,14 @@ from modules.index import VectorIndex
 from pipeline.errors import RecipeError
 from pipeline.files import rename_whole, write_whole
 from pipeline.finder import Finder, digest_of
-from pipeline.processes import lock
+from pipeline.processes import lock, say
 
 FORMAT = 1
 LARGE = 200_000  # vectors from which an index is `ivf-pq`: a flat one takes a tenth of a second a query then
 _PART = 256  # pictures or captions computed between two writes
 _POINTER = "gallery.json"
-_OURS = (_POINTER, "parts", "generations", ".lock")  # and files that begin so
+_LOCK = ".gallery.lock"
+_OURS = {_POINTER, "parts", "generations", "models", _LOCK}
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -87,17 +90,21 @@ class Parts:
 
     Args:
         folder: of the files; made when something is added.
+        mend: delete what is damaged, to be computed again; for whoever holds the gallery's lock.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, mend: bool = False) -> None:
         self.folder = folder
         self._place: dict[str, tuple[str, int]] = {}
         for path in sorted(folder.glob("*.safetensors")):
             try:
                 with safe_open(path, "numpy") as file:
                     digests = json.loads(file.metadata()["digests"])
-            except (SafetensorError, OSError, ValueError, KeyError, TypeError):
-                path.unlink(missing_ok=True)  # it is computed again
+            except FileNotFoundError:  # cleared away just now
+                continue
+            except (SafetensorError, ValueError, KeyError, TypeError):
+                if mend:
+                    path.unlink(missing_ok=True)
                 continue
             self._place |= {digest: (path.name, row) for row, digest in enumerate(digests)}
 
@@ -117,9 +124,15 @@ class Parts:
         self._place |= {digest: (name, row) for row, digest in enumerate(digests)}
 
     def take(self, digests: Sequence[str], array: str) -> NDArray[Any]:
-        """Rows of an array, in the order asked for."""
+        """Rows of an array, in the order asked for.
+
+        Raises:
+            RecipeError: some are no longer there.
+        """
         wanted: dict[str, list[tuple[int, int]]] = {}
         for place, digest in enumerate(digests):
+            if digest not in self._place:
+                raise RecipeError(f"{self.folder}: the gallery was updated since it was opened; open it again")
             name, row = self._place[digest]
             wanted.setdefault(name, []).append((place, row))
         found: NDArray[Any] | None = None
@@ -190,6 +203,7 @@ class StoredRegions:
 
     def __init__(self, store: RegionStore, paths: Mapping[str, Path]) -> None:
         self.store, self.left = store, dict[str, str]()
+        self.standard = read_npz_standard(store)
         self.paths: dict[str, Path | None] = {name: paths.get(name) for name in store.ids}
         self._state = f"{store.file('regions.npy').stat().st_size}:{store.file('regions.npy').stat().st_mtime_ns}"
 
@@ -217,39 +231,44 @@ class Gallery:
         folder: of the gallery.
         finder: the model that made its vectors.
         generation: which.
+        languages: of its captions.
     """
 
-    def __init__(self, folder: Path, finder: Finder, generation: str) -> None:
+    def __init__(self, folder: Path, finder: Finder, generation: str, languages: Sequence[str]) -> None:
         self.folder, self.finder = folder, finder
         place = folder / "generations" / generation
         self.pictures = pq.read_table(place / "pictures.parquet").to_pylist()
         self._index = _load_index(place / "pictures", finder) if self.pictures else None
         self._captions: dict[str, tuple[list[str], VectorIndex]] = {}
-        for path in sorted(place.glob("captions-*.parquet")):
-            language = path.stem.partition("-")[2]
-            texts = pq.read_table(path)["text"].to_pylist()
-            self._captions[language] = texts, _load_index(place / path.stem, finder)
+        for language in languages:
+            texts = pq.read_table(place / f"captions-{language}.parquet")["text"].to_pylist()
+            self._captions[language] = texts, _load_index(place / f"captions-{language}", finder)
 
     @classmethod
-    def open(cls, folder: str | Path, finder: Finder) -> "Gallery":
+    def open(cls, folder: str | Path, finder: Finder | None = None) -> "Gallery":
         """Open the present generation.
+
+        Args:
+            folder: of the gallery.
+            finder: its model, if that is loaded already; None: it is loaded from the gallery.
 
         Raises:
             RecipeError: there is none, it is damaged, or another model made it.
         """
         folder = Path(folder)
-        for again in (True, False):
+        while True:
             about = _read_pointer(folder)
             if about is None:
                 raise RecipeError(f"{folder}: no gallery here; run `make index`")
-            if about["made_of"] != finder.fingerprint:
+            if finder is not None and about["made_of"] != finder.fingerprint:
                 raise RecipeError(f"{folder}: made by another model ({about['model']}); run `make index` with this one")
             try:
-                return cls(folder, finder, about["generation"])
-            except (OSError, pa.ArrowException, KeyError) as error:
-                if not again or _read_pointer(folder) == about:  # else it was updated twice while we read
-                    raise RecipeError(f"{folder}: not readable ({error}); run `make index` again") from None
-        raise AssertionError
+                made_by = finder or Finder.load(folder / "models" / about["made_of"])
+                return cls(folder, made_by, about["generation"], about["languages"])
+            except (OSError, pa.ArrowException, KeyError, RecipeError) as error:
+                if _read_pointer(folder) == about:  # else it was updated while we read
+                    reason = " ".join(str(error).split())
+                    raise RecipeError(f"{folder}: not readable ({reason}); run `make index` again") from None
 
     def __len__(self) -> int:
         return len(self.pictures)
@@ -331,6 +350,11 @@ class Gallery:
         self, reranker: Finder, query: str, language: str | None, places: Sequence[int]
     ) -> list[tuple[int, float]]:
         """The same places in the order of a second model, with its scores."""
+        if reranker.reads != self.finder.reads:
+            raise RecipeError(
+                f"{reranker.folder}: it reads other regions than {self.finder.name}; a second model must be trained on "
+                "the same corpus with the same `regions`"
+            )
         rows = [self.pictures[place] for place in places]
         stores = {row["store"] for row in rows}
         if stores == {None}:
@@ -363,21 +387,24 @@ def update_gallery(
     if finder.model.score != "inner product":
         raise RecipeError(f"{finder.folder}: {finder.name} has no single vectors to index; index an inner-product "
                           "model (san, dan, vse-inf …) and give this one to `search` as --rerank")  # fmt: skip
-    if folder.exists() and not (folder.is_dir() and all(one.name.startswith(_OURS) for one in folder.iterdir())):
-        raise RecipeError(f"{folder}: is there already and holds something else; choose another folder")
+    _require_ours(folder)
+    if isinstance(pictures, StoredRegions):
+        _require_same_regions(finder, pictures)
     folder.mkdir(parents=True, exist_ok=True)
-    with lock(folder / ".lock", f"gallery {folder}"):
+    if not os.access(folder, os.W_OK):
+        raise RecipeError(f"{folder}: cannot be written; allow it, or choose another gallery")
+    with lock(folder / _LOCK, f"gallery {folder}"):
         pointer = _read_pointer(folder)
         same = pointer is not None and pointer["made_of"] == finder.fingerprint
         before = folder / "generations" / pointer["generation"] if pointer and same else None
         rows, computed, left = _take_in(folder, finder, pictures, before)
-        known = {row["name"] for row in pq.read_table(before / "pictures.parquet").to_pylist()} if before else set()
+        known = _old_rows(before).keys()
         if captions is None:
             captions = _captions_of(before)
         spoken = {language: list(dict.fromkeys(texts)) for language, texts in captions.items() if texts}
         _write_generation(folder, finder, rows, spoken, left, pointer)
         counts = {language: len(texts) for language, texts in spoken.items()}
-        gone = len(known - {row["name"] for row in rows})
+        gone = len(known - {row["name"] for row in rows} - left.keys())
         return Update(len(rows), computed, gone, left, counts)
 
 
@@ -385,7 +412,7 @@ def _take_in(
     folder: Path, finder: Finder, pictures: Pictures, before: Path | None
 ) -> tuple[list[dict[str, Any]], int, dict[str, str]]:
     """Rows of all pictures that can be read, how many were computed now, and why others were left out."""
-    parts = Parts(folder / "parts" / finder.fingerprint / "pictures")
+    parts = Parts(folder / "parts" / finder.fingerprint / "pictures", mend=True)
     left, states, digests = dict(pictures.left), dict[str, str](), dict[str, str]()
     old = _old_rows(before)
     for name in pictures.paths:
@@ -403,13 +430,16 @@ def _take_in(
     todo, done = list(first.items()), 0
     read = pictures.arrays(finder, [name for _, name in todo]) if todo else iter(())
     batch: list[tuple[str, Arrays]] = []
-    for (digest, _), found in zip(
+    changed = set()  # pictures that were not what they had been when they were told apart
+    for (digest, name), found in zip(
         todo, track(read, "encoding pictures", len(todo), disable=len(todo) < _PART), strict=True
     ):
-        if isinstance(found, str):
+        if not _is_still(pictures, name, states[name]):
+            changed.add(digest)
+        elif isinstance(found, str):
             unread[digest] = found
-            continue
-        batch.append((digest, found))
+        else:
+            batch.append((digest, found))
         if len(batch) == _PART:
             _add_pictures(parts, finder, batch, pictures.stores_regions)
             done, batch = done + len(batch), []
@@ -423,9 +453,18 @@ def _take_in(
         row = {"name": name, "path": str(path.absolute()) if path else None, "digest": digest, "state": states[name]}
         if digest in unread:
             left[name] = unread[digest]
+        elif digest in changed:
+            left[name] = "changed while it was read; run it again"
         else:
             rows.append(row | {"store": store})
     return rows, done, left
+
+
+def _is_still(pictures: Pictures, name: str, state: str) -> bool:
+    try:
+        return pictures.state(name) == state
+    except OSError:
+        return False
 
 
 def _add_pictures(parts: Parts, finder: Finder, batch: Sequence[tuple[str, Arrays]], with_regions: bool) -> None:
@@ -448,14 +487,16 @@ def _write_generation(
         shutil.rmtree(stale, ignore_errors=True)
     half.mkdir(parents=True)
     kept = folder / "parts" / finder.fingerprint
-    parts = Parts(kept / "pictures")
+    kept.mkdir(parents=True, exist_ok=True)
+    _keep_model(folder / "models", finder)
+    parts = Parts(kept / "pictures", mend=True)
     columns = ("name", "path", "digest", "state", "store")
     schema = pa.schema([(name, pa.string()) for name in columns])
     pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), half / "pictures.parquet")
     (half / "left.json").write_text(json.dumps(left, indent=1, ensure_ascii=False), encoding="utf-8")
     if rows:
         _index(parts.take([row["digest"] for row in rows], "vectors")).save(half / "pictures", finder.fingerprint)
-    spoken = Parts(kept / "captions")
+    spoken = Parts(kept / "captions", mend=True)
     digests = {language: [_digest(language, text) for text in texts] for language, texts in captions.items()}
     for language, texts in captions.items():
         name = f"captions-{language}"
@@ -464,7 +505,7 @@ def _write_generation(
         _index(spoken.take(digests[language], "vectors")).save(half / name, finder.fingerprint)
     rename_whole(half, place)
     about = {"format": FORMAT, "generation": str(number), "made_of": finder.fingerprint, "model": finder.name}
-    write_whole(folder / _POINTER, json.dumps(about, indent=1))
+    write_whole(folder / _POINTER, json.dumps(about | {"languages": list(captions)}, indent=1))
     previous = pointer["generation"] if pointer else None
     for stale in folder.glob(f"{_POINTER}.*.tmp"):  # of an update that was killed
         stale.unlink(missing_ok=True)
@@ -473,9 +514,52 @@ def _write_generation(
             shutil.rmtree(other, ignore_errors=True)
     parts.keep({row["digest"] for row in [*rows, *_old_rows(place.with_name(previous or "-")).values()]})
     spoken.keep({digest for some in digests.values() for digest in some})
-    for other in (folder / "parts").iterdir():
-        if other.name != finder.fingerprint:
+    for other in [*(folder / "parts").iterdir(), *(folder / "models").iterdir()]:
+        if other.name not in (finder.fingerprint, pointer and pointer["made_of"]):
             shutil.rmtree(other, ignore_errors=True)
+
+
+def _keep_model(models: Path, finder: Finder) -> None:
+    """Copy the model into the gallery, if it is not there."""
+    place = models / finder.fingerprint
+    if place.is_dir() or finder.folder == place:
+        return
+    half = models / f"{finder.fingerprint}.partial"
+    shutil.rmtree(half, ignore_errors=True)
+    shutil.copytree(finder.folder, half, ignore=shutil.ignore_patterns(".*"))
+    rename_whole(half, place)
+
+
+def _require_ours(folder: Path) -> None:
+    """Refuse a folder that holds anything else than a gallery."""
+    if not folder.exists():
+        return
+    names = {one.name for one in folder.iterdir()} if folder.is_dir() else {folder.name}
+    foreign = {name for name in names - _OURS if not (name.startswith(f"{_POINTER}.") and name.endswith(".tmp"))}
+    if foreign or (names and _LOCK not in names):
+        raise RecipeError(f"{folder}: is there already and holds something else; choose another folder")
+
+
+def _require_same_regions(finder: Finder, pictures: StoredRegions) -> None:
+    """Refuse a corpus whose regions are not made as those that the model was trained on."""
+    ours, theirs = finder.standard, pictures.standard
+    if (ours is None) != (theirs is None) or (
+        ours is not None and theirs is not None
+        and not all(np.array_equal(one, other) for one, other in zip(ours, theirs, strict=True))
+    ):  # fmt: skip
+        raise RecipeError(
+            f"{pictures.store.folder}: its regions are not made as those that {finder.name} was trained on; index the "
+            "corpus of the model's own recipe, or a folder of pictures"
+        )
+
+
+def read_npz_standard(store: RegionStore) -> tuple[NDArray[np.floating], NDArray[np.floating]] | None:
+    """Mean and scale (D,) by which a corpus's regions were standardised; None where they are as they came."""
+    path = store.file("standard.npz")
+    if not path.is_file():
+        return None
+    with np.load(path, allow_pickle=False) as arrays:
+        return arrays["mean"].astype(np.float32), arrays["scale"].astype(np.float32)
 
 
 def _add_captions(parts: Parts, finder: Finder, language: str, texts: Sequence[str], digests: Sequence[str]) -> None:
@@ -508,12 +592,13 @@ def _old_rows(generation: Path | None) -> dict[str, dict[str, Any]]:
 
 def _captions_of(generation: Path | None) -> dict[str, list[str]]:
     """The captions of a generation, by language."""
-    if generation is None:
-        return {}
-    return {
-        path.stem.partition("-")[2]: pq.read_table(path)["text"].to_pylist()
-        for path in generation.glob("captions-*.parquet")
-    }
+    found: dict[str, list[str]] = {}
+    for path in sorted(generation.glob("captions-*.parquet")) if generation is not None else ():
+        try:
+            found[path.stem.partition("-")[2]] = pq.read_table(path)["text"].to_pylist()
+        except (OSError, pa.ArrowException, KeyError):
+            say(f"[yellow]{escape(str(path))} cannot be read; its captions are left out[/]")
+    return found
 
 
 def _digest(language: str, text: str) -> str:
@@ -533,7 +618,12 @@ def _read_pointer(folder: Path) -> dict[str, Any] | None:
             raise ValueError("it names no generation")
         if about["format"] != FORMAT:
             raise RecipeError(f"{path}: format {about['format']}, this code reads {FORMAT}; delete {folder}")
-        return {name: about[name] for name in ("generation", "made_of", "model")}
+        languages = about["languages"]
+        if not all(isinstance(one, str) and one.isalpha() for one in [*languages]):
+            raise ValueError("its languages are none")
+        if Path(str(about["made_of"])).name != about["made_of"]:
+            raise ValueError("it names no model")
+        return {name: about[name] for name in ("generation", "made_of", "model", "languages")}
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -1,7 +1,10 @@
 """Pictures as users have them: each kind gives the regions of what is to be seen, or one line that names the file."""
 
 import io
+import os
 import struct
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -155,3 +158,32 @@ def test_damaged_anywhere(tmp_path: Path, name: str, changes: list[tuple[float, 
         told = None
         assert np.isfinite(regions).all()
     assert told is None or ("damaged: not a readable picture" in told and "\n" not in told)
+
+
+def test_a_picture_that_kills_its_reader_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    """Forty pictures in three chunks; at one the decoder dies."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "import data.extractor as extractor\n"
+        "real = extractor.extract\n"
+        "def faulty(picture, settings):\n"
+        "    if picture.name == '17.png':\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return real(picture, settings)\n"
+        "extractor.extract = faulty\n"
+        "if __name__ == '__main__':\n"
+        "    paths = [Path(sys.argv[1]) / f'{n}.png' for n in range(40)]\n"
+        "    found = list(extractor.extract_readable(paths, extractor.ExtractorSettings(3, 64), 2))\n"
+        "    print([n for n, one in enumerate(found) if isinstance(one, str)], len(found), found[17])\n"
+    )
+    for number in range(40):
+        scene().save(tmp_path / f"{number}.png")
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, script, tmp_path], env=os.environ | {"PYTHONPATH": str(root)}, capture_output=True, text=True,
+        check=False, timeout=300,
+    )  # fmt: skip
+    assert done.stdout.startswith("[17] 40 "), done.stderr
+    assert "the process that read it died" in done.stdout

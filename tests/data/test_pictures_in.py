@@ -17,10 +17,10 @@ def make(path: Path, text: str = "x") -> Path:
 
 
 def test_pictures_are_found_by_name_in_all_folders(tmp_path: Path) -> None:
-    for name in ("b.PNG", "a/c.jpeg", "a.jpg", ".hidden.jpg", ".cache/d.jpg", "ä ö/🐕.webp"):
+    for name in ("b.PNG", "\u202f5 PM \u3000.png", "a/c.jpeg", "a.jpg", ".hidden.jpg", ".cache/d.jpg", "ä ö/🐕.webp"):
         make(tmp_path / name)
     found, left = pictures_in(tmp_path)
-    assert list(found) == ["a.jpg", "a/c.jpeg", "b.PNG", "ä ö/🐕.webp"]
+    assert list(found) == ["a.jpg", "a/c.jpeg", "b.PNG", "ä ö/🐕.webp", "\u202f5 PM \u3000.png"]
     assert found["a/c.jpeg"] == tmp_path / "a" / "c.jpeg"
     assert left == {}
 
@@ -35,6 +35,8 @@ def test_what_is_left_out_is_told(tmp_path: Path) -> None:
     (folder / "same.jpg").symlink_to(inside)
     (folder / "away").symlink_to(outside.parent)
     (folder / "nowhere.jpg").symlink_to(folder / "gone.jpg")
+    (folder / "loop.jpg").symlink_to("loop.jpg")
+    make(folder / "turned\u202egnp.jpg")
     os.mkfifo(folder / "pipe.jpg")
     (Path(os.fsdecode(os.fsencode(folder) + b"/\xff.jpg"))).write_text("x")
     found, left = pictures_in(folder)
@@ -43,6 +45,7 @@ def test_what_is_left_out_is_told(tmp_path: Path) -> None:
         "notes.txt": "not a picture by its name", "two\nlines.jpg": "its name has control characters",
         "link.jpg": "a link out of the folder", "away": "a link to a folder",
         "nowhere.jpg": "cannot be read (No such file or directory)", "pipe.jpg": "not a file",
+        "loop.jpg": "a link to itself", "turned\u202egnp.jpg": "its name has control characters",
         "\\udcff.jpg": "its name is not UTF-8",
     }  # fmt: skip
 
