@@ -7,6 +7,9 @@ WITH ?= mt:en-de
 PICTURES ?=
 QUERY ?=
 PICTURE ?=
+GALLERY ?= artifacts/$(RECIPE)/gallery
+ADDRESS ?= 127.0.0.1
+PORT ?= 8501
 INPUT ?= captions.txt
 OUTPUT ?= translated.txt
 ARGS ?=
@@ -24,7 +27,7 @@ PIPELINE = $(PY) -m pipeline
 OPTIONS = --recipe $(RECIPE) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse translate export index search describe table doctor report tensorboard clean
+.PHONY: help setup demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse translate export index search describe app table doctor report tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,7 +39,7 @@ setup: ## make the virtual environment (all other targets do it when needed)
 	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make setup PYTHON=python3.11"; exit 1; }; \
 	  echo "setting up $(VENV) for $(DEVICE): about 1.8 GB and two minutes (gpu: 7 GB)"; \
 	  $(PYTHON) -m venv --clear $(VENV) && \
-	  $(PY) -m pip install --quiet --disable-pip-version-check --progress-bar on -e '.[$(DEVICE),dev]' && \
+	  $(PY) -m pip install --quiet --disable-pip-version-check --progress-bar on -e '.[$(DEVICE),app,dev]' && \
 	  echo "$(WANTED)" > $(STAMP); \
 	fi
 
@@ -81,6 +84,10 @@ search: setup ## the pictures nearest to a sentence (QUERY="…")
 
 describe: setup ## the captions nearest to a picture (PICTURE=…), in every language
 	@$(PIPELINE) describe $(if $(PICTURE),"$(PICTURE)") $(OPTIONS)
+
+app: setup ## a page that searches a gallery by words and pictures (GALLERY=…), on this machine alone
+	@$(PY) -m streamlit run pipeline/app.py --browser.gatherUsageStats=false --server.address=$(ADDRESS) \
+	  --server.port=$(PORT) --server.maxUploadSize=20 --server.fileWatcherType=none --server.headless=true -- "$(GALLERY)"
 
 table: setup ## a table of the paper (TABLE=1): trains what is missing, prints ours beside the published figures
 	@$(PIPELINE) table --table $(TABLE) $(OPTIONS)

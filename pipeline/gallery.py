@@ -292,17 +292,9 @@ class Gallery:
             raise RecipeError("search: the query is empty; give a few words")
         if top < 1:
             raise RecipeError(f"search: {top} pictures are wanted; expected 1 or more")
-        if self._index is None:
-            return []
-        found = self._index.search(
-            self.finder.encode_captions([query], language).single(), max(top, first if reranker else 0)
-        )
-        places = [
-            (place, score)
-            for score, place in zip(found[0][0].tolist(), found[1][0].tolist(), strict=True)
-            if place >= 0
-        ]
-        if reranker is not None:
+        vector = self.finder.encode_captions([query], language).single()
+        places = self._near(vector, max(top, first if reranker else 0))
+        if reranker is not None and places:
             places = self._reranked(reranker, query, language, [place for place, _ in places])
         return [self._hit(place, score) for place, score in places[:top]]
 
@@ -315,6 +307,11 @@ class Gallery:
         """
         vector = self.finder.encode_pictures([picture]).single()
         return {language: self._nearest(vector, language, top) for language in self._captions}
+
+    def like(self, picture: str | Path | Image.Image, top: int = 10) -> list[Hit]:
+        """Find the pictures nearest to a picture; raises as `describe` does."""
+        vector = self.finder.encode_pictures([picture]).single()
+        return [self._hit(place, score) for place, score in self._near(vector, top)]
 
     def describe_known(self, name: str, top: int = 5) -> dict[str, list[Hit]]:
         """The same for a picture of the gallery, by its name.
@@ -336,6 +333,13 @@ class Gallery:
     @property
     def _parts(self) -> Parts:
         return Parts(self.folder / "parts" / self.finder.fingerprint / "pictures")
+
+    def _near(self, vector: torch.Tensor, top: int) -> list[tuple[int, float]]:
+        """Rows of the pictures nearest to a vector (1, H), with their scores."""
+        if self._index is None:
+            return []
+        scores, rows = (part[0].tolist() for part in self._index.search(vector, top))
+        return [(row, score) for score, row in zip(scores, rows, strict=True) if row >= 0]
 
     def _nearest(self, vector: torch.Tensor, language: str, top: int) -> list[Hit]:
         texts, index = self._captions[language]
