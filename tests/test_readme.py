@@ -24,9 +24,11 @@ def test_every_make_target_of_the_readme_exists_and_is_listed_by_help():
 def test_every_recipe_and_override_of_the_readme_loads():
     for recipe in set(re.findall(r"RECIPE=([a-z0-9-]+)", README)):
         load_recipe(recipe)
-    for overrides in re.findall(r'ARGS="([^"…]+)"', README):
+    for recipe, overrides in re.findall(r'(?:RECIPE=([a-z0-9-]+) )?ARGS="([^"…]+)"', README):
         given = overrides.split()
-        load_recipe("scenes", [one for one in given if one.removeprefix("--").partition("=")[0] not in _OPTIONS])
+        load_recipe(
+            recipe or "scenes", [one for one in given if one.removeprefix("--").partition("=")[0] not in _OPTIONS]
+        )
 
 
 def test_paths_of_the_readme_exist():
