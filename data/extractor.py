@@ -7,7 +7,7 @@ network say more and are read by `data.regions` in the same layout.
 import multiprocessing
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -88,7 +88,15 @@ def extract_all(pictures: Mapping[str, Path], folder: Path, settings: ExtractorS
     """
     if not pictures:
         raise DataError(f"{folder}: no pictures to extract regions from")
-    write_regions(folder, list(pictures), track(_stream(pictures, settings, workers), "extracting", len(pictures)))
+    found = _require_all(extract_readable(list(pictures.values()), settings, workers))
+    write_regions(folder, list(pictures), track(found, "extracting", len(pictures)))
+
+
+def _require_all(found: Iterable[tuple[Floats, Floats] | str]) -> Iterator[tuple[Floats, Floats]]:
+    for one in found:
+        if isinstance(one, str):
+            raise DataError(one)
+        yield one
 
 
 def extract_readable(
@@ -110,6 +118,7 @@ def extract_readable(
             yield from task(chunk)
         return
     while chunks:
+        # Spawned, not forked: the parent may hold threads of torch, whose locks a fork would copy.
         with ProcessPoolExecutor(min(workers, len(chunks)), multiprocessing.get_context("spawn")) as pool:
             waiting = deque(pool.submit(task, chunk) for chunk in chunks[: 4 * workers])
             try:
@@ -142,16 +151,6 @@ def _read_alone(picture: Path, settings: ExtractorSettings) -> tuple[Floats, Flo
             return pool.submit(_read_some, [picture], settings).result()[0]
         except BrokenProcessPool:
             return f"{picture}: not a readable picture (the process that read it died); replace it or leave it out"
-
-
-def _stream(pictures: Mapping[str, Path], settings: ExtractorSettings, workers: int) -> Iterator[tuple[Floats, Floats]]:
-    task = partial(extract, settings=settings)
-    if workers <= 1:
-        yield from map(task, pictures.values())
-        return
-    # Spawned, not forked: the parent may hold threads of torch, whose locks a fork would copy.
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        yield from pool.imap(task, pictures.values(), chunksize=16)
 
 
 def require_picture(path: Path) -> None:

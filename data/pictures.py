@@ -36,6 +36,7 @@ def pictures_in(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
         raise DataError(f"{str(root).encode('utf-8', 'backslashreplace').decode()}: not UTF-8; rename the folder")
 
     def fail(error: OSError) -> None:
+        """A folder that cannot be read."""
         raise DataError(f"{error.filename}: cannot be read ({error.strerror}); make it readable or move it away")
 
     for place, folders, files in os.walk(folder, onerror=fail):

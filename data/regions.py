@@ -11,6 +11,7 @@ from data.errors import DataError
 from data.lines import read_lines
 
 _EXPECTED = "a region store: regions.npy, boxes.npy and ids.txt, an image id a line"
+_STANDARD = "standard.npz"
 _BLOCK = 2048  # images looked at together when values are checked: bounds memory at any corpus size
 _LEAST_SPREAD = 0.1  # of the overall spread: a number that hardly ever moves is not blown up to unit scale
 
@@ -151,9 +152,24 @@ def standardise(folder: Path, training: Sequence[str]) -> None:
     scale = np.maximum(spread, _LEAST_SPREAD * overall)
     regions = np.lib.format.open_memmap(folder / "regions.npy", "r+")
     for start in range(0, len(regions), _BLOCK):
-        regions[start : start + _BLOCK] = (regions[start : start + _BLOCK].astype(np.float32) - mean) / scale
+        regions[start : start + _BLOCK] = standardised(regions[start : start + _BLOCK], mean, scale)
     regions.flush()
-    np.savez(folder / "standard.npz", mean=mean, scale=scale)
+    np.savez(folder / _STANDARD, mean=mean, scale=scale)
+
+
+def standardised(
+    regions: NDArray[np.floating], mean: NDArray[np.floating], scale: NDArray[np.floating]
+) -> NDArray[np.float16]:
+    """Regions (…, D) centred by a mean (D,) and brought to a scale (D,), as a store keeps them."""
+    return ((regions.astype(np.float32) - mean) / scale).astype(np.float16)
+
+
+def read_standard(folder: Path) -> tuple[NDArray[np.floating], NDArray[np.floating]] | None:
+    """Mean and scale (D,) that `standardise` left in a store's folder; None for regions that are as they came."""
+    if not (folder / _STANDARD).is_file():
+        return None
+    with np.load(folder / _STANDARD, allow_pickle=False) as arrays:
+        return arrays["mean"].astype(np.float32), arrays["scale"].astype(np.float32)
 
 
 def _read_ids(path: Path) -> list[str]:

@@ -23,7 +23,7 @@ from pipeline.advice import lost_process, out_of_memory, unwritten
 from pipeline.cost import cpu_seconds
 from pipeline.errors import RecipeError
 from pipeline.jobs import Workspace
-from pipeline.processes import CONSOLE, say
+from pipeline.processes import CONSOLE, printable, say
 from pipeline.recipe import load_recipe
 from pipeline.settings import Recipe
 
@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         _run(known, overrides)
     except (DataError, ModelError, RecipeError) as error:
-        CONSOLE.print(f"[red]error:[/] {escape(_harmless(str(error)))}")
+        CONSOLE.print(f"[red]error:[/] {escape(printable(str(error)))}")
         return 1
     except BrokenPipeError:  # whoever read us has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -91,11 +91,6 @@ def main(arguments: list[str] | None = None) -> int:
     if known.stage == ALL:
         say(f"in all {time.monotonic() - started:.0f} s, {cpu_seconds():.0f} s of CPU time")
     return 0
-
-
-def _harmless(text: str) -> str:
-    """A text that does nothing to a terminal."""
-    return "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 def _run(known: argparse.Namespace, overrides: list[str]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import streamlit as st
 
 from data.errors import DataError
+from data.pictures import SUFFIXES
 from modules.errors import ModelError
 from pipeline.dashboards import read_thumbnail
 from pipeline.errors import RecipeError
@@ -37,7 +38,7 @@ def page(folder: Path) -> None:
     query = words.text_input("What is to be seen?", max_chars=LONGEST, placeholder="a few words")
     language = choice.selectbox("Language", [_AUTO, *gallery.finder.languages])
     top = int(number.number_input("Pictures", 1, 100, 12))
-    dropped = st.file_uploader("… or a picture", type=["jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff"])
+    dropped = st.file_uploader("… or a picture", type=sorted(one[1:] for one in SUFFIXES))
     try:
         if query.strip():
             _by_words(gallery, query, None if language == _AUTO else language, top)
@@ -70,19 +71,19 @@ def _by_picture(gallery: Gallery, content: bytes, name: str, top: int) -> None:
         path = Path(folder) / f"dropped{Path(name).suffix[:5]}"
         path.write_bytes(content)
         try:
-            captions, hits = gallery.describe(path), gallery.like(path, top)
+            vector = gallery.finder.encode_pictures([path]).single()
         except DataError as error:
             raise DataError(str(error).replace(str(path), name)) from None
         shown = read_thumbnail(path, SIZE)
     left, right = st.columns([1, 3])
     if shown is not None:
         left.image(shown)
-    for language, nearest in captions.items():
+    for language, nearest in gallery.captions_near(vector).items():
         right.markdown(f"**{plain(language)}**")
         for hit in nearest:
             right.text(f"{hit.score:.3f}  {hit.name}")
     st.subheader("Pictures like it")
-    _show(hits)
+    _show(gallery.pictures_near(vector, top))
 
 
 def _show(hits: list[Hit]) -> None:

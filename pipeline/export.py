@@ -3,20 +3,20 @@
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 from rich.markup import escape
 from safetensors.numpy import save_file
 
 from data.captions import HUMAN
+from data.regions import read_standard
 from data.retrieval import parse_group
 from pipeline.errors import RecipeError
-from pipeline.files import rename_whole
-from pipeline.finder import ABOUT, FORMAT, STANDARD, TEXT, Finder, digest_of, read_about
+from pipeline.files import digest_of, rename_whole
+from pipeline.finder import ABOUT, FORMAT, STANDARD, TEXT, Finder, read_about
 from pipeline.jobs import Workspace
 from pipeline.prepare import EXTRACTED, about_corpus
 from pipeline.processes import lock, say
@@ -85,14 +85,14 @@ def export(recipe: Recipe, workspace: Workspace, output: Path) -> Finder:
         (half / _MARK).touch()
         name = _write(recipe, workspace, chosen, half)
         (half / _MARK).unlink()
-        Finder.load(half)  # what cannot be loaded is not left behind
+        finder = Finder.load(half)  # what cannot be loaded is not left behind
         rename_whole(half, ready)
         if output.exists():
             output.rename(before)
         ready.rename(output)
         shutil.rmtree(before, ignore_errors=True)
     say(f"{escape(name)}, seed {chosen.seed}: {escape(str(output))}")
-    return Finder.load(output)
+    return replace(finder, folder=output)
 
 
 def _require_ours(folder: Path) -> None:
@@ -127,10 +127,9 @@ def _write(recipe: Recipe, workspace: Workspace, chosen: Row, half: Path) -> str
         (half / "network.json").write_text(json.dumps(network, indent=1), encoding="utf-8")
         (half / "words.json").write_text(json.dumps({"pretrained": TEXT}), encoding="utf-8")
     regions = None
-    if (corpus / "regions" / "standard.npz").is_file():
+    if (standard := read_standard(corpus / "regions")) is not None:
         regions = asdict(recipe.regions) | {"version": EXTRACTED}
-        with np.load(corpus / "regions" / "standard.npz", allow_pickle=False) as arrays:
-            save_file({name: arrays[name].astype(np.float32) for name in ("mean", "scale")}, half / STANDARD)
+        save_file(dict(zip(("mean", "scale"), standard, strict=True)), half / STANDARD)
     (half / "recipe.yaml").write_text(
         yaml.safe_dump(_plain(recipe), allow_unicode=True, sort_keys=False), encoding="utf-8"
     )

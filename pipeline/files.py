@@ -33,6 +33,12 @@ def rename_whole(folder: Path, name: Path) -> None:
     _settle(name.parent)
 
 
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file's contents."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def fingerprint(paths: list[Path], cache: Path | None = None) -> str:
     """A digest of the contents of files; with a cache, unchanged files (size, date) are not read again."""
     try:
@@ -47,8 +53,7 @@ def fingerprint(paths: list[Path], cache: Path | None = None) -> str:
         state = f"{stat.st_size}:{stat.st_mtime_ns}"
         entry = known.get(str(path))
         if not entry or entry[0] != state:
-            with path.open("rb") as file:
-                entry = [state, hashlib.file_digest(file, "sha256").hexdigest()]
+            entry = [state, digest_of(path)]
         fresh[str(path)] = entry
         total.update(f"{path.name}:{entry[1]}\n".encode())
     if cache and fresh and fresh != known:

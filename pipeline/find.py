@@ -17,10 +17,12 @@ from pipeline.errors import RecipeError
 from pipeline.export import chosen_row, export
 from pipeline.files import write_whole
 from pipeline.finder import Finder, read_about
-from pipeline.gallery import Gallery, Hit, PictureFolder, Pictures, StoredRegions, update_gallery
+from pipeline.gallery import Gallery, Hit
+from pipeline.indexing import update_gallery
 from pipeline.jobs import Workspace
+from pipeline.pictures import PictureFolder, Pictures, StoredRegions
 from pipeline.prepare import corpus_job, pictures_of
-from pipeline.processes import say
+from pipeline.processes import printable, say
 from pipeline.settings import Recipe
 
 _SHOWN = 20  # left-out files that are named on the screen
@@ -213,21 +215,16 @@ def _print_hits(about: dict[str, Any], hits: Sequence[Hit], as_json: bool, headi
         print(json.dumps(about | {"hits": found}, ensure_ascii=False))
         return
     if heading:
-        print(" ".join(_printable(one) for one in about.values()))
+        print(" ".join(printable(one) for one in about.values()))
     for rank, hit in enumerate(hits, 1):
-        print(f"{rank:4d}  {hit.score:6.3f}  {_printable(str(hit.path or hit.name))}")
+        print(f"{rank:4d}  {hit.score:6.3f}  {printable(str(hit.path or hit.name))}")
     if not hits:
         print("nothing: the gallery is empty", file=sys.stderr)
 
 
-def _printable(text: str) -> str:
-    """A text that does nothing to a terminal."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
-
-
 def _marked(text: str) -> str:
-    """The same, with what rich would take for markup escaped."""
-    return markup(_printable(text))
+    """`printable`, with what rich would take for markup escaped."""
+    return markup(printable(text))
 
 
 _PAGE = """<!doctype html>

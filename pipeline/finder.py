@@ -24,11 +24,13 @@ from safetensors.numpy import load_file
 
 from data.extractor import ExtractorSettings, extract
 from data.languages import language_of
+from data.regions import standardised
 from data.text import TextInput
 from data.translation import pad
 from modules.retrieval_models.base import RetrievalModel
 from modules.search import Encodings
 from pipeline.errors import RecipeError
+from pipeline.files import digest_of
 from pipeline.prepare import EXTRACTED
 from pipeline.ranking import load_model, model_fingerprint
 
@@ -118,8 +120,7 @@ class Finder:
     def standardised(self, regions: NDArray[np.floating]) -> NDArray[np.floating]:
         """Regions (…, D) as the extractor leaves them, centred and scaled as those that the model was trained on."""
         assert self.standard is not None
-        mean, scale = self.standard
-        return ((regions.astype(np.float16).astype(np.float32) - mean) / scale).astype(np.float16)
+        return standardised(regions.astype(np.float16), *self.standard)
 
     def encode_regions(self, regions: NDArray[np.floating]) -> Encodings:
         """Encode images by their regions (N, R, D).
@@ -247,9 +248,3 @@ def _check_files(folder: Path, files: dict[str, str]) -> None:
             raise RecipeError(f"{folder / name}: is not what was exported; get the model folder again")
     if foreign := sorted(present - files.keys()):
         raise RecipeError(f"{folder / foreign[0]}: was not exported; move it out of the model folder")
-
-
-def digest_of(path: Path) -> str:
-    """SHA-256 of a file's contents."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -19,6 +19,11 @@ CONSOLE = Console(highlight=False, soft_wrap=True)
 CONSOLE.width = max(CONSOLE.width, 120)  # better lines that a terminal folds than figures that are cut away
 
 
+def printable(text: str) -> str:
+    """A text that does nothing to a terminal; lines stay lines."""
+    return "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
 def say(text: str) -> None:
     """Print a line for people, on rank 0 only."""
     if rank() == 0:

@@ -17,7 +17,8 @@ from streamlit.testing.v1 import AppTest
 
 from pipeline.app import plain
 from pipeline.finder import Finder
-from pipeline.gallery import PictureFolder, update_gallery
+from pipeline.indexing import update_gallery
+from pipeline.pictures import PictureFolder
 from tests.pipeline.test_gallery import draw
 from tests.pipeline.tiny import ROOT, Tiny
 

@@ -17,9 +17,13 @@ from data.errors import DataError
 from data.extractor import extract_readable
 from data.regions import RegionStore
 from pipeline.errors import RecipeError
+from pipeline.files import digest_of
 from pipeline.find import contact_sheet
-from pipeline.finder import Finder, digest_of
-from pipeline.gallery import Gallery, Hit, Parts, PictureFolder, StoredRegions, update_gallery
+from pipeline.finder import Finder
+from pipeline.gallery import Gallery, Hit
+from pipeline.indexing import update_gallery
+from pipeline.parts import Parts
+from pipeline.pictures import PictureFolder, StoredRegions
 from pipeline.prepare import pictures_of
 from pipeline.recipe import load_recipe
 from tests.pipeline.kills import Kills, Moment, kills
@@ -172,7 +176,7 @@ def test_an_update_computes_only_what_is_new(finder: Finder, own: Path, tmp_path
         read.extend(path.name for path in paths)
         return extract_readable(paths, settings, workers)
 
-    monkeypatch.setattr("pipeline.gallery.extract_readable", watched)
+    monkeypatch.setattr("pipeline.pictures.extract_readable", watched)
     texts = {"en": ["a bat", "a ball", "a bat"]}
     first = update_gallery(gallery, finder, PictureFolder(own), texts)
     assert (first.pictures, first.computed, first.gone, first.captions) == (6, 6, 0, {"en": 2})
@@ -430,7 +434,7 @@ def test_a_picture_that_changes_while_it_is_read_is_left_for_the_next_update(
 
     shutil.copyfile(own / "0.png", own / "twin.png")
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.gallery.extract_readable", slow)
+        patch.setattr("pipeline.pictures.extract_readable", slow)
         first = update_gallery(tmp_path / "gallery", finder, PictureFolder(own), {})
     assert first.left == dict.fromkeys(["0.png", "twin.png"], "changed while it was read; run it again")
     assert update_gallery(tmp_path / "gallery", finder, PictureFolder(own)).computed == 2

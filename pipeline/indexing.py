@@ -1,0 +1,268 @@
+"""Bringing a gallery up to date: what is new is computed, the rest is taken from its parts (`pipeline.gallery`)."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+from rich.markup import escape
+from rich.progress import track
+
+from modules.index import VectorIndex
+from pipeline.errors import RecipeError
+from pipeline.files import rename_whole, write_whole
+from pipeline.finder import Finder
+from pipeline.gallery import FORMAT, POINTER, read_pointer
+from pipeline.parts import Arrays, Parts
+from pipeline.pictures import Pictures, StoredRegions
+from pipeline.processes import lock, say
+
+LARGE = 200_000  # vectors from which an index is `ivf-pq`: a flat one takes a tenth of a second a query then
+_PART = 256  # pictures or captions computed between two writes
+_LOCK = ".gallery.lock"
+_OURS = {POINTER, "parts", "generations", "models", _LOCK}
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an update did.
+
+    Attributes:
+        pictures: in the gallery now.
+        computed: of them, those that were not known before.
+        gone: pictures that are no longer there.
+        left: what was left out, by name, with the reason.
+        captions: in the gallery now, by language.
+    """
+
+    pictures: int
+    computed: int
+    gone: int
+    left: dict[str, str]
+    captions: dict[str, int]
+
+
+def update_gallery(
+    folder: Path, finder: Finder, pictures: Pictures, captions: Mapping[str, Sequence[str]] | None = None
+) -> Update:
+    """Bring a gallery up to date with pictures and captions; what is known is not computed again.
+
+    Args:
+        folder: of the gallery; made if it is not there.
+        finder: the model; of one vector an item.
+        pictures: all that it should hold; others leave it.
+        captions: sentences by language; None: those that it has.
+
+    Raises:
+        RecipeError: the model has no single vectors, or the folder holds something else.
+    """
+    if finder.model.score != "inner product":
+        raise RecipeError(f"{finder.folder}: {finder.name} has no single vectors to index; index an inner-product "
+                          "model (san, dan, vse-inf …) and give this one to `search` as --rerank")  # fmt: skip
+    _require_ours(folder)
+    if isinstance(pictures, StoredRegions):
+        _require_same_regions(finder, pictures)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise RecipeError(f"{folder}: cannot be written; allow it, or choose another gallery")
+    with lock(folder / _LOCK, f"gallery {folder}"):
+        pointer = read_pointer(folder)
+        same = pointer is not None and pointer["made_of"] == finder.fingerprint
+        before = folder / "generations" / pointer["generation"] if pointer and same else None
+        old, parts = _old_rows(before), Parts(folder / "parts" / finder.fingerprint / "pictures", mend=True)
+        rows, computed, left = _take_in(parts, finder, pictures, old)
+        if captions is None:
+            captions = _captions_of(before)
+        spoken = {language: list(dict.fromkeys(texts)) for language, texts in captions.items() if texts}
+        _write_generation(folder, finder, rows, parts, spoken, left, pointer)
+        counts = {language: len(texts) for language, texts in spoken.items()}
+        gone = len(old.keys() - {row["name"] for row in rows} - left.keys())
+        return Update(len(rows), computed, gone, left, counts)
+
+
+def _take_in(
+    parts: Parts, finder: Finder, pictures: Pictures, old: Mapping[str, dict[str, Any]]
+) -> tuple[list[dict[str, Any]], int, dict[str, str]]:
+    """Rows of all pictures that can be read, how many were computed now, and why others were left out."""
+    left, states, digests = dict(pictures.left), dict[str, str](), dict[str, str]()
+    for name in pictures.paths:
+        try:
+            states[name] = pictures.state(name)
+            known = old.get(name)
+            digests[name] = known["digest"] if known and known["state"] == states[name] else pictures.digest(name)
+        except OSError as error:  # gone or locked since the folder was listed
+            left[name] = f"cannot be read ({error.strerror})"
+    unread: dict[str, str] = {}  # why, by content
+    first: dict[str, str] = {}  # a name for each content that has to be computed
+    for name, digest in digests.items():
+        if digest not in parts:
+            first.setdefault(digest, name)
+    todo, done = list(first.items()), 0
+    read = pictures.arrays(finder, [name for _, name in todo]) if todo else iter(())
+    batch: list[tuple[str, Arrays]] = []
+    changed = set()  # pictures that were not what they had been when they were told apart
+    for (digest, name), found in zip(
+        todo, track(read, "encoding pictures", len(todo), disable=len(todo) < _PART), strict=True
+    ):
+        if not _is_still(pictures, name, states[name]):
+            changed.add(digest)
+        elif isinstance(found, str):
+            unread[digest] = found
+        else:
+            batch.append((digest, found))
+        if len(batch) == _PART:
+            _add_pictures(parts, finder, batch, pictures.stores_regions)
+            done, batch = done + len(batch), []
+    if batch:
+        _add_pictures(parts, finder, batch, pictures.stores_regions)
+        done += len(batch)
+    store = None if pictures.stores_regions else str(pictures.store.folder.absolute())  # type: ignore[union-attr]
+    rows = []
+    for name, digest in digests.items():
+        path = pictures.paths[name]
+        row = {"name": name, "path": str(path.absolute()) if path else None, "digest": digest, "state": states[name]}
+        if digest in unread:
+            left[name] = unread[digest]
+        elif digest in changed:
+            left[name] = "changed while it was read; run it again"
+        else:
+            rows.append(row | {"store": store})
+    return rows, done, left
+
+
+def _is_still(pictures: Pictures, name: str, state: str) -> bool:
+    try:
+        return pictures.state(name) == state
+    except OSError:
+        return False
+
+
+def _add_pictures(parts: Parts, finder: Finder, batch: Sequence[tuple[str, Arrays]], with_regions: bool) -> None:
+    arrays = {name: np.stack([found[name] for _, found in batch]) for name in ("regions", "boxes")}
+    arrays["vectors"] = finder.encode_regions(arrays["regions"]).single().numpy()
+    if not with_regions:
+        del arrays["regions"]
+    parts.add([digest for digest, _ in batch], arrays)
+
+
+def _write_generation(
+    folder: Path, finder: Finder, rows: Sequence[dict[str, Any]], parts: Parts,
+    captions: Mapping[str, Sequence[str]], left: Mapping[str, str], pointer: Mapping[str, Any] | None,
+) -> None:  # fmt: skip
+    """Write a generation, point to it, and clear away what neither it nor the one before needs."""
+    number = 1 + (int(pointer["generation"]) if pointer else 0)
+    place = folder / "generations" / str(number)
+    half = place.with_name(f"{number}.partial")
+    for stale in (half, place):
+        shutil.rmtree(stale, ignore_errors=True)
+    half.mkdir(parents=True)
+    kept = folder / "parts" / finder.fingerprint
+    kept.mkdir(parents=True, exist_ok=True)
+    _keep_model(folder / "models", finder)
+    columns = ("name", "path", "digest", "state", "store")
+    schema = pa.schema([(name, pa.string()) for name in columns])
+    pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), half / "pictures.parquet")
+    (half / "left.json").write_text(json.dumps(left, indent=1, ensure_ascii=False), encoding="utf-8")
+    if rows:
+        _index(parts.take([row["digest"] for row in rows], "vectors")).save(half / "pictures", finder.fingerprint)
+    spoken = Parts(kept / "captions", mend=True)
+    digests = {language: [_digest(language, text) for text in texts] for language, texts in captions.items()}
+    for language, texts in captions.items():
+        name = f"captions-{language}"
+        _add_captions(spoken, finder, language, texts, digests[language])
+        pq.write_table(pa.table({"text": pa.array(texts, pa.string())}), half / f"{name}.parquet")
+        _index(spoken.take(digests[language], "vectors")).save(half / name, finder.fingerprint)
+    rename_whole(half, place)
+    about = {"format": FORMAT, "generation": str(number), "made_of": finder.fingerprint, "model": finder.name}
+    write_whole(folder / POINTER, json.dumps(about | {"languages": list(captions)}, indent=1))
+    previous = pointer["generation"] if pointer else None
+    for stale in folder.glob(f"{POINTER}.*.tmp"):  # of an update that was killed
+        stale.unlink(missing_ok=True)
+    for other in (folder / "generations").iterdir():
+        if other.name not in (str(number), previous):
+            shutil.rmtree(other, ignore_errors=True)
+    parts.keep({row["digest"] for row in [*rows, *_old_rows(place.with_name(previous or "-")).values()]})
+    spoken.keep({digest for some in digests.values() for digest in some})
+    for other in [*(folder / "parts").iterdir(), *(folder / "models").iterdir()]:
+        if other.name not in (finder.fingerprint, pointer and pointer["made_of"]):
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def _keep_model(models: Path, finder: Finder) -> None:
+    """Copy the model into the gallery, if it is not there."""
+    place = models / finder.fingerprint
+    if place.is_dir() or finder.folder == place:
+        return
+    half = models / f"{finder.fingerprint}.partial"
+    shutil.rmtree(half, ignore_errors=True)
+    shutil.copytree(finder.folder, half, ignore=shutil.ignore_patterns(".*"))
+    rename_whole(half, place)
+
+
+def _require_ours(folder: Path) -> None:
+    """Refuse a folder that holds anything else than a gallery."""
+    if not folder.exists():
+        return
+    names = {one.name for one in folder.iterdir()} if folder.is_dir() else {folder.name}
+    foreign = {name for name in names - _OURS if not (name.startswith(f"{POINTER}.") and name.endswith(".tmp"))}
+    if foreign or (names and _LOCK not in names):
+        raise RecipeError(f"{folder}: is there already and holds something else; choose another folder")
+
+
+def _require_same_regions(finder: Finder, pictures: StoredRegions) -> None:
+    """Refuse a corpus whose regions are not made as those that the model was trained on."""
+    ours, theirs = finder.standard, pictures.standard
+    if (ours is None) != (theirs is None) or (
+        ours is not None and theirs is not None
+        and not all(np.array_equal(one, other) for one, other in zip(ours, theirs, strict=True))
+    ):  # fmt: skip
+        raise RecipeError(
+            f"{pictures.store.folder}: its regions are not made as those that {finder.name} was trained on; index the "
+            "corpus of the model's own recipe, or a folder of pictures"
+        )
+
+
+def _add_captions(parts: Parts, finder: Finder, language: str, texts: Sequence[str], digests: Sequence[str]) -> None:
+    todo = [(digest, text) for digest, text in zip(digests, texts, strict=True) if digest not in parts]
+    for start in range(0, len(todo), 16 * _PART):
+        some = todo[start : start + 16 * _PART]
+        vectors = finder.encode_captions([text for _, text in some], language).single().numpy()
+        parts.add([digest for digest, _ in some], {"vectors": vectors})
+
+
+def _index(vectors: NDArray[np.floating]) -> VectorIndex:
+    return VectorIndex(torch.from_numpy(vectors), "ivf-pq" if len(vectors) >= LARGE else "flat", gpu=-1)
+
+
+def _old_rows(generation: Path | None) -> dict[str, dict[str, Any]]:
+    """What a generation knows of its pictures, by name; nothing where it cannot be read."""
+    if generation is None:
+        return {}
+    with suppress(OSError, pa.ArrowException):
+        return {row["name"]: row for row in pq.read_table(generation / "pictures.parquet").to_pylist()}
+    return {}
+
+
+def _captions_of(generation: Path | None) -> dict[str, list[str]]:
+    """The captions of a generation, by language."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(generation.glob("captions-*.parquet")) if generation is not None else ():
+        try:
+            found[path.stem.partition("-")[2]] = pq.read_table(path)["text"].to_pylist()
+        except (OSError, pa.ArrowException, KeyError):
+            say(f"[yellow]{escape(str(path))} cannot be read; its captions are left out[/]")
+    return found
+
+
+def _digest(language: str, text: str) -> str:
+    return hashlib.sha256(f"{language}\n{text}".encode()).hexdigest()
