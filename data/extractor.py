@@ -1,11 +1,6 @@
-"""Regions without weights: boxes found in the pixels of any picture, described by gradients, colours and position.
-
-Made for the scenes and good for pictures of few objects on a quiet ground; for photographs, features of a trained
-network say more and are read by `data.regions` in the same layout.
-"""
+"""Regions of pictures: found in their pixels by `data.objects`, or by a pretrained network (`data.vision`)."""
 
 import multiprocessing
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -13,30 +8,22 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFilter, ImageOps
+from PIL import Image
 from rich.progress import track
 
 from data.errors import DataError
+from data.images import open_picture
+from data.objects import find_objects
 from data.regions import write_regions
 
-Floats = NDArray[np.float32]
-Box = tuple[float, float, float, float]
-T = TypeVar("T")
-
-_CELLS, _CELL, _BINS = 7, 8, 8  # 7×7 histograms of 8×8 pixels and 8 directions
-_SIDE = _CELLS * _CELL
-_COLOUR_GRID = 4
-_LEVELS = 4  # of each colour channel in the colour histogram
-DIM = _CELLS**2 * _BINS + 3 * _COLOUR_GRID**2 + _LEVELS**3 + 8  # 392 + 48 + 64 + 8 = 512
+Found = tuple[NDArray[np.float32], NDArray[np.float32]]
+Looked = Any  # regions already, or a picture that the network describes
 
 _CHUNK = 16  # pictures that a process reads at a time
-_GROUND = 32  # side of the thumbnail that the background is fitted on
-_OVERLAP = 0.7  # two proposals that overlap more are one
-_SMALLEST, _LARGEST = 0.001, 0.8  # area of a proposal, of the picture's
 
 
 @dataclass
@@ -44,78 +31,101 @@ class ExtractorSettings:
     """What is looked for in a picture.
 
     Attributes:
-        regions: R, regions a picture; the first is the whole picture.
-        size: pixels on the longer side that a larger picture is shrunk to; a smaller one stays as it is.
+        regions: R, regions a picture; unless by a detector, the first is the whole picture.
+        size: pixels on the longer side that the built-in extractor shrinks a larger picture to.
+        model: a detector or vision backbone of `transformers` (folder or hub name); None is the built-in extractor.
     """
 
     regions: int = 9
     size: int = 256
+    model: str | None = None
 
 
-def extract(picture: Path | Image.Image, settings: ExtractorSettings) -> tuple[Floats, Floats]:
-    """Find and describe the regions of one picture.
-
-    Args:
-        picture: a file or an image, of any mode and size.
-        settings: how many regions, and how large the picture is looked at.
-
-    Returns:
-        regions (R, 512) and their boxes (R, 4) as x1, y1, x2, y2 in 0…1: the whole picture, then what stands out from
-        the background, most first, then fixed crops.
-
-    Raises:
-        DataError: the file cannot be read as a picture.
-    """
-    if settings.regions < 1 or settings.size < 8:
-        raise DataError(f"extractor: regions {settings.regions} and size {settings.size}, expected at least 1 and 8")
-    image = _open(picture)
-    image.thumbnail((settings.size, settings.size), Image.Resampling.BILINEAR, reducing_gap=2.0)
-    boxes = np.array(_choose(_proposals(image), settings.regions), dtype=np.float32)
-    return _describe(image, boxes), boxes
-
-
-def extract_all(pictures: Mapping[str, Path], folder: Path, settings: ExtractorSettings, workers: int) -> None:
-    """Write the region store of many pictures, in their order, the same for any number of workers.
+class Extractor:
+    """Finds and describes the regions of pictures.
 
     Args:
-        pictures: image id → picture file.
-        folder: of the region store (`data.regions`).
-        settings: see `extract`.
-        workers: processes; 0 or 1 works in this one.
+        settings: how.
 
     Raises:
-        DataError: there is no picture, or one cannot be read.
+        DataError: the settings do not fit, or there is no such network.
     """
-    if not pictures:
-        raise DataError(f"{folder}: no pictures to extract regions from")
-    found = _require_all(extract_readable(list(pictures.values()), settings, workers))
-    write_regions(folder, list(pictures), track(found, "extracting", len(pictures)))
+
+    def __init__(self, settings: ExtractorSettings) -> None:
+        if settings.regions < 1 or settings.size < 8:
+            raise DataError(f"regions: regions {settings.regions} and size {settings.size}, expected 1 and 8 or more")
+        self._network: Callable[[Sequence[Image.Image]], list[Found]] | None = None
+        self._look: Callable[[Path | Image.Image], Looked]
+        if settings.model is None:
+            self._look = partial(find_objects, count=settings.regions, size=settings.size)
+        else:
+            from data.vision import VisionNetwork  # transformers' models take seconds to import
+
+            network = VisionNetwork(settings.model, settings.regions)
+            self._network, self._look = network, partial(_open_small, side=network.side)
+
+    def extract(self, picture: Path | Image.Image) -> Found:
+        """Regions (R, D) of one picture, and their boxes (R, 4) as x1, y1, x2, y2 in 0…1.
+
+        Raises:
+            DataError: the file cannot be read as a picture.
+        """
+        return self._described([self._look(picture)])[0]
+
+    def extract_readable(self, pictures: Sequence[Path], workers: int) -> Iterator[Found | str]:
+        """Regions and boxes of each picture as `extract` gives them, or in one line why it cannot be read.
+
+        A picture that kills the process that reads it (by taking all memory, or a fault of a decoder) is one of those.
+        A network works in this process, on a GPU where there is one.
+
+        Args:
+            pictures: files.
+            workers: processes; with 0 or 1, and for a few pictures, this one works.
+        """
+        for looked in _all_looked(pictures, self._look, workers):
+            found = iter(self._described([one for one in looked if not isinstance(one, str)]))
+            for one in looked:
+                yield one if isinstance(one, str) else next(found)
+
+    def extract_all(self, pictures: Mapping[str, Path], folder: Path, workers: int) -> None:
+        """Write the region store of many pictures, in their order, the same for any number of workers.
+
+        Args:
+            pictures: image id → picture file.
+            folder: of the region store (`data.regions`).
+            workers: processes; 0 or 1 works in this one.
+
+        Raises:
+            DataError: there is no picture, or one cannot be read.
+        """
+        if not pictures:
+            raise DataError(f"{folder}: no pictures to extract regions from")
+        found = _require_all(self.extract_readable(list(pictures.values()), workers))
+        write_regions(folder, list(pictures), track(found, "extracting", len(pictures)))
+
+    def _described(self, looked: list[Looked]) -> list[Found]:
+        return looked if self._network is None or not looked else self._network(looked)
 
 
-def _require_all(found: Iterable[tuple[Floats, Floats] | str]) -> Iterator[tuple[Floats, Floats]]:
+def _open_small(picture: Path | Image.Image, side: int) -> Image.Image:
+    image = open_picture(picture)
+    image.thumbnail((side, side), Image.Resampling.BICUBIC, reducing_gap=2.0)
+    return image
+
+
+def _require_all(found: Iterable[Found | str]) -> Iterator[Found]:
     for one in found:
         if isinstance(one, str):
             raise DataError(one)
         yield one
 
 
-def extract_readable(
-    pictures: Sequence[Path], settings: ExtractorSettings, workers: int
-) -> Iterator[tuple[Floats, Floats] | str]:
-    """Regions and boxes of each picture as `extract` gives them, or in one line why it cannot be read.
-
-    A picture that kills the process that reads it (by taking all memory, or a fault of a decoder) is one of those.
-
-    Args:
-        pictures: files.
-        settings: see `extract`.
-        workers: processes; with 0 or 1, and for a few pictures, this one works.
-    """
-    task = partial(_read_some, settings=settings)
+def _all_looked(pictures: Sequence[Path], look: Callable[[Path], Looked], workers: int) -> Iterator[list[Looked | str]]:
+    """What `look` gives of each picture, or why it cannot be read, a chunk at a time."""
+    task = partial(_look_at, look=look)
     chunks = [pictures[start : start + _CHUNK] for start in range(0, len(pictures), _CHUNK)]
     if workers <= 1 or len(chunks) == 1:
-        for chunk in chunks:
-            yield from task(chunk)
+        yield from map(task, chunks)
         return
     while chunks:
         # Spawned, not forked: the parent may hold threads of torch, whose locks a fork would copy.
@@ -123,270 +133,30 @@ def extract_readable(
             waiting = deque(pool.submit(task, chunk) for chunk in chunks[: 4 * workers])
             try:
                 while waiting:
-                    yield from waiting.popleft().result()
+                    yield waiting.popleft().result()
                     del chunks[0]
                     if len(chunks) > len(waiting):
                         waiting.append(pool.submit(task, chunks[len(waiting)]))
                 continue
             except BrokenProcessPool:
                 pass
-        for picture in chunks.pop(0):  # one of these, or one that was read at the same time
-            yield _read_alone(picture, settings)
+        yield [_look_alone(picture, task) for picture in chunks.pop(0)]  # one of these, or one read at the same time
 
 
-def _read_some(pictures: Sequence[Path], settings: ExtractorSettings) -> list[tuple[Floats, Floats] | str]:
-    found: list[tuple[Floats, Floats] | str] = []
+def _look_at(pictures: Sequence[Path], look: Callable[[Path], Looked]) -> list[Looked | str]:
+    found: list[Looked | str] = []
     for picture in pictures:
         try:
-            found.append(extract(picture, settings))
+            found.append(look(picture))
         except DataError as error:
             found.append(str(error))
     return found
 
 
-def _read_alone(picture: Path, settings: ExtractorSettings) -> tuple[Floats, Floats] | str:
+def _look_alone(picture: Path, task: Callable[[Sequence[Path]], list[Looked | str]]) -> Looked | str:
     """In a process of its own."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         try:
-            return pool.submit(_read_some, [picture], settings).result()[0]
+            return pool.submit(task, [picture]).result()[0]
         except BrokenProcessPool:
             return f"{picture}: not a readable picture (the process that read it died); replace it or leave it out"
-
-
-def require_picture(path: Path) -> None:
-    """A quick look at the first bytes of a file.
-
-    Raises:
-        DataError: it is missing, is no picture, or has too many pixels.
-    """
-    _read(path, lambda image: None)
-
-
-def _open(picture: Path | Image.Image) -> Image.Image:
-    """Any picture as RGB, turned as its EXIF says."""
-    return _to_rgb(picture) if isinstance(picture, Image.Image) else _read(picture, _to_rgb)
-
-
-def _read(path: Path, use: Callable[[Image.Image], T]) -> T:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)  # Pillow itself refuses twice as many pixels
-            with Image.open(path) as image:
-                return use(image)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except Exception as error:  # a damaged file can raise anything, from any of Pillow's decoders
-        reason = " ".join(str(error).split())
-        raise DataError(f"{path}: not a readable picture ({reason}); replace it or leave it out") from None
-
-
-def _to_rgb(image: Image.Image) -> Image.Image:
-    image = ImageOps.exif_transpose(image)
-    if image.mode[0] in "IF":  # more than 8 bits a pixel: convert() would cut off all above 255
-        values = np.nan_to_num(np.asarray(image, dtype=np.float64))
-        image = Image.fromarray((255 * values / max(values.max(), 255.0)).clip(0, 255).astype(np.uint8))
-    if image.has_transparency_data:  # what is under it was never to be seen
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image.convert("RGB")
-
-
-def _proposals(image: Image.Image) -> list[Box]:
-    """Boxes of what differs from the background, in 0…1, most first."""
-    contrast = _contrast(image)
-    height, width = contrast.shape
-    found: list[tuple[float, Box]] = []
-    threshold = _otsu(contrast)
-    for factor in (0.7, 1.0, 1.5):  # several, as what is one object at one threshold is two at another
-        for x1, y1, x2, y2 in _components(contrast > max(factor * threshold, 6.0)):
-            area = (x2 - x1) * (y2 - y1) / (width * height)
-            if _SMALLEST <= area <= _LARGEST:
-                weight = float(contrast[y1:y2, x1:x2].sum())
-                found.append((weight, (x1 / width, y1 / height, x2 / width, y2 / height)))
-    return [box for _, box in sorted(found, key=lambda item: -item[0])]
-
-
-def _contrast(image: Image.Image) -> Floats:
-    """How far each pixel's colour is from a smooth background, (height, width), without the noise of single pixels."""
-    fit, spread = _ground(np.asarray(image.resize((_GROUND, _GROUND), Image.Resampling.BOX), dtype=np.float32))
-    ground = Image.fromarray(fit.clip(0, 255).astype(np.uint8)).resize(image.size, Image.Resampling.BILINEAR)
-    pixels = np.asarray(image.filter(ImageFilter.GaussianBlur(0.8)), dtype=np.float32)
-    distance = np.sqrt(((pixels - np.asarray(ground, dtype=np.float32)) ** 2).sum(2))
-    return np.maximum(distance - spread, 0.0)
-
-
-def _quadratic() -> tuple[Floats, Floats]:
-    """The six terms of a quadratic surface over the thumbnail, (pixels, 6), orthonormal, and the identity of 6."""
-    y, x = np.mgrid[-1 : 1 : _GROUND * 1j, -1 : 1 : _GROUND * 1j].reshape(2, -1)
-    terms, _ = np.linalg.qr(np.stack([np.ones_like(x), x, y, x * x, x * y, y * y], axis=1))
-    return terms.astype(np.float32), np.eye(6, dtype=np.float32)
-
-
-_TERMS, _EYE = _quadratic()
-
-
-def _ground(thumbnail: Floats) -> tuple[Floats, float]:
-    """Fit a quadratic surface to the colours of a thumbnail, again and again without what lies far from it.
-
-    Returns:
-        The surface (32, 32, 3), and how far background pixels usually lie from it.
-    """
-    pixels = thumbnail.reshape(-1, 3)
-    weight = np.ones(len(pixels), dtype=np.float32)
-    # Starts from the median, which objects on less than half the picture cannot move.
-    fit = np.median(pixels, axis=0, keepdims=True)
-    distance = np.sqrt(((pixels - fit) ** 2).sum(1))
-    for _ in range(4):
-        spread = float(np.median(distance)) + 1.0
-        weight = 1.0 / (1.0 + (distance / (2.0 * spread)) ** 4)
-        weighted = _TERMS * weight[:, None]
-        fit = _TERMS @ np.linalg.solve(weighted.T @ _TERMS + 1e-3 * _EYE, weighted.T @ pixels)
-        distance = np.sqrt(((pixels - fit) ** 2).sum(1))
-    return fit.reshape(thumbnail.shape), float(np.median(distance))
-
-
-def _otsu(values: Floats) -> float:
-    """The threshold that splits `values` into two classes of least variance; 255 levels are enough."""
-    counts, edges = np.histogram(values, bins=64, range=(0.0, 256.0))
-    middles = (edges[:-1] + edges[1:]) / 2
-    below = np.cumsum(counts)
-    above = below[-1] - below
-    sums = np.cumsum(counts * middles)
-    between = below * above * (sums / np.maximum(below, 1) - (sums[-1] - sums) / np.maximum(above, 1)) ** 2.0
-    return float(edges[int(between.argmax()) + 1])
-
-
-def _components(mask: NDArray[np.bool_]) -> list[tuple[int, int, int, int]]:
-    """Boxes of the 8-connected parts of a mask, in pixels: runs of each row are joined with those above."""
-    padded = np.zeros((mask.shape[0], mask.shape[1] + 2), dtype=np.int8)
-    padded[:, 1:-1] = mask
-    steps = np.diff(padded, axis=1)
-    rows, starts = np.nonzero(steps == 1)
-    stops = np.nonzero(steps == -1)[1]
-    boxes = [[x1, y, x2, y + 1] for y, x1, x2 in zip(rows.tolist(), starts.tolist(), stops.tolist(), strict=True)]
-    parent = list(range(len(boxes)))
-
-    def root(run: int) -> int:
-        """The smallest label that a label is joined to."""
-        while parent[run] != run:
-            parent[run] = parent[parent[run]]
-            run = parent[run]
-        return run
-
-    above = 0  # the first run of the row above that may still touch
-    for run, (x1, y, x2, _) in enumerate(boxes):
-        while boxes[above][1] < y - 1 or (boxes[above][1] == y - 1 and boxes[above][2] < x1):
-            above += 1
-        other = above
-        while boxes[other][1] == y - 1 and boxes[other][0] <= x2:
-            parent[root(run)] = root(other)
-            other += 1
-    merged: dict[int, list[int]] = {}
-    for run, (x1, y1, x2, y2) in enumerate(boxes):
-        box = merged.setdefault(root(run), [x1, y1, x2, y2])
-        box[:] = [min(box[0], x1), min(box[1], y1), max(box[2], x2), max(box[3], y2)]
-    return [(box[0], box[1], box[2], box[3]) for box in merged.values()]
-
-
-def _choose(proposals: list[Box], count: int) -> list[Box]:
-    """The whole picture, proposals that do not repeat each other, and fixed crops up to `count`."""
-    chosen: list[Box] = [(0.0, 0.0, 1.0, 1.0)]
-    for box in proposals:
-        if len(chosen) < count and all(_overlap(box, other) <= _OVERLAP for other in chosen):
-            chosen.append(box)
-    crops = _crops()
-    while len(chosen) < count:
-        chosen.append(next(crops))
-    return chosen
-
-
-def _crops() -> Iterator[Box]:
-    """The middle, then grids of 2×2, 3×3 … without end."""
-    yield 0.25, 0.25, 0.75, 0.75
-    side = 2
-    while True:
-        for row in range(side):
-            for column in range(side):
-                yield column / side, row / side, (column + 1) / side, (row + 1) / side
-        side += 1
-
-
-def _overlap(first: Box, second: Box) -> float:
-    """Intersection over union."""
-    width = min(first[2], second[2]) - max(first[0], second[0])
-    height = min(first[3], second[3]) - max(first[1], second[1])
-    if width <= 0 or height <= 0:
-        return 0.0
-    areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (first, second)]
-    return width * height / (sum(areas) - width * height)
-
-
-def _describe(image: Image.Image, boxes: Floats) -> Floats:
-    """Descriptors (R, 512) of boxes: shape, colour and position, each part of a like scale."""
-    crops: Floats = np.stack([_crop(image, box) for box in boxes.tolist()])
-    x1, y1, x2, y2 = boxes.T
-    position = np.stack([x1, y1, x2, y2, (x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1], axis=1)
-    parts = [_gradients(crops), _mean_colours(crops), _colour_histogram(crops), position]
-    return np.concatenate(parts, axis=1).astype(np.float32)
-
-
-def _crop(image: Image.Image, box: Box) -> Floats:
-    """The square round a box, a little larger so that outlines are inside, as (56, 56, 3) in 0…1."""
-    width, height = image.size
-    x1, y1, x2, y2 = box[0] * width, box[1] * height, box[2] * width, box[3] * height
-    half = 0.55 * max(x2 - x1, y2 - y1, 2.0)
-    x, y = (x1 + x2) / 2, (y1 + y2) / 2
-    corners = (max(x - half, 0.0), max(y - half, 0.0), min(x + half, width), min(y + half, height))
-    return np.asarray(image.resize((_SIDE, _SIDE), Image.Resampling.BILINEAR, corners), np.float32) / np.float32(255)
-
-
-def _gradients(crops: Floats) -> Floats:
-    """Histograms of gradient directions (R, 392), normalised over blocks of 2×2 cells, then as a whole."""
-    dy = np.zeros_like(crops)
-    dx = np.zeros_like(crops)
-    dy[:, 1:-1] = crops[:, 2:] - crops[:, :-2]
-    dx[:, :, 1:-1] = crops[:, :, 2:] - crops[:, :, :-2]
-    strongest = (dx * dx + dy * dy).argmax(3)[..., None]  # of the three channels: yellow shows in blue only
-    dx, dy = (np.take_along_axis(d, strongest, 3)[..., 0] for d in (dx, dy))
-    strength = np.hypot(dx, dy)
-    turn = np.arctan2(dy, dx) * (_BINS / np.pi)  # a line has no front and back: half a circle is all
-    lower = np.floor(turn)
-    share = turn - lower
-    cells = np.arange(_SIDE) // _CELL
-    cell = (np.arange(len(crops))[:, None, None] * _CELLS + cells[:, None]) * _CELLS + cells
-    count = len(crops) * _CELLS**2 * _BINS
-    histogram = np.zeros(count)
-    for step, weight in ((0, 1 - share), (1, share)):
-        index = cell * _BINS + (lower.astype(np.int64) + step) % _BINS
-        histogram += np.bincount(index.ravel(), (strength * weight).ravel(), count)
-    return _normalise_blocks(histogram.reshape(-1, _CELLS, _CELLS, _BINS))
-
-
-def _normalise_blocks(histogram: NDArray[np.float64]) -> Floats:
-    """Each cell over the mean length of the (up to four) blocks of 2×2 cells that it lies in."""
-    energy = (histogram**2).sum(3)
-    padded = np.pad(energy, ((0, 0), (1, 1), (1, 1)), mode="edge")
-    blocks = np.sqrt(padded[:, 1:, 1:] + padded[:, :-1, 1:] + padded[:, 1:, :-1] + padded[:, :-1, :-1])
-    around = (blocks[:, 1:, 1:] + blocks[:, :-1, 1:] + blocks[:, 1:, :-1] + blocks[:, :-1, :-1]) / 4
-    cells = np.sqrt(histogram / (around[..., None] + 0.5))  # 0.5: noise is not to be blown up to a shape
-    return _unit(cells.reshape(len(cells), -1))
-
-
-def _mean_colours(crops: Floats) -> Floats:
-    """Mean colours of a 4×4 grid (R, 48), from -½ to ½ and scaled to a length of about 1."""
-    step = _SIDE // _COLOUR_GRID
-    grid = crops.reshape(-1, _COLOUR_GRID, step, _COLOUR_GRID, step, 3).mean((2, 4)) - 0.5
-    return (grid.reshape(len(crops), -1) / _COLOUR_GRID).astype(np.float32)
-
-
-def _colour_histogram(crops: Floats) -> Floats:
-    """Square roots of the shares of 4×4×4 colours (R, 64)."""
-    levels = np.minimum((crops * _LEVELS).astype(np.int64), _LEVELS - 1)
-    index = (levels[..., 0] * _LEVELS + levels[..., 1]) * _LEVELS + levels[..., 2]
-    index += np.arange(len(crops))[:, None, None] * _LEVELS**3
-    counts = np.bincount(index.ravel(), minlength=len(crops) * _LEVELS**3).reshape(len(crops), -1)
-    return np.sqrt(counts / _SIDE**2).astype(np.float32)
-
-
-def _unit(rows: NDArray[np.floating]) -> Floats:
-    return (rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)).astype(np.float32)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from data.captions import TRAINING_SPLITS, Caption, Pair
 from data.corpora import Corpus
 from data.errors import DataError
-from data.extractor import require_picture
+from data.images import require_picture
 from data.regions import RegionStore
 from data.sentences import normalise_sentence
 

@@ -16,7 +16,7 @@ from data.regions import read_standard
 from data.retrieval import parse_group
 from pipeline.errors import RecipeError
 from pipeline.files import digest_of, rename_whole
-from pipeline.finder import ABOUT, FORMAT, STANDARD, TEXT, Finder, read_about
+from pipeline.finder import ABOUT, FORMAT, STANDARD, TEXT, VISION, Finder, read_about
 from pipeline.jobs import Workspace
 from pipeline.prepare import EXTRACTED, about_corpus
 from pipeline.processes import lock, say
@@ -129,6 +129,11 @@ def _write(recipe: Recipe, workspace: Workspace, chosen: Row, half: Path) -> str
     regions = None
     if (standard := read_standard(corpus / "regions")) is not None:
         regions = asdict(recipe.regions) | {"version": EXTRACTED}
+        if recipe.regions.model is not None:
+            from data.vision import copy_network  # transformers' models take seconds to import
+
+            copy_network(recipe.regions.model, half / VISION)
+            regions["model"] = VISION
         save_file(dict(zip(("mean", "scale"), standard, strict=True)), half / STANDARD)
     (half / "recipe.yaml").write_text(
         yaml.safe_dump(_plain(recipe), allow_unicode=True, sort_keys=False), encoding="utf-8"
@@ -213,7 +218,9 @@ def _card(
         unseen = "" if language in languages else " (never saw it)"
         lines.append(f"| {language}{unseen} | {ways[0]} | {ways[1]} | {scores['mean_recall']:.1f} |")
     reads = (
-        "It reads pictures by the built-in extractor of regions, from pixels." if regions else
+        "It reads pictures, from pixels: regions are found by " + (
+            f"{recipe.regions.model} (`{VISION}/`)." if regions["model"] else "the built-in extractor."
+        ) if regions else
         "It reads region features that were made elsewhere: it searches a region store, not pixels."
     )  # fmt: skip
     return _CARD.format(

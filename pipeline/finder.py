@@ -4,13 +4,14 @@
     vectors = finder.encode_captions(["zwei Hunde spielen im Schnee"]).single()
 
 The folder holds `network.json`, `weights.safetensors` and `words.json` (with a pretrained text model also `text/`),
-`regions.safetensors` with the standardisation of regions found in pixels, the recipe, a model card, and `model.json`
+`regions.safetensors` with the standardisation of regions found in pixels (those of a pretrained network: also
+`vision/`), the recipe, a model card, and `model.json`
 with a digest of each file. Nothing in it is a pickle.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from safetensors.numpy import load_file
 
-from data.extractor import ExtractorSettings, extract
+from data.extractor import Extractor, ExtractorSettings
 from data.languages import language_of
 from data.regions import standardised
 from data.text import TextInput
@@ -35,7 +36,7 @@ from pipeline.prepare import EXTRACTED
 from pipeline.ranking import load_model, model_fingerprint
 
 FORMAT = 1
-ABOUT, STANDARD, TEXT = "model.json", "regions.safetensors", "text"
+ABOUT, STANDARD, TEXT, VISION = "model.json", "regions.safetensors", "text", "vision"
 _BATCH = 128
 _OF_REGIONS = ("regions", "size", "version")
 _KINDS = (".json", ".safetensors", ".txt", ".model", ".yaml", ".md")
@@ -63,7 +64,7 @@ class Finder:
     languages: list[str]
     model: RetrievalModel
     text: TextInput
-    extractor: ExtractorSettings | None
+    extractor: Extractor | None
     standard: Regions | None
     reads: str | None
     fingerprint: str
@@ -91,9 +92,9 @@ class Finder:
         if about["regions"] is not None:
             if about["regions"]["version"] != EXTRACTED:
                 raise RecipeError(f"{folder}: its regions were found by another version of the extractor; train again")
-            extractor = ExtractorSettings(about["regions"]["regions"], about["regions"]["size"])
+            extractor = _extractor(folder, about)
             standard = read_standard(folder / STANDARD, module.model.region_dim)
-            reads = reads_of(extractor, standard)
+            reads = _reads_of(about, standard)
             fingerprint = hashlib.sha256(f"{fingerprint} {reads}".encode()).hexdigest()[:16]
         languages = about["languages"]
         return cls(folder, about["name"], languages, module.model, text, extractor, standard, reads, fingerprint)
@@ -114,7 +115,7 @@ class Finder:
                 f"{self.folder}: this model reads regions that were made elsewhere, not pixels; search the pictures of "
                 "its corpus, or train one on regions found in pixels"
             )
-        found, boxes = extract(Path(picture) if isinstance(picture, str) else picture, self.extractor)
+        found, boxes = self.extractor.extract(Path(picture) if isinstance(picture, str) else picture)
         return self.standardised(found), boxes
 
     def standardised(self, regions: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -217,9 +218,24 @@ def read_standard(path: Path, dim: int) -> Regions:
     return mean, scale
 
 
-def reads_of(extractor: ExtractorSettings, standard: Regions) -> str:
+def _extractor(folder: Path, about: Mapping[str, Any]) -> Extractor:
+    """What finds regions in pixels as it did for training."""
+    settings = about["regions"]
+    network = None
+    if settings.get("model") is not None:
+        network = str(folder / VISION)
+        if f"{VISION}/config.json" not in about["files"]:
+            raise RecipeError(f"{folder}: its vision network ({VISION}/) is missing; get the model folder again")
+    return Extractor(ExtractorSettings(settings["regions"], settings["size"], network))
+
+
+def _reads_of(about: Mapping[str, Any], standard: Regions) -> str:
     """A digest of how regions are made from pixels."""
-    digest = hashlib.sha256(f"{EXTRACTED} {extractor.regions} {extractor.size}".encode())
+    settings = about["regions"]
+    digest = hashlib.sha256(f"{EXTRACTED} {settings['regions']} {settings['size']}".encode())
+    for name, content in sorted(about["files"].items()):
+        if name.startswith(f"{VISION}/"):
+            digest.update(f" {name} {content}".encode())
     for array in standard:
         digest.update(array.astype(np.float32).tobytes())
     return digest.hexdigest()[:16]

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from data.extractor import extract_readable
 from data.pictures import pictures_in
 from data.regions import RegionStore, read_standard
 from pipeline.files import digest_of
@@ -42,7 +41,7 @@ class PictureFolder:
             finder.regions_of(self.paths[names[0]])  # raises: the model reads no pixels
         assert finder.extractor is not None
         paths = [self.paths[name] for name in names]
-        for path, found in zip(paths, extract_readable(paths, finder.extractor, self.workers), strict=True):
+        for path, found in zip(paths, finder.extractor.extract_readable(paths, self.workers), strict=True):
             if isinstance(found, str):
                 yield found.removeprefix(f"{path}: ")
             else:

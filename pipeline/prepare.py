@@ -9,7 +9,7 @@ from typing import Any
 from data.captions import TRAINING_SPLITS, write_captions, write_pairs
 from data.corpora import Corpus
 from data.corpora.registry import CORPORA
-from data.extractor import extract_all
+from data.extractor import Extractor
 from data.findings import Finding
 from data.regions import RegionStore, standardise, write_regions
 from data.report import DataReport, data_report
@@ -36,7 +36,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
         "corpus": corpus.name,
         "options": {k: v for k, v in asdict(corpus.options).items() if k not in _ADDED_LATER or v != _ADDED_LATER[k]},
         "files": fingerprint(sources, workspace.root / "fingerprints.json"),
-        "regions": None if brings_regions else asdict(recipe.regions) | {"version": EXTRACTED},
+        "regions": None if brings_regions else _extractor_settings(recipe, workspace),
     }
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
@@ -107,6 +107,15 @@ def about_corpus(corpus: Path) -> dict[str, Any]:
         raise RecipeError(f"{path}: not readable ({error}); run `make stage-prepare` with ARGS=--force") from None
 
 
+def _extractor_settings(recipe: Recipe, workspace: Workspace) -> dict[str, Any]:
+    """How regions are found in pixels; a network that lies here is known by its files."""
+    settings: dict[str, Any] = asdict(recipe.regions) | {"version": EXTRACTED}
+    if (name := settings.pop("model")) is None:
+        return settings
+    files = sorted(path for path in Path(name).glob("*") if path.is_file())
+    return settings | {"model": fingerprint(files, workspace.root / "fingerprints.json") if files else name}
+
+
 def _report(name: str, content: Corpus, store: RegionStore, folder: Path) -> DataReport:
     """Write the data report; a store that the corpus brings may have rows that no caption needs.
 
@@ -130,7 +139,7 @@ def _regions(content: Corpus, source: RegionStore | None, folder: Path, recipe: 
     """Copy the corpus's region store row by row, or extract one from its pictures."""
     target = folder / "regions"
     if source is None:
-        extract_all(content.pictures, target, recipe.regions, workers=os.cpu_count() or 1)
+        Extractor(recipe.regions).extract_all(content.pictures, target, workers=os.cpu_count() or 1)
         standardise(target, sorted({one.image_id for one in content.captions if one.split in TRAINING_SPLITS}))
         return RegionStore(target)
     wanted = sorted({caption.image_id for caption in content.captions})

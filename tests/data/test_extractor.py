@@ -14,10 +14,12 @@ from data.corpora.scenes import draw_things
 from data.corpora.scenes_grammar import COLOURS, SIZES, Thing
 from data.corpora.scenes_render import render
 from data.errors import DataError
-from data.extractor import DIM, ExtractorSettings, _components, _overlap, extract, extract_all
+from data.extractor import Extractor, ExtractorSettings
+from data.objects import DIM, _components, _overlap
 from data.regions import RegionStore
 
 SETTINGS = ExtractorSettings()
+EXTRACTOR = Extractor(SETTINGS)
 
 
 def check(regions: np.ndarray, boxes: np.ndarray, count: int = SETTINGS.regions) -> None:
@@ -39,7 +41,7 @@ def test_proposals_hit_the_objects() -> None:
     hits = []
     for seed in range(150):
         image, true = scene(seed)
-        regions, boxes = extract(image, SETTINGS)
+        regions, boxes = EXTRACTOR.extract(image)
         check(regions, boxes)
         hits += [max(_overlap(tuple(box), tuple(other)) for other in boxes[1:]) > 0.5 for box in true]
     assert np.mean(hits) >= 0.97
@@ -48,7 +50,7 @@ def test_proposals_hit_the_objects() -> None:
 def nearest(things: list[Thing], seed: int) -> np.ndarray:
     """The descriptor of the region that fits the first object best."""
     image, true = render(things, seed)
-    regions, boxes = extract(image, SETTINGS)
+    regions, boxes = EXTRACTOR.extract(image)
     return regions[int(np.argmax([_overlap(tuple(true[0]), tuple(box)) for box in boxes]))]
 
 
@@ -68,7 +70,7 @@ def test_a_linear_rule_tells_senses_apart(senses: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 6, 9, 40])
 def test_any_number_of_regions(count: int) -> None:
-    check(*extract(scene(0)[0], ExtractorSettings(regions=count)), count)
+    check(*Extractor(ExtractorSettings(regions=count)).extract(scene(0)[0]), count)
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "I", "F", "I;16"])
@@ -79,10 +81,10 @@ def test_modes(mode: str) -> None:
     else:
         changed = image.convert("L").convert(mode) if mode in ("I", "F", "LA") else image.convert(mode)
     assert changed.mode == mode
-    regions, boxes = extract(changed, SETTINGS)
+    regions, boxes = EXTRACTOR.extract(changed)
     check(regions, boxes)
     if mode == "I;16":  # not cut off at 255: the shapes of the whole picture are still there
-        assert regions[0, :392] @ extract(image.convert("L"), SETTINGS)[0][0, :392] > 0.98
+        assert regions[0, :392] @ EXTRACTOR.extract(image.convert("L"))[0][0, :392] > 0.98
 
 
 @pytest.mark.parametrize("size", [(1, 1), (2, 1), (1, 300), (3, 3), (17, 5), (2000, 30), (640, 480)])
@@ -90,7 +92,7 @@ def test_modes(mode: str) -> None:
 def test_tiny_constant_and_noisy_pictures(size: tuple[int, int], kind: str) -> None:
     shape = (size[1], size[0], 3)
     pixels = np.full(shape, 7) if kind == "constant" else np.random.default_rng(0).integers(0, 256, shape)
-    check(*extract(Image.fromarray(pixels.astype(np.uint8)), SETTINGS))
+    check(*EXTRACTOR.extract(Image.fromarray(pixels.astype(np.uint8))))
 
 
 def test_exif_turn(tmp_path: Path) -> None:
@@ -99,14 +101,14 @@ def test_exif_turn(tmp_path: Path) -> None:
     exif[0x0112] = 6  # the camera was turned: show it turned by 90 degrees clockwise
     image.save(tmp_path / "turned.png", exif=exif)
     upright = image.transpose(Image.Transpose.ROTATE_270)
-    for mine, theirs in zip(extract(tmp_path / "turned.png", SETTINGS), extract(upright, SETTINGS), strict=True):
+    for mine, theirs in zip(EXTRACTOR.extract(tmp_path / "turned.png"), EXTRACTOR.extract(upright), strict=True):
         assert np.array_equal(mine, theirs)
 
 
 def test_the_picture_itself_is_left_alone() -> None:
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (600, 500, 3)).astype(np.uint8))
     before = image.tobytes()
-    extract(image, SETTINGS)
+    EXTRACTOR.extract(image)
     assert image.size == (500, 600)
     assert image.tobytes() == before
 
@@ -122,7 +124,7 @@ def pictures(tmp_path: Path) -> dict[str, Path]:
 
 def test_store_is_the_same_for_any_number_of_workers(pictures: dict[str, Path], tmp_path: Path) -> None:
     for workers in (0, 2):
-        extract_all(pictures, tmp_path / str(workers), SETTINGS, workers)
+        EXTRACTOR.extract_all(pictures, tmp_path / str(workers), workers)
     store = RegionStore(tmp_path / "0")
     assert store.ids == list(pictures)
     assert (store.num_regions, store.dim) == (SETTINGS.regions, DIM)
@@ -135,7 +137,7 @@ def test_an_unreadable_picture_is_named(pictures: dict[str, Path], tmp_path: Pat
     bad = pictures["image 4"]
     bad.write_bytes(bad.read_bytes()[:500])
     with pytest.raises(DataError, match=r"4\.png: not a readable picture") as caught:
-        extract_all(pictures, tmp_path / "store", SETTINGS, workers)
+        EXTRACTOR.extract_all(pictures, tmp_path / "store", workers)
     assert "\n" not in str(caught.value)
 
 
@@ -143,13 +145,13 @@ def test_other_errors(tmp_path: Path) -> None:
     text = tmp_path / "text.png"
     text.write_text("no picture")
     with pytest.raises(DataError, match=r"text\.png: not a readable picture"):
-        extract(text, SETTINGS)
+        EXTRACTOR.extract(text)
     with pytest.raises(DataError, match=r"gone\.png: no such file"):
-        extract(tmp_path / "gone.png", SETTINGS)
+        EXTRACTOR.extract(tmp_path / "gone.png")
     with pytest.raises(DataError, match="no pictures"):
-        extract_all({}, tmp_path / "store", SETTINGS, 0)
+        EXTRACTOR.extract_all({}, tmp_path / "store", 0)
     with pytest.raises(DataError, match="regions 0"):
-        extract(scene(0)[0], ExtractorSettings(regions=0))
+        Extractor(ExtractorSettings(regions=0))
 
 
 def flood(mask: np.ndarray) -> list[tuple[int, int, int, int]]:

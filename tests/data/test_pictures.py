@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from data.errors import DataError
-from data.extractor import DIM, ExtractorSettings, extract
+from data.extractor import Extractor, ExtractorSettings
+from data.objects import DIM
 
-SETTINGS = ExtractorSettings(regions=3, size=64)
+EXTRACTOR = Extractor(ExtractorSettings(regions=3, size=64))
 
 
 def scene(size: tuple[int, int] = (48, 32)) -> Image.Image:
@@ -31,7 +32,7 @@ def scene(size: tuple[int, int] = (48, 32)) -> Image.Image:
 def stored(image: Image.Image, path: Path, **options) -> np.ndarray:
     """The regions of a picture by way of a file."""
     image.save(path, **options)
-    regions, boxes = extract(path, SETTINGS)
+    regions, boxes = EXTRACTOR.extract(path)
     assert regions.shape == (3, DIM)
     assert np.isfinite(regions).all()
     assert ((boxes >= 0) & (boxes <= 1)).all()
@@ -46,7 +47,7 @@ def like(first: np.ndarray, second: np.ndarray) -> float:
 
 @pytest.fixture
 def plain() -> np.ndarray:
-    return extract(scene(), SETTINGS)[0]
+    return EXTRACTOR.extract(scene())[0]
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "png", "gif", "webp", "bmp", "tiff"])
@@ -57,7 +58,7 @@ def test_truncated(suffix: str, share: float, tmp_path: Path) -> None:
     Image.fromarray(noise).save(path)
     path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
     with pytest.raises(DataError, match=rf"cut\.{suffix}: not a readable picture.*replace it") as told:
-        extract(path, SETTINGS)
+        EXTRACTOR.extract(path)
     assert "\n" not in str(told.value)
 
 
@@ -77,7 +78,7 @@ def png_of(width: int, height: int) -> bytes:
 def test_huge(side: int, tmp_path: Path) -> None:
     (tmp_path / "bomb.png").write_bytes(png_of(side, side))
     with pytest.raises(DataError, match=r"bomb\.png: not a readable picture.*decompression bomb"):
-        extract(tmp_path / "bomb.png", SETTINGS)
+        EXTRACTOR.extract(tmp_path / "bomb.png")
 
 
 def test_palette(tmp_path: Path, plain: np.ndarray) -> None:
@@ -116,7 +117,7 @@ def test_alpha(tmp_path: Path, plain: np.ndarray) -> None:
     mask.paste(255, (0, 0, 48, 20))
     half = scene()
     half.putalpha(mask)
-    np.testing.assert_array_equal(stored(half, tmp_path / "half.png"), extract(seen, SETTINGS)[0])
+    np.testing.assert_array_equal(stored(half, tmp_path / "half.png"), EXTRACTOR.extract(seen)[0])
 
 
 @pytest.mark.parametrize(
@@ -125,12 +126,12 @@ def test_alpha(tmp_path: Path, plain: np.ndarray) -> None:
 def test_not_a_picture(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "text.jpg").write_bytes(content)
     with pytest.raises(DataError, match=r"text\.jpg: not a readable picture"):
-        extract(tmp_path / "text.jpg", SETTINGS)
+        EXTRACTOR.extract(tmp_path / "text.jpg")
 
 
 def test_a_folder_is_not_a_picture(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not a readable picture"):
-        extract(tmp_path, SETTINGS)
+        EXTRACTOR.extract(tmp_path)
 
 
 def encoded(suffix: str) -> bytes:
@@ -151,7 +152,7 @@ def test_damaged_anywhere(tmp_path: Path, name: str, changes: list[tuple[float, 
         raw[int(where * (len(raw) - 1))] = value
     (tmp_path / "damaged").write_bytes(raw)
     try:
-        regions, _ = extract(tmp_path / "damaged", SETTINGS)
+        regions, _ = EXTRACTOR.extract(tmp_path / "damaged")
     except DataError as error:
         told = str(error)
     else:
@@ -166,16 +167,17 @@ def test_a_picture_that_kills_its_reader_is_named_and_the_rest_is_read(tmp_path:
     script.write_text(
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "import data.extractor as extractor\n"
-        "real = extractor.extract\n"
-        "def faulty(picture, settings):\n"
+        "from data.extractor import Extractor, ExtractorSettings\n"
+        "from data.objects import find_objects\n"
+        "def faulty(picture):\n"
         "    if picture.name == '17.png':\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return real(picture, settings)\n"
-        "extractor.extract = faulty\n"
+        "    return find_objects(picture, 3, 64)\n"
         "if __name__ == '__main__':\n"
         "    paths = [Path(sys.argv[1]) / f'{n}.png' for n in range(40)]\n"
-        "    found = list(extractor.extract_readable(paths, extractor.ExtractorSettings(3, 64), 2))\n"
+        "    extractor = Extractor(ExtractorSettings(3, 64))\n"
+        "    extractor._look = faulty\n"
+        "    found = list(extractor.extract_readable(paths, 2))\n"
         "    print([n for n, one in enumerate(found) if isinstance(one, str)], len(found), found[17])\n"
     )
     for number in range(40):

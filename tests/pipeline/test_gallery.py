@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from data.errors import DataError
-from data.extractor import extract_readable
+from data.extractor import Extractor
 from data.regions import RegionStore
 from pipeline.errors import RecipeError
 from pipeline.files import digest_of
@@ -172,11 +172,11 @@ def test_a_gallery_holds_what_can_be_read_and_lists_the_rest(finder: Finder, tmp
 def test_an_update_computes_only_what_is_new(finder: Finder, own: Path, tmp_path: Path, monkeypatch) -> None:
     gallery, read = tmp_path / "gallery", []
 
-    def watched(paths, settings, workers):
+    def watched(self, paths, workers, real=Extractor.extract_readable):
         read.extend(path.name for path in paths)
-        return extract_readable(paths, settings, workers)
+        return real(self, paths, workers)
 
-    monkeypatch.setattr("pipeline.pictures.extract_readable", watched)
+    monkeypatch.setattr(Extractor, "extract_readable", watched)
     texts = {"en": ["a bat", "a ball", "a bat"]}
     first = update_gallery(gallery, finder, PictureFolder(own), texts)
     assert (first.pictures, first.computed, first.gone, first.captions) == (6, 6, 0, {"en": 2})
@@ -428,13 +428,13 @@ def test_models_of_other_regions_are_refused(used: Tiny, finder: Finder, own: Pa
 def test_a_picture_that_changes_while_it_is_read_is_left_for_the_next_update(
     finder: Finder, own: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    def slow(paths, settings, workers):
+    def slow(self, paths, workers, real=Extractor.extract_readable):
         draw(own / "0.png", 77)
-        return extract_readable(paths, settings, workers)
+        return real(self, paths, workers)
 
     shutil.copyfile(own / "0.png", own / "twin.png")
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.pictures.extract_readable", slow)
+        patch.setattr(Extractor, "extract_readable", slow)
         first = update_gallery(tmp_path / "gallery", finder, PictureFolder(own), {})
     assert first.left == dict.fromkeys(["0.png", "twin.png"], "changed while it was read; run it again")
     assert update_gallery(tmp_path / "gallery", finder, PictureFolder(own)).computed == 2

@@ -1,0 +1,58 @@
+"""Pictures as they come, of any format, mode and size, opened as RGB."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from data.errors import DataError
+
+T = TypeVar("T")
+
+
+def require_picture(path: Path) -> None:
+    """A quick look at the first bytes of a file.
+
+    Raises:
+        DataError: it is missing, is no picture, or has too many pixels.
+    """
+    _read(path, lambda image: None)
+
+
+def open_picture(picture: Path | Image.Image) -> Image.Image:
+    """Any picture as RGB, turned as its EXIF says, what is transparent white.
+
+    Args:
+        picture: a file or an image, of any mode and size.
+
+    Raises:
+        DataError: the file cannot be read as a picture.
+    """
+    return _to_rgb(picture) if isinstance(picture, Image.Image) else _read(picture, _to_rgb)
+
+
+def _read(path: Path, use: Callable[[Image.Image], T]) -> T:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)  # Pillow itself refuses twice as many pixels
+            with Image.open(path) as image:
+                return use(image)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except Exception as error:  # a damaged file can raise anything, from any of Pillow's decoders
+        reason = " ".join(str(error).split())
+        raise DataError(f"{path}: not a readable picture ({reason}); replace it or leave it out") from None
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    image = ImageOps.exif_transpose(image)
+    if image.mode[0] in "IF":  # more than 8 bits a pixel: convert() would cut off all above 255
+        values = np.nan_to_num(np.asarray(image, dtype=np.float64))
+        image = Image.fromarray((255 * values / max(values.max(), 255.0)).clip(0, 255).astype(np.uint8))
+    if image.has_transparency_data:  # what is under it was never to be seen
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert("RGB")
