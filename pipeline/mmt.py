@@ -1,4 +1,4 @@
-"""Stage mmt: one vocabulary, then for each direction NMT on text, from it MT and MMT on captions, and ensembles."""
+"""Stage mmt: for each direction a vocabulary, NMT on text, from it MT and MMT on captions, and ensembles."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -35,19 +35,23 @@ _OF_SOME_JOBS = (
 
 
 def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
-    """The jobs of this stage in order: `text`, then `nmt-…`, `mt-…`, `mmt-…`, `mt+mmt-…` of each direction."""
-    corpus = corpus_job(recipe, workspace)
-    jobs = {"text": _text_job(recipe.mmt, corpus)}
+    """The jobs of this stage in order: of each direction `text-…`, then `nmt-…`, `mt-…`, `mmt-…`, `mt+mmt-…`.
+
+    A direction and its opposite share a vocabulary, and what other directions a recipe names does not change it.
+    """
+    corpus, jobs = corpus_job(recipe, workspace), dict[str, Job]()
     for direction in recipe.mmt.directions:
+        languages = sorted(direction.split("-"))
+        text = jobs.setdefault(f"text-{'-'.join(languages)}", _text_job(recipe.mmt, languages, corpus))
         if recipe.mmt.pretrain.steps:
-            jobs[f"nmt-{direction}"] = _translator_job(recipe, "nmt", direction, corpus, jobs["text"], None)
+            jobs[f"nmt-{direction}"] = _translator_job(recipe, "nmt", direction, corpus, text, None)
         for system in recipe.mmt.systems:
             if "+" in system:
                 members = {name: jobs[f"{name}-{direction}"] for name in system.split("+")}
-                jobs[f"{system}-{direction}"] = _ensemble_job(recipe, system, direction, corpus, jobs["text"], members)
+                jobs[f"{system}-{direction}"] = _ensemble_job(recipe, system, direction, corpus, text, members)
             else:
                 start = jobs.get(f"nmt-{direction}")
-                jobs[f"{system}-{direction}"] = _translator_job(recipe, system, direction, corpus, jobs["text"], start)
+                jobs[f"{system}-{direction}"] = _translator_job(recipe, system, direction, corpus, text, start)
     return jobs
 
 
@@ -58,7 +62,7 @@ def looking_jobs(recipe: Recipe, jobs: dict[str, Job]) -> dict[str, Job]:
         for system in recipe.mmt.systems:
             if "+" not in system and kind_of(system)[0] == "mmt":
                 job = jobs[f"{system}-{direction}"]
-                found[job.name] = looking_job(job, job.inputs["corpus"], jobs["text"], direction, recipe.mmt)
+                found[job.name] = looking_job(job, job.inputs["corpus"], job.inputs["text"], direction, recipe.mmt)
     return found
 
 
@@ -106,9 +110,7 @@ def read_translations(folder: Path, split: str) -> list[dict[str, Any]]:
     return pq.read_table(folder / f"{split}.parquet").to_pylist()
 
 
-def _text_job(settings: MmtSettings, corpus: Job) -> Job:
-    languages = sorted({language for direction in settings.directions for language in direction.split("-")})
-
+def _text_job(settings: MmtSettings, languages: list[str], corpus: Job) -> Job:
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the vocabulary, and all pairs as token numbers."""
         pairs = read_pairs(inputs["corpus"] / "pairs.parquet")

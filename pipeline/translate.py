@@ -50,12 +50,11 @@ def translate(
     beam = BeamSettings(recipe.augment.beam_size, recipe.augment.length_penalty)
     options, recipe = recipe.augment, whose(recipe)
     jobs, directions = translator_jobs(recipe, workspace), [f"{a}-{b}" for a, b in pairwise(languages)]
-    known = sorted({name.partition("-")[2] for name in jobs if "-" in name})
     for direction in directions or [""]:
         if f"{system}-{direction}" not in jobs:
             raise RecipeError(f"translate: {path!r} needs {system}:{direction}, which recipe {recipe.name} does not "
                               f"train; its systems: {', '.join(['nmt', *recipe.mmt.systems])}; directions: "
-                              f"{', '.join(known)}")  # fmt: skip
+                              f"{', '.join(recipe.mmt.directions)}")  # fmt: skip
     if n_best < 1 or n_best > beam.beam_size:
         raise RecipeError(f"translate: --n-best is {n_best}; expected 1 to augment.beam_size ({beam.beam_size})")
     if output is not None and output.is_dir():

@@ -325,8 +325,8 @@ def test_a_setting_of_one_phase_leaves_the_phase_before_it_alone(tmp_path: Path)
     changed = {name for name in plain if plain[name] != tuned[name]}
     assert changed == {"mt-en-de", "mmt-en-de", "mt-de-en", "mmt-de-en"}
     pretrained = jobs("--mmt.pretrain.learning_rate=0.5")
-    assert all(pretrained[name] != plain[name] for name in plain if name != "text")
-    assert pretrained["text"] == plain["text"]
+    assert all(pretrained[name] != plain[name] for name in plain if name != "text-de-en")
+    assert pretrained["text-de-en"] == plain["text-de-en"]
 
 
 def test_a_base_is_looked_for_beside_the_recipe_that_names_it(tmp_path: Path) -> None:
@@ -345,3 +345,16 @@ def test_who_is_at_fault_is_named(tmp_path: Path) -> None:
     assert message(good, ["--vse.epochs=0"]).startswith("the command line: vse.epochs is 0")
     assert message(bad, ["--vse.dim=3"]).startswith(f"{bad}: unknown key vse.epohcs")
     assert load_recipe(write(tmp_path, "wrong", {"vse": {"epochs": 0}}), ["--vse.epochs=1"]).vse.epochs == 1
+
+
+def test_a_direction_has_the_vocabulary_of_its_two_languages(tmp_path: Path) -> None:
+    """So that what other directions a recipe names does not change it, and two ways share one."""
+
+    def jobs(directions: str) -> dict[str, str]:
+        recipe = load_recipe("scenes", [f"--mmt.directions={directions}", "--augment.paths=[]"])
+        return {name: job.key for name, job in translator_jobs(recipe, Workspace(tmp_path)).items()}
+
+    alone, both, many = jobs("[en-de]"), jobs("[en-de,de-en]"), jobs("[en-fr,en-de]")
+    assert alone.items() <= both.items()
+    assert alone.items() <= many.items()
+    assert "text-en-fr" in many
