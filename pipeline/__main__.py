@@ -7,6 +7,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import argparse
+import re
 import sys
 import threading
 import time
@@ -42,6 +43,9 @@ _OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
+_NAMES = {"recipe", "compare", "table", "examples", *_OPTIONS}
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one stage of a recipe; errors that a person can act on are one line, and the status is 1."""
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__, allow_abbrev=False)
@@ -69,7 +73,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rerank", type=Path, help="with search: an exported SCAN that orders the first hundred")
     parser.add_argument("--json", action="store_true", default=None, help="with search, describe: JSON lines")
     parser.add_argument("--sheet", type=Path, help="with search: an HTML page with the pictures")
-    known, overrides = parser.parse_known_intermixed_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    # An override with a space in it (`--vse.rows={both: [en/human]}`) would be taken for the query.
+    spaced = [one for one in arguments if re.match(r"--[\w.]+=.*\s", one) and one.partition("=")[0][2:] not in _NAMES]
+    known, overrides = parser.parse_known_intermixed_args([one for one in arguments if one not in spaced])
+    overrides += spaced
     _quieten()
     started = time.monotonic()
     try:

@@ -1,4 +1,4 @@
-"""`make app`: a local page that searches a gallery by words and by pictures.
+"""`make app`: a local page that searches a gallery by words and by pictures, and shows what the models look at.
 
 Streamlit runs this file: `streamlit run pipeline/app.py -- GALLERY`. It shows pictures of the gallery alone, out of
 memory; no path of a request is opened, and names, captions and errors are shown as they are, never as markup.
@@ -7,14 +7,22 @@ memory; no path of a request is opened, and names, captions and errors are shown
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import streamlit as st
+import torch
+from numpy.typing import NDArray
+from streamlit.delta_generator import DeltaGenerator
 
 from data.errors import DataError
+from data.languages import language_of
 from data.pictures import SUFFIXES
 from modules.errors import ModelError
+from pipeline.attention import frame
 from pipeline.dashboards import read_thumbnail
 from pipeline.errors import RecipeError
+from pipeline.finder import Finder
 from pipeline.gallery import Gallery, Hit
 
 LONGEST = 1000  # characters of a query; the model reads 100 words
@@ -36,16 +44,33 @@ def page(folder: Path) -> None:
     st.caption(plain(f"{len(gallery):,} pictures; {gallery.finder.name}; {', '.join(gallery.finder.languages)}"))
     words, choice, number = st.columns([6, 1, 1])
     query = words.text_input("What is to be seen?", max_chars=LONGEST, placeholder="a few words")
-    language = choice.selectbox("Language", [_AUTO, *gallery.finder.languages])
+    language = choice.selectbox("Language", [_AUTO, *_languages(gallery.finder)])
     top = int(number.number_input("Pictures", 1, 100, 12))
+    choices = st.columns([1, 1, 4])
+    framed = choices[0].toggle("Regions", help="frames what the score owes most: red before yellow before blue")
+    translated = choices[1].toggle(
+        "Translations", disabled=not gallery.finder.translators, help="the query translated and searched beside it; "
+        "with a picture, words translated with it and without"
+    )  # fmt: skip
+    asked = Asked(query.strip(), None if language == _AUTO else language, top, framed, translated)
     dropped = st.file_uploader("… or a picture", type=sorted(one[1:] for one in SUFFIXES))
     try:
-        if query.strip():
-            _by_words(gallery, query, None if language == _AUTO else language, top)
+        if asked.query:
+            _by_words(gallery, asked)
         if dropped is not None:
-            _by_picture(gallery, dropped.getvalue(), dropped.name, top)
+            _by_picture(gallery, dropped.getvalue(), dropped.name, asked)
     except (DataError, ModelError, RecipeError) as error:
         st.error(plain(str(error)))
+
+
+class Asked(NamedTuple):
+    """What the page is told: words, their language, how many pictures, and what is shown beside them."""
+
+    query: str
+    language: str | None
+    top: int
+    framed: bool
+    translated: bool
 
 
 def plain(text: str) -> str:
@@ -59,43 +84,90 @@ def _gallery(folder: str, changed: int) -> Gallery:
     return Gallery.open(folder)
 
 
-def _by_words(gallery: Gallery, query: str, language: str | None, top: int) -> None:
-    hits = gallery.search(query, top, language)
-    spoken = language or gallery.finder.language_of(query)
-    st.subheader(plain(f"{query.strip()[:80]} ({spoken})"))
-    _show(hits)
+def _languages(finder: Finder) -> list[str]:
+    """Those that the model reads, and those that its translators do."""
+    return sorted({*finder.languages, *(name.split("-")[1] for name in finder.translators)})
 
 
-def _by_picture(gallery: Gallery, content: bytes, name: str, top: int) -> None:
+def _spoken(asked: Asked, finder: Finder) -> str:
+    """The language of the words: as was said, or told apart among those that will be read."""
+    known = _languages(finder) if asked.translated else finder.languages
+    return asked.language or language_of(asked.query, known)
+
+
+def _by_words(gallery: Gallery, asked: Asked) -> None:
+    """Pictures for words; beside them those for each translation of the words that the model reads."""
+    finder = gallery.finder
+    spoken = _spoken(asked, finder)
+    sentences = [(spoken, asked.query, asked.query)]
+    if asked.translated:
+        if spoken not in finder.languages:
+            sentences.clear()
+        for target in finder.interpreter.targets("mt", spoken):
+            if target in finder.languages:
+                text = finder.interpreter.translate(asked.query, "mt", spoken, target)
+                sentences.append((target, text, f"translated: {text}"))
+    for place, (language, text, title) in zip(st.columns(len(sentences)), sentences, strict=True):
+        with place:
+            st.subheader(plain(f"{title[:80]} ({language})"))
+            hits = gallery.search(text, asked.top, language) if text.strip() else []
+            vector = finder.encode_captions([text], language).single() if asked.framed else None
+            _show(gallery, hits, max(1, COLUMNS // len(sentences)), vector)
+
+
+def _by_picture(gallery: Gallery, content: bytes, name: str, asked: Asked) -> None:
+    finder = gallery.finder
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"dropped{Path(name).suffix[:5]}"
         path.write_bytes(content)
         try:
-            vector = gallery.finder.encode_pictures([path]).single()
+            regions, boxes = finder.regions_of(path)
         except DataError as error:
             raise DataError(str(error).replace(str(path), name)) from None
         shown = read_thumbnail(path, SIZE)
+    vector = finder.encode_regions(regions[None]).single()
+    captions = gallery.captions_near(vector)
+    words = [Hit(asked.query, 0.0, None, _spoken(asked, finder))] if asked.query else []
+    words += sorted((hit for nearest in captions.values() for hit in nearest), key=lambda hit: -hit.score)
     left, right = st.columns([1, 3])
     if shown is not None:
+        readable = [hit for hit in words if hit.language in finder.languages]
+        if asked.framed and readable:
+            nearest = finder.encode_captions([readable[0].name], readable[0].language).single()
+            frame(shown, boxes, finder.region_shares(regions[None], nearest)[0])
         left.image(shown)
-    for language, nearest in gallery.captions_near(vector).items():
+    for language, found in captions.items():
         right.markdown(f"**{plain(language)}**")
-        for hit in nearest:
+        for hit in found:
             right.text(f"{hit.score:.3f}  {hit.name}")
+    if asked.translated and words:
+        _translations(right, finder, words[0].name, str(words[0].language), regions)
     st.subheader("Pictures like it")
-    _show(gallery.pictures_near(vector, top))
+    _show(gallery, gallery.pictures_near(vector, asked.top))
 
 
-def _show(hits: list[Hit]) -> None:
-    """Pictures in rows, best first."""
+def _translations(place: DeltaGenerator, finder: Finder, text: str, spoken: str, regions: NDArray[np.floating]) -> None:
+    """A caption's translations without its picture (MT) and with it (MMT)."""
+    place.markdown(plain(f"“{text[:200]}”, translated"))
+    for system, title in (("mt", "without the picture"), ("mmt", "with the picture")):
+        for target in finder.interpreter.targets(system, spoken):
+            place.text(f"{title}, {target}:  {finder.interpreter.translate(text, system, spoken, target, regions)}")
+
+
+def _show(gallery: Gallery, hits: list[Hit], columns: int = COLUMNS, vector: torch.Tensor | None = None) -> None:
+    """Pictures in rows, best first; with a caption's vector (1, H), the regions that its score owes most are framed."""
     if not hits:
-        st.info("Nothing: the gallery is empty.")
-    for start in range(0, len(hits), COLUMNS):
-        for column, hit in zip(st.columns(COLUMNS), hits[start : start + COLUMNS], strict=False):
+        st.info("Nothing was found.")
+    looked = [None] * len(hits) if vector is None else gallery.looked_at(vector, hits)
+    for start in range(0, len(hits), columns):
+        for number, column in enumerate(st.columns(columns)[: len(hits) - start], start):
+            hit, seen = hits[number], looked[number]
             picture = read_thumbnail(hit.path, SIZE)
             if picture is None:
                 column.info("not at hand")
             else:
+                if seen is not None:
+                    frame(picture, *seen)
                 column.image(picture)
             column.text(f"{hit.score:.3f}  {hit.name}")
 

@@ -17,6 +17,22 @@ _REGIONS = 3  # drawn a word, the strongest
 _COLOURS = ("#d1242f", "#bf8700", "#0969da")
 
 
+def frame(picture: Image.Image, boxes: NDArray[np.floating], shares: NDArray[np.floating]) -> None:
+    """Draw frames around the three regions with the largest shares, red before yellow before blue, as thick as those.
+
+    Args:
+        picture: drawn on.
+        boxes: (R, 4) corners x1, y1, x2, y2 in 0…1.
+        shares: (R,) of sum 1; a region with none is not framed.
+    """
+    draw = ImageDraw.Draw(picture)
+    strongest = [region for region in shares.argsort()[::-1][:_REGIONS] if shares[region] > 0]
+    for colour, region in reversed(list(zip(_COLOURS, strongest, strict=False))):
+        x1, y1, x2, y2 = boxes[region].clip(0, 1) * np.tile([picture.width - 1, picture.height - 1], 2)
+        width = max(1, round(6 * float(shares[region])))
+        draw.rectangle((min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)), outline=colour, width=width)
+
+
 class Seen(NamedTuple):
     """A sentence and where it looks.
 
@@ -71,14 +87,8 @@ def _section(one: Seen, languages: tuple[str, str]) -> str:
 def _framed(one: Seen, share: NDArray[np.floating]) -> Image.Image | None:
     """The picture with frames around the regions that a word looks at most, as thick as its attention is strong."""
     picture = read_thumbnail(one.picture, _SIZE)
-    if picture is None:
-        return None
-    draw = ImageDraw.Draw(picture)
-    strongest = share.argsort()[::-1][:_REGIONS]
-    for colour, region in reversed(list(zip(_COLOURS, strongest, strict=False))):
-        x1, y1, x2, y2 = one.boxes[region].clip(0, 1) * np.tile([picture.width - 1, picture.height - 1], 2)
-        width = max(1, round(6 * float(share[region])))
-        draw.rectangle((min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)), outline=colour, width=width)
+    if picture is not None:
+        frame(picture, one.boxes, share)
     return picture
 
 

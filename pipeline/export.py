@@ -16,11 +16,13 @@ from data.regions import read_standard
 from data.retrieval import parse_group
 from pipeline.errors import RecipeError
 from pipeline.files import digest_of, rename_whole
-from pipeline.finder import ABOUT, FORMAT, STANDARD, TEXT, VISION, Finder, read_about
-from pipeline.jobs import Workspace
+from pipeline.finder import ABOUT, FORMAT, STANDARD, TEXT, TRANSLATORS, VISION, Finder, read_about
+from pipeline.jobs import Job, Workspace
+from pipeline.mmt import translators_of
 from pipeline.prepare import EXTRACTED, about_corpus
 from pipeline.processes import lock, say
 from pipeline.settings import Recipe
+from pipeline.synthesis import TRANSLATOR_FILES
 from pipeline.vse import Row, vse_rows
 
 _CARD = """---
@@ -135,6 +137,7 @@ def _write(recipe: Recipe, workspace: Workspace, chosen: Row, half: Path) -> str
             copy_network(recipe.regions.model, half / VISION)
             regions["model"] = VISION
         save_file(dict(zip(("mean", "scale"), standard, strict=True)), half / STANDARD)
+    _copy_translators(recipe, workspace, chosen.job.inputs["corpus"], half / TRANSLATORS)
     (half / "recipe.yaml").write_text(
         yaml.safe_dump(_plain(recipe), allow_unicode=True, sort_keys=False), encoding="utf-8"
     )
@@ -188,6 +191,19 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
     plain = {key: value for key, value in asdict(recipe).items() if key not in ("name", "tables", "lent", "report")}
     corpus = plain["corpus"]
     return plain | {"corpus": {"name": corpus["name"]} | corpus["options"]}
+
+
+def _copy_translators(recipe: Recipe, workspace: Workspace, corpus: Job, folder: Path) -> None:
+    """The recipe's MT, and MMT that reads regions as the model does, as far as they have been trained."""
+    for name, job in translators_of(recipe, workspace).items():
+        system = name.partition("-")[0]
+        if system not in ("mt", "mmt") or not workspace.done(job):
+            continue
+        if system == "mmt" and job.inputs["corpus"].key != corpus.key:
+            continue
+        (folder / name).mkdir(parents=True)
+        for file in TRANSLATOR_FILES:
+            shutil.copyfile(workspace.folder(job) / file, folder / name / file)
 
 
 def _copy_text_model(name: str, folder: Path) -> None:

@@ -5,7 +5,7 @@
 
 The folder holds `network.json`, `weights.safetensors` and `words.json` (with a pretrained text model also `text/`),
 `regions.safetensors` with the standardisation of regions found in pixels (those of a pretrained network: also
-`vision/`), the recipe, a model card, and `model.json`
+`vision/`), the recipe and its translators (`translators/`), a model card, and `model.json`
 with a digest of each file. Nothing in it is a pickle.
 """
 
@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,13 @@ from modules.retrieval_models.base import RetrievalModel
 from modules.search import Encodings
 from pipeline.errors import RecipeError
 from pipeline.files import digest_of
+from pipeline.interpreter import Interpreter
 from pipeline.prepare import EXTRACTED
 from pipeline.ranking import load_model, model_fingerprint
 
 FORMAT = 1
 ABOUT, STANDARD, TEXT, VISION = "model.json", "regions.safetensors", "text", "vision"
+TRANSLATORS = "translators"
 _BATCH = 128
 _OF_REGIONS = ("regions", "size", "version")
 _KINDS = (".json", ".safetensors", ".txt", ".model", ".yaml", ".md")
@@ -57,6 +60,7 @@ class Finder:
         standard: mean and scale (D,) of those regions.
         reads: a digest of how regions are made from pixels; None for a model that reads regions made elsewhere.
         fingerprint: a digest of what decides the vectors.
+        translators: `mt-en-de`, `mmt-en-de` …, those of its recipe.
     """
 
     folder: Path
@@ -68,6 +72,7 @@ class Finder:
     standard: Regions | None
     reads: str | None
     fingerprint: str
+    translators: list[str]
 
     @classmethod
     def load(cls, folder: str | Path) -> "Finder":
@@ -96,8 +101,16 @@ class Finder:
             standard = read_standard(folder / STANDARD, module.model.region_dim)
             reads = _reads_of(about, standard)
             fingerprint = hashlib.sha256(f"{fingerprint} {reads}".encode()).hexdigest()[:16]
-        languages = about["languages"]
-        return cls(folder, about["name"], languages, module.model, text, extractor, standard, reads, fingerprint)
+        names = {Path(name).parts[1] for name in about["files"] if name.startswith(f"{TRANSLATORS}/")}
+        return cls(
+            folder, about["name"], about["languages"], module.model, text, extractor, standard, reads, fingerprint,
+            sorted(names),
+        )  # fmt: skip
+
+    @cached_property
+    def interpreter(self) -> Interpreter:
+        """Its translators, ready to be used."""
+        return Interpreter(self.folder / TRANSLATORS, self.translators)
 
     def encode_pictures(self, pictures: Sequence[str | Path | Image.Image]) -> Encodings:
         """Encode pictures, files or images of any size and mode.
@@ -138,6 +151,29 @@ class Finder:
                 some = torch.from_numpy(regions[start : start + _BATCH].astype(np.float32))
                 parts += Encodings.of(self.model.encode_images(some, torch.ones(some.shape[:2]).bool())).parts
         return Encodings(parts)
+
+    def region_shares(self, regions: NDArray[np.floating], vector: torch.Tensor) -> NDArray[np.floating]:
+        """What each region is worth for the score of images and a caption: what is lost if it is left out.
+
+        Args:
+            regions: (N, R, D).
+            vector: (1, H) of the caption.
+
+        Returns:
+            (N, R), each row positive and of sum 1, or 0 where no region helps.
+        """
+        images, count = regions.shape[:2]
+        if count == 1:
+            return np.zeros((images, 1))
+        masks = torch.cat([torch.ones(1, count), 1 - torch.eye(count)]).bool()  # the whole, then without each
+        scores = []
+        with torch.inference_mode():
+            for one in torch.from_numpy(regions.astype(np.float32)):
+                encoded = self.model.encode_images(one.expand(count + 1, -1, -1), masks)
+                scores.append(Encodings.of(encoded).single() @ vector[0])
+        together = torch.stack(scores)
+        lost = (together[:, :1] - together[:, 1:]).clamp(min=0)
+        return (lost / lost.sum(1, keepdim=True).clamp(min=1e-12)).numpy()
 
     def encode_captions(self, texts: Sequence[str], language: str | None = None) -> Encodings:
         """Encode captions or queries.

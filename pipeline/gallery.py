@@ -2,7 +2,7 @@
 
     gallery/gallery.json              which generation is the present one; replaced in one step
     gallery/generations/<n>/          pictures.parquet and the index pictures/, the same of captions-<language>
-    gallery/models/<model>/           the exported model that made them, by its fingerprint
+    gallery/models/<copy>/            the exported model that made them, by a digest of what is in it
     gallery/parts/<model>/<kind>/     vectors (of pictures also regions and boxes) by the content they are of
 
 An update computes what no part holds, a part at a time, then writes a new generation and points to it. Killed at any
@@ -11,11 +11,10 @@ present one stays, for whoever has just opened it.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
@@ -29,7 +28,7 @@ from pipeline.errors import RecipeError
 from pipeline.finder import Finder
 from pipeline.parts import Parts
 
-FORMAT = 1
+FORMAT = 2
 POINTER = "gallery.json"
 
 
@@ -88,7 +87,7 @@ class Gallery:
             if finder is not None and about["made_of"] != finder.fingerprint:
                 raise RecipeError(f"{folder}: made by another model ({about['model']}); run `make index` with this one")
             try:
-                made_by = finder or Finder.load(folder / "models" / about["made_of"])
+                made_by = finder or Finder.load(folder / "models" / about["copy"])
                 return cls(folder, made_by, about["generation"], about["languages"])
             except (OSError, pa.ArrowException, KeyError, RecipeError) as error:
                 if read_pointer(folder) == about:  # else it was updated while we read
@@ -153,10 +152,20 @@ class Gallery:
             torch.from_numpy(self._parts.take([self.pictures[places[0]]["digest"]], "vectors")), top
         )
 
-    def boxes(self, name: str) -> NDArray[np.floating]:
-        """Boxes (R, 4) of the regions of a picture of the gallery."""
-        digest = next(row["digest"] for row in self.pictures if row["name"] == name)
-        return self._parts.take([digest], "boxes")[0]
+    def looked_at(self, vector: torch.Tensor, hits: Sequence[Hit]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+        """The boxes (R, 4) of pictures that were found, and what each is worth (R,) for the score with a caption.
+
+        Args:
+            vector: (1, H) of the caption.
+            hits: pictures of this gallery.
+        """
+        wanted = {hit.name for hit in hits}
+        found = {row["name"]: row for row in self.pictures if row["name"] in wanted}
+        rows = [found[hit.name] for hit in hits]
+        if not rows:
+            return []
+        shares = self.finder.region_shares(self._regions(rows), vector)
+        return list(zip(self._parts.take([row["digest"] for row in rows], "boxes"), shares, strict=True))
 
     @property
     def _parts(self) -> Parts:
@@ -178,6 +187,14 @@ class Gallery:
         row = self.pictures[place]
         return Hit(row["name"], score, Path(row["path"]) if row["path"] else None)
 
+    def _regions(self, rows: Sequence[Mapping[str, Any]]) -> NDArray[Any]:
+        """Regions (N, R, D) of pictures, as the model reads them."""
+        stores = {row["store"] for row in rows}
+        if stores == {None}:
+            return self._parts.take([row["digest"] for row in rows], "regions")
+        store = RegionStore(Path(next(iter(stores))), check_values=False)
+        return store.take(store.rows([row["name"] for row in rows]))
+
     def _reranked(
         self, reranker: Finder, query: str, language: str | None, places: Sequence[int]
     ) -> list[tuple[int, float]]:
@@ -187,14 +204,7 @@ class Gallery:
                 f"{reranker.folder}: it reads other regions than {self.finder.name}; a second model must be trained on "
                 "the same corpus with the same `regions`"
             )
-        rows = [self.pictures[place] for place in places]
-        stores = {row["store"] for row in rows}
-        if stores == {None}:
-            regions = self._parts.take([row["digest"] for row in rows], "regions")
-        else:
-            store = RegionStore(Path(next(iter(stores))), check_values=False)
-            regions = store.take(store.rows([row["name"] for row in rows]))
-        images = reranker.encode_regions(regions)
+        images = reranker.encode_regions(self._regions([self.pictures[place] for place in places]))
         spoken = reranker.encode_captions([query], language)
         with torch.inference_mode():
             scores = reranker.model.similarity(images[:], spoken[:])[:, 0]
@@ -225,9 +235,9 @@ def read_pointer(folder: Path) -> dict[str, Any] | None:
         languages = about["languages"]
         if not all(isinstance(one, str) and one.isalpha() for one in [*languages]):
             raise ValueError("its languages are none")
-        if Path(str(about["made_of"])).name != about["made_of"]:
+        if Path(str(about["copy"])).name != about["copy"]:
             raise ValueError("it names no model")
-        return {name: about[name] for name in ("generation", "made_of", "model", "languages")}
+        return {name: about[name] for name in ("generation", "made_of", "model", "copy", "languages")}
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

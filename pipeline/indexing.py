@@ -20,8 +20,8 @@ from rich.progress import track
 
 from modules.index import VectorIndex
 from pipeline.errors import RecipeError
-from pipeline.files import rename_whole, write_whole
-from pipeline.finder import Finder
+from pipeline.files import digest_of, rename_whole, write_whole
+from pipeline.finder import ABOUT, Finder
 from pipeline.gallery import FORMAT, POINTER, read_pointer
 from pipeline.parts import Arrays, Parts
 from pipeline.pictures import Pictures, StoredRegions
@@ -166,16 +166,16 @@ def _write_generation(
     for stale in (half, place):
         shutil.rmtree(stale, ignore_errors=True)
     half.mkdir(parents=True)
-    kept = folder / "parts" / finder.fingerprint
-    kept.mkdir(parents=True, exist_ok=True)
-    _keep_model(folder / "models", finder)
+    made = folder / "parts" / finder.fingerprint
+    made.mkdir(parents=True, exist_ok=True)
+    copy = _keep_model(folder / "models", finder)
     columns = ("name", "path", "digest", "state", "store")
     schema = pa.schema([(name, pa.string()) for name in columns])
     pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), half / "pictures.parquet")
     (half / "left.json").write_text(json.dumps(left, indent=1, ensure_ascii=False), encoding="utf-8")
     if rows:
         _index(parts.take([row["digest"] for row in rows], "vectors")).save(half / "pictures", finder.fingerprint)
-    spoken = Parts(kept / "captions", mend=True)
+    spoken = Parts(made / "captions", mend=True)
     digests = {language: [_digest(language, text) for text in texts] for language, texts in captions.items()}
     for language, texts in captions.items():
         name = f"captions-{language}"
@@ -183,7 +183,8 @@ def _write_generation(
         pq.write_table(pa.table({"text": pa.array(texts, pa.string())}), half / f"{name}.parquet")
         _index(spoken.take(digests[language], "vectors")).save(half / name, finder.fingerprint)
     rename_whole(half, place)
-    about = {"format": FORMAT, "generation": str(number), "made_of": finder.fingerprint, "model": finder.name}
+    about = {"format": FORMAT, "generation": str(number), "made_of": finder.fingerprint, "model": finder.name,
+             "copy": copy}  # fmt: skip
     write_whole(folder / POINTER, json.dumps(about | {"languages": list(captions)}, indent=1))
     previous = pointer["generation"] if pointer else None
     for stale in folder.glob(f"{POINTER}.*.tmp"):  # of an update that was killed
@@ -193,20 +194,21 @@ def _write_generation(
             shutil.rmtree(other, ignore_errors=True)
     parts.keep({row["digest"] for row in [*rows, *_old_rows(place.with_name(previous or "-")).values()]})
     spoken.keep({digest for some in digests.values() for digest in some})
+    kept = {finder.fingerprint, copy} | ({pointer["made_of"], pointer["copy"]} if pointer else set())
     for other in [*(folder / "parts").iterdir(), *(folder / "models").iterdir()]:
-        if other.name not in (finder.fingerprint, pointer and pointer["made_of"]):
+        if other.name not in kept:
             shutil.rmtree(other, ignore_errors=True)
 
 
-def _keep_model(models: Path, finder: Finder) -> None:
-    """Copy the model into the gallery, if it is not there."""
-    place = models / finder.fingerprint
-    if place.is_dir() or finder.folder == place:
-        return
-    half = models / f"{finder.fingerprint}.partial"
-    shutil.rmtree(half, ignore_errors=True)
-    shutil.copytree(finder.folder, half, ignore=shutil.ignore_patterns(".*"))
-    rename_whole(half, place)
+def _keep_model(models: Path, finder: Finder) -> str:
+    """Copy the model into the gallery, if it is not there; its name."""
+    name = digest_of(finder.folder / ABOUT)[:16]
+    if not (models / name).is_dir():
+        half = models / f"{name}.partial"
+        shutil.rmtree(half, ignore_errors=True)
+        shutil.copytree(finder.folder, half, ignore=shutil.ignore_patterns(".*"))
+        rename_whole(half, models / name)
+    return name
 
 
 def _require_ours(folder: Path) -> None:

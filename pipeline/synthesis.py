@@ -20,6 +20,8 @@ from pipeline.jobs import Job
 from pipeline.settings import TrainerSettings
 from pipeline.training import load_weights, make_trainer, stopping
 
+TRANSLATOR_FILES = ("network.json", "bpe.json", "weights.safetensors")
+
 
 @dataclass(frozen=True)
 class Translated:
@@ -40,7 +42,7 @@ def save_ensemble(folder: Path, members: Mapping[str, Path]) -> None:
     """Copy finished translators into folders of an ensemble's own, so that it can be moved and loaded as one."""
     for name, member in members.items():
         (folder / name).mkdir(exist_ok=True)
-        for file in ("network.json", "bpe.json", "weights.safetensors"):
+        for file in TRANSLATOR_FILES:
             shutil.copyfile(member / file, folder / name / file)
     (folder / "network.json").write_text(json.dumps({"ensemble": list(members)}, indent=1), encoding="utf-8")
 

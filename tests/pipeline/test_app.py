@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
+from pipeline import attention
 from pipeline.app import plain
 from pipeline.finder import Finder
 from pipeline.indexing import update_gallery
@@ -30,13 +31,22 @@ CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 def gallery(tiny: Tiny, tmp_path_factory) -> Path:
     """Pictures with names of all kinds, and captions that are markup."""
     folder = tmp_path_factory.mktemp("app")
-    assert tiny.main("export", "--output", str(folder / "model")) == 0
+    both = ["--vse.rows={both: [en/human + de/human]}", "--vse.only=[both]", "--vse.epochs=1"]
+    assert tiny.main("vse", *both) == 0
+    assert tiny.main("export", "--output", str(folder / "model"), *both) == 0
     for number in range(6):
         draw(folder / "own" / f"{number}.png", number)
     shutil.copyfile(folder / "own" / "1.png", folder / "own" / EVIL.replace("/", ""))
     captions = {"en": ["a red bat", "**bold** <script>document.title='caught'</script> $x$"]}
     update_gallery(folder / "gallery", Finder.load(folder / "model"), PictureFolder(folder / "own"), captions)
     return folder / "gallery"
+
+
+@pytest.fixture(scope="module")
+def used_english(tiny: Tiny) -> Path:
+    """A gallery of a model that reads English alone, with translators of both directions."""
+    assert tiny.main("index") == 0
+    return tiny.workspace.root / "tiny" / "gallery"
 
 
 @pytest.fixture
@@ -60,6 +70,36 @@ def test_words_find_pictures(page: AppTest) -> None:
     assert len(texts(page)) == 3
     page.selectbox[0].select("en").run()
     assert page.subheader[0].value == "a red bat \\(en\\)"
+
+
+def test_translate_search_stands_beside_multilingual_search(page: AppTest) -> None:
+    """In both languages of the model, each with its own pictures."""
+    page.text_input[0].set_value("ein roter Ball")
+    page.selectbox[0].select("de").run()
+    alone = texts(page)
+    page.toggle[1].set_value(True).run()
+    assert not page.exception
+    assert [one.value.split(" ")[-1] for one in page.subheader] == ["\\(de\\)", "\\(en\\)"]
+    assert page.subheader[1].value.startswith("translated\\: ")
+    assert len(texts(page)) == 2 * len(alone)
+    assert texts(page)[: len(alone)] == alone
+
+
+def test_regions_are_framed(page: AppTest, monkeypatch) -> None:
+    framed = []
+
+    def watched(picture, boxes, shares, real=attention.frame):
+        before = picture.copy()
+        real(picture, boxes, shares)
+        framed.append(picture.tobytes() != before.tobytes())
+
+    monkeypatch.setattr(attention, "frame", watched)
+    page.text_input[0].set_value("a red bat").run()
+    assert framed == []
+    page.toggle[0].set_value(True).run()
+    assert not page.exception
+    assert len(framed) == 7
+    assert any(framed)
 
 
 @pytest.mark.parametrize("query", ["🐕", "كلب", "<b>", "a " * 400])
@@ -144,6 +184,11 @@ def test_in_a_browser(served: str, browser, gallery: Path, tmp_path: Path) -> No
     upload.send_keys(str(gallery.parent / "own" / "2.png"))
     appears(browser, "Pictures like it")
     appears(browser, "<script>document.title='caught'</script>")
+    for switch in browser.find_elements("css selector", "[data-testid=stCheckbox] label"):
+        switch.click()
+    appears(browser, "without the picture, de:")
+    appears(browser, "with the picture, de:")
+    appears(browser, "translated: ")
     (tmp_path / "broken.png").write_text("no picture")
     browser.find_element("css selector", "input[type=file]").send_keys(str(tmp_path / "broken.png"))
     appears(browser, "broken.png: not a readable picture")
@@ -165,3 +210,19 @@ def test_the_server_gives_no_file(served: str, gallery: Path) -> None:
         assert b"PNG" not in content[:10]
         assert secret[:50] not in content
         assert b"made_of" not in content
+
+
+def test_a_language_that_only_translators_read_is_searched_by_translation(used_english: Path, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["app", str(used_english)])
+    page = AppTest.from_file(str(ROOT / "pipeline" / "app.py"), default_timeout=60).run()
+    assert page.selectbox[0].options == ["told apart", "de", "en"]
+    page.text_input[0].set_value("ein roter Ball")
+    page.selectbox[0].select("de").run()
+    assert "language 'de'" in page.error[0].value.replace("\\", "")
+    page.toggle[1].set_value(True).run()
+    assert not page.exception
+    assert not page.error
+    (only,) = page.subheader
+    assert only.value.startswith("translated\\: ")
+    assert only.value.endswith(" \\(en\\)")
+    assert texts(page)

@@ -16,16 +16,20 @@ from PIL import Image
 from data.errors import DataError
 from data.extractor import Extractor
 from data.regions import RegionStore
+from modules.beam import BeamSettings
 from pipeline.errors import RecipeError
 from pipeline.files import digest_of
 from pipeline.find import contact_sheet
 from pipeline.finder import Finder
 from pipeline.gallery import Gallery, Hit
 from pipeline.indexing import update_gallery
+from pipeline.mmt import read_translations
 from pipeline.parts import Parts
 from pipeline.pictures import PictureFolder, StoredRegions
 from pipeline.prepare import pictures_of
 from pipeline.recipe import load_recipe
+from pipeline.settings import TrainerSettings
+from pipeline.synthesis import load_translator, translate_all
 from tests.pipeline.kills import Kills, Moment, kills
 from tests.pipeline.tiny import Tiny, at
 
@@ -496,7 +500,62 @@ def test_regions_of_a_folder_s_pictures_are_kept_for_a_second_model(finder: Find
     assert [hit.score for hit in gallery.search("a bat", 4, reranker=finder)] == pytest.approx(
         [hit.score for hit in gallery.search("a bat", 4)], abs=1e-5
     )
-    assert gallery.boxes("1.png").shape == (3, 4)
+
+
+def test_a_region_is_worth_what_the_score_loses_without_it(
+    used: Tiny, finder: Finder, own: Path, tmp_path: Path
+) -> None:
+    """Against the plain reading, for pictures of a folder and for those of a corpus."""
+    update_gallery(tmp_path / "gallery", finder, PictureFolder(own), {})
+    for folder in (tmp_path / "gallery", used.workspace.root / "tiny" / "gallery"):
+        gallery = Gallery.open(folder, finder)
+        vector = finder.encode_captions(["a small red bat"]).single()
+        hits = gallery.search("a small red bat", 3)
+        for hit, (boxes, shares) in zip(hits, gallery.looked_at(vector, hits), strict=True):
+            regions, where = finder.regions_of(hit.path)
+            np.testing.assert_allclose(boxes, where, atol=1e-6)
+            whole = finder.encode_regions(regions[None]).single() @ vector[0]
+            lost = []
+            for left in range(3):
+                rest = np.delete(regions, left, axis=0)
+                lost.append(max(0.0, float(whole - finder.encode_regions(rest[None]).single() @ vector[0])))
+            np.testing.assert_allclose(shares, np.array(lost) / max(sum(lost), 1e-12), atol=2e-3)
+    assert gallery.looked_at(vector, []) == []
+
+
+def test_a_model_brings_its_translators(used: Tiny, finder: Finder, own: Path, tmp_path: Path) -> None:
+    """As the recipe's own jobs translate; a gallery's copy follows when there are more of them."""
+    assert finder.translators == ["mmt-de-en", "mmt-en-de", "mt-de-en", "mt-en-de"]
+    interpreter = finder.interpreter
+    assert interpreter.targets("mt", "en") == ["de"]
+    assert interpreter.targets("mt", "fr") == []
+    regions = RegionStore(used.job("corpus") / "regions")
+    for system in ("mt", "mmt"):
+        rows = read_translations(used.job(f"{system}-en-de"), "test")[:3]
+        network, bpe = load_translator(used.job(f"{system}-en-de"))
+        sources, images = [row["source"] for row in rows], [row["image_id"] for row in rows]
+        settings = TrainerSettings(accelerator="cpu", progress=False)
+        expected = translate_all(
+            network, bpe, bpe.encode_all(sources, "en"), images, regions, "de", BeamSettings(), 100, settings
+        )
+        for source, image, best in zip(sources, images, expected, strict=True):
+            seen = regions.take(regions.rows([image]))[0]
+            assert interpreter.translate(source, system, "en", "de", seen) == best[0].text
+    with pytest.raises(RecipeError, match="no mt-en-fr in the model; it has mmt-de-en, mmt-en-de"):
+        interpreter.translate("a bat", "mt", "en", "fr")
+    with pytest.raises(RecipeError, match="mmt-en-de looks at regions"):
+        interpreter.translate("a bat", "mmt", "en", "de")
+    few = tmp_path / "few"
+    shutil.copytree(finder.folder, few)
+    shutil.rmtree(few / "translators")
+    about = json.loads((few / "model.json").read_text())
+    about["files"] = {name: one for name, one in about["files"].items() if not name.startswith("translators")}
+    (few / "model.json").write_text(json.dumps(about))
+    update_gallery(tmp_path / "gallery", Finder.load(few), PictureFolder(own), {})
+    assert Gallery.open(tmp_path / "gallery").finder.translators == []
+    more = update_gallery(tmp_path / "gallery", finder, PictureFolder(own))
+    assert more.computed == 0
+    assert Gallery.open(tmp_path / "gallery").finder.translators == finder.translators
 
 
 def test_searches_and_updates_at_once_do_no_harm(finder: Finder, own: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pipeline.mmt import translator_jobs
 from pipeline.recipe import CONFIGS, build_recipe, load_recipe
 from pipeline.settings import Recipe
 from pipeline.vse import vse_rows
+from tests.pipeline.tiny import Tiny
 
 
 @pytest.fixture(autouse=True)
@@ -358,3 +359,11 @@ def test_a_direction_has_the_vocabulary_of_its_two_languages(tmp_path: Path) -> 
     assert alone.items() <= both.items()
     assert alone.items() <= many.items()
     assert "text-en-fr" in many
+
+
+def test_an_override_may_hold_spaces(fresh: Tiny, capsys) -> None:
+    """It is no query, wherever it stands; what is wrong in it is told of its key."""
+    assert fresh.main("prepare", "--vse.rows={both: [en/human + de/human]}", "--vse.only=[both]") == 0
+    capsys.readouterr()
+    assert fresh.main("vse", "--vse.rowz={both: [en/human + de/human]}") == 1
+    assert "vse.rowz" in capsys.readouterr().out
