@@ -27,7 +27,7 @@ PIPELINE = $(PY) -m pipeline
 OPTIONS = --recipe $(RECIPE) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse translate export index search describe app table doctor report tensorboard clean
+.PHONY: help setup demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse translate export index search describe app screenshots table doctor report tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,8 +86,10 @@ describe: setup ## the captions nearest to a picture (PICTURE=…), in every lan
 	@$(PIPELINE) describe $(if $(PICTURE),"$(PICTURE)") $(OPTIONS)
 
 app: setup ## a page that searches a gallery by words and pictures (GALLERY=…), on this machine alone
-	@$(PY) -m streamlit run pipeline/app.py --browser.gatherUsageStats=false --server.address=$(ADDRESS) \
-	  --server.port=$(PORT) --server.maxUploadSize=20 --server.fileWatcherType=none --server.headless=true -- "$(GALLERY)"
+	@$(PY) -m streamlit run pipeline/app.py --server.address=$(ADDRESS) --server.port=$(PORT) -- "$(GALLERY)"
+
+screenshots: setup ## the README's pictures of the page, of the scenes alone (needs chromium and its driver)
+	@$(PY) -m pipeline.screenshots
 
 table: setup ## a table of the paper (TABLE=1): trains what is missing, prints ours beside the published figures
 	@$(PIPELINE) table --table $(TABLE) $(OPTIONS)

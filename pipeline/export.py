@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ tags: [image-text-retrieval, multilingual, bildwort]
 Finds pictures from words and words from pictures, in {spoken}. Trained by Bildwort's recipe `{recipe}`
 (`recipe.yaml`) on {corpus}: {captions}.
 
-{reads}
+{reads}{interprets}
 
 ## Figures
 
@@ -128,31 +128,43 @@ def _write(recipe: Recipe, workspace: Workspace, chosen: Row, half: Path) -> str
         network["arguments"]["pretrained"] = TEXT
         (half / "network.json").write_text(json.dumps(network, indent=1), encoding="utf-8")
         (half / "words.json").write_text(json.dumps({"pretrained": TEXT}), encoding="utf-8")
-    regions = None
-    if (standard := read_standard(corpus / "regions")) is not None:
-        regions = asdict(recipe.regions) | {"version": EXTRACTED}
-        if recipe.regions.model is not None:
-            from data.vision import copy_network  # transformers' models take seconds to import
-
-            copy_network(recipe.regions.model, half / VISION)
-            regions["model"] = VISION
-        save_file(dict(zip(("mean", "scale"), standard, strict=True)), half / STANDARD)
-    _copy_translators(recipe, workspace, chosen.job.inputs["corpus"], half / TRANSLATORS)
+    regions = _write_regions(recipe, corpus, half)
+    translators = exported_translators(recipe, workspace, chosen)
+    for one in translators:
+        (half / TRANSLATORS / one.name).mkdir(parents=True)
+        for file in TRANSLATOR_FILES:
+            shutil.copyfile(workspace.folder(one) / file, half / TRANSLATORS / one.name / file)
     (half / "recipe.yaml").write_text(
         yaml.safe_dump(_plain(recipe), allow_unicode=True, sort_keys=False), encoding="utf-8"
     )
     languages = _languages(recipe, chosen)
     name = f"{network['model']}, {chosen.name}, {recipe.name}"
-    card = _card(recipe, chosen, name, languages, manifest["metrics"]["test"], about_corpus(corpus), regions)
+    card = _card(recipe, chosen, name, languages, manifest["metrics"]["test"], about_corpus(corpus), regions,
+                 [one.name for one in translators])  # fmt: skip
     (half / "README.md").write_text(card, encoding="utf-8")
     files = [path for path in sorted(half.rglob("*")) if path.is_file() and path.name != _MARK]
     about = {
         "format": FORMAT, "name": name, "languages": languages, "regions": regions, "row": chosen.name,
         "seed": chosen.seed, "job": chosen.job.name, "key": chosen.job.key, "test": manifest["metrics"]["test"],
+        "translators": {one.name: one.key for one in translators},
         "files": {path.relative_to(half).as_posix(): digest_of(path) for path in files},
     }  # fmt: skip
     (half / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
     return name
+
+
+def _write_regions(recipe: Recipe, corpus: Path, half: Path) -> dict[str, Any] | None:
+    """How regions are found in pixels; None where they were made elsewhere."""
+    if (standard := read_standard(corpus / "regions")) is None:
+        return None
+    save_file(dict(zip(("mean", "scale"), standard, strict=True)), half / STANDARD)
+    regions: dict[str, Any] = asdict(recipe.regions) | {"version": EXTRACTED}
+    if recipe.regions.model is not None:
+        from data.vision import copy_network  # transformers' models take seconds to import
+
+        copy_network(recipe.regions.model, half / VISION)
+        regions["model"] = VISION
+    return regions
 
 
 def chosen_row(recipe: Recipe, workspace: Workspace) -> Row:
@@ -193,17 +205,25 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
     return plain | {"corpus": {"name": corpus["name"]} | corpus["options"]}
 
 
-def _copy_translators(recipe: Recipe, workspace: Workspace, corpus: Job, folder: Path) -> None:
-    """The recipe's MT, and MMT that reads regions as the model does, as far as they have been trained."""
+def exported_translators(recipe: Recipe, workspace: Workspace, chosen: Row) -> list[Job]:
+    """The recipe's MT, and MMT that reads regions as a model does, as far as they have been trained."""
+    corpus, found = chosen.job.inputs["corpus"], []
     for name, job in translators_of(recipe, workspace).items():
         system = name.partition("-")[0]
-        if system not in ("mt", "mmt") or not workspace.done(job):
-            continue
-        if system == "mmt" and job.inputs["corpus"].key != corpus.key:
-            continue
-        (folder / name).mkdir(parents=True)
-        for file in TRANSLATOR_FILES:
-            shutil.copyfile(workspace.folder(job) / file, folder / name / file)
+        fits = system == "mt" or (system == "mmt" and job.inputs["corpus"].key == corpus.key)
+        if fits and workspace.done(job):
+            found.append(job)
+    return found
+
+
+def is_export_of(folder: Path, recipe: Recipe, workspace: Workspace, chosen: Row) -> bool:
+    """Does a folder hold this model, with the translators that there are now?"""
+    try:
+        about = read_about(folder)
+        translators = {job.name: job.key for job in exported_translators(recipe, workspace, chosen)}
+        return bool(about["key"] == chosen.job.key and about["translators"] == translators)
+    except (RecipeError, KeyError):
+        return False
 
 
 def _copy_text_model(name: str, folder: Path) -> None:
@@ -220,7 +240,7 @@ def _copy_text_model(name: str, folder: Path) -> None:
 
 def _card(
     recipe: Recipe, row: Row, name: str, languages: list[str], test: Mapping[str, Mapping[str, float]],
-    corpus: Mapping[str, Any], regions: Mapping[str, Any] | None,
+    corpus: Mapping[str, Any], regions: Mapping[str, Any] | None, translators: Sequence[str],
 ) -> str:  # fmt: skip
     """The model card."""
     slots = {slot for text in recipe.vse.rows[row.name] for slot in parse_group(text)}
@@ -239,8 +259,9 @@ def _card(
         ) if regions else
         "It reads region features that were made elsewhere: it searches a region store, not pixels."
     )  # fmt: skip
+    interprets = f" It brings translators: {', '.join(translators)} (`{TRANSLATORS}/`)." if translators else ""
     return _CARD.format(
         languages=", ".join(languages), name=name, spoken=", ".join(languages), recipe=recipe.name,
-        corpus=corpus["label"], captions=captions, reads=reads, figures="\n".join(lines), about=ABOUT,
-        example=_PLAIN.get(languages[-1], _PLAIN["en"]),
+        corpus=corpus["label"], captions=captions, reads=reads, interprets=interprets, figures="\n".join(lines),
+        about=ABOUT, example=_PLAIN.get(languages[-1], _PLAIN["en"]),
     )  # fmt: skip

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,9 +15,9 @@ from data.lines import read_lines
 from data.regions import RegionStore
 from pipeline.dashboards import embedded, read_thumbnail
 from pipeline.errors import RecipeError
-from pipeline.export import chosen_row, export
+from pipeline.export import chosen_row, export, is_export_of
 from pipeline.files import write_whole
-from pipeline.finder import Finder, read_about
+from pipeline.finder import Finder
 from pipeline.gallery import Gallery, Hit
 from pipeline.indexing import update_gallery
 from pipeline.jobs import Workspace
@@ -180,11 +181,9 @@ def contact_sheet(answers: Sequence[tuple[str, str, Sequence[Hit]]]) -> str:
 def _own_model(recipe: Recipe, workspace: Workspace) -> Finder:
     """The recipe's exported model; it is exported where it is not, or no longer the best."""
     row, folder = chosen_row(recipe, workspace), model_of(recipe, workspace)
-    try:
-        if read_about(folder)["key"] == row.job.key:
+    if is_export_of(folder, recipe, workspace, row):
+        with suppress(RecipeError):  # it is damaged
             return Finder.load(folder)
-    except (RecipeError, KeyError):
-        pass  # there is none, or it is damaged
     return export(recipe, workspace, folder)
 
 

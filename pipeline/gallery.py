@@ -228,10 +228,10 @@ def read_pointer(folder: Path) -> dict[str, Any] | None:
     path = folder / POINTER
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
+        if about["format"] != FORMAT:
+            raise ValueError(f"format {about['format']}, this code reads {FORMAT}")
         if not (isinstance(about["generation"], str) and about["generation"].isdigit()):
             raise ValueError("it names no generation")
-        if about["format"] != FORMAT:
-            raise RecipeError(f"{path}: format {about['format']}, this code reads {FORMAT}; delete {folder}")
         languages = about["languages"]
         if not all(isinstance(one, str) and one.isalpha() for one in [*languages]):
             raise ValueError("its languages are none")
@@ -241,4 +241,5 @@ def read_pointer(folder: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecipeError(f"{path}: not readable ({error!r}); delete {folder} and run `make index`") from None
+        reason = str(error) if type(error) is ValueError else repr(error)
+        raise RecipeError(f"{path}: not readable ({reason}); delete {folder} and run `make index`") from None

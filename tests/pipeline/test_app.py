@@ -1,13 +1,8 @@
 """The page: in Streamlit's own test harness, and in headless Chromium where there is one."""
 
-import os
 import re
 import shutil
-import signal
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,11 +15,11 @@ from pipeline.app import plain
 from pipeline.finder import Finder
 from pipeline.indexing import update_gallery
 from pipeline.pictures import PictureFolder
+from pipeline.screenshots import appears, browser, drop, served, switch_on, type_words
 from tests.pipeline.test_gallery import draw
 from tests.pipeline.tiny import ROOT, Tiny
 
 EVIL = "<img src=x onerror=document.title='caught'>.png"
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 
 
 @pytest.fixture(scope="module")
@@ -122,80 +117,35 @@ def test_what_is_shown_is_no_markup() -> None:
 
 
 @pytest.fixture(scope="module")
-def served(gallery: Path) -> Iterator[str]:
-    """The page as `make app` starts it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    makefile = (ROOT / "Makefile").read_text()
-    options = re.search(r"streamlit run pipeline/app.py (.*?) --server.address", makefile)
-    assert options is not None
-    rest = re.findall(r"--server\.(?:maxUploadSize|fileWatcherType|headless)=\S+", makefile)
-    command = [sys.executable, "-m", "streamlit", "run", "pipeline/app.py", *options[1].split(), *rest]
-    command += ["--server.address=127.0.0.1", f"--server.port={port}", "--", str(gallery)]
-    environment = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"}
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True
-    ) as process:
-        for _ in range(600):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
-        os.killpg(process.pid, signal.SIGKILL)
+def address(gallery: Path) -> Iterator[str]:
+    """Of the page as `make app` starts it."""
+    with served(gallery) as found:
+        yield found
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[object]:
-    if CHROMIUM is None or DRIVER is None:
-        pytest.skip("no chromium and chromedriver here (Debian: chromium chromium-driver)")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync",
-                 "disable-background-networking", "disable-component-update", "window-size=1200,1000",
-                 f"user-data-dir={tmp_path / 'profile'}"):  # fmt: skip
-        options.add_argument(f"--{flag}")
-    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
-    driver.implicitly_wait(60)
-    yield driver
-    driver.quit()
-
-
-def appears(browser, text: str) -> None:
-    """Wait until the page shows a text."""
-    end = time.monotonic() + 60
-    while text not in browser.find_element("tag name", "body").text:
-        assert time.monotonic() < end, browser.find_element("tag name", "body").text
-        time.sleep(0.2)
-
-
-def test_in_a_browser(served: str, browser, gallery: Path, tmp_path: Path) -> None:
+@pytest.mark.skipif(not (shutil.which("chromium") and shutil.which("chromedriver")), reason="no chromium, no driver")
+def test_in_a_browser(address: str, gallery: Path, tmp_path: Path) -> None:
     """Typing, dropping a picture, one that is broken, and markup that stays text."""
-    browser.get(served)
-    box = browser.find_element("css selector", "input[type=text]")
-    box.send_keys("a red bat\n")
-    appears(browser, "a red bat (en)")
-    appears(browser, EVIL)
-    assert len(browser.find_elements("css selector", "[data-testid=stImage] img")) == 7
-    upload = browser.find_element("css selector", "input[type=file]")
-    upload.send_keys(str(gallery.parent / "own" / "2.png"))
-    appears(browser, "Pictures like it")
-    appears(browser, "<script>document.title='caught'</script>")
-    for switch in browser.find_elements("css selector", "[data-testid=stCheckbox] label"):
-        switch.click()
-    appears(browser, "without the picture, de:")
-    appears(browser, "with the picture, de:")
-    appears(browser, "translated: ")
-    (tmp_path / "broken.png").write_text("no picture")
-    browser.find_element("css selector", "input[type=file]").send_keys(str(tmp_path / "broken.png"))
-    appears(browser, "broken.png: not a readable picture")
-    assert browser.title == "Bildwort"
+    with browser() as driver:
+        driver.get(address)
+        type_words(driver, "a red bat")
+        appears(driver, "a red bat (en)")
+        appears(driver, EVIL)
+        assert len(driver.find_elements("css selector", "[data-testid=stImage] img")) == 7
+        drop(driver, gallery.parent / "own" / "2.png")
+        appears(driver, "Pictures like it")
+        appears(driver, "<script>document.title='caught'</script>")
+        switch_on(driver)
+        appears(driver, "without the picture, de:")
+        appears(driver, "with the picture, de:")
+        appears(driver, "translated: ")
+        (tmp_path / "broken.png").write_text("no picture")
+        drop(driver, tmp_path / "broken.png")
+        appears(driver, "broken.png: not a readable picture")
+        assert driver.title == "Bildwort"
 
 
-def test_the_server_gives_no_file(served: str, gallery: Path) -> None:
+def test_the_server_gives_no_file(address: str, gallery: Path) -> None:
     from urllib.error import HTTPError
     from urllib.request import urlopen
 
@@ -203,7 +153,7 @@ def test_the_server_gives_no_file(served: str, gallery: Path) -> None:
     for path in ("/../own/1.png", "/%2e%2e/own/1.png", f"/{gallery.parent}/own/1.png", "/media/../own/1.png",
                  f"/static/..%2f..%2f{gallery.parent}/own/1.png", "/app/static/../gallery.json"):  # fmt: skip
         try:
-            with urlopen(served + path, timeout=20) as answer:
+            with urlopen(address + path, timeout=20) as answer:
                 content = answer.read()
         except HTTPError:
             continue
