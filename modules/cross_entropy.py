@@ -34,6 +34,33 @@ def smoothed_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, labels:
     return loss
 
 
+def agreeing_cross_entropy(
+    first: Tensor, second: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float, agreement: float
+) -> Tensor:
+    """R-Drop (Liang et al. 2021, Eq. 4, halved): the cross-entropy of two passes of other dropout, and their discord.
+
+    ½ (CE₁ + CE₂) + α/2 · ½ (KL(P₁ ‖ P₂) + KL(P₂ ‖ P₁)), summed over words. A part at a time, like the other.
+
+    Args:
+        first: (T, E), states of one pass.
+        second: (T, E), states of the other.
+        weight: W (V, E).
+        bias: b (V,).
+        labels: (T,) the right entries.
+        smoothing: share of probability spread over the vocabulary.
+        agreement: α.
+
+    Returns:
+        the sum over T, a scalar in float32 or wider.
+    """
+    dtype = matmul_dtype(first)
+    with torch.autocast(first.device.type, enabled=False):
+        loss: Tensor = _AgreeingCrossEntropy.apply(
+            widen(first), widen(second), weight, bias, labels, smoothing, agreement, dtype
+        )
+    return loss
+
+
 class _CrossEntropy(torch.autograd.Function):
     """The gradient is known as soon as the scores are: it is computed with them, and scaled in the backward pass."""
 
@@ -69,6 +96,53 @@ class _CrossEntropy(torch.autograd.Function):
             out.copy_(torch.mm(grad, low))
             of_weight += torch.mm(grad.t(), state)
         ctx.save_for_backward(of_states, of_weight, of_bias)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Scale what is known."""
+        return (*(known * grads[0] for known in ctx.saved_tensors), None, None, None, None)
+
+
+class _AgreeingCrossEntropy(torch.autograd.Function):
+    """As `_CrossEntropy`, of two passes; with d = log P₁ − log P₂ the two divergences together are Σ (P₁ − P₂) d."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        first: Tensor,
+        second: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        labels: Tensor,
+        smoothing: float,
+        agreement: float,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        """Part by part: scores of both, their loss and discord, and the gradient of all that learns."""
+        size, low = len(weight), weight.to(dtype)
+        of_states = torch.empty_like(first), torch.empty_like(second)
+        of_weight, of_bias = torch.zeros_like(weight), torch.zeros_like(bias)
+        total = first.new_zeros(())
+        rows = max(1, PART // (2 * size))
+        parts = [one.split(rows) for one in (first, second, *of_states)]
+        for *states, one_out, other_out, label in zip(*parts, labels.split(rows), strict=True):
+            states, right = [state.to(dtype) for state in states], label[:, None]
+            logs = [torch.mm(state, low.t()).to(total.dtype).add_(bias).log_softmax(1) for state in states]
+            shares = [log.exp() for log in logs]
+            apart = logs[0] - logs[1]
+            total += agreement / 4 * ((shares[0] - shares[1]) * apart).sum()
+            for place, (log, share, out) in enumerate(zip(logs, shares, (one_out, other_out), strict=True)):
+                total -= ((1 - smoothing) * log.gather(1, right)[:, 0] + smoothing * log.mean(1)).sum() / 2
+                other, lead = shares[1 - place], apart if place == 0 else -apart
+                grad = agreement / 4 * (share * (lead - (share * lead).sum(1, keepdim=True)) + share - other)
+                grad += (share - smoothing / size) / 2
+                grad.scatter_add_(1, right, grad.new_full(right.shape, (smoothing - 1) / 2))
+                of_bias += grad.sum(0)
+                grad = grad.to(dtype)
+                out.copy_(torch.mm(grad, low))
+                of_weight += torch.mm(grad.t(), states[place])
+        ctx.save_for_backward(*of_states, of_weight, of_bias)
         return total
 
     @staticmethod

@@ -12,7 +12,7 @@ from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor
 
 from modules.beam import BeamSettings, Hypothesis, beam_search
-from modules.cross_entropy import smoothed_cross_entropy
+from modules.cross_entropy import agreeing_cross_entropy, smoothed_cross_entropy
 from modules.distributed import gather_objects, sum_over_ranks
 from modules.ensemble import Ensemble
 from modules.recurrent import widen
@@ -55,6 +55,7 @@ class Translation(TrainedModule):
         begin: number of the begin-of-sentence token.
         end: number of the end-of-sentence token.
         beam_size: hypotheses of the validation search.
+        agreement: α of R-Drop (`agreeing_cross_entropy`); 0 reads a batch once.
 
     Before validation, `reference` must be set: for each sentence number its translation in surface form, and
     `decode`, which turns token numbers into such a form.
@@ -62,7 +63,7 @@ class Translation(TrainedModule):
 
     def __init__(
         self, network: dict[str, Any], learning_rate: float, warmup: int, steps: int, label_smoothing: float,
-        begin: int, end: int, beam_size: int = 1,
+        begin: int, end: int, beam_size: int = 1, agreement: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.save_hyperparameters()
@@ -120,12 +121,20 @@ class Translation(TrainedModule):
 
     def _cross_entropy(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
         """Summed cross-entropy, and the number of words it is summed over."""
-        memory: Any = self.translator.encode(batch["source"], batch["source_lengths"], batch.get("regions"))
-        states, where = self.translator.read(memory, batch["target"], batch["target_lengths"])
+        states, where = self._read(batch)
         labels = batch["labels"].flatten()[where]
         words, bias = self.translator.words.weight, self.translator.output_bias
-        loss = smoothed_cross_entropy(states, words, bias, labels, smoothing)
+        if self.training and self.hparams["agreement"]:
+            again, alpha = self._read(batch)[0], self.hparams["agreement"]
+            loss = agreeing_cross_entropy(states, again, words, bias, labels, smoothing, alpha)
+        else:
+            loss = smoothed_cross_entropy(states, words, bias, labels, smoothing)
         return loss, torch.tensor(float(len(labels)), device=loss.device)
+
+    def _read(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """States of all target words, and which words they are."""
+        memory: Any = self.translator.encode(batch["source"], batch["source_lengths"], batch.get("regions"))
+        return self.translator.read(memory, batch["target"], batch["target_lengths"])
 
 
 class Synthesis(pl.LightningModule):

@@ -134,6 +134,8 @@ def _check_mmt(mmt: MmtSettings, where: str) -> None:
             )
         if not 0 <= phase.average < 1:
             raise RecipeError(f"{where}: mmt.{name}.average is {phase.average}; expected from 0 (none) to below 1")
+        if phase.r_drop < 0:
+            raise RecipeError(f"{where}: mmt.{name}.r_drop is {phase.r_drop}; expected 0 (without) or more, like 5")
         if phase.steps and phase.steps % phase.eval_every:
             raise RecipeError(
                 f"{where}: mmt.{name}.steps is {phase.steps}, no multiple of mmt.{name}.eval_every {phase.eval_every}"

@@ -220,6 +220,7 @@ def _train(
     torch.manual_seed(seed)  # start values, whatever ran before in this process
     module = Translation(
         network, phase.learning_rate, phase.warmup, phase.steps, settings.label_smoothing, BEGIN, END,
+        agreement=phase.r_drop,
     )  # fmt: skip
     module.reference = pairs.texts(pairs.target, "val", captions=True if store is not None else None)
     module.decode = lambda tokens: bpe.decode(tokens, pairs.target)

@@ -35,7 +35,7 @@ RUNTIME_ONLY = {"accelerator", "devices", "num_nodes", "strategy", "threads", "w
 ADDED_LATER = {
     "translators", "captions", "fuse", "translate", "folds", "loss", "drop_regions", "drop_words", "pretrained",
     "pretrained_rate", "first", "first_k", "network", "network_options", "repeat",
-    "average", "without_regions", "systems", "searches", "pretrain_captions",
+    "average", "without_regions", "systems", "searches", "pretrain_captions", "r_drop",
 }  # fmt: skip
 """Settings that came after results were recorded: at their defaults, which is how those were computed, they stay out
 of a job's key."""
@@ -67,6 +67,9 @@ class Phase:
     """Steps of linear warm-up."""
     average: float = 0.0
     """Decay of the moving average of the weights, which is what is validated and kept; 0 keeps them as they are."""
+    r_drop: float = 0.0
+    """α of R-Drop: a batch is read twice with other dropout, and the two must agree (a step takes twice as long); 0 is
+    without."""
 
 
 @dataclass

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 import modules.cross_entropy as own
-from modules.cross_entropy import smoothed_cross_entropy
+from modules.cross_entropy import agreeing_cross_entropy, smoothed_cross_entropy
 
 T, E, V = 7, 4, 9
 
@@ -49,3 +49,32 @@ def test_it_can_be_differentiated_where_nothing_is_said() -> None:
     assert loss.item() == 0
     assert weight.grad is not None
     assert not weight.grad.any()
+
+
+@pytest.mark.parametrize("part", [1, 6 * V, 10**6])
+@pytest.mark.parametrize("alpha", [0.0, 5.0])
+def test_two_passes_that_must_agree(monkeypatch, part: int, alpha: float) -> None:
+    """Value and gradient of the formula as it is written, by torch's own functions."""
+    monkeypatch.setattr(own, "PART", part)
+    first, weight, bias = made()
+    second = torch.randn(T, E, dtype=first.dtype, requires_grad=True)
+    inputs, labels = (first, second, weight, bias), torch.tensor([0, 8, 3, 3, 1, 7, 0])
+    logs = [F.linear(states, weight, bias).log_softmax(1) for states in (first, second)]
+    plain = sum(F.cross_entropy(log, labels, reduction="sum", label_smoothing=0.1) for log in logs) / 2
+    for one, other in (logs, logs[::-1]):
+        plain = plain + alpha / 4 * F.kl_div(other, one, reduction="sum", log_target=True)
+    found = agreeing_cross_entropy(*inputs, labels, 0.1, alpha)
+    torch.testing.assert_close(found, plain)
+    for one, other in zip(
+        torch.autograd.grad(3 * found, inputs), torch.autograd.grad(3 * plain, inputs), strict=True
+    ):  # fmt: skip
+        torch.testing.assert_close(one, other)
+
+
+def test_a_pass_agrees_with_itself() -> None:
+    states, weight, bias = made()
+    labels = torch.arange(T)
+    torch.testing.assert_close(
+        agreeing_cross_entropy(states, states, weight, bias, labels, 0.1, 5.0),
+        smoothed_cross_entropy(states, weight, bias, labels, 0.1),
+    )

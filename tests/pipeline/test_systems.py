@@ -112,6 +112,7 @@ def test_the_report_shows_systems_searches_and_whether_they_look(several: Tiny, 
         (["--mmt.systems=[mt]"], "augment.paths has 'mmt:en-de'"),
         (["--augment.paths=[mt:en-de@wide]"], "augment.searches has none"),
         (["--mmt.finetune.average=1.0"], "mmt.finetune.average is 1.0"),
+        (["--mmt.pretrain.r_drop=-1"], "mmt.pretrain.r_drop is -1.0; expected 0"),
         (['--augment.searches={"wide":{"beam":9}}'], "beam"),
     ],
 )
