@@ -18,7 +18,7 @@ class Cost:
     def stop(self) -> dict[str, float]:
         """Seconds and megabytes, rounded."""
         wall, cpu = time.monotonic() - self.wall, cpu_seconds() - self.cpu
-        return {"wall_s": round(wall, 2), "cpu_s": round(cpu, 2), "peak_memory_mb": round(_peak_memory(), 1)}
+        return {"wall_s": round(wall, 2), "cpu_s": round(cpu, 2), "peak_memory_mb": round(peak_memory_mb(), 1)}
 
 
 def cpu_seconds() -> float:
@@ -27,7 +27,8 @@ def cpu_seconds() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def _peak_memory() -> float:
+def peak_memory_mb() -> float:
+    """The most memory that this process has held since a `Cost` was made, in megabytes."""
     try:
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM"):

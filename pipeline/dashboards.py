@@ -206,9 +206,12 @@ class QueryGallery(pl.Callback):
             trainer.precision_plugin.val_step_context(),
             _evaluating(module),
         ):
-            sheets = self._found_images(module) | {"image_to_text": self._found_captions(module)}
+            self._show(boards[0], module, trainer.global_step)
+
+    def _show(self, board: SummaryWriter, module: Any, step: int) -> None:
+        sheets = self._found_images(module) | {"image_to_text": self._found_captions(module)}
         for name, sheet in sheets.items():
-            boards[0].add_image(f"{self.tag}/{name}", np.asarray(sheet), trainer.global_step, dataformats="HWC")
+            board.add_image(f"{self.tag}/{name}", np.asarray(sheet), step, dataformats="HWC")
 
     def _found_images(self, module: Any) -> dict[str, Image.Image]:
         words = self._encoded(module, self.queries)
@@ -254,6 +257,7 @@ class QueryGallery(pl.Callback):
 def query_galleries(
     captions: Table, languages: Sequence[str], encode: Callable[[str, str], list[int]], store: RegionStore,
     pictures: Mapping[str, Path], split: str = "val", queries: int = 3, most: int = 500,
+    kind: type[QueryGallery] = QueryGallery,
 ) -> list[pl.Callback]:  # fmt: skip
     """A `QueryGallery` of a split: so many `queries` a language, `most` images, always the same; else []."""
     found: dict[tuple[str, str], Query] = {}
@@ -266,7 +270,7 @@ def query_galleries(
     pool = [found[name, language] for language in languages for name in image_ids if (name, language) in found]
     shown = [query for of_language in _by_language(pool).values() for query in of_language[:queries]]
     tag = "gallery" if split == "val" else f"gallery/{split}"
-    return [QueryGallery(shown, pool, image_ids, encode, store, pictures, tag=tag)] if image_ids else []
+    return [kind(shown, pool, image_ids, encode, store, pictures, tag=tag)] if image_ids else []
 
 
 def _by_language(queries: Sequence[Query]) -> dict[str, list[Query]]:

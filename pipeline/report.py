@@ -12,10 +12,12 @@ from pipeline.looking import SHOWN
 from pipeline.mmt import looks_of, translators_of
 from pipeline.prepare import corpus_job
 from pipeline.processes import say
+from pipeline.report_page import report_page
 from pipeline.results_store import append_runs, read_runs, write_results
 from pipeline.settings import Recipe
 from pipeline.sheets import Sheet
 from pipeline.tables import table_rows, table_sheets
+from pipeline.training import LOGS
 from pipeline.vse import Row, vse_rows
 
 
@@ -52,9 +54,13 @@ def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     folder = workspace.root / recipe.name / "report"
     write_results(figures.results, folder / "results.jsonl")
     write_whole(folder / "report.md", "\n\n".join(sheet.as_markdown() for sheet in sheets) + "\n")
+    report_page(folder / "report.html", f"{recipe.name}: {figures.label}", sheets, figures.results, LOGS / recipe.name)
     for sheet in sheets:
         sheet.show()
-    say(f"{len(figures.results)} figures: {folder / 'results.jsonl'}; the tables: {folder / 'report.md'}")
+    say(
+        f"{len(figures.results)} figures: {folder / 'results.jsonl'}; the tables: {folder / 'report.md'}, with plots: "
+        f"{folder / 'report.html'}"
+    )
 
 
 _SHOWN = ("val_bleu", "test_bleu", "test_bleu_tokenised", "test_chrf", "test_ter", "ambiguous", "swapped_ambiguous",
@@ -71,7 +77,7 @@ class _Sheets(Figures):
         """BLEU of each translator on test, and on words that only the picture settles where the corpus has them."""
         table, twins = [], False
         for name, job in jobs.items():
-            if name == "text":
+            if job.name == "text":
                 continue
             system, _, direction = name.partition("-")
             scores = self.scores(job)

@@ -22,11 +22,13 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from safetensors.torch import load_file, save
 from torch import nn
 
+from pipeline.cost import peak_memory_mb
 from pipeline.errors import RecipeError
 from pipeline.processes import say, started_together
 from pipeline.settings import TrainerSettings
 
 LOGS = Path("lightning_logs")
+_LOG_EVERY = 10  # steps
 _PACE_STEPS = 20  # before an estimate is given
 _LONG = 60.0  # seconds; what is shorter needs no estimate
 logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # it sets its own level when imported
@@ -99,6 +101,37 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
+class Pace(Callback):
+    """Throughput and memory of rank 0 in TensorBoard, beside each logged loss."""
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Begin to count."""
+        self._since = self._paused = time.monotonic()
+        self._step = trainer.global_step
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Validation is no part of a step."""
+        self._paused = time.monotonic()
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Go on."""
+        self._since += time.monotonic() - self._paused
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Say so, each time that a loss is logged."""
+        steps = trainer.global_step - self._step
+        if steps < _LOG_EVERY or trainer.logger is None:
+            return
+        memory = peak_memory_mb()
+        if pl_module.device.type == "cuda":
+            memory = torch.cuda.max_memory_allocated(pl_module.device) / 1e6
+        pace = {"pace/steps a second": steps / (time.monotonic() - self._since), "pace/peak MB": memory}
+        trainer.logger.log_metrics(pace, trainer.global_step)
+        self.on_train_start(trainer, pl_module)
+
+
 def disk_for_training(module: nn.Module, folder: Path) -> float:
     """Bytes that training writes at most: two checkpoints with Adam's two moments, one more while it is written.
 
@@ -137,7 +170,8 @@ def make_trainer(settings: TrainerSettings, log_dir: Path | None = None, **more:
             accelerator=settings.accelerator, devices=settings.devices, num_nodes=settings.num_nodes,
             strategy=settings.strategy, precision=settings.precision,  # type: ignore[arg-type]
             logger=logger, use_distributed_sampler=False, num_sanity_val_steps=0, enable_model_summary=False,
-            enable_progress_bar=settings.progress, log_every_n_steps=10, plugins=[WholeCheckpoints(), *alone], **more,
+            enable_progress_bar=settings.progress, log_every_n_steps=_LOG_EVERY,
+            plugins=[WholeCheckpoints(), *alone], **more,
         )  # fmt: skip
     except (ValueError, TypeError, MisconfigurationException, ImportError) as error:
         reason = " ".join(str(error).split())
@@ -178,7 +212,7 @@ def fit(
         gradient_clip_val=(clip or None) if module.automatic_optimization else None,
         callbacks=[
             SeedEachEpoch(seed), LearningRateMonitor("epoch"), Estimate(disk_for_training(module, folder)),
-            keep, resume, *bar, *callbacks,
+            Pace(), keep, resume, *bar, *callbacks,
         ],
     )  # fmt: skip
     last = checkpoints / "last.ckpt"

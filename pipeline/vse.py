@@ -19,6 +19,7 @@ from modules.retrieval import Retrieval
 from modules.retrieval_models import model_class, option_names
 from pipeline.augment import synthesis_jobs
 from pipeline.dashboards import query_galleries
+from pipeline.embeddings import JointSpace
 from pipeline.errors import RecipeError
 from pipeline.evaluation import folds_job, fusion_job, similarity_job, translated_job
 from pipeline.files import fingerprint
@@ -221,7 +222,8 @@ def _vse_job(
         make_trainer(settings.trainer).validate(module, data, verbose=False)
         validated = validation_scores(module.ranks)
         save_model(folder, settings.model, arguments, module.model)
-        shown = query_galleries(captions, settings.test, text.encode, store, pictures, "test")
+        of_test = (captions, settings.test, text.encode, store, pictures, "test")
+        shown = [*query_galleries(*of_test), *query_galleries(*of_test, kind=JointSpace)]
         make_trainer(settings.trainer, log_dir, callbacks=shown).test(module, data, verbose=False)
         twins = twins_of(inputs["corpus"])
         return {

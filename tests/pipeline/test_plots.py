@@ -1,0 +1,102 @@
+"""Plots and the report's page: what they show, that they need nothing else, and the joint space in TensorBoard."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from pipeline.embeddings import t_sne
+from pipeline.plots import as_pixels, as_svg, curves, intervals, scatter
+from pipeline.report_page import report_page
+from pipeline.results_store import Result
+from pipeline.sheets import Sheet
+from tests.pipeline.tiny import Tiny
+
+LINES = {"mt": [(10, 1.0), (20, 2.5)], "mmt": [(10, 3.0)]}
+
+
+def test_curves_have_a_line_a_name_and_its_points() -> None:
+    axes = curves("val/bleu", LINES).axes[0]
+    assert {line.get_label(): line.get_xydata().tolist() for line in axes.lines} == {
+        "mt": [[10, 1.0], [20, 2.5]], "mmt": [[10, 3.0]]
+    }  # fmt: skip
+
+
+def test_intervals_stand_in_the_order_given_from_the_top() -> None:
+    axes = intervals("recall", [("none", 50.0, 48.0, 52.0), ("mmt-f", 51.0, None, None)]).axes[0]
+    labels = {label.get_text(): place for label, place in zip(axes.get_yticklabels(), axes.get_yticks(), strict=True)}
+    assert labels["none"] > labels["mmt-f"]
+    drawn = [line.get_xdata() for line in axes.lines]
+    assert [list(np.atleast_1d(one)) for one in drawn] == [[48.0, 52.0], [50.0], [51.0]]
+
+
+def test_a_figure_is_the_same_text_each_time() -> None:
+    one, other = (as_svg(curves("<b> & ü", LINES)) for _ in range(2))
+    assert one == other
+    assert one.startswith("<svg")
+    assert "<b>" not in one
+
+
+def test_pixels_of_a_scatter() -> None:
+    pixels = as_pixels(scatter("t-SNE", {"en": np.eye(2), "de": -np.eye(2)}))
+    assert pixels.shape == (600, 600, 3)
+    assert (pixels != 255).any()
+
+
+def test_t_sne_keeps_clusters_together_and_is_the_same_each_time() -> None:
+    rng = np.random.default_rng(0)
+    clusters = np.concatenate([rng.normal(10 * place, 1, (30, 8)) for place in range(2)]).astype(np.float32)
+    places = t_sne(clusters)
+    np.testing.assert_array_equal(places, t_sne(clusters))
+    middles = places.reshape(2, 30, 2).mean(1)
+    assert np.linalg.norm(places.reshape(2, 30, 2) - middles[:, None], axis=2).max() < np.linalg.norm(
+        middles[0] - middles[1]
+    )
+
+
+def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
+    sheets = [Sheet("A <title>", ["name", "R@1"], [["<script>x</script>", "12.5"], ["none", "not run"]])]
+    rows = (("none", 40.0), ("mmt-f", 42.0))
+    of_all = ("tiny", "tiny", "test", "san")
+    results = [Result(*of_all, row, "en", "task", "mean_recall", x, x - 1, x + 1, 1, 4) for row, x in rows]
+    path = tmp_path / "report.html"
+    report_page(path, "tiny & small", sheets, results, tmp_path / "no logs")
+    text = path.read_text()
+    assert text.count("<table>") == 1
+    assert text.count("<svg") == 1
+    assert "&lt;script&gt;x&lt;/script&gt;" in text
+    assert "<script" not in text
+    assert "san: mmt-f" in text
+    assert not re.search(r"""(src|href)=["'](?!data:|#)""", text.replace('xlink:href="#', ""))
+    assert '<td class="number">not run</td>' in text
+
+
+def test_a_report_plots_what_was_trained(tiny: Tiny, capsys) -> None:
+    assert tiny.main("report") == 0
+    text = (tiny.workspace.root / "tiny" / "report" / "report.html").read_text()
+    assert text.count("<svg") >= 3  # recall, BLEU, rsum
+    for name in ("mmt-en-de", "vse-san-human-1", "val/bleu", "val/rsum"):
+        assert name in text
+
+
+def test_throughput_and_memory_are_logged(tiny: Tiny) -> None:
+    events = EventAccumulator(str(tiny.folder / "lightning_logs" / "tiny" / "vse" / "vse-san-human-1")).Reload()
+    tags = events.Tags()["scalars"]
+    assert "pace/steps a second" in tags
+    assert all(event.value > 0 for event in events.Scalars("pace/steps a second"))
+    assert all(100 < event.value < 100_000 for event in events.Scalars("pace/peak MB"))
+
+
+def test_the_joint_space_is_shown_of_enough_points(fresh: Tiny, monkeypatch) -> None:
+    monkeypatch.setattr("pipeline.embeddings._FEWEST", 4)
+    only = ["--vse.only=[human]", "--vse.rows={human: [en/human + de/human]}", "--vse.epochs=1", "--augment.paths=[]"]
+    assert fresh.main("prepare", *only) == fresh.main("vse", *only) == 0
+    logs = fresh.folder / "lightning_logs" / "tiny" / "vse" / "vse-san-human-1"
+    (labels,) = logs.rglob("metadata.tsv")
+    lines = labels.read_text().splitlines()
+    assert lines[0] == "language\ttext"
+    assert {line.split("\t")[0] for line in lines[1:]} == {"images", "en", "de"}
+    (vectors,) = logs.rglob("tensors.tsv")
+    assert len(vectors.read_text().splitlines()) == len(lines) - 1
+    assert "joint space/t-SNE" in EventAccumulator(str(logs)).Reload().Tags()["images"]
