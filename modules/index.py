@@ -148,7 +148,9 @@ class VectorIndex:
                 )
             if _digest(folder / _INDEX) != digest:  # before FAISS reads it: it trusts what it reads
                 raise ValueError(f"{_INDEX} is not what was written")
-            index = faiss.read_index(str(folder / _INDEX))
+            index = faiss.read_index(
+                str(folder / _INDEX), faiss.IO_FLAG_MMAP_IFC
+            )  # not in memory before it is searched
         except ModelError:
             raise
         except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:

@@ -155,8 +155,8 @@ def describe(
     if top < 1:
         raise RecipeError(f"describe: {top} captions are wanted; expected 1 or more")
     opened = Gallery.open(gallery or gallery_of(recipe, workspace))
-    known = {row["name"] for row in opened.pictures}
-    found = opened.describe_known(picture, top) if picture in known else opened.describe(Path(picture), top)
+    known = opened.place_of(picture) is not None
+    found = opened.describe_known(picture, top) if known else opened.describe(Path(picture), top)
     if not found:
         raise RecipeError(f"{opened.folder}: it has no captions; run `make index` with a recipe that has")
     for language, hits in found.items():

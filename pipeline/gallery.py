@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from PIL import Image
 
 from data.regions import RegionStore
 from modules.errors import ModelError
-from modules.index import VectorIndex
+from modules.shards import ShardedIndex
 from pipeline.errors import RecipeError
 from pipeline.finder import Finder
 from pipeline.parts import Parts
@@ -61,11 +62,11 @@ class Gallery:
     def __init__(self, folder: Path, finder: Finder, generation: str, languages: Sequence[str]) -> None:
         self.folder, self.finder = folder, finder
         place = folder / "generations" / generation
-        self.pictures = pq.read_table(place / "pictures.parquet").to_pylist()
-        self._index = _load_index(place / "pictures", finder) if self.pictures else None
-        self._captions: dict[str, tuple[list[str], VectorIndex]] = {}
+        self._rows = pq.read_table(place / "pictures.parquet", memory_map=True)
+        self._index = _load_index(place / "pictures", finder) if len(self) else None
+        self._captions: dict[str, tuple[pa.ChunkedArray, ShardedIndex]] = {}
         for language in languages:
-            texts = pq.read_table(place / f"captions-{language}.parquet")["text"].to_pylist()
+            texts = pq.read_table(place / f"captions-{language}.parquet", memory_map=True)["text"]
             self._captions[language] = texts, _load_index(place / f"captions-{language}", finder)
 
     @classmethod
@@ -95,7 +96,18 @@ class Gallery:
                     raise RecipeError(f"{folder}: not readable ({reason}); run `make index` again") from None
 
     def __len__(self) -> int:
-        return len(self.pictures)
+        return int(self._rows.num_rows)
+
+    def rows(self, places: Sequence[int] | None = None) -> list[dict[str, Any]]:
+        """What is known of pictures, `name`, `path`, `digest` …, by their places; None: of all."""
+        table = self._rows if places is None else self._rows.take(pa.array(places, pa.int64()))
+        found: list[dict[str, Any]] = table.to_pylist()
+        return found
+
+    def place_of(self, name: str) -> int | None:
+        """The place of a picture; None if it is not in the gallery."""
+        place = pc.index(self._rows["name"], name).as_py()
+        return None if place < 0 else int(place)
 
     def search(
         self, query: str, top: int = 10, language: str | None = None, reranker: Finder | None = None, first: int = 100
@@ -120,7 +132,7 @@ class Gallery:
         places = self._near(vector, max(top, first if reranker else 0))
         if reranker is not None and places:
             places = self._reranked(reranker, query, language, [place for place, _ in places])
-        return [self._hit(place, score) for place, score in places[:top]]
+        return self._hits(places[:top])
 
     def describe(self, picture: str | Path | Image.Image, top: int = 5) -> dict[str, list[Hit]]:
         """Find the captions nearest to a picture, in every language of the gallery.
@@ -137,7 +149,7 @@ class Gallery:
 
     def pictures_near(self, vector: torch.Tensor, top: int = 10) -> list[Hit]:
         """The pictures nearest to a vector (1, H)."""
-        return [self._hit(place, score) for place, score in self._near(vector, top)]
+        return self._hits(self._near(vector, top))
 
     def describe_known(self, name: str, top: int = 5) -> dict[str, list[Hit]]:
         """The same for a picture of the gallery, by its name.
@@ -145,12 +157,10 @@ class Gallery:
         Raises:
             RecipeError: there is no such picture.
         """
-        places = [place for place, row in enumerate(self.pictures) if row["name"] == name]
-        if not places or self._index is None:
+        if (place := self.place_of(name)) is None:
             raise RecipeError(f"{self.folder}: no picture {name!r} in the gallery")
-        return self.captions_near(
-            torch.from_numpy(self._parts.take([self.pictures[places[0]]["digest"]], "vectors")), top
-        )
+        (row,) = self.rows([place])
+        return self.captions_near(torch.from_numpy(self._parts.take([row["digest"]], "vectors")), top)
 
     def looked_at(self, vector: torch.Tensor, hits: Sequence[Hit]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
         """The boxes (R, 4) of pictures that were found, and what each is worth (R,) for the score with a caption.
@@ -159,11 +169,9 @@ class Gallery:
             vector: (1, H) of the caption.
             hits: pictures of this gallery.
         """
-        wanted = {hit.name for hit in hits}
-        found = {row["name"]: row for row in self.pictures if row["name"] in wanted}
-        rows = [found[hit.name] for hit in hits]
-        if not rows:
+        if not hits:
             return []
+        rows = self.rows([place for hit in hits if (place := self.place_of(hit.name)) is not None])
         shares = self.finder.region_shares(self._regions(rows), vector)
         return list(zip(self._parts.take([row["digest"] for row in rows], "boxes"), shares, strict=True))
 
@@ -181,11 +189,16 @@ class Gallery:
     def _nearest(self, vector: torch.Tensor, language: str, top: int) -> list[Hit]:
         texts, index = self._captions[language]
         scores, rows = (part[0].tolist() for part in index.search(vector, top))
-        return [Hit(texts[row], score, None, language) for score, row in zip(scores, rows, strict=True) if row >= 0]
+        return [
+            Hit(texts[row].as_py(), score, None, language) for score, row in zip(scores, rows, strict=True) if row >= 0
+        ]
 
-    def _hit(self, place: int, score: float) -> Hit:
-        row = self.pictures[place]
-        return Hit(row["name"], score, Path(row["path"]) if row["path"] else None)
+    def _hits(self, found: Sequence[tuple[int, float]]) -> list[Hit]:
+        rows = self.rows([place for place, _ in found])
+        return [
+            Hit(row["name"], score, Path(row["path"]) if row["path"] else None)
+            for row, (_, score) in zip(rows, found, strict=True)
+        ]
 
     def _regions(self, rows: Sequence[Mapping[str, Any]]) -> NDArray[Any]:
         """Regions (N, R, D) of pictures, as the model reads them."""
@@ -204,7 +217,7 @@ class Gallery:
                 f"{reranker.folder}: it reads other regions than {self.finder.name}; a second model must be trained on "
                 "the same corpus with the same `regions`"
             )
-        images = reranker.encode_regions(self._regions([self.pictures[place] for place in places]))
+        images = reranker.encode_regions(self._regions(self.rows(places)))
         spoken = reranker.encode_captions([query], language)
         with torch.inference_mode():
             scores = reranker.model.similarity(images[:], spoken[:])[:, 0]
@@ -212,9 +225,9 @@ class Gallery:
         return [(places[place], float(scores[place])) for place in order]
 
 
-def _load_index(folder: Path, finder: Finder) -> VectorIndex:
+def _load_index(folder: Path, finder: Finder) -> ShardedIndex:
     try:
-        return VectorIndex.load(folder, finder.fingerprint)
+        return ShardedIndex.load(folder, finder.fingerprint)
     except ModelError as error:
         raise RecipeError(f"{error}: run `make index` again") from None
 

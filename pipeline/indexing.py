@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from numpy.typing import NDArray
 from rich.markup import escape
 from rich.progress import track
 
+from modules.errors import ModelError
 from modules.index import VectorIndex
+from modules.shards import ABOUT as ABOUT_SHARDS
 from pipeline.errors import RecipeError
 from pipeline.files import digest_of, rename_whole, write_whole
 from pipeline.finder import ABOUT, Finder
@@ -27,9 +28,11 @@ from pipeline.parts import Arrays, Parts
 from pipeline.pictures import Pictures, StoredRegions
 from pipeline.processes import lock, say
 
+SHARD = 1_000_000  # vectors of a file of an index, and in memory while it is built
 LARGE = 200_000  # vectors from which an index is `ivf-pq`: a flat one takes a tenth of a second a query then
 _PART = 256  # pictures or captions computed between two writes
 _LOCK = ".gallery.lock"
+_CONTENT = "content.txt"
 _OURS = {POINTER, "parts", "generations", "models", _LOCK}
 
 
@@ -173,15 +176,16 @@ def _write_generation(
     schema = pa.schema([(name, pa.string()) for name in columns])
     pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), half / "pictures.parquet")
     (half / "left.json").write_text(json.dumps(left, indent=1, ensure_ascii=False), encoding="utf-8")
+    before = folder / "generations" / pointer["generation"] if pointer else None
     if rows:
-        _index(parts.take([row["digest"] for row in rows], "vectors")).save(half / "pictures", finder.fingerprint)
+        _index(half / "pictures", parts, [row["digest"] for row in rows], finder, before)
     spoken = Parts(made / "captions", mend=True)
     digests = {language: [_digest(language, text) for text in texts] for language, texts in captions.items()}
     for language, texts in captions.items():
         name = f"captions-{language}"
         _add_captions(spoken, finder, language, texts, digests[language])
         pq.write_table(pa.table({"text": pa.array(texts, pa.string())}), half / f"{name}.parquet")
-        _index(spoken.take(digests[language], "vectors")).save(half / name, finder.fingerprint)
+        _index(half / name, spoken, digests[language], finder, before)
     rename_whole(half, place)
     about = {"format": FORMAT, "generation": str(number), "made_of": finder.fingerprint, "model": finder.name,
              "copy": copy}  # fmt: skip
@@ -242,8 +246,36 @@ def _add_captions(parts: Parts, finder: Finder, language: str, texts: Sequence[s
         parts.add([digest for digest, _ in some], {"vectors": vectors})
 
 
-def _index(vectors: NDArray[np.floating]) -> VectorIndex:
-    return VectorIndex(torch.from_numpy(vectors), "ivf-pq" if len(vectors) >= LARGE else "flat", gpu=-1)
+def _index(place: Path, parts: Parts, digests: Sequence[str], finder: Finder, before: Path | None) -> None:
+    """Write an index in shards, one in memory at a time; one that is as in the generation before is taken from it."""
+    starts = range(0, len(digests), SHARD)
+    for number, start in enumerate(starts):
+        some = digests[start : start + SHARD]
+        content, shard = hashlib.sha256("".join(some).encode()).hexdigest(), place / str(number)
+        old = before / place.name / str(number) if before is not None else None
+        if old is not None and _holds(old, content, finder):
+            shutil.copytree(old, shard, copy_function=_link)
+            continue
+        vectors = torch.from_numpy(parts.take(some, "vectors"))
+        VectorIndex(vectors, "ivf-pq" if len(some) >= LARGE else "flat", gpu=-1).save(shard, finder.fingerprint)
+        (shard / _CONTENT).write_text(content, encoding="utf-8")
+    (place / ABOUT_SHARDS).write_text(json.dumps({"shards": len(starts)}), encoding="utf-8")
+
+
+def _link(source: str, target: str) -> None:
+    """A second name for a file, or a copy where the file system knows none."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _holds(shard: Path, content: str, finder: Finder) -> bool:
+    """Is a shard whole, of this model and of these contents?"""
+    try:
+        return (shard / _CONTENT).read_text("utf-8") == content and len(VectorIndex.load(shard, finder.fingerprint)) > 0
+    except (OSError, ValueError, ModelError):
+        return False
 
 
 def _old_rows(generation: Path | None) -> dict[str, dict[str, Any]]:

@@ -73,7 +73,7 @@ def test_an_exported_model_encodes_as_the_trained_one_did(used: Tiny, finder: Fi
     corpus = used.job("corpus")
     pictures = list(pictures_of(corpus).items())[:5]
     gallery = Gallery.open(used.workspace.root / "tiny" / "gallery", finder)
-    stored = {row["name"]: row["digest"] for row in gallery.pictures}
+    stored = {row["name"]: row["digest"] for row in gallery.rows()}
     kept = gallery._parts.take([stored[name] for name, _ in pictures], "vectors")
     np.testing.assert_allclose(finder.encode_pictures([path for _, path in pictures]).single(), kept, atol=1e-5)
     one = finder.encode_pictures([pictures[3][1]]).single()
@@ -88,12 +88,12 @@ def test_a_search_is_the_model_s_own_order(used: Tiny, finder: Finder) -> None:
     gallery = Gallery.open(used.workspace.root / "tiny" / "gallery", finder)
     query = "a small red bat on the left"
     hits = gallery.search(query, top=len(gallery))
-    vectors = gallery._parts.take([row["digest"] for row in gallery.pictures], "vectors")
+    vectors = gallery._parts.take([row["digest"] for row in gallery.rows()], "vectors")
     scores = torch.from_numpy(vectors) @ finder.encode_captions([query], "en").single()[0]
     assert [hit.score for hit in hits] == pytest.approx(scores.sort(descending=True)[0].tolist(), abs=1e-5)
     found = {hit.name: hit.score for hit in hits}
     assert found == pytest.approx(
-        {row["name"]: float(s) for row, s in zip(gallery.pictures, scores, strict=True)}, abs=1e-5
+        {row["name"]: float(s) for row, s in zip(gallery.rows(), scores, strict=True)}, abs=1e-5
     )
     assert names(gallery.search(query, 3)) == names(hits)[:3]
     assert hits[0].path is not None
@@ -257,7 +257,7 @@ def test_a_gallery_of_another_model_or_none_is_refused(finder: Finder, own: Path
     with pytest.raises(RecipeError, match="holds something else"):
         update_gallery(own, finder, PictureFolder(own), {})
     (gallery / "gallery.json").write_text(json.dumps(about))
-    (gallery / "generations" / "1" / "pictures" / "index.faiss").write_bytes(b"x")
+    (gallery / "generations" / "1" / "pictures" / "0" / "index.faiss").write_bytes(b"x")
     with pytest.raises(RecipeError, match="build it again"):
         Gallery.open(gallery, finder)
 
@@ -483,7 +483,7 @@ def test_a_model_of_sets_orders_the_first_and_indexes_nothing(used: Tiny, tmp_pa
     gallery = Gallery.open(used.workspace.root / "tiny" / "gallery", first)
     listed = names(gallery.search("a red bat", 8))
     hits = gallery.search("a red bat", 3, reranker=second, first=8)
-    store_rows = {row["name"]: row for row in gallery.pictures}
+    store_rows = {row["name"]: row for row in gallery.rows()}
     assert all(hit.name in listed for hit in hits)
     paths = [store_rows[name]["path"] for name in listed]
     with torch.inference_mode():
@@ -658,3 +658,66 @@ def test_an_update_killed_at_every_event(used: Tiny, tmp_path: Path, server: Kil
 def test_a_missing_picture_is_named(finder: Finder, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         finder.encode_pictures([tmp_path / "gone.jpg"])
+
+
+def test_shards_find_what_one_index_finds_and_only_changed_ones_are_built(
+    finder: Finder, own: Path, tmp_path: Path, monkeypatch
+) -> None:
+    texts = {"en": ["a bat", "a red ball", "a blue box", "a seal"]}
+    update_gallery(tmp_path / "whole", finder, PictureFolder(own), texts)
+    monkeypatch.setattr("pipeline.indexing.SHARD", 2)
+    gallery = tmp_path / "gallery"
+    update_gallery(gallery, finder, PictureFolder(own), texts)
+    one, several = Gallery.open(tmp_path / "whole"), Gallery.open(gallery)
+    for top in (1, 4, 50):
+        hits, found = one.search("a red bat", top), several.search("a red bat", top)
+        assert names(found) == names(hits)
+        assert [hit.score for hit in found] == pytest.approx([hit.score for hit in hits], abs=1e-6)
+    assert names(one.describe(own / "2.png")["en"]) == names(several.describe(own / "2.png")["en"])
+    first = gallery / "generations" / "1" / "pictures"
+    assert sorted(path.name for path in first.iterdir()) == ["0", "1", "2", "shards.json"]
+    draw(own / "zz.png", 8)
+    update_gallery(gallery, finder, PictureFolder(own))
+    second = gallery / "generations" / "2" / "pictures"
+    same = [(first / name / "index.faiss").samefile(second / name / "index.faiss") for name in "012"]
+    assert same == [True, True, True]
+    assert len(Gallery.open(gallery)) == 7
+    (second / "1" / "index.faiss").unlink()
+    (second / "1" / "index.faiss").write_bytes(b"damaged")
+    with pytest.raises(RecipeError, match="not readable"):
+        Gallery.open(gallery)
+    update_gallery(gallery, finder, PictureFolder(own))
+    assert len(Gallery.open(gallery).search("a bat", 50)) == 7
+
+
+def test_two_hundred_pictures_of_all_kinds(finder: Finder, tmp_path: Path) -> None:
+    """JPEG and PNG of many sizes and modes, some turned by EXIF; what cannot be read is listed, the rest is found."""
+    folder, rng = tmp_path / "many", np.random.default_rng(0)
+    folder.mkdir()
+    modes = ("RGB", "L", "P", "RGBA", "LA", "CMYK", "1", "I;16")
+    for number in range(200):
+        mode, size = modes[number % len(modes)], tuple(rng.integers(8, 400, 2).tolist())
+        image = draw(tmp_path / "none", number, size)
+        if mode == "I;16":
+            image = Image.fromarray(np.asarray(image.convert("L")).astype(np.uint16) * 257)
+        else:
+            image = image.convert(mode)
+        suffix = "png" if mode in ("P", "RGBA", "LA", "1", "I;16") else ("jpg" if mode == "CMYK" else "jpeg")
+        exif = Image.Exif()
+        exif[0x0112] = 1 + number % 8
+        image.save(folder / f"{number:03}.{suffix}", exif=exif)
+    spoiled = sorted(folder.iterdir())[::40]
+    for path in spoiled[:3]:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    for path in spoiled[3:]:
+        path.write_text("no picture")
+    (folder / "notes.txt").write_text("no picture either")
+    done = update_gallery(tmp_path / "gallery", finder, PictureFolder(folder, 2), {"en": ["a bat"]})
+    assert set(done.left) == {path.name for path in spoiled} | {"notes.txt"}
+    assert done.pictures == 200 - len(spoiled)
+    gallery = Gallery.open(tmp_path / "gallery")
+    hits = gallery.search("a red bat", 500)
+    assert {hit.name for hit in hits} == {path.name for path in folder.glob("[0-9]*")} - {path.name for path in spoiled}
+    one = folder / "111.png"
+    vector = finder.encode_pictures([one]).single()
+    assert max(hit.score for hit in gallery.pictures_near(vector, 1)) == pytest.approx(1.0, abs=1e-4)
