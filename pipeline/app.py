@@ -20,7 +20,7 @@ from data.languages import language_of
 from data.pictures import SUFFIXES
 from modules.errors import ModelError
 from pipeline.attention import frame
-from pipeline.dashboards import read_thumbnail
+from pipeline.drawing import read_thumbnail
 from pipeline.errors import RecipeError
 from pipeline.finder import Finder
 from pipeline.gallery import Gallery, Hit

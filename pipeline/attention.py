@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from pipeline.dashboards import embedded, read_thumbnail
+from pipeline.drawing import embedded, read_thumbnail, write_line
 
-_SIZE = 150  # pixels of a picture
+_SIZE, _LINE, _GAP = 150, 20, 10  # pixels of a picture, a line of text, and between
 _WORDS = 10  # at most, of a sentence: those that look the most sharply
 _REGIONS = 3  # drawn a word, the strongest
 _COLOURS = ("#d1242f", "#bf8700", "#0969da")
@@ -59,6 +59,22 @@ def attention_html(path: Path, title: str, sentences: Sequence[Seen], languages:
     path.write_text(_PAGE.format(title=escape(title), body=body, count=len(sentences)), encoding="utf-8")
 
 
+def attention_sheet(sentences: Sequence[Seen], columns: int = 6) -> Image.Image:
+    """A contact sheet: a sentence a line, its picture once for each of its sharpest words, framed as on the page."""
+    step = _SIZE + _LINE + _GAP
+    sheet = Image.new("RGB", (columns * (_SIZE + _GAP) + _GAP, len(sentences) * (step + _LINE) + _GAP), "white")
+    for row, one in enumerate(sentences):
+        top = _GAP + row * (step + _LINE)
+        write_line(sheet, (_GAP, top), one.texts[0])
+        for column, (word, share) in enumerate(_sharpest(one, columns)):
+            place = (_GAP + column * (_SIZE + _GAP), top + _LINE)
+            picture = _framed(one, share)
+            if picture is not None:
+                sheet.paste(picture, place)
+            write_line(sheet, (place[0], place[1] + _SIZE), f"{word} {100 * share.max():.0f} %")
+    return sheet
+
+
 def words_of(tokens: Sequence[str], weights: Sequence[Sequence[float]]) -> list[tuple[str, NDArray[np.floating]]]:
     """Sub-words put together to words, with the mean of their weights."""
     words: list[tuple[str, list[Sequence[float]]]] = []
@@ -71,17 +87,22 @@ def words_of(tokens: Sequence[str], weights: Sequence[Sequence[float]]) -> list[
 
 
 def _section(one: Seen, languages: tuple[str, str]) -> str:
-    words = [(word, share) for word, share in words_of(one.tokens, one.weights) if any(map(str.isalnum, word))]
-    sharpest = sorted(range(len(words)), key=lambda place: -words[place][1].max())[:_WORDS]
     figures = "".join(
-        f"<figure>{embedded(_framed(one, words[place][1]))}<figcaption>{escape(words[place][0])} "
-        f"<small>{100 * words[place][1].max():.0f} %</small></figcaption></figure>"
-        for place in sorted(sharpest)
+        f"<figure>{embedded(_framed(one, share))}<figcaption>{escape(word)} "
+        f"<small>{100 * share.max():.0f} %</small></figcaption></figure>"
+        for word, share in _sharpest(one, _WORDS)
     )
     texts = "".join(
         f'<p lang="{escape(language)}">{escape(text)}</p>' for text, language in zip(one.texts, languages, strict=True)
     )
     return f"<section><h2>{escape(one.image_id)}</h2>{texts}<div>{figures}</div></section>"
+
+
+def _sharpest(one: Seen, count: int) -> list[tuple[str, NDArray[np.floating]]]:
+    """The words that look the most sharply, in the order of the sentence, with their weights."""
+    words = [(word, share) for word, share in words_of(one.tokens, one.weights) if any(map(str.isalnum, word))]
+    chosen = sorted(range(len(words)), key=lambda place: -words[place][1].max())[:count]
+    return [words[place] for place in sorted(chosen)]
 
 
 def _framed(one: Seen, share: NDArray[np.floating]) -> Image.Image | None:

@@ -1,17 +1,9 @@
-"""What people look at: contact sheets, a page of examples, and TensorBoard galleries of translations and queries."""
+"""What people look at: a page of examples, and TensorBoard galleries of translations and queries."""
 
-import base64
-import io
 import random
-import re
-import unicodedata
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import lru_cache
+from contextlib import contextmanager
 from html import escape
-from importlib.resources import files
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +11,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from datasets import Dataset as Table
-from PIL import Image, ImageDraw, ImageFont, ImageOps
+from PIL import Image
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_only
 from pytorch_lightning.utilities.seed import isolate_rng
@@ -29,60 +21,9 @@ from torch.utils.tensorboard import SummaryWriter
 from data.captions import HUMAN
 from data.regions import RegionStore
 from data.translation import pad
+from pipeline.drawing import BLACK, GREEN, GREY, Hit, Line, embedded, hit_sheet, picture_sheet, read_thumbnail
 
-Line = str | tuple[str, str]  # text on a sheet; black, or with its colour
-Hit = tuple[Path | None, str, bool]  # a picture that was found, what is written below it, whether it is the right one
-GREEN, GREY, BLACK = "#1a7f37", "#6e7781", "#1f2328"
-_SIZE, _LINE, _THUMBNAIL, _GAP, _BLOCK = 15, 20, 128, 10, 128
-
-
-def read_thumbnail(path: Path | None, size: int = _THUMBNAIL) -> Image.Image | None:
-    """A picture fitted into a square of `size`; None where there is none or it cannot be read."""
-    if path is None:
-        return None
-    try:
-        with Image.open(path) as picture:
-            picture.draft("RGB", (size, size))
-            return ImageOps.contain(ImageOps.exif_transpose(picture).convert("RGB"), (size, size))
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):  # what Pillow raises for broken files
-        return None
-
-
-def picture_sheet(rows: Sequence[tuple[Path | None, Sequence[Line]]], width: int = 760) -> Image.Image:
-    """A contact sheet: pictures below each other, a grey box where there is none; beside each its lines, wrapped."""
-    left = _THUMBNAIL + 2 * _GAP
-    wrapped = [[piece for line in lines for piece in _wrap(line, width - left - _GAP)] for _, lines in rows]
-    heights = [max(_THUMBNAIL, len(lines) * _LINE) + _GAP for lines in wrapped]
-    sheet = Image.new("RGB", (width, sum(heights) + _GAP), "white")
-    top = _GAP
-    for (path, _), lines, step in zip(rows, wrapped, heights, strict=True):
-        _paste(sheet, path, _GAP, top)
-        for number, line in enumerate(lines):
-            _write(sheet, (left, top + number * _LINE), *line)
-        top += step
-    return sheet
-
-
-def hit_sheet(queries: Sequence[tuple[Line, Sequence[Hit]]]) -> Image.Image:
-    """For each query its words and, in a row below them, the pictures that were found; right ones framed green."""
-    columns = max(5, *(len(hits) for _, hits in queries), 0)
-    width, strip = columns * (_THUMBNAIL + _GAP) + _GAP, _THUMBNAIL + _LINE + 2 * _GAP
-    wrapped = [_wrap(words, width - 2 * _GAP) for words, _ in queries]
-    sheet = Image.new("RGB", (width, sum(len(lines) * _LINE + strip for lines in wrapped) + _GAP), "white")
-    top = _GAP
-    for (_, hits), lines in zip(queries, wrapped, strict=True):
-        for line in lines:
-            _write(sheet, (_GAP, top), *line)
-            top += _LINE
-        for column, (picture, label, right) in enumerate(hits):
-            left = _GAP + column * (_THUMBNAIL + _GAP)
-            if right:
-                corners = (left - 4, top, left + _THUMBNAIL + 3, top + _THUMBNAIL + 7)
-                ImageDraw.Draw(sheet).rectangle(corners, outline=GREEN, width=4)
-            _paste(sheet, picture, left, top + 4)
-            _write(sheet, (left, top + _THUMBNAIL + 8), label, GREEN if right else GREY)
-        top += strip
-    return sheet
+_BLOCK = 128
 
 
 class Example(NamedTuple):
@@ -292,63 +233,3 @@ def _evaluating(module: nn.Module) -> Iterator[None]:
     finally:
         for part, mode in modes:
             part.training = mode
-
-
-def embedded(picture: Image.Image | None) -> str:
-    """A picture inside a page, a grey box where there is none."""
-    (picture := picture or Image.new("RGB", (176, 112), "#d8dee4")).save(buffer := io.BytesIO(), "JPEG", quality=80)
-    data = base64.b64encode(buffer.getvalue()).decode()
-    return f'<img alt="" width="{picture.width}" height="{picture.height}" src="data:image/jpeg;base64,{data}">'
-
-
-def _paste(sheet: Image.Image, path: Path | None, left: int, top: int) -> None:
-    """Put a picture into the middle of its square, or a grey box."""
-    picture = read_thumbnail(path) or Image.new("RGB", (_THUMBNAIL, _THUMBNAIL), "#d8dee4")
-    sheet.paste(picture, (left + (_THUMBNAIL - picture.width) // 2, top + (_THUMBNAIL - picture.height) // 2))
-
-
-def _wrap(line: Line, width: int) -> list[tuple[str, str]]:
-    text, colour = (line, BLACK) if isinstance(line, str) else line
-    lines = [""]
-    for word in text.split():
-        longer = f"{lines[-1]} {word}".strip()
-        if lines[-1] and sum(font.getlength(run) for run, font in _runs(longer)) > width:
-            lines.append(word)
-        else:
-            lines[-1] = longer
-    return [(text, colour) for text in lines]
-
-
-def _write(sheet: Image.Image, at: tuple[float, float], text: str, colour: str) -> None:
-    draw, (left, top) = ImageDraw.Draw(sheet), at
-    for run, font in _runs(text):
-        draw.text((left, top + _SIZE), run, colour, font, "ls")
-        left += font.getlength(run)
-
-
-def _runs(text: str) -> list[tuple[str, Any]]:
-    """Text in pieces, each with a font that has all its letters."""
-    glyphs = (_glyph(letter) for letter in unicodedata.normalize("NFC", text))
-    return [("".join(glyph for glyph, _ in run), font) for font, run in groupby(glyphs, key=lambda glyph: glyph[1])]
-
-
-@lru_cache(maxsize=4096)
-def _glyph(letter: str) -> tuple[str, Any]:
-    """A letter and the first font that has it; a letter that none has loses its accents, or is a question mark."""
-    for font in _fonts():
-        if bytes(font.getmask(letter)) != bytes(font.getmask("\ue123")):  # what stands for any missing letter
-            return letter, font
-    plain = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
-    return plain or {"ß": "ss", "œ": "oe", "→": "->"}.get(letter, "?"), _fonts()[-1]
-
-
-@lru_cache(maxsize=1)
-def _fonts() -> list[Any]:
-    """Roboto as TensorBoard ships it for its pages, a file a script, as Pillow's own font has only ASCII; then that."""
-    fonts: list[Any] = []
-    ours = str(files("tensorboard") / "webfiles.zip")
-    with suppress(OSError, KeyError, zipfile.BadZipFile), zipfile.ZipFile(ours) as web:
-        page = web.read("font-roboto/roboto.html").decode()
-        for face in re.findall(r"'Roboto';\s+font-style: normal;\s+font-weight: 400;.*?url\(/(.*?)\)", page, re.S):
-            fonts.append(ImageFont.truetype(io.BytesIO(web.read(face)), _SIZE, layout_engine=ImageFont.Layout.BASIC))
-    return [*fonts, ImageFont.load_default(_SIZE)]

@@ -13,7 +13,7 @@ from rich.markup import escape as markup
 from data.captions import HUMAN, read_captions
 from data.lines import read_lines
 from data.regions import RegionStore
-from pipeline.dashboards import embedded, read_thumbnail
+from pipeline.drawing import embedded, read_thumbnail
 from pipeline.errors import RecipeError
 from pipeline.export import chosen_row, export, is_export_of
 from pipeline.files import write_whole

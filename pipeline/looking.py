@@ -3,13 +3,17 @@
 import random
 from collections.abc import Sequence
 from dataclasses import asdict
+from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
+from torch.utils.tensorboard import SummaryWriter
 
 from data.regions import RegionStore
 from data.text import JointBPE, tokenize
@@ -18,7 +22,7 @@ from modules.ambiguity import ambiguous_words, choices, hits
 from modules.beam import BeamSettings
 from modules.translation import Translator, log_likelihoods
 from modules.translation_metrics import bleu_of, bleu_statistics, paired_gain
-from pipeline.attention import Seen, attention_html
+from pipeline.attention import Seen, attention_html, attention_sheet
 from pipeline.jobs import Job
 from pipeline.pairs import Pairs
 from pipeline.prepare import pictures_of
@@ -27,16 +31,16 @@ from pipeline.synthesis import load_translator, translate_all
 
 VERSION = 3  # intervals over images
 SHOWN = ("own", "other", "zeros")
-_DRAWN = 20  # sentences whose attention is drawn
+_DRAWN, _LOGGED = 20, 8  # sentences whose attention is drawn, and in TensorBoard
 
 
-def looking_job(translator: Job, corpus: Job, text: Job, direction: str, settings: MmtSettings) -> Job:
+def looking_job(translator: Job, corpus: Job, text: Job, direction: str, settings: MmtSettings, log_dir: Path) -> Job:
     """A job that leaves `looks.parquet`, a row a sentence, and `attention.html` where there are pictures.
 
     Figures, for each of `SHOWN`: `…_bleu` (tokenised), `…_loglik` (natural logarithm of the human translation's
     probability, a token) and `…_ambiguous` (% of ambiguous words translated as the human did, where there are any);
     `own-other_…` and `own-zeros_…` are differences, their intervals over images `…_low` and `…_high`. There are none
-    where no test sentence has regions.
+    where no test sentence has regions. Some of it goes to TensorBoard's folder `log_dir`.
     """
     plain = {name: getattr(settings, name) for name in ("beam_size", "length_penalty", "without_regions")}
 
@@ -62,7 +66,9 @@ def looking_job(translator: Job, corpus: Job, text: Job, direction: str, setting
         _write(folder / "looks.parquet", rows, shown, said, figures)
         pictures = pictures_of(inputs["corpus"])
         if pictures:
-            _draw(folder / "attention.html", translator.name, network, bpe, pairs, rows, store, pictures)  # type: ignore[arg-type]
+            seen = _looks(network, bpe, pairs, rows, store, pictures)  # type: ignore[arg-type]
+            attention_html(folder / "attention.html", translator.name, seen, (pairs.source, pairs.target))
+            _log(log_dir, seen, rows, said, pairs)
         return {"looks_sentences": len(rows)} | scores
 
     inputs = {"corpus": corpus, "text": text, "translator": translator}
@@ -153,11 +159,27 @@ def _write(
     pq.write_table(pa.Table.from_pylist(table), path)
 
 
-def _draw(
-    path: Path, title: str, network: Translator, bpe: JointBPE, pairs: Pairs, rows: Sequence[dict[str, Any]],
-    store: RegionStore, pictures: dict[str, Path],
-) -> None:  # fmt: skip
-    """Draw what words look at, with the human translation read word by word, for sentences drawn by lot."""
+@rank_zero_only
+def _log(
+    log_dir: Path, seen: Sequence[Seen], rows: Sequence[dict[str, Any]], said: dict[str, list[str]], pairs: Pairs
+) -> None:
+    """Attention on the pictures, and translations that differ with the picture, in TensorBoard."""
+    differ = [place for place in range(len(rows)) if len({said[name][place] for name in SHOWN}) > 1]
+    lines = ["| source | reference | its own picture | another picture | no picture |", "|" + "---|" * 5]
+    for place in random.Random(0).sample(differ, min(_LOGGED, len(differ))):
+        texts = [rows[place][pairs.source], rows[place][pairs.target], *(said[name][place] for name in SHOWN)]
+        lines.append("| " + " | ".join(escape(text).replace("|", "&#124;") for text in texts) + " |")
+    with SummaryWriter(str(log_dir)) as board:
+        board.add_text("translations/with and without the picture", "\n".join(lines))
+        if seen:
+            board.add_image("attention/test", np.asarray(attention_sheet(seen[:_LOGGED])), dataformats="HWC")
+
+
+def _looks(
+    network: Translator, bpe: JointBPE, pairs: Pairs, rows: Sequence[dict[str, Any]], store: RegionStore,
+    pictures: dict[str, Path],
+) -> list[Seen]:  # fmt: skip
+    """What words look at, with the human translation read word by word, of sentences drawn by lot."""
     rows = [row for row in rows if row["seen_id"] in pictures]
     chosen = random.Random(0).sample(rows, min(_DRAWN, len(rows)))
     sides = {"source": "source_tokens", "target": "target_tokens"}
@@ -172,4 +194,4 @@ def _draw(
         boxes = store.boxes[store.rows([row["seen_id"]])[0]]
         texts, picture = (row[pairs.source], row[pairs.target]), pictures[row["seen_id"]]
         seen.append(Seen(row["seen_id"], picture, texts, tokens, weights[: len(tokens)], boxes))
-    attention_html(path, title, seen, (pairs.source, pairs.target))
+    return seen

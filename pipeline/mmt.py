@@ -62,7 +62,10 @@ def looking_jobs(recipe: Recipe, jobs: dict[str, Job]) -> dict[str, Job]:
         for system in recipe.mmt.systems:
             if "+" not in system and kind_of(system)[0] == "mmt":
                 job = jobs[f"{system}-{direction}"]
-                found[job.name] = looking_job(job, job.inputs["corpus"], job.inputs["text"], direction, recipe.mmt)
+                found[job.name] = looking_job(
+                    job, job.inputs["corpus"], job.inputs["text"], direction, recipe.mmt,
+                    LOGS / recipe.name / "mmt" / job.name,
+                )  # fmt: skip
     return found
 
 

@@ -15,19 +15,9 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from data.regions import RegionStore, write_regions
-from pipeline import dashboards
-from pipeline.dashboards import (
-    BLACK,
-    GREEN,
-    Example,
-    QueryGallery,
-    examples_html,
-    hit_sheet,
-    log_translations,
-    picture_sheet,
-    query_galleries,
-    read_thumbnail,
-)
+from pipeline import dashboards, drawing
+from pipeline.dashboards import Example, QueryGallery, examples_html, log_translations, query_galleries
+from pipeline.drawing import BLACK, GREEN, hit_sheet, picture_sheet, read_thumbnail
 
 GREEN_RGB = tuple(int(GREEN[place : place + 2], 16) for place in (1, 3, 5))
 
@@ -48,18 +38,18 @@ def test_letters_of_our_languages_are_drawn_each_in_its_own_way() -> None:
     letters = "aouseczryniuäöüßéœçčřžýňíůěďťÄŘŒ„“–…"
     seen = {drawn(letter).tobytes() for letter in letters}
     assert len(seen) == len(set(letters))
-    assert dashboards._glyph("\ue123")[0] == "?"  # no font has it
+    assert drawing._glyph("\ue123")[0] == "?"  # no font has it
     assert (drawn("u\u0308") == drawn("ü")).all()
 
 
 def test_without_other_fonts_letters_lose_their_accents(monkeypatch: pytest.MonkeyPatch) -> None:
     fonts = [ImageFont.load_default(15)]
-    monkeypatch.setattr(dashboards, "_fonts", lambda: fonts)
-    dashboards._glyph.cache_clear()
+    monkeypatch.setattr(drawing, "_fonts", lambda: fonts)
+    drawing._glyph.cache_clear()
     try:
-        assert [run for run, _ in dashboards._runs("Straße, křič é 犬")] == ["Strasse, kric e ?"]
+        assert [run for run, _ in drawing._runs("Straße, křič é 犬")] == ["Strasse, kric e ?"]
     finally:
-        dashboards._glyph.cache_clear()
+        drawing._glyph.cache_clear()
 
 
 def test_pictures_that_cannot_be_read_are_grey_boxes(tmp_path: Path, pictures: dict[str, Path]) -> None:
@@ -76,10 +66,10 @@ def test_long_lines_are_wrapped_and_make_a_sheet_higher() -> None:
     short, long = picture_sheet([(None, ["Ein Hund"])]), picture_sheet([(None, ["Ein Hund läuft. " * 80])])
     assert short.width == long.width == 760
     assert long.height > short.height
-    assert (np.asarray(long)[:, -dashboards._GAP :] == 255).all()
-    assert dashboards._wrap(("", GREEN), 100) == [("", GREEN)]
-    assert dashboards._wrap("Donaudampfschifffahrt ab", 20) == [("Donaudampfschifffahrt", BLACK), ("ab", BLACK)]
-    assert picture_sheet([]).height == hit_sheet([]).height == dashboards._GAP
+    assert (np.asarray(long)[:, -drawing._GAP :] == 255).all()
+    assert drawing._wrap(("", GREEN), 100) == [("", GREEN)]
+    assert drawing._wrap("Donaudampfschifffahrt ab", 20) == [("Donaudampfschifffahrt", BLACK), ("ab", BLACK)]
+    assert picture_sheet([]).height == hit_sheet([]).height == drawing._GAP
 
 
 def test_only_the_right_hit_is_framed_green(pictures: dict[str, Path]) -> None:
@@ -88,7 +78,7 @@ def test_only_the_right_hit_is_framed_green(pictures: dict[str, Path]) -> None:
         return (sheet == GREEN_RGB).all(-1).sum(0) > 100
 
     assert not frames([False, False]).any()
-    assert np.flatnonzero(frames([False, True])).min() == dashboards._GAP + 138 - 4
+    assert np.flatnonzero(frames([False, True])).min() == drawing._GAP + 138 - 4
 
 
 def test_a_page_escapes_text_and_carries_its_pictures(tmp_path: Path, pictures: dict[str, Path]) -> None:

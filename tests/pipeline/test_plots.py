@@ -88,6 +88,12 @@ def test_throughput_and_memory_are_logged(tiny: Tiny) -> None:
     assert all(100 < event.value < 100_000 for event in events.Scalars("pace/peak MB"))
 
 
+def test_what_an_mmt_looks_at_is_shown(tiny: Tiny) -> None:
+    tags = EventAccumulator(str(tiny.folder / "lightning_logs" / "tiny" / "mmt" / "mmt-en-de")).Reload().Tags()
+    assert "attention/test" in tags["images"]
+    assert "translations/with and without the picture/text_summary" in tags["tensors"]
+
+
 def test_the_joint_space_is_shown_of_enough_points(fresh: Tiny, monkeypatch) -> None:
     monkeypatch.setattr("pipeline.embeddings._FEWEST", 4)
     only = ["--vse.only=[human]", "--vse.rows={human: [en/human + de/human]}", "--vse.epochs=1", "--augment.paths=[]"]
