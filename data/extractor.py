@@ -1,6 +1,8 @@
 """Regions of pictures: found in their pixels by `data.objects`, or by a pretrained network (`data.vision`)."""
 
 import multiprocessing
+import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -128,8 +130,7 @@ def _all_looked(pictures: Sequence[Path], look: Callable[[Path], Looked], worker
         yield from map(task, chunks)
         return
     while chunks:
-        # Spawned, not forked: the parent may hold threads of torch, whose locks a fork would copy.
-        with ProcessPoolExecutor(min(workers, len(chunks)), multiprocessing.get_context("spawn")) as pool:
+        with _pool(min(workers, len(chunks))) as pool:
             waiting = deque(pool.submit(task, chunk) for chunk in chunks[: 4 * workers])
             try:
                 while waiting:
@@ -141,6 +142,18 @@ def _all_looked(pictures: Sequence[Path], look: Callable[[Path], Looked], worker
             except BrokenProcessPool:
                 pass
         yield [_look_alone(picture, task) for picture in chunks.pop(0)]  # one of these, or one read at the same time
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    """Spawned, not forked: the parent may hold threads of torch, whose locks a fork would copy."""
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _end_with_the_parent)
+
+
+def _end_with_the_parent() -> None:
+    """A worker whose parent was killed would wait for it for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def _look_at(pictures: Sequence[Path], look: Callable[[Path], Looked]) -> list[Looked | str]:
@@ -155,7 +168,7 @@ def _look_at(pictures: Sequence[Path], look: Callable[[Path], Looked]) -> list[L
 
 def _look_alone(picture: Path, task: Callable[[Sequence[Path]], list[Looked | str]]) -> Looked | str:
     """In a process of its own."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+    with _pool(1) as pool:
         try:
             return pool.submit(task, [picture]).result()[0]
         except BrokenProcessPool:

@@ -189,3 +189,26 @@ def test_a_picture_that_kills_its_reader_is_named_and_the_rest_is_read(tmp_path:
     )  # fmt: skip
     assert done.stdout.startswith("[17] 40 "), done.stderr
     assert "the process that read it died" in done.stdout
+
+
+def test_processes_that_read_end_with_the_one_that_was_killed(tmp_path: Path) -> None:
+    """They would hold their memory, and whatever waits for their output, for ever."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from data.extractor import Extractor, ExtractorSettings\n"
+        "if __name__ == '__main__':\n"
+        "    paths = [Path(sys.argv[1]) / f'{n % 4}.png' for n in range(400)]\n"
+        "    found = Extractor(ExtractorSettings(3, 64)).extract_readable(paths, 2)\n"
+        "    next(found)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    for number in range(4):
+        scene().save(tmp_path / f"{number}.png")
+    root = Path(__file__).parents[2]
+    done = subprocess.run(  # returns when nobody holds its output any more
+        [sys.executable, script, tmp_path], env=os.environ | {"PYTHONPATH": str(root)}, capture_output=True, text=True,
+        check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == -9
