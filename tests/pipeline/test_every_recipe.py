@@ -22,7 +22,7 @@ from modules.retrieval import Retrieval
 from pipeline.jobs import Job, Workspace
 from pipeline.prepare import corpus_job
 from pipeline.recipe import CONFIGS, load_recipe
-from pipeline.settings import Recipe, TrainerSettings
+from pipeline.settings import Recipe, TrainerSettings, parts_of
 from pipeline.training import make_trainer
 from tests.data.layouts import entries, write_folder, write_json
 from tests.data.official import OFFICIAL, pack, write_data
@@ -113,7 +113,7 @@ def trainings(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
 
 def synthetic(corpus: Path, path: str, folder: Path) -> Path:
     """Human captions of training images as the path would have left them."""
-    origin, *_, target = path.partition(":")[2].split("-")
+    origin, *_, target = parts_of(path)[1]
     human = [Caption(**row) for row in read_captions(corpus / "captions.parquet")]
     folder.mkdir()
     write_captions(
