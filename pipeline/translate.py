@@ -10,7 +10,7 @@ from pathlib import Path
 from data.errors import DataError
 from data.lines import read_lines
 from data.regions import RegionStore
-from data.text import MAX_TOKENS, tokenize
+from data.text import MAX_TOKENS, JointBPE, tokenize
 from modules.beam import BeamSettings
 from pipeline.errors import RecipeError
 from pipeline.files import write_whole
@@ -44,22 +44,14 @@ def translate(
     Raises:
         RecipeError: there is no such translator, it has not been trained, or the files do not fit.
     """
-    system, languages, search = parts_of(path)
-    if search is not None:
-        raise RecipeError(f"translate: {path!r} names a search; here it is beam search by augment.beam_size")
-    beam = BeamSettings(recipe.augment.beam_size, recipe.augment.length_penalty)
+    system, languages, _ = parts_of(path)
     options, recipe = recipe.augment, whose(recipe)
-    jobs, directions = translator_jobs(recipe, workspace), [f"{a}-{b}" for a, b in pairwise(languages)]
-    for direction in directions or [""]:
-        if f"{system}-{direction}" not in jobs:
-            raise RecipeError(f"translate: {path!r} needs {system}:{direction}, which recipe {recipe.name} does not "
-                              f"train; its systems: {', '.join(['nmt', *recipe.mmt.systems])}; directions: "
-                              f"{', '.join(recipe.mmt.directions)}")  # fmt: skip
+    beam = BeamSettings(options.beam_size, options.length_penalty)
+    folders = _translators(recipe, workspace, path)
     if n_best < 1 or n_best > beam.beam_size:
         raise RecipeError(f"translate: --n-best is {n_best}; expected 1 to augment.beam_size ({beam.beam_size})")
     if output is not None and output.is_dir():
         raise RecipeError(f"translate: --output {output} is a folder; expected a file")
-    folders = [workspace.require(jobs[f"{system}-{direction}"]) for direction in directions]
     where = "standard input" if source is None else str(source)
     lines = _standard_input() if source is None else read_lines(source, "a sentence a line")
     store = RegionStore(workspace.require(corpus_job(recipe, workspace)) / "regions", check_values=False)
@@ -79,28 +71,46 @@ def translate(
         full = [place for place, text in enumerate(texts) if text.strip()]
         found: list[list[Translated]] = [[Translated(texts[place], "", 0.0)] for place in full]
         shown = [seen[start + place] if seen else None for place in full]
-        counts["blind"] += sum(name is None for name in shown) if looks else 0
-        for number, ((network, bpe), (spoken, target)) in enumerate(zip(hops, pairwise(languages), strict=True)):
-            sentences = [best.text for best, *_ in found]
-            if number == 0:
-                counts["cut"] += sum(_is_long(bpe.tokenizer.encode(tokenize(text, spoken)).ids) for text in sentences)
-            last = number == len(hops) - 1
-            found = translate_all(
-                network, bpe, bpe.encode_all(sentences, spoken), shown, store, target, beam,
-                options.batch_tokens, trainer, n_best if last else 1,
-            )  # fmt: skip
         counts["empty"] += len(texts) - len(full)
+        counts["cut"] += sum(_is_long(texts[place], hops[0][1], languages[0]) for place in full)
+        counts["blind"] += sum(name is None for name in shown) if looks else 0
+        for number, ((network, bpe), (spoken, target)) in enumerate(zip(hops, pairwise(languages), strict=True), 1):
+            sentences = bpe.encode_all([best.text for best, *_ in found], spoken)
+            found = translate_all(
+                network, bpe, sentences, shown, store, target, beam, options.batch_tokens, trainer,
+                n_best if number == len(hops) else 1,
+            )  # fmt: skip
         written += _lines(start, len(texts), dict(zip(full, found, strict=True)), n_best)
     text = "".join(f"{line}\n" for line in written)
     if output is None:
         sys.stdout.write(text)
     else:
         write_whole(output, text)
-    notes = [f"{len(lines):,} lines by {path}"]
-    notes += [f"{counts['empty']:,} empty lines stay empty"] if counts["empty"] else []
-    notes += [f"{counts['cut']:,} lines were cut at {MAX_TOKENS} sub-words"] if counts["cut"] else []
-    notes += [f"{counts['blind']:,} lines without regions, zeros in their place"] if counts["blind"] else []
-    print("; ".join(notes), file=sys.stderr)
+    notes = {
+        f"{len(lines):,} lines by {path}": True,
+        f"{counts['empty']:,} empty lines stay empty": counts["empty"],
+        f"{counts['cut']:,} lines were cut at {MAX_TOKENS} sub-words": counts["cut"],
+        f"{counts['blind']:,} lines without regions, zeros in their place": counts["blind"],
+    }
+    print("; ".join(note for note, said in notes.items() if said), file=sys.stderr)
+
+
+def _translators(recipe: Recipe, workspace: Workspace, path: str) -> list[Path]:
+    """The folders of a path's translators, hop by hop.
+
+    Raises:
+        RecipeError: the path names a search, or one is not of the recipe or not trained.
+    """
+    system, languages, search = parts_of(path)
+    if search is not None:
+        raise RecipeError(f"translate: {path!r} names a search; here it is beam search by augment.beam_size")
+    jobs, directions = translator_jobs(recipe, workspace), [f"{a}-{b}" for a, b in pairwise(languages)]
+    for direction in directions or [""]:
+        if f"{system}-{direction}" not in jobs:
+            raise RecipeError(f"translate: {path!r} needs {system}:{direction}, which recipe {recipe.name} does not "
+                              f"train; its systems: {', '.join(['nmt', *recipe.mmt.systems])}; directions: "
+                              f"{', '.join(recipe.mmt.directions)}")  # fmt: skip
+    return [workspace.require(jobs[f"{system}-{direction}"]) for direction in directions]
 
 
 def _standard_input() -> list[str]:
@@ -114,8 +124,8 @@ def _standard_input() -> list[str]:
     return lines[:-1] if not lines[-1] else lines
 
 
-def _is_long(numbers: Sequence[int]) -> bool:
-    return len(numbers) > MAX_TOKENS
+def _is_long(text: str, bpe: JointBPE, language: str) -> bool:
+    return len(bpe.tokenizer.encode(tokenize(text, language)).ids) > MAX_TOKENS
 
 
 def _images(
