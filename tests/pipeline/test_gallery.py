@@ -721,3 +721,18 @@ def test_two_hundred_pictures_of_all_kinds(finder: Finder, tmp_path: Path) -> No
     one = folder / "111.png"
     vector = finder.encode_pictures([one]).single()
     assert max(hit.score for hit in gallery.pictures_near(vector, 1)) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_a_folder_of_links_into_a_cache_is_a_model_too(finder: Finder, tmp_path: Path) -> None:
+    """As a download from a hub leaves it: files that are links, and hidden ones beside them."""
+    snapshot, blobs = tmp_path / "snapshots" / "abc", tmp_path / "blobs"
+    blobs.mkdir()
+    for number, path in enumerate(sorted(path for path in finder.folder.rglob("*") if path.is_file())):
+        shutil.copyfile(path, blobs / str(number))
+        link = snapshot / path.relative_to(finder.folder)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(blobs / str(number))
+    (snapshot / ".gitattributes").write_text("*.safetensors filter=lfs")
+    loaded = Finder.load(snapshot)
+    assert loaded.fingerprint == finder.fingerprint
+    torch.testing.assert_close(loaded.encode_captions(["a bat"]).single(), finder.encode_captions(["a bat"]).single())
