@@ -176,3 +176,14 @@ def test_a_language_that_only_translators_read_is_searched_by_translation(used_e
     assert only.value.startswith("translated\\: ")
     assert only.value.endswith(" \\(en\\)")
     assert texts(page)
+
+
+def test_nothing_is_found_in_an_empty_gallery(gallery: Path, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "none").mkdir()
+    update_gallery(tmp_path / "gallery", Finder.load(gallery.parent / "model"), PictureFolder(tmp_path / "none"), {})
+    monkeypatch.setattr(sys, "argv", ["app", str(tmp_path / "gallery")])
+    page = AppTest.from_file(str(ROOT / "pipeline" / "app.py"), default_timeout=60).run()
+    page.text_input[0].set_value("a red bat")
+    page.toggle[0].set_value(True).run()
+    assert not page.exception
+    assert page.info[0].value == "Nothing was found."
