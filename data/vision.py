@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from safetensors import SafetensorError
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoModelForObjectDetection
@@ -19,6 +18,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_OBJECT_DETECTION_MA
 from data.errors import DataError
 
 Found = tuple[NDArray[np.float32], NDArray[np.float32]]
+_LEADING = 16  # states before those of the patches, at most: the class's, registers
 _BATCH = 16  # pictures of one shape that a network reads together
 _NARROWEST = 4  # a picture more than so many times as long as broad is broadened: processors round its side to nothing
 
@@ -41,6 +41,7 @@ class VisionNetwork:
 
     def __init__(self, name: str, count: int) -> None:
         config, self._read, network = _load(name)
+        network = network.eval().requires_grad_(False)
         self.count, self._detects = count, type(config) in MODEL_FOR_OBJECT_DETECTION_MAPPING
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._size: dict[str, int] = dict(self._read.size)
@@ -57,8 +58,9 @@ class VisionNetwork:
                 fit = ", ".join(str(1 + grid**2) for grid in range(self._patches + 1))
                 raise DataError(f"regions.regions: {count} regions by {name!r}; expected one of {fit} (the whole "
                                 "picture and a grid)")  # fmt: skip
+            _require_grid(name, network, side, self._patches**2)
         self.side = self._size.get("longest_edge") or 2 * max(self._size.values())
-        self._network = network.eval().requires_grad_(False).to(self._device)
+        self._network = network.to(self._device)
 
     def __call__(self, images: Sequence[Image.Image]) -> list[Found]:
         """Regions (R, D) and boxes (R, 4), x1, y1, x2, y2 in 0…1, of RGB pictures of any size."""
@@ -135,11 +137,32 @@ def _load(name: str) -> tuple[Any, Any, Any]:
         kind = AutoModelForObjectDetection if type(config) in MODEL_FOR_OBJECT_DETECTION_MAPPING else AutoModel
         # By Pillow, so that regions do not depend on whether torchvision is there.
         read = AutoImageProcessor.from_pretrained(name, backend="pil", trust_remote_code=False)
-        network = kind.from_pretrained(name, config=config, dtype=torch.float32, trust_remote_code=False)
-    except (OSError, ValueError, ImportError, SafetensorError) as error:
+        network, told = kind.from_pretrained(
+            name, config=config, dtype=torch.float32, trust_remote_code=False, output_loading_info=True
+        )
+    except Exception as error:  # a damaged configuration or file can raise anything
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"regions.model {name!r}: no vision model of transformers there ({reason})") from None
+    missing = sorted(told["missing_keys"])
+    if missing and all(key.startswith("pooler.") for key in missing):
+        network.pooler = None  # a classifier's: the mean of patches stands for the picture
+    elif missing:  # they would be random, other ones each time
+        raise DataError(f"regions.model {name!r}: its weights lack {missing[0]}; get one that is whole")
     return config, read, network
+
+
+def _require_grid(name: str, network: Any, side: int, patches: int) -> None:
+    """Refuse a backbone that gives no state for each patch (Swin), or other ones each time (a masked autoencoder)."""
+    blank = torch.zeros(1, 3, side, side)
+    try:
+        with torch.inference_mode():
+            one, other = (network(pixel_values=blank).last_hidden_state for _ in range(2))
+        whole = one.ndim == 3 and 0 <= one.shape[1] - patches <= _LEADING and bool(torch.equal(one, other))
+    except Exception:
+        whole = False
+    if not whole:
+        raise DataError(f"regions.model {name!r}: gives no state for each of its {patches} patches; expected one like "
+                        "CLIP, SigLIP, DINOv2 or ViT, or a detector")  # fmt: skip
 
 
 def _geometry(name: str, network: Any) -> tuple[int, int]:

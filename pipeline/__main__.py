@@ -44,6 +44,7 @@ _OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 _NAMES = {"recipe", "compare", "table", "examples", *_OPTIONS}
+_SPACE = "\x1f"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -74,10 +75,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", default=None, help="with search, describe: JSON lines")
     parser.add_argument("--sheet", type=Path, help="with search: an HTML page with the pictures")
     arguments = sys.argv[1:] if arguments is None else arguments
-    # An override with a space in it (`--vse.rows={both: [en/human]}`) would be taken for the query.
-    spaced = [one for one in arguments if re.match(r"--[\w.]+=.*\s", one) and one.partition("=")[0][2:] not in _NAMES]
-    known, overrides = parser.parse_known_intermixed_args([one for one in arguments if one not in spaced])
-    overrides += spaced
+    known, overrides = parser.parse_known_intermixed_args(_without_spaces(arguments))
+    overrides = [one.replace(_SPACE, " ") for one in overrides]
     _quieten()
     started = time.monotonic()
     try:
@@ -99,6 +98,16 @@ def main(arguments: list[str] | None = None) -> int:
     if known.stage == ALL:
         say(f"in all {time.monotonic() - started:.0f} s, {cpu_seconds():.0f} s of CPU time")
     return 0
+
+
+def _without_spaces(arguments: list[str]) -> list[str]:
+    """With a space in it, argparse would take an override (`--vse.rows={both: [en/human]}`) for the query."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return [
+        one.replace(" ", _SPACE)
+        if place < end and re.match(r"--[\w.]+=", one) and one.partition("=")[0][2:] not in _NAMES else one
+        for place, one in enumerate(arguments)
+    ]  # fmt: skip
 
 
 def _run(known: argparse.Namespace, overrides: list[str]) -> None:

@@ -107,6 +107,9 @@ def _by_words(gallery: Gallery, asked: Asked) -> None:
             if target in finder.languages:
                 text = finder.interpreter.translate(asked.query, "mt", spoken, target)
                 sentences.append((target, text, f"translated: {text}"))
+    if not sentences:
+        st.info(plain(f"No translator of this model leads from {spoken} into {', '.join(finder.languages)}."))
+        return
     for place, (language, text, title) in zip(st.columns(len(sentences)), sentences, strict=True):
         with place:
             st.subheader(plain(f"{title[:80]} ({language})"))

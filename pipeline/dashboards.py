@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
@@ -24,6 +24,12 @@ from data.translation import pad
 from pipeline.drawing import BLACK, GREEN, GREY, Hit, Line, embedded, hit_sheet, picture_sheet, read_thumbnail
 
 _BLOCK = 128
+_MARKS = r"\`*_[]()!<>&|~#$:"
+
+
+def plain(text: str) -> str:
+    """A text that TensorBoard's Markdown shows as it is, in a cell of a table too."""
+    return "".join(f"&#{ord(one)};" if one in _MARKS else one for one in " ".join(text.split()))
 
 
 class Example(NamedTuple):
@@ -77,7 +83,7 @@ def log_translations(
     chosen = random.Random(0).sample(rows, min(count, len(rows)))
     names = ("source", "reference", "hypothesis")
     lines = ["| " + " | ".join(names) + " |", "|---|---|---|"]
-    lines += ["| " + " | ".join(escape(row[name]).replace("|", "&#124;") for name in names) + " |" for row in chosen]
+    lines += ["| " + " | ".join(plain(row[name]) for name in names) + " |" for row in chosen]
     with SummaryWriter(str(log_dir)) as board:
         board.add_text("translations/test", "\n".join(lines))
         if pictures:
@@ -114,6 +120,8 @@ class QueryGallery(pl.Callback):
         tag: what the names in TensorBoard start with.
     """
 
+    needs_pictures: ClassVar[bool] = True
+
     def __init__(
         self, queries: Sequence[Query], captions: Sequence[Query], image_ids: Sequence[str],
         encode: Callable[[str, str], list[int]], store: RegionStore, pictures: Mapping[str, Path],
@@ -139,7 +147,7 @@ class QueryGallery(pl.Callback):
 
     def _draw(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         boards = [logger.experiment for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
-        if not (boards and trainer.is_global_zero and self.pictures and self.queries):
+        if not (boards and trainer.is_global_zero and self.queries and (self.pictures or not self.needs_pictures)):
             return
         with (
             isolate_rng(include_cuda=module.device.type == "cuda"),
@@ -206,7 +214,8 @@ def query_galleries(
         image_id, language = row["image_id"], row["language"]
         if row["split"] == split and row["source"] == HUMAN and language in languages:
             found.setdefault((image_id, language), Query(row["text"], language, image_id))
-    seen = sorted({image_id for image_id, _ in found if image_id in pictures and image_id in store})
+    shown_ids = pictures if kind.needs_pictures else store
+    seen = sorted({image_id for image_id, _ in found if image_id in shown_ids and image_id in store})
     image_ids = random.Random(0).sample(seen, min(most, len(seen)))
     pool = [found[name, language] for language in languages for name in image_ids if (name, language) in found]
     shown = [query for of_language in _by_language(pool).values() for query in of_language[:queries]]

@@ -1,6 +1,6 @@
 """TensorBoard's view of the joint space: the embedding projector, and a t-SNE plot, coloured by language."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytorch_lightning as pl
@@ -17,6 +17,8 @@ IMAGES = "images"
 
 class JointSpace(QueryGallery):
     """After testing, vectors of images and captions go to TensorBoard; of models of one vector an item alone."""
+
+    needs_pictures: ClassVar[bool] = False
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Nothing: the space is shown once."""

@@ -201,6 +201,8 @@ def _languages(recipe: Recipe, row: Row) -> list[str]:
 def _plain(recipe: Recipe) -> dict[str, Any]:
     """What `load_recipe` reads as this recipe, but for where its data lies."""
     plain = {key: value for key, value in asdict(recipe).items() if key not in ("name", "tables", "lent", "report")}
+    plain["regions"]["model"] = _shown(recipe.regions.model)
+    plain["vse"]["pretrained"] = _shown(recipe.vse.pretrained)
     corpus = plain["corpus"]
     return plain | {"corpus": {"name": corpus["name"]} | corpus["options"]}
 
@@ -224,6 +226,11 @@ def is_export_of(folder: Path, recipe: Recipe, workspace: Workspace, chosen: Row
         return bool(about["key"] == chosen.job.key and about["translators"] == translators)
     except (RecipeError, KeyError):
         return False
+
+
+def _shown(network: str | None) -> str | None:
+    """A network's name on the hub, or that of its folder without where it lies."""
+    return Path(network).name if network is not None and Path(network).exists() else network
 
 
 def _copy_text_model(name: str, folder: Path) -> None:
@@ -255,7 +262,7 @@ def _card(
         lines.append(f"| {language}{unseen} | {ways[0]} | {ways[1]} | {scores['mean_recall']:.1f} |")
     reads = (
         "It reads pictures, from pixels: regions are found by " + (
-            f"{recipe.regions.model} (`{VISION}/`)." if regions["model"] else "the built-in extractor."
+            f"{_shown(recipe.regions.model)} (`{VISION}/`)." if regions["model"] else "the built-in extractor."
         ) if regions else
         "It reads region features that were made elsewhere: it searches a region store, not pixels."
     )  # fmt: skip

@@ -11,6 +11,7 @@ with a digest of each file. Nothing in it is a pickle.
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from pipeline.files import digest_of
 from pipeline.interpreter import Interpreter
 from pipeline.prepare import EXTRACTED
 from pipeline.ranking import load_model, model_fingerprint
+from pipeline.synthesis import TRANSLATOR_FILES
 
 FORMAT = 1
 ABOUT, STANDARD, TEXT, VISION = "model.json", "regions.safetensors", "text", "vision"
@@ -101,10 +103,10 @@ class Finder:
             standard = read_standard(folder / STANDARD, module.model.region_dim)
             reads = _reads_of(about, standard)
             fingerprint = hashlib.sha256(f"{fingerprint} {reads}".encode()).hexdigest()[:16]
-        names = {Path(name).parts[1] for name in about["files"] if name.startswith(f"{TRANSLATORS}/")}
+        names = _translators(folder, about["files"])
         return cls(
             folder, about["name"], about["languages"], module.model, text, extractor, standard, reads, fingerprint,
-            sorted(names),
+            names,
         )  # fmt: skip
 
     @cached_property
@@ -252,6 +254,19 @@ def read_standard(path: Path, dim: int) -> Regions:
     except Exception as error:  # safetensors has an error of its own
         raise RecipeError(f"{path}: not readable ({error!r}); get the model folder again") from None
     return mean, scale
+
+
+def _translators(folder: Path, files: Mapping[str, str]) -> list[str]:
+    """The translators of an exported model, each whole and by itself."""
+    found: dict[str, set[str]] = {}
+    for name in files:
+        if name.startswith(f"{TRANSLATORS}/"):
+            of, _, file = name.removeprefix(f"{TRANSLATORS}/").partition("/")
+            found.setdefault(of, set()).add(file)
+    for name, held in found.items():
+        if not re.fullmatch(r"mm?t-[a-z]{2,3}-[a-z]{2,3}", name) or held != set(TRANSLATOR_FILES):
+            raise RecipeError(f"{folder / TRANSLATORS / name}: no whole translator; get the model folder again")
+    return sorted(found)
 
 
 def _extractor(folder: Path, about: Mapping[str, Any]) -> Extractor:

@@ -172,8 +172,9 @@ class Gallery:
         if not hits:
             return []
         rows = self.rows([place for hit in hits if (place := self.place_of(hit.name)) is not None])
-        shares = self.finder.region_shares(self._regions(rows), vector)
-        return list(zip(self._parts.take([row["digest"] for row in rows], "boxes"), shares, strict=True))
+        parts = self._parts
+        shares = self.finder.region_shares(self._regions(rows, parts), vector)
+        return list(zip(parts.take([row["digest"] for row in rows], "boxes"), shares, strict=True))
 
     @property
     def _parts(self) -> Parts:
@@ -200,11 +201,11 @@ class Gallery:
             for row, (_, score) in zip(rows, found, strict=True)
         ]
 
-    def _regions(self, rows: Sequence[Mapping[str, Any]]) -> NDArray[Any]:
+    def _regions(self, rows: Sequence[Mapping[str, Any]], parts: Parts) -> NDArray[Any]:
         """Regions (N, R, D) of pictures, as the model reads them."""
         stores = {row["store"] for row in rows}
         if stores == {None}:
-            return self._parts.take([row["digest"] for row in rows], "regions")
+            return parts.take([row["digest"] for row in rows], "regions")
         store = RegionStore(Path(next(iter(stores))), check_values=False)
         return store.take(store.rows([row["name"] for row in rows]))
 
@@ -217,7 +218,7 @@ class Gallery:
                 f"{reranker.folder}: it reads other regions than {self.finder.name}; a second model must be trained on "
                 "the same corpus with the same `regions`"
             )
-        images = reranker.encode_regions(self._regions(self.rows(places)))
+        images = reranker.encode_regions(self._regions(self.rows(places), self._parts))
         spoken = reranker.encode_captions([query], language)
         with torch.inference_mode():
             scores = reranker.model.similarity(images[:], spoken[:])[:, 0]

@@ -64,7 +64,7 @@ def update_gallery(
         folder: of the gallery; made if it is not there.
         finder: the model; of one vector an item.
         pictures: all that it should hold; others leave it.
-        captions: sentences by language; None: those that it has.
+        captions: sentences by language; None: those that it has, in languages that the model reads.
 
     Raises:
         RecipeError: the model has no single vectors, or the folder holds something else.
@@ -85,7 +85,8 @@ def update_gallery(
         old, parts = _old_rows(before), Parts(folder / "parts" / finder.fingerprint / "pictures", mend=True)
         rows, computed, left = _take_in(parts, finder, pictures, old)
         if captions is None:
-            captions = _captions_of(before)
+            known = _captions_of(folder / "generations" / pointer["generation"] if pointer else None)
+            captions = {language: texts for language, texts in known.items() if language in finder.languages}
         spoken = {language: list(dict.fromkeys(texts)) for language, texts in captions.items() if texts}
         _write_generation(folder, finder, rows, parts, spoken, left, pointer)
         counts = {language: len(texts) for language, texts in spoken.items()}

@@ -3,7 +3,6 @@
 import random
 from collections.abc import Sequence
 from dataclasses import asdict
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from modules.beam import BeamSettings
 from modules.translation import Translator, log_likelihoods
 from modules.translation_metrics import bleu_of, bleu_statistics, paired_gain
 from pipeline.attention import Seen, attention_html, attention_sheet
+from pipeline.dashboards import plain
 from pipeline.jobs import Job
 from pipeline.pairs import Pairs
 from pipeline.prepare import pictures_of
@@ -168,7 +168,7 @@ def _log(
     lines = ["| source | reference | its own picture | another picture | no picture |", "|" + "---|" * 5]
     for place in random.Random(0).sample(differ, min(_LOGGED, len(differ))):
         texts = [rows[place][pairs.source], rows[place][pairs.target], *(said[name][place] for name in SHOWN)]
-        lines.append("| " + " | ".join(escape(text).replace("|", "&#124;") for text in texts) + " |")
+        lines.append("| " + " | ".join(plain(text) for text in texts) + " |")
     with SummaryWriter(str(log_dir)) as board:
         board.add_text("translations/with and without the picture", "\n".join(lines))
         if seen:

@@ -16,6 +16,8 @@ from pipeline.errors import RecipeError
 
 Arrays = dict[str, NDArray[Any]]
 
+_FEW = 16  # rows of a file that are read by themselves
+
 
 class Parts:
     """Arrays kept by the content they were computed from, several of them a file.
@@ -64,17 +66,29 @@ class Parts:
         wanted: dict[str, list[tuple[int, int]]] = {}
         for place, digest in enumerate(digests):
             if digest not in self._place:
-                raise RecipeError(f"{self.folder}: the gallery was updated since it was opened; open it again")
+                raise RecipeError(
+                    f"{self.folder}: the gallery was updated since it was opened, or is damaged; open it again, or "
+                    "run `make index`"
+                )
             name, row = self._place[digest]
             wanted.setdefault(name, []).append((place, row))
         found: NDArray[Any] | None = None
         for name, rows in wanted.items():
-            with safe_open(self.folder / name, "numpy") as file:
-                kept = file.get_tensor(array)
+            try:
+                with safe_open(self.folder / name, "numpy") as file:
+                    if len(rows) > _FEW:
+                        whole = file.get_tensor(array)
+                        taken = [whole[number] for _, number in rows]
+                    else:
+                        part = file.get_slice(array)
+                        taken = [part[number] for _, number in rows]
+            except (OSError, SafetensorError) as error:
+                raise RecipeError(
+                    f"{self.folder / name}: not readable ({error}); open the gallery again, or run `make index`"
+                ) from None
             if found is None:
-                found = np.empty((len(digests), *kept.shape[1:]), kept.dtype)
-            places, numbers = zip(*rows, strict=True)
-            found[list(places)] = kept[list(numbers)]
+                found = np.empty((len(digests), *taken[0].shape), taken[0].dtype)
+            found[[place for place, _ in rows]] = taken
         if found is None:
             raise ValueError("nothing to take")
         return found

@@ -21,9 +21,9 @@ def curves(title: str, lines: Mapping[str, Sequence[tuple[int, float]]]) -> Figu
     figure = Figure((_WIDTH, 4.0), layout="constrained")
     axes = figure.subplots()
     for name, points in lines.items():
-        axes.plot(*zip(*points, strict=True), label=name, marker=".", linewidth=1)
+        axes.plot(*zip(*points, strict=True), label=_plain(name), marker=".", linewidth=1)
     axes.set_xlabel("step")
-    axes.set_title(title, loc="left", fontsize="medium")
+    axes.set_title(_plain(title), loc="left", fontsize="medium")
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize="small", frameon=False)
     return figure
@@ -43,8 +43,8 @@ def intervals(title: str, rows: Sequence[tuple[str, float, float | None, float |
         if low is not None and high is not None:
             axes.plot((low, high), (place, place), color="#59636e", linewidth=1.5)
         axes.plot(value, place, "o", color="#0969da")
-    axes.set_yticks(places, [name for name, *_ in rows])
-    axes.set_title(title, loc="left", fontsize="medium")
+    axes.set_yticks(places, [_plain(name) for name, *_ in rows])
+    axes.set_title(_plain(title), loc="left", fontsize="medium")
     axes.grid(axis="x", alpha=0.3)
     return figure
 
@@ -54,12 +54,17 @@ def scatter(title: str, groups: Mapping[str, NDArray[np.floating]]) -> Figure:
     figure = Figure((6.0, 6.0), layout="constrained")
     axes = figure.subplots()
     for name, points in groups.items():
-        axes.scatter(points[:, 0], points[:, 1], s=8, alpha=0.7, label=name)
-    axes.set_title(title, loc="left", fontsize="medium")
+        axes.scatter(points[:, 0], points[:, 1], s=8, alpha=0.7, label=_plain(name))
+    axes.set_title(_plain(title), loc="left", fontsize="medium")
     axes.set_xticks([])
     axes.set_yticks([])
     axes.legend(fontsize="small")
     return figure
+
+
+def _plain(text: str) -> str:
+    """A label that is no formula, and that a legend does not leave out."""
+    return ("\u200b" if text.startswith("_") else "") + text.replace("$", r"\$")
 
 
 def as_svg(figure: Figure) -> str:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ def screenshots() -> None:
     Raises:
         RecipeError: there is no Chromium, or the demo has not been run.
     """
+    _require_browser()
     recipe, workspace = load_recipe("scenes", []), Workspace()
     index(recipe, workspace, None, None, None, os.cpu_count() or 1)
     corpus = workspace.folder(corpus_job(recipe, workspace))
@@ -81,10 +82,13 @@ def served(gallery: Path) -> Iterator[str]:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
+            if process.poll() is not None:
+                raise RecipeError(f"{gallery}: streamlit ended with {process.returncode}; run `make app` to see why")
             time.sleep(0.1)
         yield f"http://127.0.0.1:{port}"
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
@@ -95,9 +99,7 @@ def browser(width: int = 1200, height: int = 1000) -> Iterator[Any]:
     Raises:
         RecipeError: there is none.
     """
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        raise RecipeError("screenshots: no chromium and chromedriver here (Debian: chromium chromium-driver)")
+    chromium, driver = _require_browser()
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
@@ -113,6 +115,13 @@ def browser(width: int = 1200, height: int = 1000) -> Iterator[Any]:
             yield window
         finally:
             window.quit()
+
+
+def _require_browser() -> tuple[str, str]:
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        raise RecipeError("screenshots: no chromium and chromedriver here (Debian: chromium chromium-driver)")
+    return chromium, driver
 
 
 def type_words(driver: Any, words: str) -> None:
@@ -159,4 +168,7 @@ def shoot(driver: Any, name: str, bottom: str | None = None) -> None:
 
 
 if __name__ == "__main__":
-    screenshots()
+    try:
+        screenshots()
+    except RecipeError as error:
+        sys.exit(f"error: {error}")

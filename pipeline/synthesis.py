@@ -1,6 +1,7 @@
 """Translating many sentences with a finished translator: what testing translators and augmentation share."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,11 +56,14 @@ def load_translator(folder: Path) -> tuple[Translator | Ensemble, JointBPE]:
     """
     try:
         network = json.loads((folder / "network.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        members = network.get("ensemble", [])
+        if not all(re.fullmatch(r"mm?t\d*", one) for one in members):
+            raise ValueError("its members are no translators")
+    except (OSError, ValueError, AttributeError, TypeError) as error:
         raise RecipeError(f"{folder}: no translator here ({error}); run `make stage-mmt`") from None
-    if "ensemble" in network:
-        members = [load_translator(folder / name) for name in network["ensemble"]]
-        return Ensemble([member for member, _ in members]), members[0][1]
+    if members:
+        loaded = [load_translator(folder / name) for name in members]
+        return Ensemble([member for member, _ in loaded]), loaded[0][1]
     bpe = JointBPE.load(folder / "bpe.json")
     if len(bpe) != network.get("vocabulary_size"):
         raise RecipeError(f"{folder}: bpe.json has {len(bpe)} entries, the network {network.get('vocabulary_size')}")

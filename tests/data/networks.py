@@ -82,10 +82,35 @@ def _bert(layers: int) -> tuple[Any, Any]:
     return model, None
 
 
+def _vit(layers: int) -> tuple[Any, Any]:
+    """A classifier: it has no pooler."""
+    return hf.ViTForImageClassification(hf.ViTConfig(**_vision(layers))), _square()
+
+
+def _swin(layers: int) -> tuple[Any, Any]:
+    config = hf.SwinConfig(image_size=SIDE, patch_size=4, embed_dim=8, depths=[1, 1], num_heads=[2, 2], window_size=2)
+    return hf.SwinModel(config), _square()
+
+
+def _masked(layers: int) -> tuple[Any, Any]:
+    sizes = {"decoder_hidden_size": 16, "decoder_num_hidden_layers": 1, "decoder_num_attention_heads": 2}
+    return hf.ViTMAEModel(hf.ViTMAEConfig(**_vision(layers), **sizes, decoder_intermediate_size=16)), _square()
+
+
+def _headless(layers: int) -> tuple[Any, Any]:
+    detector, read = _detr(layers)
+    return detector.model, read
+
+
+def _square() -> Any:
+    return hf.ViTImageProcessor(size={"height": SIDE, "width": SIDE})
+
+
 BACKBONES = ("clip", "siglip", "dino")
 DETECTORS = ("detr", "rtdetr", "yolos")
 _MAKERS: dict[str, Callable[[int], tuple[Any, Any]]] = {
     "clip": _clip, "siglip": _siglip, "dino": _dino, "detr": _detr, "rtdetr": _rtdetr, "yolos": _yolos, "text": _bert,
+    "vit": _vit, "swin": _swin, "masked": _masked, "headless": _headless,
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Regions by networks of `transformers`, tiny and with random weights: shapes, boxes, batches, errors."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -134,3 +135,39 @@ def test_what_does_not_fit_is_told_in_one_line(
         Extractor(ExtractorSettings(regions=regions, model=place))
     assert "\n" not in str(caught.value)
     assert "regions." in str(caught.value)
+
+
+def test_a_classifier_without_a_pooler_gives_the_same_each_time(tmp_path: Path) -> None:
+    """Weights that it lacks would be random, other ones in each process and in the copy of an export."""
+    make_network("vit", tmp_path / "vit")
+    copy_network(str(tmp_path / "vit"), tmp_path / "copy")
+    one, other, copy = (
+        VisionNetwork(str(tmp_path / place), 17)([picture((40, 40))])[0][0] for place in ("vit", "vit", "copy")
+    )
+    np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(one, copy)
+    np.testing.assert_allclose(one[0], one[1:].mean(0), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("swin", "gives no state for each of its 64 patches"),
+        ("masked", "gives no state for each of its 16 patches"),
+        ("headless", "its weights lack .*; get one that is whole"),
+    ],
+)
+def test_networks_of_another_kind_are_refused(name: str, told: str, tmp_path: Path) -> None:
+    make_network(name, tmp_path / name)
+    with pytest.raises(DataError, match=told):
+        VisionNetwork(str(tmp_path / name), 5)
+
+
+@pytest.mark.parametrize("change", [{"d_model": 64}, {"d_model": "wide"}, {"num_queries": None}])
+def test_a_damaged_configuration_is_one_line(change: dict, tmp_path: Path) -> None:
+    place = make_network("detr", tmp_path / "detr")
+    config = json.loads((place / "config.json").read_text())
+    (place / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(DataError, match=r"regions\.model") as caught:
+        VisionNetwork(str(place), 5)
+    assert "\n" not in str(caught.value)

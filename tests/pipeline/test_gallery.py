@@ -18,6 +18,7 @@ from data.extractor import Extractor
 from data.regions import RegionStore
 from modules.beam import BeamSettings
 from pipeline.errors import RecipeError
+from pipeline.export import _plain
 from pipeline.files import digest_of
 from pipeline.find import contact_sheet
 from pipeline.finder import Finder
@@ -736,3 +737,57 @@ def test_a_folder_of_links_into_a_cache_is_a_model_too(finder: Finder, tmp_path:
     loaded = Finder.load(snapshot)
     assert loaded.fingerprint == finder.fingerprint
     torch.testing.assert_close(loaded.encode_captions(["a bat"]).single(), finder.encode_captions(["a bat"]).single())
+
+
+def rewritten(model: Path, files: dict[str, str]) -> Path:
+    """More files in an exported model, with their digests, as somebody could who shares one."""
+    for name, text in files.items():
+        (model / name).parent.mkdir(parents=True, exist_ok=True)
+        (model / name).write_text(text)
+    about = json.loads((model / "model.json").read_text())
+    about["files"] |= {name: digest_of(model / name) for name in files}
+    (model / "model.json").write_text(json.dumps(about))
+    return model
+
+
+def test_translators_that_are_none_are_refused(finder: Finder, tmp_path: Path) -> None:
+    """Among them an ensemble, which would name folders elsewhere."""
+    for number, name in enumerate(["notes.md", "foo/network.json", "mt-en-fr/network.json"]):
+        model = tmp_path / str(number)
+        shutil.copytree(finder.folder, model)
+        with pytest.raises(RecipeError, match="no whole translator; get the model folder again"):
+            Finder.load(rewritten(model, {f"translators/{name}": "{}"}))
+    ensembles = ('["/etc", "/tmp"]', '["."]', "[1]", '"x"')
+    for number, text in enumerate([*(f'{{"ensemble": {members}}}' for members in ensembles), "5", "[]"]):
+        model = tmp_path / f"e{number}"
+        shutil.copytree(finder.folder, model)
+        loaded = Finder.load(rewritten(model, {"translators/mt-en-de/network.json": text}))
+        with pytest.raises(RecipeError, match="no translator here"):
+            loaded.interpreter.translate("a bat", "mt", "en", "de")
+
+
+def test_captions_stay_when_the_model_changes(used: Tiny, finder: Finder, own: Path, tmp_path: Path) -> None:
+    update_gallery(tmp_path / "gallery", finder, PictureFolder(own), {"en": ["a bat", "a ball"]})
+    other = replace(finder, fingerprint="another")
+    assert update_gallery(tmp_path / "gallery", other, PictureFolder(own)).captions == {"en": 2}
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+def test_damaged_parts_are_one_line(finder: Finder, own: Path, tmp_path: Path, damage: str) -> None:
+    update_gallery(tmp_path / "gallery", finder, PictureFolder(own), {})
+    gallery = Gallery.open(tmp_path / "gallery")
+    parts = gallery._parts
+    (path,) = parts.folder.glob("*.safetensors")
+    path.unlink() if damage == "gone" else path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(RecipeError, match="run `make index`"):
+        parts.take([gallery.rows()[0]["digest"]], "vectors")
+    with pytest.raises(RecipeError, match="run `make index`"):
+        gallery.describe_known("1.png")
+
+
+def test_an_export_does_not_say_where_networks_lie(tmp_path: Path) -> None:
+    recipe = load_recipe("scenes", [f"--regions.model={tmp_path}", "--vse.pretrained=org/hub-name"])
+    plain = _plain(recipe)
+    assert plain["regions"]["model"] == tmp_path.name
+    assert plain["vse"]["pretrained"] == "org/hub-name"
+    assert str(tmp_path) not in json.dumps(plain)

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugin_util import markdown_to_safe_html
 
+from pipeline.dashboards import plain
 from pipeline.embeddings import t_sne
 from pipeline.plots import as_pixels, as_svg, curves, intervals, scatter
 from pipeline.report_page import report_page
@@ -39,9 +41,24 @@ def test_a_figure_is_the_same_text_each_time() -> None:
 
 
 def test_pixels_of_a_scatter() -> None:
-    pixels = as_pixels(scatter("t-SNE", {"en": np.eye(2), "de": -np.eye(2)}))
-    assert pixels.shape == (600, 600, 3)
-    assert (pixels != 255).any()
+    few, more = (as_pixels(scatter("t-SNE", {"en": points})) for points in (np.eye(2), np.eye(2)[[0, 0]]))
+    assert few.shape == more.shape == (600, 600, 3)
+    assert (few != more).any()  # other points, another picture
+
+
+def test_names_are_no_formulas_and_none_is_left_out() -> None:
+    rows = [("cost $5 & $6", 1.0, None, None), ("a$\\b$", 2.0, None, None)]
+    assert "cost $5 &amp; $6" in as_svg(intervals("of $x$", rows))
+    assert "_mt" in as_svg(curves("$", {"_mt": [(1, 2.0)]}))
+
+
+def test_captions_are_no_markup_in_tensorboard() -> None:
+    text = "![x](https://host/t.png) *a* `b` <b> | c"
+    shown = markdown_to_safe_html(f"| {plain(text)} |\n|---|\n| d |")
+    assert "<img" not in shown
+    assert "<em>" not in shown
+    assert "<code>" not in shown
+    assert "host/t.png" in shown
 
 
 def test_t_sne_keeps_clusters_together_and_is_the_same_each_time() -> None:

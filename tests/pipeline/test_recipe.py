@@ -367,3 +367,5 @@ def test_an_override_may_hold_spaces(fresh: Tiny, capsys) -> None:
     capsys.readouterr()
     assert fresh.main("vse", "--vse.rowz={both: [en/human + de/human]}") == 1
     assert "vse.rowz" in capsys.readouterr().out
+    assert fresh.main("vse", "--vse.only=[a, b]", "--vse.only=[c]") == 1  # the last one counts
+    assert "vse.only names 'c'" in " ".join(capsys.readouterr().out.split())

@@ -192,3 +192,15 @@ def test_a_store_gives_zeros_for_no_image(tiny: Tiny) -> None:
     taken = store.take(rows)
     assert not taken[0].any()
     assert np.array_equal(taken[1], store.regions[2])
+
+
+def test_two_passes_that_must_agree_are_another_training(fresh: Tiny) -> None:
+    """R-Drop reaches training: another loss from the same start on, and other weights."""
+    weights = []
+    for alpha in ("0", "5"):
+        more = [f"--mmt.finetune.r_drop={alpha}", "--mmt.dropout=0.3", "--mmt.systems=[mt]", "--mmt.directions=[en-de]"]
+        assert fresh.main("mmt", *more, "--augment.paths=[]") == 0
+        recipe = fresh.recipe(*more, "--augment.paths=[]")
+        job = translator_jobs(recipe, fresh.workspace)["mt-en-de"]
+        weights.append(load_file(fresh.workspace.folder(job) / "weights.safetensors"))
+    assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
