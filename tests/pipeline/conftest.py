@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.finder import Finder
 from pipeline.jobs import Workspace
+from tests.pipeline.drawn import draw
 from tests.pipeline.tiny import Tiny
 
 
@@ -27,3 +29,24 @@ def fresh(tmp_path: Path) -> Tiny:
 def workspace(tmp_path: Path) -> Workspace:
     """Empty."""
     return Workspace(tmp_path / "artifacts")
+
+
+@pytest.fixture(scope="session")
+def used(tiny: Tiny) -> Tiny:
+    """The tiny recipe's best model is exported and its pictures are indexed."""
+    assert tiny.main("index") == 0
+    return tiny
+
+
+@pytest.fixture(scope="session")
+def finder(used: Tiny) -> Finder:
+    return Finder.load(used.workspace.root / "tiny" / "model")
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder of somebody's pictures."""
+    folder = tmp_path / "own"
+    for number in range(6):
+        draw(folder / f"{number}.png", number)
+    return folder

@@ -16,7 +16,7 @@ from pipeline.indexing import update_gallery
 from pipeline.interpreter import Interpreter
 from pipeline.pictures import PictureFolder
 from pipeline.screenshots import appears, browser, drop, served, switch_on, type_words
-from tests.pipeline.test_gallery import draw
+from tests.pipeline.drawn import draw
 from tests.pipeline.tiny import ROOT, Tiny
 
 EVIL = "<img src=x onerror=document.title='caught'>.png"
