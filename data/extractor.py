@@ -12,17 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 from rich.progress import track
 
 from data.errors import DataError
 from data.images import open_picture
-from data.objects import find_objects
+from data.objects import Found, find_objects
 from data.regions import write_regions
 
-Found = tuple[NDArray[np.float32], NDArray[np.float32]]
 Looked = Any  # regions already, or a picture that the network describes
 
 _CHUNK = 16  # pictures that a process reads at a time
@@ -155,6 +152,7 @@ def _end_with_the_parent() -> None:
     assert parent is not None
 
     def watch() -> None:
+        """Wait for the parent, then go."""
         parent.join()
         os._exit(1)
 

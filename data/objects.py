@@ -14,6 +14,7 @@ from PIL import Image, ImageFilter
 from data.images import open_picture
 
 Floats = NDArray[np.float32]
+Found = tuple[Floats, Floats]  # regions (R, D) and boxes (R, 4) of a picture
 Box = tuple[float, float, float, float]
 
 _CELLS, _CELL, _BINS = 7, 8, 8  # 7×7 histograms of 8×8 pixels and 8 directions
@@ -27,7 +28,7 @@ _OVERLAP = 0.7  # two proposals that overlap more are one
 _SMALLEST, _LARGEST = 0.001, 0.8  # area of a proposal, of the picture's
 
 
-def find_objects(picture: Path | Image.Image, count: int, size: int) -> tuple[Floats, Floats]:
+def find_objects(picture: Path | Image.Image, count: int, size: int) -> Found:
     """Find and describe the regions of one picture.
 
     Args:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
@@ -16,8 +15,8 @@ from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoModelFor
 from transformers.models.auto.modeling_auto import MODEL_FOR_OBJECT_DETECTION_MAPPING
 
 from data.errors import DataError
+from data.objects import Found
 
-Found = tuple[NDArray[np.float32], NDArray[np.float32]]
 _LEADING = 16  # states before those of the patches, at most: the class's, registers
 _BATCH = 16  # pictures of one shape that a network reads together
 _NARROWEST = 4  # a picture more than so many times as long as broad is broadened: processors round its side to nothing

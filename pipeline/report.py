@@ -54,7 +54,8 @@ def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     folder = workspace.root / recipe.name / "report"
     write_results(figures.results, folder / "results.jsonl")
     write_whole(folder / "report.md", "\n\n".join(sheet.as_markdown() for sheet in sheets) + "\n")
-    report_page(folder / "report.html", f"{recipe.name}: {figures.label}", sheets, figures.results, LOGS / recipe.name)
+    title, trained = f"{recipe.name}: {figures.label}", [*translators, *(row.job.name for row in rows)]
+    report_page(folder / "report.html", title, sheets, figures.results, LOGS / recipe.name, trained)
     for sheet in sheets:
         sheet.show()
     say(

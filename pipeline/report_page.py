@@ -16,7 +16,9 @@ _WATCHED = {"mmt": "val/bleu", "vse": "val/rsum"}
 _NUMBER = re.compile(r"[-+−]?\d[\d,.]*\b|–|not run")
 
 
-def report_page(path: Path, title: str, sheets: Sequence[Sheet], results: Sequence[Result], logs: Path) -> None:
+def report_page(
+    path: Path, title: str, sheets: Sequence[Sheet], results: Sequence[Result], logs: Path, jobs: Sequence[str]
+) -> None:
     """Write the page.
 
     Args:
@@ -25,8 +27,9 @@ def report_page(path: Path, title: str, sheets: Sequence[Sheet], results: Sequen
         sheets: its tables.
         results: its figures, of which mean recalls are plotted with their intervals.
         logs: the recipe's TensorBoard folder; what it lacks is not plotted.
+        jobs: whose training is plotted.
     """
-    plots = [*_recalls(results), *_training(logs)]
+    plots = [*_recalls(results), *_training(logs, jobs)]
     tables = "\n".join(_table(sheet) for sheet in sheets)
     body = f"{tables}\n" + "\n".join(f"<figure>{plot}</figure>" for plot in plots)
     write_whole(path, _PAGE.format(title=escape(title), body=body))
@@ -55,11 +58,11 @@ def _recalls(results: Sequence[Result]) -> Iterator[str]:
         yield as_svg(intervals(f"Mean recall, {language}, test; 95 % over images", rows))
 
 
-def _training(logs: Path) -> Iterator[str]:
+def _training(logs: Path, jobs: Sequence[str]) -> Iterator[str]:
     """What chose the weights, by step, a plot a stage."""
     for stage, tag in _WATCHED.items():
         lines = {}
-        for folder in sorted(path for path in (logs / stage).glob("*") if path.is_dir()):
+        for folder in (logs / stage / name for name in jobs if (logs / stage / name).is_dir()):
             events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
             if tag in events.Tags()["scalars"]:
                 points = {event.step: event.value for event in events.Scalars(tag)}  # of a run again, the later

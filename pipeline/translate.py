@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -44,7 +44,7 @@ def translate(
     Raises:
         RecipeError: there is no such translator, it has not been trained, or the files do not fit.
     """
-    system, languages, _ = parts_of(path)
+    _, languages, _ = parts_of(path)
     options, recipe = recipe.augment, whose(recipe)
     beam = BeamSettings(options.beam_size, options.length_penalty)
     folders = _translators(recipe, workspace, path)
@@ -56,13 +56,9 @@ def translate(
     lines = _standard_input() if source is None else read_lines(source, "a sentence a line")
     store = RegionStore(workspace.require(corpus_job(recipe, workspace)) / "regions", check_values=False)
     hops = [load_translator(folder) for folder in folders]
-    looks = [network.regions for network, _ in hops if network.regions is not None]
+    looks = [network.regions.in_features for network, _ in hops if network.regions is not None]
     seen = _images(recipe, images, lines, where, store) if looks else None
-    if looks and looks[0].in_features != store.dim:
-        raise RecipeError(f"translate: {system} looks at regions of {looks[0].in_features} numbers, the corpus has "
-                          f"{store.dim}; run `make stage-mmt` with this recipe")  # fmt: skip
-    if looks and seen is None:
-        raise RecipeError(f"translate: {system} looks at pictures; give --images, an image id a line, or use mt")
+    _require_sight(path, looks, store, seen)
     trainer = replace(options.trainer, progress=False, devices=1, num_nodes=1, strategy="auto")
     counts = {"empty": 0, "cut": 0, "blind": 0}
     written: list[str] = []
@@ -82,17 +78,29 @@ def translate(
             )  # fmt: skip
         written += _lines(start, len(texts), dict(zip(full, found, strict=True)), n_best)
     text = "".join(f"{line}\n" for line in written)
-    if output is None:
-        sys.stdout.write(text)
-    else:
-        write_whole(output, text)
+    sys.stdout.write(text) if output is None else write_whole(output, text)
+    _tell(len(lines), path, counts)
+
+
+def _tell(lines: int, path: str, counts: Mapping[str, int]) -> None:
+    """What became of how many lines, on the standard error."""
     notes = {
-        f"{len(lines):,} lines by {path}": True,
+        f"{lines:,} lines by {path}": True,
         f"{counts['empty']:,} empty lines stay empty": counts["empty"],
         f"{counts['cut']:,} lines were cut at {MAX_TOKENS} sub-words": counts["cut"],
         f"{counts['blind']:,} lines without regions, zeros in their place": counts["blind"],
     }
     print("; ".join(note for note, said in notes.items() if said), file=sys.stderr)
+
+
+def _require_sight(path: str, looks: Sequence[int], store: RegionStore, seen: Sequence[str | None] | None) -> None:
+    """Refuse to go on where translators look at regions (of so many numbers each) that are not there."""
+    system = parts_of(path)[0]
+    if looks and looks[0] != store.dim:
+        raise RecipeError(f"translate: {system} looks at regions of {looks[0]} numbers, the corpus has "
+                          f"{store.dim}; run `make stage-mmt` with this recipe")  # fmt: skip
+    if looks and seen is None:
+        raise RecipeError(f"translate: {system} looks at pictures; give --images, an image id a line, or use mt")
 
 
 def _translators(recipe: Recipe, workspace: Workspace, path: str) -> list[Path]:

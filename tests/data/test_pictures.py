@@ -161,6 +161,15 @@ def test_damaged_anywhere(tmp_path: Path, name: str, changes: list[tuple[float, 
     assert told is None or ("damaged: not a readable picture" in told and "\n" not in told)
 
 
+def run(script: Path, pictures: int, timeout: int) -> subprocess.CompletedProcess:
+    """A script over pictures that lie beside it; comes back when nobody holds its output any more."""
+    for number in range(pictures):
+        scene().save(script.with_name(f"{number}.png"))
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, script, script.parent]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=timeout)
+
+
 def test_a_picture_that_kills_its_reader_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
     """Forty pictures in three chunks; at one the decoder dies."""
     script = tmp_path / "script.py"
@@ -180,13 +189,7 @@ def test_a_picture_that_kills_its_reader_is_named_and_the_rest_is_read(tmp_path:
         "    found = list(extractor.extract_readable(paths, 2))\n"
         "    print([n for n, one in enumerate(found) if isinstance(one, str)], len(found), found[17])\n"
     )
-    for number in range(40):
-        scene().save(tmp_path / f"{number}.png")
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, script, tmp_path], env=os.environ | {"PYTHONPATH": str(root)}, capture_output=True, text=True,
-        check=False, timeout=300,
-    )  # fmt: skip
+    done = run(script, pictures=40, timeout=300)
     assert done.stdout.startswith("[17] 40 "), done.stderr
     assert "the process that read it died" in done.stdout
 
@@ -204,11 +207,5 @@ def test_processes_that_read_end_with_the_one_that_was_killed(tmp_path: Path) ->
         "    next(found)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    for number in range(4):
-        scene().save(tmp_path / f"{number}.png")
-    root = Path(__file__).parents[2]
-    done = subprocess.run(  # returns when nobody holds its output any more
-        [sys.executable, script, tmp_path], env=os.environ | {"PYTHONPATH": str(root)}, capture_output=True, text=True,
-        check=False, timeout=120,
-    )  # fmt: skip
+    done = run(script, pictures=4, timeout=120)
     assert done.returncode == -9

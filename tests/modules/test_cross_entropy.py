@@ -1,5 +1,7 @@
 """Cross-entropy in parts is torch's own: value and gradient, at any size of a part."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -15,6 +17,15 @@ def made(dtype: torch.dtype = torch.float64) -> list[torch.Tensor]:
     return [torch.randn(*shape, dtype=dtype, requires_grad=True) for shape in ((T, E), (V, E), (V,))]
 
 
+def require_same(found: torch.Tensor, plain: torch.Tensor, inputs: Sequence[torch.Tensor]) -> None:
+    """Value and gradient."""
+    torch.testing.assert_close(found, plain)
+    for one, other in zip(
+        torch.autograd.grad(3 * found, inputs), torch.autograd.grad(3 * plain, inputs), strict=True
+    ):  # fmt: skip
+        torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize("part", [1, 3 * V, 10**6])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_value_and_gradient_are_torch_s(monkeypatch, part: int, smoothing: float) -> None:
@@ -23,11 +34,7 @@ def test_value_and_gradient_are_torch_s(monkeypatch, part: int, smoothing: float
     labels = torch.tensor([0, 8, 3, 3, 1, 7, 0])
     plain = F.cross_entropy(F.linear(states, weight, bias), labels, reduction="sum", label_smoothing=smoothing)
     found = smoothed_cross_entropy(states, weight, bias, labels, smoothing)
-    torch.testing.assert_close(found, plain)
-    for one, other in zip(
-        torch.autograd.grad(3 * found, inputs), torch.autograd.grad(3 * plain, inputs), strict=True
-    ):  # fmt: skip
-        torch.testing.assert_close(one, other)
+    require_same(found, plain, inputs)
 
 
 def test_under_bfloat16_it_is_as_near_as_torch_s() -> None:
@@ -64,11 +71,7 @@ def test_two_passes_that_must_agree(monkeypatch, part: int, alpha: float) -> Non
     for one, other in (logs, logs[::-1]):
         plain = plain + alpha / 4 * F.kl_div(other, one, reduction="sum", log_target=True)
     found = agreeing_cross_entropy(*inputs, labels, 0.1, alpha)
-    torch.testing.assert_close(found, plain)
-    for one, other in zip(
-        torch.autograd.grad(3 * found, inputs), torch.autograd.grad(3 * plain, inputs), strict=True
-    ):  # fmt: skip
-        torch.testing.assert_close(one, other)
+    require_same(found, plain, inputs)
 
 
 def test_a_pass_agrees_with_itself() -> None:

@@ -76,3 +76,13 @@ def test_a_disk_that_is_full_or_closed(number: int, expected: str) -> None:
 
 def test_another_error_of_the_system_is_none_of_these() -> None:
     assert unwritten(OSError(errno.ENOENT, "no such file", "x")) is None
+
+
+def test_an_override_may_hold_spaces(fresh: Tiny, capsys) -> None:
+    """It is no query, wherever it stands; what is wrong in it is told of its key."""
+    assert fresh.main("prepare", "--vse.rows={both: [en/human + de/human]}", "--vse.only=[both]") == 0
+    capsys.readouterr()
+    assert fresh.main("vse", "--vse.rowz={both: [en/human + de/human]}") == 1
+    assert "vse.rowz" in capsys.readouterr().out
+    assert fresh.main("vse", "--vse.only=[a, b]", "--vse.only=[c]") == 1  # the last one counts
+    assert "vse.only names 'c'" in " ".join(capsys.readouterr().out.split())

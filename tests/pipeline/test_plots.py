@@ -78,7 +78,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     of_all = ("tiny", "tiny", "test", "san")
     results = [Result(*of_all, row, "en", "task", "mean_recall", x, x - 1, x + 1, 1, 4) for row, x in rows]
     path = tmp_path / "report.html"
-    report_page(path, "tiny & small", sheets, results, tmp_path / "no logs")
+    report_page(path, "tiny & small", sheets, results, tmp_path / "no logs", ["mt-en-de"])
     text = path.read_text()
     assert text.count("<table>") == 1
     assert text.count("<svg") == 1

@@ -13,7 +13,6 @@ from pipeline.mmt import translator_jobs
 from pipeline.recipe import CONFIGS, build_recipe, load_recipe
 from pipeline.settings import Recipe
 from pipeline.vse import vse_rows
-from tests.pipeline.tiny import Tiny
 
 
 @pytest.fixture(autouse=True)
@@ -346,26 +345,3 @@ def test_who_is_at_fault_is_named(tmp_path: Path) -> None:
     assert message(good, ["--vse.epochs=0"]).startswith("the command line: vse.epochs is 0")
     assert message(bad, ["--vse.dim=3"]).startswith(f"{bad}: unknown key vse.epohcs")
     assert load_recipe(write(tmp_path, "wrong", {"vse": {"epochs": 0}}), ["--vse.epochs=1"]).vse.epochs == 1
-
-
-def test_a_direction_has_the_vocabulary_of_its_two_languages(tmp_path: Path) -> None:
-    """So that what other directions a recipe names does not change it, and two ways share one."""
-
-    def jobs(directions: str) -> dict[str, str]:
-        recipe = load_recipe("scenes", [f"--mmt.directions={directions}", "--augment.paths=[]"])
-        return {name: job.key for name, job in translator_jobs(recipe, Workspace(tmp_path)).items()}
-
-    alone, both, many = jobs("[en-de]"), jobs("[en-de,de-en]"), jobs("[en-fr,en-de]")
-    assert alone.items() <= both.items()
-    assert alone.items() <= many.items()
-    assert "text-en-fr" in many
-
-
-def test_an_override_may_hold_spaces(fresh: Tiny, capsys) -> None:
-    """It is no query, wherever it stands; what is wrong in it is told of its key."""
-    assert fresh.main("prepare", "--vse.rows={both: [en/human + de/human]}", "--vse.only=[both]") == 0
-    capsys.readouterr()
-    assert fresh.main("vse", "--vse.rowz={both: [en/human + de/human]}") == 1
-    assert "vse.rowz" in capsys.readouterr().out
-    assert fresh.main("vse", "--vse.only=[a, b]", "--vse.only=[c]") == 1  # the last one counts
-    assert "vse.only names 'c'" in " ".join(capsys.readouterr().out.split())

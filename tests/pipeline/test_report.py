@@ -10,7 +10,7 @@ import pipeline.results_store as store
 from pipeline.errors import RecipeError
 from pipeline.jobs import Workspace
 from pipeline.mmt import translator_jobs
-from pipeline.recipe import load_recipe
+from pipeline.recipe import CONFIGS, load_recipe
 from pipeline.report import report
 from pipeline.results_store import Run, append_runs, read_runs
 from pipeline.vse import vse_rows
@@ -24,6 +24,11 @@ def here(tmp_path, monkeypatch):
     for function in (append_runs, read_runs):
         monkeypatch.setattr(function, "__defaults__", (tmp_path / "results",))
     return Workspace(tmp_path / "artifacts")
+
+
+def test_only_recipes_have_committed_figures():
+    """A test that records would leave a file in the checkout."""
+    assert {path.stem for path in store.COMMITTED.glob("*.csv")} <= {path.stem for path in CONFIGS.glob("*.yaml")}
 
 
 def finish(workspace, job, metrics, ranks=()):

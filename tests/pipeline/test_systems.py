@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from data.captions import read_captions, read_pairs
 from pipeline.errors import RecipeError
+from pipeline.jobs import Workspace
 from pipeline.mmt import read_translations, translator_jobs
 from pipeline.recipe import load_recipe
 from pipeline.synthesis import load_translator
@@ -160,6 +161,7 @@ mmt:
   pretrain: {steps: 2, eval_every: 2}
   finetune: {steps: 4, eval_every: 2}
   beam_size: 2
+report: {record: false}
 """)
     monkeypatch.setattr("pipeline.mmt.LOGS", tmp_path / "logs")
     made.root = f"--corpus.root={tmp_path}"  # type: ignore[attr-defined]
@@ -204,3 +206,16 @@ def test_two_passes_that_must_agree_are_another_training(fresh: Tiny) -> None:
         job = translator_jobs(recipe, fresh.workspace)["mt-en-de"]
         weights.append(load_file(fresh.workspace.folder(job) / "weights.safetensors"))
     assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_a_direction_has_the_vocabulary_of_its_two_languages(tmp_path: Path) -> None:
+    """So that what other directions a recipe names does not change it, and two ways share one."""
+
+    def jobs(directions: str) -> dict[str, str]:
+        recipe = load_recipe("scenes", [f"--mmt.directions={directions}", "--augment.paths=[]"])
+        return {name: job.key for name, job in translator_jobs(recipe, Workspace(tmp_path)).items()}
+
+    alone, both, many = jobs("[en-de]"), jobs("[en-de,de-en]"), jobs("[en-fr,en-de]")
+    assert alone.items() <= both.items()
+    assert alone.items() <= many.items()
+    assert "text-en-fr" in many
