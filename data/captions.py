@@ -37,7 +37,8 @@ class Caption:
 class Pair:
     """One sentence in several languages, translations of each other; about an image or about none.
 
-    `origin` says where the pair was found (`task1`, `tatoeba`, `scenes`), `texts` maps language to text.
+    `origin` says where the pair was found (`task1`, `tatoeba`, `scenes`), `texts` maps language to text; a sentence
+    that nobody has translated has one, and teaches by back-translation alone.
     """
 
     pair_id: str

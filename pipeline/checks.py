@@ -155,6 +155,12 @@ def _check_mmt(mmt: MmtSettings, where: str) -> None:
                     raise RecipeError(f"{where}: mmt.systems has {system!r}, but {name!r} is not once before it")
         if not all(re.fullmatch(r"mm?t([2-9]|[1-9]\d+)?", name) for name in names) or system in mmt.systems[:place]:
             raise RecipeError(f"{where}: mmt.systems has {system!r}; expected mt, mmt, mt2 …, mt+mmt …, each once")
+    for direction in mmt.back_translate:
+        if direction not in mmt.directions or not mmt.pretrain.steps:
+            raise RecipeError(
+                f"{where}: mmt.back_translate has {direction!r}; expected one of mmt.directions "
+                f"({', '.join(mmt.directions)}), and mmt.pretrain.steps above 0"
+            )
     for origin, times in mmt.repeat.items():
         if times < 1:
             raise RecipeError(f"{where}: mmt.repeat.{origin} is {times}; expected 1 or more")

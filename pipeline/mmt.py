@@ -14,6 +14,7 @@ from data.regions import RegionStore
 from data.text import BEGIN, END, PADDING, JointBPE, tokenize
 from data.translation import TranslationData
 from modules.translation import Translation, network_options
+from pipeline.back_translation import back_translation_job
 from pipeline.dashboards import log_translations
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job, Workspace
@@ -31,11 +32,12 @@ TEXT_VERSION = 1
 VERSION = 2
 _OF_SOME_JOBS = (
     "directions", "pretrain", "finetune", "network_options", "repeat", "systems", "pretrain_captions",
+    "back_translate",
 )  # fmt: skip
 
 
 def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
-    """The jobs of this stage in order: of each direction `text-…`, then `nmt-…`, `mt-…`, `mmt-…`, `mt+mmt-…`.
+    """The jobs of this stage in order: of each direction `text-…`, `back-…`, `nmt-…`, `mt-…`, `mmt-…`, `mt+mmt-…`.
 
     A direction and its opposite share a vocabulary, and what other directions a recipe names does not change it.
     """
@@ -43,8 +45,11 @@ def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
     for direction in recipe.mmt.directions:
         languages = sorted(direction.split("-"))
         text = jobs.setdefault(f"text-{'-'.join(languages)}", _text_job(recipe.mmt, languages, corpus))
+        if direction in recipe.mmt.back_translate:
+            jobs[f"back-{direction}"] = _back_translation(recipe, workspace, direction, corpus, text)
         if recipe.mmt.pretrain.steps:
-            jobs[f"nmt-{direction}"] = _translator_job(recipe, "nmt", direction, corpus, text, None)
+            back = jobs.get(f"back-{direction}")
+            jobs[f"nmt-{direction}"] = _translator_job(recipe, "nmt", direction, corpus, text, None, back)
         for system in recipe.mmt.systems:
             if "+" in system:
                 members = {name: jobs[f"{name}-{direction}"] for name in system.split("+")}
@@ -53,6 +58,18 @@ def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
                 start = jobs.get(f"nmt-{direction}")
                 jobs[f"{system}-{direction}"] = _translator_job(recipe, system, direction, corpus, text, start)
     return jobs
+
+
+def _back_translation(recipe: Recipe, workspace: Workspace, direction: str, corpus: Job, text: Job) -> Job:
+    """The job that gives a direction's one-sided sentences their source, by a borrowed MT of the opposite direction."""
+    name = recipe.mmt.back_translate[direction]
+    other = lender(recipe, name, "mmt.back_translate")
+    if other.mmt.back_translate:
+        raise RecipeError(f"recipe {recipe.name}: mmt.back_translate borrows from {name}, which borrows itself")
+    wanted = "mt-" + "-".join(reversed(direction.split("-")))
+    if (translator := translator_jobs(other, workspace).get(wanted)) is None:
+        raise RecipeError(f"recipe {recipe.name}: mmt.back_translate.{direction} is {name!r}, which trains no {wanted}")
+    return back_translation_job(recipe.mmt, direction, corpus, text, translator)
 
 
 def looking_jobs(recipe: Recipe, jobs: dict[str, Job]) -> dict[str, Job]:
@@ -137,7 +154,9 @@ def _text_job(settings: MmtSettings, languages: list[str], corpus: Job) -> Job:
     return Job("text", "mmt", TEXT_VERSION, plain, {"corpus": corpus}, run)
 
 
-def _translator_job(recipe: Recipe, system: str, direction: str, corpus: Job, text: Job, start: Job | None) -> Job:
+def _translator_job(
+    recipe: Recipe, system: str, direction: str, corpus: Job, text: Job, start: Job | None, back: Job | None = None
+) -> Job:
     settings = recipe.mmt
     phase = settings.pretrain if system == "nmt" else settings.finetune
     kind, number = kind_of(system)
@@ -154,7 +173,7 @@ def _translator_job(recipe: Recipe, system: str, direction: str, corpus: Job, te
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Train, then translate validation, test and twins."""
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
-        pairs = Pairs(inputs["corpus"], inputs["text"], direction, store, settings.without_regions)
+        pairs = Pairs(inputs["corpus"], inputs["text"], direction, store, settings.without_regions, inputs.get("back"))
         bpe = JointBPE.load(inputs["text"] / "bpe.json")
         network = {
             "vocabulary_size": len(bpe), "region_dim": store.dim if kind == "mmt" else None,
@@ -170,7 +189,8 @@ def _translator_job(recipe: Recipe, system: str, direction: str, corpus: Job, te
         _show(recipe, folder, inputs["corpus"], name)
         return figures
 
-    inputs = {"corpus": corpus, "text": text} | ({"start": start} if start is not None else {})
+    more = {"start": start, "back": back}
+    inputs = {"corpus": corpus, "text": text} | {name: job for name, job in more.items() if job is not None}
     return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer))
 
 

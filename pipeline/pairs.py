@@ -13,28 +13,45 @@ from data.translation import Sentences
 from pipeline.errors import RecipeError
 from pipeline.prepare import twins_of
 
+BACK = "back.parquet"  # of a back-translation: pair_id, text and tokens of the source
+
 
 class Pairs:
     """The parallel table with its token numbers, seen in one direction.
 
-    A row's `seen_id` is its image where that has regions, else None; `caption` says that it is fine-tuned and tested
+    Sentences without a source have none here, unless `back` is the folder of a back-translation that wrote it. A row's
+    `seen_id` is its image where that has regions, else None; `caption` says that it is fine-tuned and tested
     on, which rows of images without regions are if `without_regions` is `captions`.
     """
 
-    def __init__(self, corpus: Path, text: Path, direction: str, store: RegionStore, without_regions: str) -> None:
+    def __init__(
+        self,
+        corpus: Path,
+        text: Path,
+        direction: str,
+        store: RegionStore,
+        without_regions: str,
+        back: Path | None = None,
+    ) -> None:
         self.direction = direction
         self.source, self.target = direction.split("-")
         self.twins = twins_of(corpus)
         tokens = _read_tokens(text / "tokens.parquet", [self.source, self.target])
         source, target = (tokens[name].to_pylist() for name in (self.source, self.target))
         seen = {image_id: image_id for image_id in store.ids}
+        about = "seen_id" if without_regions == "text" else "image_id"
         rows = [
             row | {"source_tokens": s, "target_tokens": t, "seen_id": seen.get(row["image_id"])}
             for row, s, t in zip(read_pairs(corpus / "pairs.parquet").to_list(), source, target, strict=True)
-            if row[self.source] and row[self.target]
+            if row[self.target]
         ]
-        about = "seen_id" if without_regions == "text" else "image_id"
-        self._rows = [row | {"caption": row[about] is not None} for row in rows]
+        written = {} if back is None else {row["pair_id"]: row for row in pq.read_table(back / BACK).to_pylist()}
+        self._rows = [row | {"caption": row[about] is not None} for row in rows if row[self.source]]
+        self._rows += [
+            row | {self.source: new["text"], "source_tokens": new["tokens"], "caption": False}
+            for row in rows
+            if not row[self.source] and (new := written.get(row["pair_id"]))
+        ]
 
     def rows(self, split: str, captions: bool | None) -> list[dict[str, Any]]:
         """Pairs of a split: captions, text to pre-train on, or (None) all."""

@@ -67,17 +67,17 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     return replace(recipe, lent=lent)
 
 
-def lender(recipe: Recipe, name: str) -> Recipe:
-    """The recipe whose translators or captions another borrows, run on the borrower's devices and data root.
+def lender(recipe: Recipe, name: str, section: str = "augment") -> Recipe:
+    """The recipe whose translators or captions a section of another borrows, on the borrower's devices and data root.
 
     Raises:
         RecipeError: there is none, or it leads back to itself.
     """
     if name == recipe.name:
-        raise RecipeError(f"recipe {name}: augment borrows from itself; name another recipe or leave it out")
+        raise RecipeError(f"recipe {name}: {section} borrows from itself; name another recipe or leave it out")
     found = load_recipe(name, recipe.lent)
     if found.augment.translators or found.augment.captions:
-        raise RecipeError(f"recipe {recipe.name}: augment borrows from {name}, which borrows itself; name its lender")
+        raise RecipeError(f"recipe {recipe.name}: {section} borrows from {name}, which borrows itself; name its lender")
     return found
 
 

@@ -36,6 +36,7 @@ ADDED_LATER = {
     "translators", "captions", "fuse", "translate", "folds", "loss", "drop_regions", "drop_words", "pretrained",
     "pretrained_rate", "first", "first_k", "network", "network_options", "repeat",
     "average", "without_regions", "systems", "searches", "pretrain_captions", "r_drop",
+    "back_translate",
 }  # fmt: skip
 """Settings that came after results were recorded: at their defaults, which is how those were computed, they stay out
 of a job's key."""
@@ -104,6 +105,9 @@ class MmtSettings:
     """NMT on pairs without regions (on all pairs where each has regions)."""
     pretrain_captions: bool = False
     """NMT reads the pairs that MT and MMT are fine-tuned on as well."""
+    back_translate: dict[str, str] = field(default_factory=dict)
+    """Direction → a recipe whose `mt` of the opposite direction translates the training sentences that have no
+    source; pre-training reads both (Sennrich et al. 2016)."""
     finetune: Phase = field(default_factory=lambda: Phase(4000, 400, 5e-4, 100))
     """MT and MMT on pairs with regions."""
     without_regions: Literal["text", "captions"] = "text"

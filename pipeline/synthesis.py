@@ -95,7 +95,7 @@ def refuse_seen_images(inputs: Mapping[str, Path], human: Iterable[Mapping[str, 
     held_out = {row["image_id"] for row in human if row["split"] not in TRAINING_SPLITS}
     if seen := learned & held_out:
         raise RecipeError(
-            f"augment.translators: the borrowed translators learned from sentences about {len(seen)} val or test "
+            f"the borrowed translators learned from sentences about {len(seen)} val or test "
             f"images of this corpus, first {min(seen)!r}; borrow from a recipe whose split leaves them out"
         )
 

@@ -42,6 +42,10 @@ class Multi30kSettings:
     parallel: str | None = None
     """More parallel text without pictures: a TSV (or .tsv.gz), `english TAB german`; null: none."""
 
+    monolingual: list[str] = field(default_factory=list)
+    """Languages of which task 2's captions of training images join the parallel table, as rows of that side alone;
+    `mmt.back_translate` gives them the other."""
+
     label: str = "Multi30K"
     """What the corpus is called beside its figures."""
 
@@ -112,6 +116,7 @@ def read(settings: Multi30kSettings, root: Path | None, folder: Path) -> Corpus:
     pictured = split_of if settings.without_regions == "refuse" else _with_regions(settings, root, split_of)
     captions = list(_captions(text, settings, official, pictured, empty))
     pairs = list(_task1_pairs(text, settings, official, split_of, empty))
+    pairs += _monolingual_rows(text, settings, split_of, empty)
     if settings.parallel is not None:
         pairs += _parallel_pairs(root / settings.parallel, empty)
     return Corpus(
@@ -145,6 +150,11 @@ def _check(settings: Multi30kSettings) -> None:
             raise DataError(f"multi30k: {settings.task} has no captions in {language!r}; it has {', '.join(allowed)}")
     if len(set(settings.languages)) != len(settings.languages) or not settings.languages:
         raise DataError(f"multi30k: languages {settings.languages} must be one or more, each once")
+    for language in settings.monolingual:
+        if language not in settings.languages or language not in _TASKS["task2"].languages:
+            both = [one for one in _TASKS["task2"].languages if one in settings.languages]
+            raise DataError(f"multi30k: monolingual has {language!r}; expected some of {', '.join(both) or 'none'}: "
+                            "languages of task 2 that `languages` has too")  # fmt: skip
     if settings.parallel is not None and not {"en", "de"} <= set(settings.languages):
         raise DataError(f"multi30k: parallel is English and German, but languages are {settings.languages}")
 
@@ -189,10 +199,9 @@ class _Places:
         if item.image_id is None:
             return f"{self._parallel}:{item.pair_id.rpartition('#')[2]}"
         split, line = self._line[item.image_id]
-        if isinstance(item, Pair):
-            return f"{_TASKS['task1'].raw(self._text, split, language)}:{line}"
-        number = int(item.caption_id.removeprefix(f"{item.image_id}#{language}"))
-        return f"{_TASKS[self._task].raw(self._text, split, language, number)}:{line}"
+        task, name = (item.origin, item.pair_id) if isinstance(item, Pair) else (self._task, item.caption_id)
+        number = name.rpartition(f"#{language}")[2] if task == "task2" else 1
+        return f"{_TASKS[task].raw(self._text, split, language, int(number))}:{line}"
 
 
 def _captions(
@@ -241,6 +250,23 @@ def _task1_pairs(
             elif own is not None:
                 missing = [language for language, sentence in texts.items() if not sentence]
                 empty += [f"{_TASKS['task1'].raw(text, split, language)}:{row + 1}" for language in missing]
+
+
+def _monolingual_rows(
+    text: Path, settings: Multi30kSettings, split_of: dict[str, str], empty: list[str]
+) -> Iterator[Pair]:
+    """Task 2's captions about training images, those of no list among them if they are officially for training."""
+    for split, images in _official_images(text, "task2").items() if settings.monolingual else ():
+        columns = _columns(text, "task2", split, settings.monolingual, len(images))
+        for row, image_id in enumerate(images):
+            if split_of.get(image_id, split) != "train":
+                continue
+            for (language, number), lines in columns.items():
+                if lines[row]:
+                    pair_id = f"task2#{image_id}#{language}{number}"
+                    yield Pair(pair_id, image_id, "train", "task2", {language: lines[row]})
+                else:
+                    empty.append(f"{_TASKS['task2'].raw(text, split, language, number)}:{row + 1}")
 
 
 def _require_same_lists(text: Path, task: str, official: dict[str, list[str]], task1: dict[str, list[str]]) -> None:

@@ -90,6 +90,20 @@ def test_parallel_text_is_about_no_image(root: Path) -> None:
     ]
 
 
+def test_captions_of_training_images_as_rows_of_one_side(root: Path) -> None:
+    """For back-translation: none about an image that is held out, whatever its official split."""
+    splits = split_lists(root, train=["t1.jpg", "v1.jpg"], val=["t2.jpg"], test=["e1.jpg", "t3.jpg"])
+    pack(root / "multi30k" / "task2" / "raw" / "val.2.de.gz", ["  ", "etwas"])
+    whole, plain = (read(Multi30kSettings(splits=splits, monolingual=said), root, root) for said in (["de"], []))
+    rows = [pair for pair in whole.pairs if pair.origin == "task2"]
+    assert [pair for pair in whole.pairs if pair not in rows] == plain.pairs
+    assert Counter(pair.image_id for pair in rows) == {"t1.jpg": 5, "t4.jpg": 5, "v1.jpg": 4}
+    assert rows[1] == Pair("task2#t1.jpg#de2", "t1.jpg", "train", "task2", {"de": "task2 de2 of t1.jpg"})
+    raw = root / "multi30k" / "task2" / "raw"
+    assert whole.place(rows[-1], "de") == f"{raw / 'val.5.de.gz'}:1"
+    assert f"{raw / 'val.2.de.gz'}:1" in whole.empty
+
+
 def test_only_a_newline_ends_a_line(root: Path) -> None:
     odd = ["a\u2028b", "c\x85d", "e\x0cf\r", "g"]
     pack(root / "multi30k" / "task2" / "raw" / "train.1.en.gz", odd)
@@ -116,6 +130,11 @@ def test_empty_captions_are_left_out(root: Path) -> None:
         ({"languages": ["en", "en"]}, "each once"),
         ({"languages": []}, "one or more"),
         ({"languages": ["de"], "parallel": "x.tsv"}, "parallel is English and German"),
+        (
+            {"task": "task1", "languages": ["en", "fr"], "monolingual": ["fr"]},
+            "monolingual has 'fr'; expected some of en",
+        ),
+        ({"languages": ["en"], "monolingual": ["de"]}, "monolingual has 'de'; expected some of en"),
         ({"pictures": "nowhere"}, "nowhere: no such folder"),
         ({"splits": "nowhere"}, r"nowhere/train\.txt: no such file"),
         ({"parallel": "nowhere.tsv"}, r"nowhere\.tsv: no such file"),

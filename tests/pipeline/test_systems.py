@@ -185,6 +185,35 @@ def test_pairs_of_pictures_without_regions_are_captions_with_zeros_for_regions(o
     assert {row["own_image"] for row in seen} == {"e1.jpg", "e2.jpg"}
 
 
+def test_sentences_that_nobody_translated_teach_by_back_translation(official: Tiny, capsys) -> None:
+    other = official.folder / "other.yaml"
+    other.write_text(official.yaml.read_text().replace("[en-de, en-fr]", "[de-en]"))
+    plain = [official.root, "--mmt.systems=[mt]", "--mmt.repeat={task1: 5, task2: 2}"]  # type: ignore[attr-defined]
+    arguments = [*plain, "--corpus.monolingual=[de]", "--mmt.directions=[en-de]"]
+    wanted = f"--mmt.back_translate={{en-de: {other}}}"
+    assert official.main("mmt", *arguments, wanted) == 1
+    assert "mt-de-en" in "".join(capsys.readouterr()).splitlines()[-1]
+    for stage in ("prepare", "mmt"):
+        assert official.main(stage, f"--recipe={other}", *plain[:2]) == 0
+    before = official.job("mt-de-en")
+    assert official.main("mmt", *arguments, wanted) == 0
+    assert official.job("mt-de-en") == before
+    assert official.metrics("back-en-de") == {"sentences": 30, "empty": 0}  # six training images, five each
+    rows = pq.read_table(official.job("back-en-de") / "back.parquet").to_pylist()
+    assert {row["pair_id"].split("#")[1] for row in rows} == {f"t{k}.jpg" for k in range(1, 7)}
+    assert all(row["text"] and row["tokens"] for row in rows)
+    assert official.metrics("nmt-en-de")["train_pairs"] == 37 + 5 * 6 + 2 * 30
+    assert official.metrics("mt-en-de")["train_pairs"] == 6
+    for more, message in (
+        ([f"--mmt.back_translate={{de-en: {other}}}"], "has 'de-en'; expected one of mmt.directions (en-de)"),
+        ([wanted.replace("en-de", "en-fr"), "--mmt.directions=[en-fr]"], "which trains no mt-fr-en"),
+        (["--mmt.back_translate={en-de: tiny}"], "mmt.back_translate borrows from itself"),
+        ([wanted, "--corpus.monolingual=[]"], "no training sentence in 'de' lacks its 'en'"),
+    ):
+        assert official.main("mmt", *arguments, *more) == 1
+        assert message in "".join(capsys.readouterr())
+
+
 def test_a_store_gives_zeros_for_no_image(tiny: Tiny) -> None:
     from data.regions import RegionStore
 
