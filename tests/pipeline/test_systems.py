@@ -19,6 +19,7 @@ from pipeline.training import load_best
 from tests.data.official import write_data
 from tests.pipeline.tiny import Tiny
 
+pytestmark = pytest.mark.xdist_group("systems")  # what they share takes long: one process makes it
 SYSTEMS = "--mmt.systems=[mt,mt2,mmt,mt+mt2,mt2+mmt]"
 SEARCHES = (
     '--augment.searches={"drawn":{"method":"sample","captions":7},"apart":{"beam_size":4,"groups":4,"captions":2}}',

@@ -18,6 +18,7 @@ from pipeline.recipe import load_recipe
 from pipeline.synthesis import refuse_seen_images
 from tests.pipeline.tiny import Tiny
 
+pytestmark = pytest.mark.xdist_group("tables")  # what they share takes long: one process makes it
 TABLES = """
 tables:
   "5":
