@@ -1,6 +1,6 @@
 """The parallel table of a prepared corpus with its token numbers, seen in one direction."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from data.translation import Sentences
 from pipeline.errors import RecipeError
 from pipeline.prepare import twins_of
 
-BACK = "back.parquet"  # of a back-translation: pair_id, text and tokens of the source
+BACK = "back.parquet"  # of a back-translation
+_OF_BACK = ("pair_id", "text", "tokens")  # the last two of the source
 
 
 class Pairs:
@@ -25,18 +26,13 @@ class Pairs:
     """
 
     def __init__(
-        self,
-        corpus: Path,
-        text: Path,
-        direction: str,
-        store: RegionStore,
-        without_regions: str,
+        self, corpus: Path, text: Path, direction: str, store: RegionStore, without_regions: str,
         back: Path | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.direction = direction
         self.source, self.target = direction.split("-")
         self.twins = twins_of(corpus)
-        tokens = _read_tokens(text / "tokens.parquet", [self.source, self.target])
+        tokens = _read(text / "tokens.parquet", [self.source, self.target])
         source, target = (tokens[name].to_pylist() for name in (self.source, self.target))
         seen = {image_id: image_id for image_id in store.ids}
         about = "seen_id" if without_regions == "text" else "image_id"
@@ -45,7 +41,7 @@ class Pairs:
             for row, s, t in zip(read_pairs(corpus / "pairs.parquet").to_list(), source, target, strict=True)
             if row[self.target]
         ]
-        written = {} if back is None else {row["pair_id"]: row for row in pq.read_table(back / BACK).to_pylist()}
+        written = {} if back is None else {row["pair_id"]: row for row in _read(back / BACK, _OF_BACK).to_pylist()}
         self._rows = [row | {"caption": row[about] is not None} for row in rows if row[self.source]]
         self._rows += [
             row | {self.source: new["text"], "source_tokens": new["tokens"], "caption": False}
@@ -82,9 +78,9 @@ class Pairs:
         return [row[language] for row in self.rows(split, captions)]
 
 
-def _read_tokens(path: Path, languages: list[str]) -> pa.Table:
+def _read(path: Path, columns: Sequence[str]) -> pa.Table:
     try:
-        return pq.read_table(path, columns=languages)
+        return pq.read_table(path, columns=list(columns))
     except (OSError, pa.ArrowException) as error:
         raise RecipeError(f"{path}: not readable ({str(error).splitlines()[0]}); run `make stage-mmt` with "
                           "ARGS=--force") from None  # fmt: skip

@@ -21,10 +21,8 @@ from pipeline.processes import say
 from pipeline.settings import Recipe
 
 VERSION = 1
-_ADDED_LATER: dict[str, Any] = {
-    "without_regions": "refuse",
-    "monolingual": [],
-}  # options that came after results were recorded, as they were then
+# options that came after results were recorded, as they were then
+_ADDED_LATER: dict[str, Any] = {"without_regions": "refuse", "monolingual": []}
 EXTRACTED = 2  # the version of regions found in pixels; a corpus that brings its own does not depend on it
 
 

@@ -205,11 +205,13 @@ def test_sentences_that_nobody_translated_teach_by_back_translation(official: Ti
     assert all(row["text"] and row["tokens"] for row in rows)
     assert official.metrics("nmt-en-de")["train_pairs"] == 37 + 5 * 6 + 2 * 30
     assert official.metrics("mt-en-de")["train_pairs"] == 6
+    (official.job("back-en-de") / "back.parquet").write_bytes(b"cut short")
     for more, message in (
         ([f"--mmt.back_translate={{de-en: {other}}}"], "has 'de-en'; expected one of mmt.directions (en-de)"),
         ([wanted.replace("en-de", "en-fr"), "--mmt.directions=[en-fr]"], "which trains no mt-fr-en"),
         (["--mmt.back_translate={en-de: tiny}"], "mmt.back_translate borrows from itself"),
         ([wanted, "--corpus.monolingual=[]"], "no training sentence in 'de' lacks its 'en'"),
+        ([wanted, "--mmt.pretrain.warmup=7"], "back.parquet: not readable"),
     ):
         assert official.main("mmt", *arguments, *more) == 1
         assert message in "".join(capsys.readouterr())
