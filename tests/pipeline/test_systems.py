@@ -205,6 +205,11 @@ def test_sentences_that_nobody_translated_teach_by_back_translation(official: Ti
     assert all(row["text"] and row["tokens"] for row in rows)
     assert official.metrics("nmt-en-de")["train_pairs"] == 37 + 5 * 6 + 2 * 30
     assert official.metrics("mt-en-de")["train_pairs"] == 6
+    assert official.main("report", *arguments, wanted) == 0
+    scores, costs = (official.workspace.root / "tiny" / "report" / "report.md").read_text().split("Cost")
+    assert "back-en-de" in costs
+    assert "back-en-de" not in scores
+    assert "mt-en-de" in scores
     (official.job("back-en-de") / "back.parquet").write_bytes(b"cut short")
     for more, message in (
         ([f"--mmt.back_translate={{de-en: {other}}}"], "has 'de-en'; expected one of mmt.directions (en-de)"),
