@@ -4,7 +4,7 @@ Task 1 is one English caption an image, translated; task 2 is five captions an i
 language. Figures on one say nothing about the other, so every result names its task.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -205,23 +205,27 @@ class _Places:
 
 
 def _captions(
-    text: Path,
-    settings: Multi30kSettings,
-    official: dict[str, list[str]],
-    split_of: dict[str, str],
-    empty: list[str],
+    text: Path, settings: Multi30kSettings, official: dict[str, list[str]], split_of: dict[str, str], empty: list[str]
 ) -> Iterator[Caption]:
+    for image_id, language, number, line in _lines(text, settings.task, settings.languages, official, split_of, empty):
+        yield Caption(image_id, f"{image_id}#{language}{number}", language, line, split_of[image_id])
+
+
+def _lines(
+    text: Path, task: str, languages: list[str], official: dict[str, list[str]], wanted: Container[str],
+    empty: list[str],
+) -> Iterator[tuple[str, str, int, str]]:  # fmt: skip
+    """Image, language, number and text of each sentence of a task about the images that are wanted."""
     for split, images in official.items():
-        columns = _columns(text, settings.task, split, settings.languages, len(images))
+        columns = _columns(text, task, split, languages, len(images))
         for row, image_id in enumerate(images):
-            if image_id not in split_of:
+            if image_id not in wanted:
                 continue
             for (language, number), lines in columns.items():
                 if lines[row]:
-                    caption_id = f"{image_id}#{language}{number}"
-                    yield Caption(image_id, caption_id, language, lines[row], split_of[image_id])
+                    yield image_id, language, number, lines[row]
                 else:
-                    empty.append(f"{_TASKS[settings.task].raw(text, split, language, number)}:{row + 1}")
+                    empty.append(f"{_TASKS[task].raw(text, split, language, number)}:{row + 1}")
 
 
 def _task1_pairs(
@@ -256,17 +260,12 @@ def _monolingual_rows(
     text: Path, settings: Multi30kSettings, split_of: dict[str, str], empty: list[str]
 ) -> Iterator[Pair]:
     """Task 2's captions about training images, those of no list among them if they are officially for training."""
-    for split, images in _official_images(text, "task2").items() if settings.monolingual else ():
-        columns = _columns(text, "task2", split, settings.monolingual, len(images))
-        for row, image_id in enumerate(images):
-            if split_of.get(image_id, split) != "train":
-                continue
-            for (language, number), lines in columns.items():
-                if lines[row]:
-                    pair_id = f"task2#{image_id}#{language}{number}"
-                    yield Pair(pair_id, image_id, "train", "task2", {language: lines[row]})
-                else:
-                    empty.append(f"{_TASKS['task2'].raw(text, split, language, number)}:{row + 1}")
+    if not settings.monolingual:
+        return
+    official = _official_images(text, "task2")
+    train = {image for split, images in official.items() for image in images if split_of.get(image, split) == "train"}
+    for image_id, language, number, line in _lines(text, "task2", settings.monolingual, official, train, empty):
+        yield Pair(f"task2#{image_id}#{language}{number}", image_id, "train", "task2", {language: line})
 
 
 def _require_same_lists(text: Path, task: str, official: dict[str, list[str]], task1: dict[str, list[str]]) -> None:

@@ -121,13 +121,10 @@ def same_value_and_gradient(fast: Tensor, slow: Tensor, similarity: Tensor) -> N
 
 @settings(max_examples=40, deadline=None)
 @given(
-    seed=st.integers(0, 10_000),
-    images=st.integers(1, 6),
-    captions=st.integers(1, 8),
-    hardest=st.booleans(),
+    seed=st.integers(0, 10_000), images=st.integers(1, 6), captions=st.integers(1, 8), hardest=st.booleans(),
     weights=st.sampled_from([None, [1.0, 2.0, 0.5], [0.0, 1.0, 3.0], [0.0, 0.0, 1.0]]),
     margin=st.sampled_from([0.0, 0.2, 1.0]),
-)
+)  # fmt: skip
 def test_hard_negative_loss_is_the_loop(seed, images, captions, hardest, weights, margin) -> None:
     similarity, positives, negatives, types = a_batch(seed, images, captions)
     beta = None if weights is None else torch.tensor(weights, dtype=torch.float64)

@@ -217,6 +217,7 @@ def test_sentences_that_nobody_translated_teach_by_back_translation(official: Ti
         (["--mmt.back_translate={en-de: tiny}"], "mmt.back_translate borrows from itself"),
         ([wanted, "--corpus.monolingual=[]"], "no training sentence in 'de' lacks its 'en'"),
         ([wanted, "--mmt.pretrain.warmup=7"], "back.parquet: not readable"),
+        ([wanted, "--corpus.splits=flickr8k_overlap/splits"], "the borrowed translators learned from sentences about"),
     ):
         assert official.main("mmt", *arguments, *more) == 1
         assert message in "".join(capsys.readouterr())
