@@ -40,22 +40,26 @@ def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
     """The jobs of this stage in order: of each direction `text-…`, `back-…`, `nmt-…`, `mt-…`, `mmt-…`, `mt+mmt-…`.
 
     A direction and its opposite share a vocabulary, and what other directions a recipe names does not change it.
+    Systems of one number share an NMT: `mt2` and `mmt2` start from `nmt2`.
     """
+    numbers = sorted({kind_of(system)[1] for system in recipe.mmt.systems if "+" not in system} or {1})
     corpus, jobs = corpus_job(recipe, workspace), dict[str, Job]()
     for direction in recipe.mmt.directions:
         languages = sorted(direction.split("-"))
         text = jobs.setdefault(f"text-{'-'.join(languages)}", _text_job(recipe.mmt, languages, corpus))
         if direction in recipe.mmt.back_translate:
             jobs[f"back-{direction}"] = _back_translation(recipe, workspace, direction, corpus, text)
-        if recipe.mmt.pretrain.steps:
-            back = jobs.get(f"back-{direction}")
-            jobs[f"nmt-{direction}"] = _translator_job(recipe, "nmt", direction, corpus, text, None, back)
+        starts: dict[int, Job] = {}
+        for number in numbers if recipe.mmt.pretrain.steps else ():
+            name, back = "nmt" if number == 1 else f"nmt{number}", jobs.get(f"back-{direction}")
+            starts[number] = _translator_job(recipe, name, direction, corpus, text, None, back)
+            jobs[starts[number].name] = starts[number]
         for system in recipe.mmt.systems:
             if "+" in system:
                 members = {name: jobs[f"{name}-{direction}"] for name in system.split("+")}
                 jobs[f"{system}-{direction}"] = _ensemble_job(recipe, system, direction, corpus, text, members)
             else:
-                start = jobs.get(f"nmt-{direction}")
+                start = starts.get(kind_of(system)[1])
                 jobs[f"{system}-{direction}"] = _translator_job(recipe, system, direction, corpus, text, start)
     return jobs
 
@@ -158,13 +162,13 @@ def _translator_job(
     recipe: Recipe, system: str, direction: str, corpus: Job, text: Job, start: Job | None, back: Job | None = None
 ) -> Job:
     settings = recipe.mmt
-    phase = settings.pretrain if system == "nmt" else settings.finetune
     kind, number = kind_of(system)
+    phase = settings.pretrain if kind == "nmt" else settings.finetune
     seed = recipe.seed + number - 1
     plain = {key: value for key, value in result_settings(settings).items() if key not in _OF_SOME_JOBS}
     if options := _options_of(settings, kind):
         plain["network_options"] = options
-    if system == "nmt":
+    if kind == "nmt":
         of_pretraining = {"repeat": settings.repeat, "pretrain_captions": settings.pretrain_captions}
         plain |= {name: value for name, value in of_pretraining.items() if value}
     plain |= {"system": kind, "direction": direction, "phase": result_settings(phase), "seed": seed}

@@ -80,7 +80,8 @@ class MmtSettings:
     directions: list[str] = field(default_factory=lambda: ["en-de", "de-en"])
     """source-target."""
     systems: list[str] = field(default_factory=lambda: ["mt", "mmt"])
-    """What is fine-tuned: `mt`, `mmt`; `mt2`, `mt3` … with other seeds; `mt2+mmt` are two of them in one search."""
+    """What is trained: `mt`, `mmt`; `mt2`, `mt3` … with other seeds from the start, NMT included; `mt2+mmt` are two of
+    them in one search."""
     network: Literal["bilstm", "transformer"] = "bilstm"
     """The paper's Bi-LSTM over threads, or a small Transformer."""
     network_options: dict[str, Any] = field(default_factory=dict)

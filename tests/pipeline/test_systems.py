@@ -35,13 +35,20 @@ def several(tmp_path_factory) -> Tiny:
     return made
 
 
-def test_another_seed_starts_from_the_same_nmt_and_ends_elsewhere(several: Tiny) -> None:
+def test_another_seed_has_an_nmt_of_its_own_and_changes_nothing_of_the_first(several: Tiny) -> None:
     jobs = translator_jobs(several.recipe(SYSTEMS, *SEARCHES), several.workspace)
-    assert jobs["mt-en-de"].inputs["start"] == jobs["mt2-en-de"].inputs["start"] == jobs["nmt-en-de"]
+    assert jobs["mt-en-de"].inputs["start"] is jobs["mmt-en-de"].inputs["start"] is jobs["nmt-en-de"]
+    assert jobs["mt2-en-de"].inputs["start"] is jobs["nmt2-en-de"]
     for name, job in translator_jobs(several.recipe(), several.workspace).items():
         assert job.key == jobs[name].key
-    first, second = (load_file(several.job(name) / "weights.safetensors") for name in ("mt-en-de", "mt2-en-de"))
-    assert any(not torch.equal(first[name], second[name]) for name in first)
+    for one, other in (("nmt-en-de", "nmt2-en-de"), ("mt-en-de", "mt2-en-de")):
+        first, second = (load_file(several.job(name) / "weights.safetensors") for name in (one, other))
+        assert any(not torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_second_seed_alone_trains_no_first(several: Tiny) -> None:
+    recipe = load_recipe("scenes", ["--mmt.systems=[mt2]", "--mmt.directions=[en-de]", "--augment.paths=[]"])
+    assert list(translator_jobs(recipe, several.workspace)) == ["text-de-en", "nmt2-en-de", "mt2-en-de"]
 
 
 def test_an_ensemble_is_tested_like_its_members_and_can_be_moved(several: Tiny, tmp_path: Path) -> None:
