@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor, nn
 from transformers import MarianConfig, MarianMTModel
 
@@ -48,6 +49,11 @@ class Corpus:
         lengths = np.array([max(len(s), len(t) + 1) for s, t in zip(self.source[:TRAIN], self.target, strict=False)])
         data = SentenceBatches(pairs, None)
         return (data[numbers] for numbers in TokenBatches(lengths, batch_tokens, steps, seed=0))
+
+    def bleu(self, translations: dict[int, list[int]]) -> float:
+        """Of translations of all test sentences, by number."""
+        texts = [self.bpe.decode(translations[number], "de") for number in range(TEST)]
+        return BLEU(lowercase=True).corpus_score(texts, [self.references]).score
 
     def test(self, batch_tokens: int) -> list[Batch]:
         """All sentences to translate."""
@@ -96,33 +102,34 @@ class Learner:
 
 
 class Ours(Learner):
-    """One of our translators, trained as the recipes do it under bfloat16.
+    """One of our translators.
 
     Args:
         rate: the highest learning rate.
         steps: of training.
+        bf16: products in bfloat16, as the recipes have it.
         network: what `build_translator` is told.
     """
 
-    def __init__(self, rate: float, steps: int, **network: Any) -> None:
+    def __init__(self, rate: float, steps: int, bf16: bool = True, **network: Any) -> None:
         torch.manual_seed(0)
         network |= {"vocabulary_size": VOCABULARY, "dropout": DROPOUT, "padding": PADDING}
-        self.network = network
+        self.network, self.bf16 = network, bf16
         super().__init__(Translation(network, rate, WARMUP, steps, 0.0, BEGIN, END), rate, steps)
 
     @classmethod
-    def transformer(cls, rate: float = 2e-3, steps: int = 1) -> "Ours":
+    def transformer(cls, rate: float = 2e-3, steps: int = 1, bf16: bool = True) -> "Ours":
         """Of the size of the peer."""
         sizes = {"embedding_dim": DIM, "hidden_dim": HIDDEN, "layers": LAYERS, "heads": HEADS}
-        return cls(rate, steps, network="transformer", **sizes)
+        return cls(rate, steps, bf16, network="transformer", **sizes)
 
     def loss(self, batch: Batch) -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
             loss, words = self.module._cross_entropy(batch, 0.0)
         return loss / words
 
     def search(self, batch: Batch) -> list[list[int]]:
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
             found = translate(self.module.translator, batch, BeamSettings(BEAM), BEGIN, END)
         return [best[0].tokens for best in found]
 

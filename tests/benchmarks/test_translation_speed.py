@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from sacrebleu.metrics.bleu import BLEU
 
 from tests.benchmarks.learners import FORMS, TEST, Corpus, Learner, Marian, Ours, Rates, describe
 
@@ -92,9 +91,7 @@ def test_beam_search(corpus: Corpus, learned: tuple[Ours, Marian], capsys) -> No
             found[describe(form)] |= zip(numbers, best, strict=True)
     said = {}
     for name, translations in found.items():
-        texts = [corpus.bpe.decode(translations[number], "de") for number in range(TEST)]
-        bleu = BLEU(lowercase=True).corpus_score(texts, [corpus.references]).score
-        said[name] = bleu, sum(map(len, translations.values())) / TEST
+        said[name] = corpus.bleu(translations), sum(map(len, translations.values())) / TEST
     text, ratio = compare(rates, "our Transformer")
     with capsys.disabled():
         print(f"\nBeam 5, sentences a second, {TEST} sentences, {STEPS} steps learned: MarianMT of {peer.weights:.2f} "
@@ -103,3 +100,26 @@ def test_beam_search(corpus: Corpus, learned: tuple[Ours, Marian], capsys) -> No
     assert said["our Transformer"][0] > 90
     assert all(abs(length / said["our Transformer"][1] - 1) < 0.1 for _, length in said.values())
     assert ratio >= 2
+
+
+def test_bfloat16(corpus: Corpus, capsys) -> None:
+    """It must cost no quality; what it gains depends on the machine, and is printed."""
+    forms = {"bf16": Ours.transformer(steps=STEPS), "float32": Ours.transformer(steps=STEPS, bf16=False)}
+    training, searching = Rates(), Rates()
+    for batch in corpus.train(BATCH_TOKENS, STEPS):
+        for name, learner in forms.items():
+            training.time(name, int(batch["target_lengths"].sum()), learner.step, batch)
+    said: dict[str, dict[int, list[int]]] = {name: {} for name in forms}
+    for learner in forms.values():
+        learner.module.eval()
+    for batch in corpus.test(BATCH_TOKENS):
+        numbers = batch["index"].tolist()
+        for name, learner in forms.items():
+            said[name] |= zip(numbers, searching.time(name, len(numbers), learner.search, batch), strict=True)
+    bleu = {name: corpus.bleu(translations) for name, translations in said.items()}
+    with capsys.disabled():
+        print(f"\nbf16 beside float32, our Transformer, {STEPS} steps of {BATCH_TOKENS} tokens: "
+              f"{training.ratio('bf16', 'float32'):.2f} times as fast in training, "
+              f"{searching.ratio('bf16', 'float32'):.2f} times in beam search; test BLEU "
+              f"{bleu['bf16']:.1f} and {bleu['float32']:.1f}")  # fmt: skip
+    assert abs(bleu["bf16"] - bleu["float32"]) < 1
