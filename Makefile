@@ -7,15 +7,16 @@ WITH ?= mt:en-de
 PICTURES ?=
 QUERY ?=
 PICTURE ?=
-GALLERY ?= artifacts/$(RECIPE)/gallery
+GALLERY ?=
 ADDRESS ?= 127.0.0.1
 PORT ?= 8501
 INPUT ?= captions.txt
 OUTPUT ?= translated.txt
 ARGS ?=
-DEVICE ?= $(if $(shell nvidia-smi -L 2>/dev/null),gpu,cpu)
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.setup
+# What it was set up for stays; else what this machine has.
+DEVICE ?= $(or $(firstword $(shell cat $(STAMP) 2>/dev/null)),$(if $(shell nvidia-smi -L 2>/dev/null),gpu,cpu))
 INPUTS := pyproject.toml .ci/constraints.txt
 # What the environment was made of; when this changes it is made afresh (faiss-cpu and faiss-gpu overwrite each other).
 WANTED := $(DEVICE) $(shell cat $(INPUTS) | cksum)
@@ -25,6 +26,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export TOKENIZERS_PARALLELISM := false
 PIPELINE = $(PY) -m pipeline
 OPTIONS = --recipe $(RECIPE) $(ARGS)
+IN_GALLERY = $(if $(GALLERY),--gallery "$(GALLERY)")
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse translate export index search describe app screenshots table doctor report tensorboard clean
@@ -36,7 +38,7 @@ help: ## list the targets
 setup: ## make the virtual environment (all other targets do it when needed)
 	@if [ "$$(cat $(STAMP) 2>/dev/null)" != "$(WANTED)" ]; then \
 	  command -v g++ >/dev/null || { echo "fasttext is compiled here: install g++ and Python's headers (Debian: g++ python3-dev python3-venv)"; exit 1; }; \
-	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make setup PYTHON=python3.11"; exit 1; }; \
+	  $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo "Python 3.11, 3.12 or 3.13 is needed: make setup PYTHON=python3.11"; exit 1; }; \
 	  echo "setting up $(VENV) for $(DEVICE): about 1.8 GB and two minutes (gpu: 7 GB)"; \
 	  $(PYTHON) -m venv --clear $(VENV) && \
 	  $(PY) -m pip install --quiet --disable-pip-version-check --progress-bar on -e '.[$(DEVICE),app,dev]' && \
@@ -76,17 +78,17 @@ translate: setup ## lines of a file (INPUT) into another language (WITH=mt:en-de
 export: setup ## the best trained model as a folder that can be moved (artifacts/RECIPE/model)
 	@$(PIPELINE) export $(OPTIONS)
 
-index: setup ## bring a gallery up to date: the corpus's pictures, or those of a folder (PICTURES=…)
-	@$(PIPELINE) index $(if $(PICTURES),--pictures "$(PICTURES)") $(OPTIONS)
+index: setup ## bring a gallery (GALLERY=…) up to date: the corpus's pictures, or those of a folder (PICTURES=…)
+	@$(PIPELINE) index $(if $(PICTURES),--pictures "$(PICTURES)") $(IN_GALLERY) $(OPTIONS)
 
 search: setup ## the pictures nearest to a sentence (QUERY="…")
-	@$(PIPELINE) search $(if $(QUERY),"$(QUERY)") $(OPTIONS)
+	@$(PIPELINE) search $(if $(QUERY),"$(QUERY)") $(IN_GALLERY) $(OPTIONS)
 
 describe: setup ## the captions nearest to a picture (PICTURE=…), in every language
-	@$(PIPELINE) describe $(if $(PICTURE),"$(PICTURE)") $(OPTIONS)
+	@$(PIPELINE) describe $(if $(PICTURE),"$(PICTURE)") $(IN_GALLERY) $(OPTIONS)
 
 app: setup ## a page that searches a gallery by words and pictures (GALLERY=…), on this machine alone
-	@$(PY) -m streamlit run pipeline/app.py --server.address=$(ADDRESS) --server.port=$(PORT) -- "$(GALLERY)"
+	@$(PY) -m streamlit run pipeline/app.py --server.address=$(ADDRESS) --server.port=$(PORT) -- "$(or $(GALLERY),$(or $(BILDWORT_ARTIFACTS),artifacts)/$(RECIPE)/gallery)"
 
 screenshots: setup ## the README's pictures of the page, of the scenes alone (needs chromium and its driver)
 	@$(PY) -m pipeline.screenshots
@@ -103,5 +105,5 @@ report: setup ## tables of all that has been run
 tensorboard: setup ## open the dashboards (lightning_logs)
 	@$(VENV)/bin/tensorboard --logdir lightning_logs --bind_all=false
 
-clean: ## delete artifacts and dashboards (the environment stays)
+clean: ## delete all that was trained: artifacts and dashboards (the environment stays)
 	rm -rf artifacts lightning_logs/*/
