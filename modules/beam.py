@@ -64,6 +64,10 @@ class BeamSettings:
             raise ModelError(f"beam_size is {self.beam_size}; it must be at least 1 (1 is greedy search)")
         if self.groups < 1 or self.beam_size % self.groups:
             raise ModelError(f"beam_size is {self.beam_size}, groups {self.groups}; expected equal groups of the beam")
+        if self.length_penalty < 0 or self.diversity < 0:
+            raise ModelError(
+                f"length_penalty is {self.length_penalty}, diversity {self.diversity}; expected 0 or more of each"
+            )
 
 
 @torch.no_grad()

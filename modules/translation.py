@@ -15,6 +15,7 @@ from modules.beam import BeamSettings, Hypothesis, beam_search
 from modules.cross_entropy import agreeing_cross_entropy, smoothed_cross_entropy
 from modules.distributed import gather_objects, sum_over_ranks
 from modules.ensemble import Ensemble
+from modules.errors import ModelError
 from modules.recurrent import widen
 from modules.sampling import SampleSettings, sample
 from modules.training import TrainedModule
@@ -58,7 +59,7 @@ class Translation(TrainedModule):
         agreement: α of R-Drop (`agreeing_cross_entropy`); 0 reads a batch once.
 
     Before validation, `reference` must be set: for each sentence number its translation in surface form, and
-    `decode`, which turns token numbers into such a form.
+    `decode`, which turns token numbers into such a form. Validation raises ModelError when training has diverged.
     """
 
     def __init__(
@@ -91,6 +92,11 @@ class Translation(TrainedModule):
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Translate, and sum the likelihood of the human translation."""
         loss, words = self._cross_entropy(batch, 0.0)
+        if not loss.isfinite():  # before a checkpoint of it is kept
+            raise ModelError(
+                f"training diverged: validation loss is {float(loss)} at step {self.global_step}; run it again with a "
+                "lower learning_rate or a longer warmup"
+            )
         self.log("val/loss", loss / words, batch_size=int(words), on_epoch=True, sync_dist=True)
         settings = BeamSettings(beam_size=self.hparams["beam_size"])
         hypotheses = translate(self.translator, batch, settings, self.hparams["begin"], self.hparams["end"])

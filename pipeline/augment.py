@@ -20,7 +20,7 @@ from pipeline.processes import say
 from pipeline.recipe import lender
 from pipeline.searches import search_of
 from pipeline.settings import Recipe, SearchSettings, parts_of, result_settings
-from pipeline.synthesis import Translated, lender_of, load_translator, refuse_seen_images, translate_all
+from pipeline.synthesis import Translated, lenders_of, load_translator, refuse_seen_images, translate_all
 
 VERSION = 1
 _EXAMPLES = 20
@@ -87,9 +87,8 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Translate, and leave captions and examples."""
-        table = read_captions(inputs["corpus"] / "captions.parquet")
-        refuse_seen_images(inputs, table)
-        human = [Caption(**row) for row in table]
+        refuse_seen_images(inputs)
+        human = [Caption(**row) for row in read_captions(inputs["corpus"] / "captions.parquet")]
         if "before" in inputs:
             source = [Caption(**row) for row in read_captions(inputs["before"] / "captions.parquet")]
         else:
@@ -124,7 +123,7 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
         empty = sum(not any(new.text.strip() for new in translations) for translations in found)
         return diversity(train, synthetic, origin) | {"empty": empty}
 
-    inputs = {"corpus": corpus, "translator": translator} | lender_of(translator, corpus)
+    inputs = {"corpus": corpus, "translator": translator} | lenders_of(translator, corpus)
     inputs |= {"before": before} if before is not None else {}
     name = f"synthetic-{path.replace(':', '-')}"
     return Job(name, "augment", VERSION, plain | {"path": path}, inputs, run, True, asdict(settings.trainer))

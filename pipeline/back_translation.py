@@ -7,14 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.captions import read_captions, read_pairs
+from data.captions import read_pairs
 from data.text import JointBPE
 from modules.beam import BeamSettings
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job
 from pipeline.pairs import BACK
 from pipeline.settings import MmtSettings
-from pipeline.synthesis import lender_of, load_translator, refuse_seen_images, translate_all
+from pipeline.synthesis import lenders_of, load_translator, refuse_seen_images, translate_all
 
 VERSION = 1
 
@@ -36,7 +36,7 @@ def back_translation_job(settings: MmtSettings, direction: str, corpus: Job, tex
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Translate, and leave `back.parquet`."""
-        refuse_seen_images(inputs, read_captions(inputs["corpus"] / "captions.parquet"))
+        refuse_seen_images(inputs)
         rows = [
             row for row in read_pairs(inputs["corpus"] / "pairs.parquet")
             if row["split"] == "train" and row.get(target) and not row.get(source)
@@ -58,5 +58,7 @@ def back_translation_job(settings: MmtSettings, direction: str, corpus: Job, tex
         return {"sentences": len(new), "empty": len(rows) - len(new)}
 
     plain = {"direction": direction, "beam_size": search.beam_size, "length_penalty": search.length_penalty}
-    inputs = {"corpus": corpus, "text": text, "translator": translator} | lender_of(translator, corpus)
+    if (precision := settings.trainer.precision) != "bf16-mixed":  # in which the first results were recorded
+        plain["precision"] = precision
+    inputs = {"corpus": corpus, "text": text, "translator": translator} | lenders_of(translator, corpus)
     return Job(f"back-{direction}", "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer))

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from modules.beam import BeamSettings
 from modules.errors import ModelError
 from modules.losses import LOSSES
 from modules.retrieval_models import model_class, option_names
@@ -26,6 +27,7 @@ def check(recipe: Recipe, where: str) -> None:
     _check_systems(recipe.vse, recipe.mmt, where)
     _check_vse(recipe.vse, where)
     _check_mmt(recipe.mmt, where)
+    _check_numbers(recipe, where)
     mmt = recipe.mmt
     for name, settings in recipe.augment.searches.items():
         if not re.fullmatch(r"\w+", name):
@@ -122,6 +124,30 @@ def _check_vse(vse: VseSettings, where: str) -> None:
             raise RecipeError(f"{where}: vse.{name} is {getattr(vse, name)}; expected a share from 0 to below 1")
     if vse.warmup_epochs > vse.epochs:
         raise RecipeError(f"{where}: vse.warmup_epochs {vse.warmup_epochs} is more than vse.epochs {vse.epochs}")
+
+
+def _check_numbers(recipe: Recipe, where: str) -> None:
+    """Refuse numbers of translators that training would only stumble over later."""
+    mmt, augment = recipe.mmt, recipe.augment
+    for section, settings in (("mmt", mmt), ("augment", augment)):
+        try:
+            BeamSettings(settings.beam_size, settings.length_penalty)
+        except ModelError as error:
+            raise RecipeError(f"{where}: {section}: {error}") from None
+        if settings.batch_tokens < 1:
+            raise RecipeError(f"{where}: {section}.batch_tokens is {settings.batch_tokens}; expected 1 or more")
+    for name in ("dropout", "label_smoothing"):
+        if not 0 <= getattr(mmt, name) < 1:
+            raise RecipeError(f"{where}: mmt.{name} is {getattr(mmt, name)}; expected from 0 to below 1")
+    for name, phase in (("pretrain", mmt.pretrain), ("finetune", mmt.finetune)):
+        if phase.learning_rate <= 0 or phase.warmup < 0:
+            raise RecipeError(
+                f"{where}: mmt.{name}.learning_rate is {phase.learning_rate} and mmt.{name}.warmup {phase.warmup}; "
+                "expected a rate above 0 and 0 or more steps"
+            )
+    for direction in mmt.directions:
+        if not re.fullmatch(r"(\w+)-(?!\1$)\w+", direction):
+            raise RecipeError(f"{where}: mmt.directions has {direction!r}; expected two languages, like en-de")
 
 
 def _check_mmt(mmt: MmtSettings, where: str) -> None:

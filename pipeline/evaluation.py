@@ -18,7 +18,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs import Job, read_manifest
 from pipeline.ranking import load_model, rank_split, read_arrays, validation_scores, write_ranks
 from pipeline.settings import AugmentSettings, VseSettings
-from pipeline.synthesis import lender_of, load_translator, refuse_seen_images, translate_all
+from pipeline.synthesis import lenders_of, load_translator, refuse_seen_images, translate_all
 
 VERSION = 1
 SCORES_VERSION = 2  # validation beside test
@@ -123,8 +123,8 @@ def translated_job(
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the translations, and the ranks of them."""
+        refuse_seen_images(inputs)
         captions = read_captions(inputs["corpus"] / "captions.parquet")
-        refuse_seen_images(inputs, captions)
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         rows = [
             row for row in captions.to_list()
@@ -147,5 +147,5 @@ def translated_job(
         rank_split(module, text, table, store, settings.trainer)
         return {"test": write_ranks(folder, {source: module.ranks[target]})}
 
-    inputs = {"corpus": corpus, "model": trained, "translator": translator} | lender_of(translator, corpus)
+    inputs = {"corpus": corpus, "model": trained, "translator": translator} | lenders_of(translator, corpus)
     return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer))

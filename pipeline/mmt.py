@@ -109,6 +109,7 @@ def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     if not workspace.done(corpus_job(recipe, workspace)):
         prepare(recipe, workspace)
     jobs = translator_jobs(recipe, workspace)
+    _require_lenders(recipe, workspace, jobs)
     for job in jobs.values():
         workspace.perform(job, force)
         figures = workspace.manifest(job)["metrics"]
@@ -121,6 +122,18 @@ def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     for job in looks.values():
         workspace.perform(job, force)
     workspace.note(recipe.name, "mmt", jobs | {job.name: job for job in looks.values()})
+
+
+def _require_lenders(recipe: Recipe, workspace: Workspace, jobs: dict[str, Job]) -> None:
+    """Refuse to spend the first hour where the last needs what another recipe has not trained."""
+    for direction, name in recipe.mmt.back_translate.items():
+        borrowed = jobs[f"back-{direction}"].inputs["translator"]
+        if not workspace.done(borrowed):
+            opposite = borrowed.name.removeprefix("mt-")
+            raise RecipeError(
+                f"mmt.back_translate.{direction} borrows {borrowed.name} of {name}, which is not done yet; run `make "
+                f'stage-mmt RECIPE={name} ARGS="--mmt.directions=[{opposite}] --mmt.systems=[mt]"` first'
+            )
 
 
 def whose(recipe: Recipe) -> Recipe:
@@ -243,13 +256,14 @@ def _train(
         train = pairs.select("train", captions=None if settings.pretrain_captions else False, repeat=settings.repeat)
     else:
         train = pairs.select("train", captions=True)
-    validation = pairs.select("val", captions=True if store is not None else None)
+    alike = None if pretraining else True  # MT and MMT are chosen by the same sentences
+    validation = pairs.select("val", captions=alike)
     torch.manual_seed(seed)  # start values, whatever ran before in this process
     module = Translation(
         network, phase.learning_rate, phase.warmup, phase.steps, settings.label_smoothing, BEGIN, END,
         agreement=phase.r_drop,
     )  # fmt: skip
-    module.reference = pairs.texts(pairs.target, "val", captions=True if store is not None else None)
+    module.reference = pairs.texts(pairs.target, "val", captions=alike)
     module.decode = lambda tokens: bpe.decode(tokens, pairs.target)
     if "start" in inputs:
         load_weights(module.translator, inputs["start"] / "weights.safetensors", strict=False)

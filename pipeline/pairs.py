@@ -42,9 +42,9 @@ class Pairs:
             if row[self.target]
         ]
         written = {} if back is None else {row["pair_id"]: row for row in _read(back / BACK, _OF_BACK).to_pylist()}
-        self._rows = [row | {"caption": row[about] is not None} for row in rows if row[self.source]]
+        self._rows = [row | {"caption": row[about] is not None, "made_up": False} for row in rows if row[self.source]]
         self._rows += [
-            row | {self.source: new["text"], "source_tokens": new["tokens"], "caption": False}
+            row | {self.source: new["text"], "source_tokens": new["tokens"], "caption": False, "made_up": True}
             for row in rows
             if not row[self.source] and (new := written.get(row["pair_id"]))
         ]
@@ -52,8 +52,9 @@ class Pairs:
     def rows(self, split: str, captions: bool | None) -> list[dict[str, Any]]:
         """Pairs of a split: captions, text to pre-train on, or (None) all."""
         rows = [row for row in self._rows if row["split"] == split]
-        wanted = [row for row in rows if captions is None or row["caption"] == captions]
-        return wanted or (rows if captions is False else [])  # no text without pictures: learn from all of it
+        if captions is None or (captions is False and all(row["caption"] or row["made_up"] for row in rows)):
+            return rows  # people wrote no text without pictures: learn from all of it
+        return [row for row in rows if row["caption"] == captions]
 
     def select(self, split: str, captions: bool | None, repeat: Mapping[str, int] | None = None) -> Sentences:
         """The same as token numbers, those of some origins several times.

@@ -18,7 +18,7 @@ class TrainerSettings:
     """How many machines (started by torchrun or SLURM)."""
     strategy: str = "auto"
     """Lightning's strategy; `auto` is right unless you know better."""
-    precision: str = "32-true"
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
     """`32-true`, or `bf16-mixed` for matrix products in bfloat16."""
     threads: int | None = None
     """CPU threads a process; null leaves the choice to torch."""

@@ -3,12 +3,12 @@
 import json
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data.captions import TRAINING_SPLITS, read_pairs
+from data.captions import TRAINING_SPLITS, read_captions, read_pairs
 from data.regions import RegionStore
 from data.text import BEGIN, END, JointBPE
 from data.translation import Sentences, in_order_loader
@@ -75,29 +75,47 @@ def load_translator(folder: Path) -> tuple[Translator | Ensemble, JointBPE]:
     return translator, bpe
 
 
-def lender_of(translator: Job, corpus: Job) -> dict[str, Job]:
-    """The corpus that a borrowed translator learned from, as an input `lender`; nothing if it is this one."""
-    other = translator.inputs["corpus"]
-    return {} if other.key == corpus.key else {"lender": other}
+def lenders_of(translator: Job, corpus: Job) -> dict[str, Job]:
+    """The other corpora that a translator learned from, itself or through one that back-translated for it.
+
+    Returns:
+        inputs `lender`, `lender2` … for `refuse_seen_images`; none if all it has read is of this corpus.
+    """
+    others = {key: job for key, job in _corpora(translator).items() if key != corpus.key}
+    return {f"lender{number if number > 1 else ''}": job for number, job in enumerate(others.values(), 1)}
 
 
-def refuse_seen_images(inputs: Mapping[str, Path], human: Iterable[Mapping[str, Any]]) -> None:
-    """Refuse a borrowed translator that learned from sentences about validation or test images of this corpus.
+def _corpora(job: Job) -> dict[str, Job]:
+    found = {job.key: job} if job.name == "corpus" else {}
+    for other in job.inputs.values():
+        found |= _corpora(other)
+    return found
+
+
+def refuse_seen_images(inputs: Mapping[str, Path]) -> None:
+    """Refuse a translator that learned from another corpus's sentences about validation or test images of this one.
+
+    Args:
+        inputs: of a job: `corpus`, and `lenders_of` its translator.
 
     Raises:
         RecipeError: it did.
     """
-    if "lender" not in inputs:
-        return
-    rows = read_pairs(inputs["lender"] / "pairs.parquet")
-    pairs = zip(rows["image_id"][:], rows["split"][:], strict=True)
-    learned = {image_id for image_id, split in pairs if split in TRAINING_SPLITS and image_id}
-    held_out = {row["image_id"] for row in human if row["split"] not in TRAINING_SPLITS}
-    if seen := learned & held_out:
+    lenders = [folder for name, folder in inputs.items() if name.startswith("lender")]
+    learned = {image_id for folder in lenders for image_id in _images(folder, "pairs", training=True)}
+    held_out = (image_id for table in ("captions", "pairs") for image_id in _images(inputs["corpus"], table, False))
+    if seen := learned.intersection(held_out) if learned else set():
         raise RecipeError(
             f"the borrowed translators learned from sentences about {len(seen)} val or test "
             f"images of this corpus, first {min(seen)!r}; borrow from a recipe whose split leaves them out"
         )
+
+
+def _images(corpus: Path, table: str, training: bool) -> set[str]:
+    """The images that a table of a prepared corpus has in training splits, or in the others."""
+    rows = (read_pairs if table == "pairs" else read_captions)(corpus / f"{table}.parquet")
+    of_rows = zip(rows["image_id"][:], rows["split"][:], strict=True)
+    return {image_id for image_id, split in of_rows if image_id and (split in TRAINING_SPLITS) == training}
 
 
 def translate_all(

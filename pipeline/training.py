@@ -14,7 +14,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback, LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
+from pytorch_lightning.callbacks import Callback, LearningRateMonitor, ModelCheckpoint, TQDMProgressBar, WeightAveraging
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.plugins.io import TorchCheckpointIO
@@ -132,13 +132,18 @@ class Pace(Callback):
         self.on_train_start(trainer, pl_module)
 
 
-def disk_for_training(module: nn.Module, folder: Path) -> float:
+def disk_for_training(module: nn.Module, folder: Path, averaged: bool = False) -> float:
     """Bytes that training writes at most: two checkpoints with Adam's two moments, one more while it is written.
+
+    Args:
+        module: what is trained.
+        folder: where checkpoints go.
+        averaged: checkpoints hold the weights and their moving average.
 
     Raises:
         RecipeError: the disk has less.
     """
-    wanted = 4.0 * sum(parameter.numel() for parameter in module.parameters()) * (3 * 3 + 1)
+    wanted = 4.0 * sum(parameter.numel() for parameter in module.parameters()) * (3 * (3 + averaged) + 1)
     held = sum(path.stat().st_size for path in (folder / "checkpoints").glob("*"))  # of a run that goes on
     free = shutil.disk_usage(folder).free + held
     if free < wanted:
@@ -168,7 +173,7 @@ def make_trainer(settings: TrainerSettings, log_dir: Path | None = None, **more:
     try:
         return pl.Trainer(
             accelerator=settings.accelerator, devices=settings.devices, num_nodes=settings.num_nodes,
-            strategy=settings.strategy, precision=settings.precision,  # type: ignore[arg-type]
+            strategy=settings.strategy, precision=settings.precision,
             logger=logger, use_distributed_sampler=False, num_sanity_val_steps=0, enable_model_summary=False,
             enable_progress_bar=settings.progress, log_every_n_steps=_LOG_EVERY,
             plugins=[WholeCheckpoints(), *alone], **more,
@@ -206,12 +211,13 @@ def fit(
     )  # fmt: skip
     # A keeper of its own: `save_last` beside `monitor` writes only when an epoch is the best so far.
     resume = ModelCheckpoint(checkpoints, filename="last", enable_version_counter=False, save_on_train_epoch_end=True)
+    averaged = any(isinstance(callback, WeightAveraging) for callback in callbacks)
     bar = [TQDMProgressBar(refresh_rate=10)] if settings.progress else []
     trainer = make_trainer(
         settings, log_dir, max_epochs=epochs,
         gradient_clip_val=(clip or None) if module.automatic_optimization else None,
         callbacks=[
-            SeedEachEpoch(seed), LearningRateMonitor("epoch"), Estimate(disk_for_training(module, folder)),
+            SeedEachEpoch(seed), LearningRateMonitor("epoch"), Estimate(disk_for_training(module, folder, averaged)),
             Pace(), keep, resume, *bar, *callbacks,
         ],
     )  # fmt: skip

@@ -29,7 +29,8 @@ def translate(
 ) -> None:  # fmt: skip
     """Translate a file line by line, by the settings of the recipe's `augment` section.
 
-    An empty line stays empty; sentences longer than 100 sub-words are cut there; both are counted. Several best are
+    A line that says nothing (empty, or of control characters) is empty, and so is one whose translation on the way is;
+    sentences longer than 100 sub-words are cut there; both are counted. Several best are
     written as JSON lines: `line`, and `translations` with `text` and `score`, the mean log-probability of a token.
 
     Args:
@@ -38,7 +39,8 @@ def translate(
         path: `system:languages`, one hop or more; hops but the last are by their best translation.
         source: a sentence a line; None is standard input.
         output: where to; None is standard output.
-        images: an image id of the recipe's corpus a line, for translators that look; None: no pictures.
+        images: an image id of the corpus that the translators learned from a line, for those that look; None: no
+            pictures.
         n_best: translations a sentence.
 
     Raises:
@@ -64,19 +66,20 @@ def translate(
     written: list[str] = []
     for start in range(0, len(lines), _BLOCK):
         texts = lines[start : start + _BLOCK]
-        full = [place for place, text in enumerate(texts) if text.strip()]
-        found: list[list[Translated]] = [[Translated(texts[place], "", 0.0)] for place in full]
-        shown = [seen[start + place] if seen else None for place in full]
-        counts["empty"] += len(texts) - len(full)
-        counts["cut"] += sum(_is_long(texts[place], hops[0][1], languages[0]) for place in full)
-        counts["blind"] += sum(name is None for name in shown) if looks else 0
+        sizes = [_size(text, hops[0][1], languages[0]) for text in texts]
+        shown = {place: seen[start + place] if seen else None for place, size in enumerate(sizes) if size}
+        found = {place: [Translated(texts[place], "", 0.0)] for place in shown}
+        counts["empty"] += sizes.count(0)
+        counts["cut"] += sum(size > MAX_TOKENS for size in sizes)
+        counts["blind"] += sum(name is None for name in shown.values()) if looks else 0
         for number, ((network, bpe), (spoken, target)) in enumerate(zip(hops, pairwise(languages), strict=True), 1):
-            sentences = bpe.encode_all([best.text for best, *_ in found], spoken)
-            found = translate_all(
-                network, bpe, sentences, shown, store, target, beam, options.batch_tokens, trainer,
-                n_best if number == len(hops) else 1,
+            said = {place: best.text for place, (best, *_) in found.items() if best.text.strip()}
+            translations = translate_all(
+                network, bpe, bpe.encode_all(list(said.values()), spoken), [shown[place] for place in said], store,
+                target, beam, options.batch_tokens, trainer, n_best if number == len(hops) else 1,
             )  # fmt: skip
-        written += _lines(start, len(texts), dict(zip(full, found, strict=True)), n_best)
+            found = dict(zip(said, translations, strict=True))
+        written += _lines(start, len(texts), found, n_best)
     text = "".join(f"{line}\n" for line in written)
     sys.stdout.write(text) if output is None else write_whole(output, text)
     _tell(len(lines), path, counts)
@@ -132,8 +135,9 @@ def _standard_input() -> list[str]:
     return lines[:-1] if not lines[-1] else lines
 
 
-def _is_long(text: str, bpe: JointBPE, language: str) -> bool:
-    return len(bpe.tokenizer.encode(tokenize(text, language)).ids) > MAX_TOKENS
+def _size(text: str, bpe: JointBPE, language: str) -> int:
+    """Sub-words of a line; 0 where it says nothing."""
+    return len(bpe.tokenizer.encode(tokenize(text, language)).ids)
 
 
 def _images(
@@ -153,8 +157,8 @@ def _images(
         return [name if name in store else None for name in names]
     for number, (name, line) in enumerate(zip(names, lines, strict=True), 1):
         if line.strip() and name not in store:
-            raise RecipeError(f"{path}:{number}: image {name!r} has no regions in the recipe's corpus; leave its line "
-                              "out, or set mmt.without_regions to captions and train so")  # fmt: skip
+            raise RecipeError(f"{path}:{number}: image {name!r} has no regions in the corpus of recipe {recipe.name}; "
+                              "leave its line out, or set mmt.without_regions to captions and train so")  # fmt: skip
     return list(names)
 
 

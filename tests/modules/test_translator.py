@@ -130,9 +130,10 @@ def test_a_sentence_alone_is_the_sentence_in_a_batch(model, batch):
 def test_dropout_masks_are_shared_by_the_threads(batch):
     torch.manual_seed(0)
     model = RegionalTranslator(V, D, embedding_dim=64, hidden_dim=3, dropout=0.5)
-    dropped = model._drop(torch.ones(B, K, 64), shared=1)
-    assert (dropped == dropped[:, :1]).all()
-    assert 0 < (dropped == 0).float().mean() < 1
+    same = torch.ones(B, K, D)  # threads that could differ by dropout alone
+    whole, dropped = (model.train(training).encode(batch[0], LENGTHS, same).states for training in (False, True))
+    assert not torch.allclose(dropped, whole)
+    torch.testing.assert_close(dropped, dropped[:, :1].expand_as(dropped))
 
 
 def test_regions_must_fit_the_kind_of_translator(model, batch):

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from data.captions import read_captions, read_pairs
+from modules.translation import Translation
 from pipeline.errors import RecipeError
 from pipeline.jobs import Workspace
 from pipeline.mmt import read_translations, translator_jobs
@@ -139,7 +140,14 @@ def test_averaged_weights_are_validated_and_kept(fresh: Tiny, monkeypatch) -> No
         found[len(found)] = torch.load(checkpoint, weights_only=True)
         load_best(module, checkpoint)
 
+    validated, validate = [], Translation.validation_step
+
+    def watch(module: Translation, *batch) -> None:
+        validated.append({name: weights.clone() for name, weights in module.translator.state_dict().items()})
+        validate(module, *batch)
+
     monkeypatch.setattr("pipeline.mmt.load_best", load)
+    monkeypatch.setattr(Translation, "validation_step", watch)
     arguments = ["--mmt.directions=[en-de]", "--mmt.systems=[mt]", "--augment.paths=[]", "--vse.only=[human]"]
     assert fresh.main("prepare", *arguments) == fresh.main("mmt", *arguments) == 0
     plain, averaged = found[0], found[1]  # NMT's checkpoint and MT's, in whose phase the recipe averages
@@ -148,6 +156,18 @@ def test_averaged_weights_are_validated_and_kept(fresh: Tiny, monkeypatch) -> No
     assert all(torch.equal(kept[name], averaged["state_dict"][f"translator.{name}"]) for name in kept)
     last = averaged["current_model_state"]
     assert any(not torch.equal(kept[name], last[f"translator.{name}"]) for name in kept)
+    assert any(all(torch.equal(kept[name], one[name]) for name in kept) for one in validated)
+
+
+def test_a_training_that_diverges_is_one_line_and_keeps_no_checkpoint(fresh: Tiny, capsys) -> None:
+    arguments = ["--mmt.directions=[en-de]", "--mmt.systems=[mt]", "--augment.paths=[]", "--vse.only=[human]"]
+    assert fresh.main("prepare", *arguments) == 0
+    capsys.readouterr()
+    assert fresh.main("mmt", *arguments, "--mmt.pretrain.learning_rate=1e30") == 1
+    line = " ".join("".join(capsys.readouterr()).split("starts")[-1].split())
+    assert line.startswith("error: training diverged: validation loss is nan at step")
+    assert "lower learning_rate" in line
+    assert not list(fresh.workspace.root.glob("jobs/nmt-en-de/*/checkpoints/*"))
 
 
 # Pictures without regions
@@ -200,7 +220,9 @@ def test_sentences_that_nobody_translated_teach_by_back_translation(official: Ti
     arguments = [*plain, "--corpus.monolingual=[de]", "--mmt.directions=[en-de]"]
     wanted = f"--mmt.back_translate={{en-de: {other}}}"
     assert official.main("mmt", *arguments, wanted) == 1
-    assert "mt-de-en" in "".join(capsys.readouterr()).splitlines()[-1]
+    line = "".join(capsys.readouterr()).splitlines()[-1]
+    assert f'make stage-mmt RECIPE={other} ARGS="--mmt.directions=[de-en] --mmt.systems=[mt]"' in line
+    assert not list((official.workspace.root / "jobs").glob("*en-de"))  # said before the first training
     for stage in ("prepare", "mmt"):
         assert official.main(stage, f"--recipe={other}", *plain[:2]) == 0
     before = official.job("mt-de-en")

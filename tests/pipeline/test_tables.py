@@ -1,21 +1,23 @@
 """Tables of systems and rows: what is missing is trained, ours stands beside the published figures."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
 
-from data.captions import Pair, write_pairs
+from data.captions import Caption, Pair, write_captions, write_pairs
 from modules.metrics import retrieval_ranks, retrieval_scores
 from pipeline.errors import RecipeError
 from pipeline.evaluation import fuse
-from pipeline.jobs import Workspace
+from pipeline.jobs import Job, Workspace
 from pipeline.mmt import translators_of
 from pipeline.ranking import load_model, read_ranks
 from pipeline.recipe import load_recipe
-from pipeline.synthesis import refuse_seen_images
+from pipeline.synthesis import lenders_of, refuse_seen_images
 from tests.pipeline.tiny import Tiny
 
 pytestmark = pytest.mark.xdist_group("tables")  # what they share takes long: one process makes it
@@ -220,9 +222,33 @@ def test_borrowed_translators_must_not_have_read_about_held_out_images(tmp_path)
         Pair("3", "three.jpg", "test", "task1", {"en": "a", "de": "b"}),
         Pair("4", None, "train", "tatoeba", {"en": "a", "de": "b"}),
     ]
-    write_pairs(pairs, tmp_path / "pairs.parquet")
-    own = [{"image_id": "one.jpg", "split": "train"}, {"image_id": "three.jpg", "split": "test"}]
-    refuse_seen_images({"lender": tmp_path}, own)
-    refuse_seen_images({}, [{"image_id": "two.jpg", "split": "val"}])  # its own translators: checked when prepared
-    with pytest.raises(RecipeError, match=r"1 val or test images of this corpus, first 'two\.jpg'"):
-        refuse_seen_images({"lender": tmp_path}, [*own, {"image_id": "two.jpg", "split": "val"}])
+
+    def corpus(name: str, pairs: list[Pair], **captions: str) -> Path:
+        (folder := tmp_path / name).mkdir()
+        write_pairs(pairs, folder / "pairs.parquet")
+        rows = [Caption(f"{image}.jpg", image, "en", "a", split) for image, split in captions.items()]
+        write_captions(rows, folder / "captions.parquet")
+        return folder
+
+    lender = corpus("lender", pairs, one="train")
+    own = corpus("own", pairs[:1], one="train", three="test")
+    refuse_seen_images({"corpus": own, "lender": lender})
+    captions = corpus("captions", [], one="train", two="val")
+    scored = corpus("scored", [replace(pairs[1], split="val")], one="train")  # no caption: it has no regions
+    for held_out in (captions, scored):
+        refuse_seen_images({"corpus": held_out})  # its own translators: checked when prepared
+        for lenders in ({"lender": lender}, {"lender": own, "lender2": lender}):
+            with pytest.raises(RecipeError, match=r"1 val or test images of this corpus, first 'two\.jpg'"):
+                refuse_seen_images({"corpus": held_out, **lenders})
+
+
+def test_a_translator_s_lenders_are_all_that_it_and_its_back_translator_read() -> None:
+    def job(name: str, **inputs: Job) -> Job:
+        return Job(name, "mmt", 1, {"inputs": sorted(inputs)}, inputs, lambda *_: {})
+
+    here, there, far = (Job("corpus", "prepare", 1, {"name": name}, {}, lambda *_: {}) for name in "abc")
+    back = job("back-en-de", corpus=there, translator=job("mt-de-en", corpus=far))
+    translator = job("mt-en-de", corpus=there, start=job("nmt-en-de", corpus=there, back=back))
+    assert lenders_of(translator, here) == {"lender": there, "lender2": far}
+    assert lenders_of(translator, there) == {"lender": far}
+    assert lenders_of(job("mt-en-de", corpus=here), here) == {}

@@ -45,3 +45,5 @@ def test_too_little_disk_is_told_before_training(monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=wanted - 1))
     with pytest.raises(RecipeError, match="training needs 40 MB of disk and 40 MB are free"):
         disk_for_training(network, tmp_path)
+    with pytest.raises(RecipeError, match="training needs 52 MB"):  # the averaged weights are kept beside the others
+        disk_for_training(network, tmp_path, averaged=True)

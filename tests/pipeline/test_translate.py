@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.mmt import read_translations
+from pipeline.synthesis import Translated, translate_all
 from tests.pipeline.tiny import Tiny
 
 LOOKS = ["--with", "mmt:en-de", "--input", "in.txt"]
@@ -28,7 +29,7 @@ def test_lines_of_all_kinds_stay_in_their_places(tiny: Tiny, tmp_path: Path, cap
     rows = read_translations(tiny.job("mt-en-de"), "test")
     lines = [
         rows[0]["source"], "", "red", "   ", "ΩЖ漢字", " ".join(["red"] * 100), " ".join(["blue ball"] * 2500),
-        rows[1]["source"], rows[0]["source"],
+        rows[1]["source"], rows[0]["source"], "\x00",
     ]  # fmt: skip
     arguments = ["--with", "mt:en-de", "--input", write(tmp_path / "in.txt", lines), "--output", str(tmp_path / "out")]
     assert tiny.main("translate", *arguments) == 0
@@ -38,8 +39,8 @@ def test_lines_of_all_kinds_stay_in_their_places(tiny: Tiny, tmp_path: Path, cap
     assert found[-1] == ""
     assert found[0] == found[8] == rows[0]["hypothesis"]
     assert found[7] == rows[1]["hypothesis"]
-    assert found[1] == found[3] == ""
-    assert "9 lines by mt:en-de; 2 empty lines stay empty; " in told
+    assert found[1] == found[3] == found[9] == ""
+    assert "10 lines by mt:en-de; 3 empty lines stay empty; " in told
     assert "lines were cut at 100 sub-words" in told
 
 
@@ -57,6 +58,23 @@ def test_several_best_and_paths_of_more_hops(tiny: Tiny, tmp_path: Path, capsys,
         monkeypatch.setattr("sys.stdin", Stdin(source))
         assert tiny.main("translate", "--with", f"mt:{way}") == 0
         assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_what_says_nothing_on_the_way_is_translated_no_further(tiny: Tiny, capsys, monkeypatch) -> None:
+    source, hops = read_translations(tiny.job("mt-en-de"), "test")[0]["source"], []
+
+    def first_is_empty(network, bpe, sentences, *arguments):
+        found = translate_all(network, bpe, sentences, *arguments)
+        hops.append(len(found))
+        return found if len(hops) > 1 else [[Translated(text, "", 0.0)] for text in ("", "ein ball")]
+
+    monkeypatch.setattr("pipeline.translate.translate_all", first_is_empty)
+    for n_best, empty in (("1", ""), ("2", '{"line": 1, "translations": []}')):
+        monkeypatch.setattr("sys.stdin", Stdin(f"{source}\n{source}\n"))
+        assert tiny.main("translate", "--with", "mt:en-de-en", "--n-best", n_best) == 0
+        assert capsys.readouterr().out.splitlines()[0] == empty
+        assert hops == [2, 1]
+        hops.clear()
 
 
 def test_a_translator_that_looks_is_shown_the_picture_of_each_line(tiny: Tiny, tmp_path: Path) -> None:

@@ -1,0 +1,60 @@
+"""Which pairs a translator reads, of a parallel table that people and back-translation have written."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data.captions import Pair, write_pairs
+from data.regions import RegionStore, write_regions
+from pipeline.pairs import BACK, Pairs
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Images `seen.jpg` and `blind.jpg`, the first with regions; pairs about each and none, a German sentence alone."""
+    both = {"en": "a", "de": "ein"}
+    pairs = [
+        Pair("seen", "seen.jpg", "train", "task1", both), Pair("blind", "blind.jpg", "train", "task1", both),
+        Pair("text", None, "train", "tatoeba", both), Pair("alone", "seen.jpg", "train", "task2", {"de": "ein"}),
+    ]  # fmt: skip
+    write(tmp_path, pairs)
+    write_regions(tmp_path / "regions", ["seen.jpg"], [(np.ones((2, 4)), np.zeros((2, 4)))])
+    (tmp_path / "about.json").write_text(json.dumps({"twins": []}), encoding="utf-8")
+    back = {"pair_id": ["alone"], "text": ["one"], "tokens": [[7, 8]]}
+    pq.write_table(pa.table(back), tmp_path / BACK)
+    return tmp_path
+
+
+def write(folder: Path, pairs: list[Pair]) -> None:
+    """The parallel table and its token numbers."""
+    write_pairs(pairs, folder / "pairs.parquet")
+    tokens = {name: pa.array([[5]] * len(pairs), pa.list_(pa.int32())) for name in ("en", "de")}
+    pq.write_table(pa.table(tokens), folder / "tokens.parquet")
+
+
+def ids(corpus: Path, captions: bool | None, without_regions: str = "text", back: bool = True) -> list[str]:
+    store = RegionStore(corpus / "regions")
+    pairs = Pairs(corpus, corpus, "en-de", store, without_regions, corpus if back else None)
+    return [row["pair_id"] for row in pairs.rows("train", captions)]
+
+
+def test_captions_and_text_share_out_the_pairs(corpus: Path) -> None:
+    assert ids(corpus, True) == ["seen"]
+    assert ids(corpus, False) == ["blind", "text", "alone"]
+    assert ids(corpus, None) == ["seen", "blind", "text", "alone"]
+    assert ids(corpus, True, "captions") == ["seen", "blind"]
+    assert ids(corpus, False, "captions", back=False) == ["text"]
+
+
+def test_without_text_all_is_pretrained_on_and_back_translations_push_none_out(corpus: Path) -> None:
+    write(corpus, [
+        Pair("seen", "seen.jpg", "train", "task1", {"en": "a", "de": "ein"}),
+        Pair("alone", "seen.jpg", "train", "task2", {"de": "ein"}),
+    ])  # fmt: skip
+    assert ids(corpus, False, back=False) == ["seen"]
+    assert ids(corpus, False) == ["seen", "alone"]
+    assert ids(corpus, True) == ["seen"]
