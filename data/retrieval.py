@@ -105,16 +105,18 @@ class CaptionBatches(Dataset):
 class MixedBatches(Sampler[list[Visit]]):
     """Training batches that groups of slots fill in equal shares (half human, half synthetic, for two groups).
 
-    In an epoch each image is visited as often as its captions fill the group's slots, in an order drawn by seed
-    and epoch; a group that runs out before the epoch's end is drawn afresh. Each rank gets its share of each
-    group, so every language occurs on every rank.
+    In a pass over a group each image is visited as often as its captions fill the group's slots, in an order drawn by
+    seed and epoch; a group that is through is drawn afresh. So of groups of unequal size an epoch sees a part of the
+    large one, and the small one several times. Each rank gets its share of each group, so every language occurs on
+    every rank.
 
     Args:
         captions: the caption table.
         groups: what fills the batches.
         batch_size: visits a batch, over all ranks.
         seed: of the drawing.
-        steps: batches an epoch; None: as many as it takes to see each caption once.
+        steps: batches an epoch; None: as many as all groups' visits fill, which is each caption once where groups
+            are equal.
         rank: which process this is.
         world_size: of how many.
 
@@ -229,7 +231,7 @@ class RetrievalData(pl.LightningDataModule):
         held_out: the languages whose human captions are used of the splits `val` and `test`.
         batch_size: visits a training batch, over all devices.
         seed: of the drawing.
-        steps: batches an epoch; None: each caption once.
+        steps: batches an epoch; None: as `MixedBatches` has it.
         workers: processes that prepare batches.
     """
 

@@ -148,6 +148,10 @@ def _run(known: argparse.Namespace, overrides: list[str]) -> None:
         with _told("vse"):
             table(recipe, Workspace(), known.table)
     else:
+        if known.stage == ALL:  # a row that nothing can be trained on is told before the first hour
+            from pipeline.vse import vse_rows
+
+            vse_rows(recipe, Workspace())
         for name in STAGES if known.stage == ALL else (known.stage,):
             with _told(name):
                 _stage(name)(recipe, Workspace(), known.force)

@@ -15,7 +15,7 @@ from modules.retrieval_models import model_class, option_names
 from modules.translation import build_translator, network_options
 from pipeline.errors import RecipeError
 from pipeline.searches import search_of
-from pipeline.settings import MmtSettings, Recipe, VseSettings, kind_of, parts_of
+from pipeline.settings import MmtSettings, Recipe, TrainerSettings, VseSettings, kind_of, parts_of
 
 
 def check(recipe: Recipe, where: str) -> None:
@@ -25,6 +25,7 @@ def check(recipe: Recipe, where: str) -> None:
         RecipeError: two do; it names both, and `where` they stand.
     """
     _check_systems(recipe.vse, recipe.mmt, where)
+    _check_vse_numbers(recipe.vse, where)
     _check_vse(recipe.vse, where)
     _check_mmt(recipe.mmt, where)
     _check_numbers(recipe, where)
@@ -95,8 +96,6 @@ def _check_first(vse: VseSettings, first: str, where: str) -> None:
         raise RecipeError(f"{where}: vse.first and vse.model are both {first!r}; expected another one to re-rank")
     if (score := model_class(first).score) != "inner product":
         raise RecipeError(f"{where}: vse.first is {first!r}, whose score is of {score}; expected an inner product")
-    if vse.first_k < 1:
-        raise RecipeError(f"{where}: vse.first_k is {vse.first_k}; expected 1 or more")
 
 
 def _check_vse(vse: VseSettings, where: str) -> None:
@@ -104,12 +103,16 @@ def _check_vse(vse: VseSettings, where: str) -> None:
     for row in vse.only:
         if row not in vse.rows:
             raise RecipeError(f"{where}: vse.only names {row!r}, but vse.rows has {', '.join(vse.rows)}")
-    if not vse.seeds or not vse.rows:
-        raise RecipeError(f"{where}: vse.seeds and vse.rows must each hold at least one entry")
-    if vse.epochs < 1 or vse.batch_size < 1:
-        raise RecipeError(f"{where}: vse.epochs is {vse.epochs}, vse.batch_size {vse.batch_size}; expected 1 or more")
-    if vse.folds < 1:
-        raise RecipeError(f"{where}: vse.folds is {vse.folds}; expected 1 (no folds) or more")
+    for name in ("seeds", "rows", "select", "test"):
+        if not getattr(vse, name):
+            raise RecipeError(f"{where}: vse.{name} is empty; expected one entry or more")
+    for name in ("seeds", "only", "select", "test"):
+        listed = getattr(vse, name)
+        if len({str(one) for one in listed}) < len(listed):
+            raise RecipeError(f"{where}: vse.{name} has an entry twice: {', '.join(map(str, listed))}")
+    for row, groups in vse.rows.items():
+        if not groups:
+            raise RecipeError(f"{where}: vse.rows.{row} is empty; expected caption groups like en/human")
     for language in vse.select:
         if language not in vse.test:
             raise RecipeError(f"{where}: vse.select names {language!r}, but vse.test has {', '.join(vse.test)}")
@@ -119,16 +122,49 @@ def _check_vse(vse: VseSettings, where: str) -> None:
         raise RecipeError(f"{where}: vse.type_weights weighs the hardest negatives, but vse.loss is not `hardest`")
     if vse.pretrained is not None and vse.words == "fasttext":
         raise RecipeError(f"{where}: vse.words is fasttext, but vse.pretrained reads the words; leave one out")
-    for name in ("drop_regions", "drop_words"):
-        if not 0 <= getattr(vse, name) < 1:
-            raise RecipeError(f"{where}: vse.{name} is {getattr(vse, name)}; expected a share from 0 to below 1")
     if vse.warmup_epochs > vse.epochs:
         raise RecipeError(f"{where}: vse.warmup_epochs {vse.warmup_epochs} is more than vse.epochs {vse.epochs}")
 
 
+_AT_LEAST = {1: ("epochs", "batch_size", "folds", "dim", "word_dim", "min_count", "first_k"),
+             0: ("warmup_epochs", "decay_epoch", "clip", "margin", "pretrained_rate")}  # fmt: skip
+
+
+def _check_vse_numbers(vse: VseSettings, where: str) -> None:
+    """Refuse numbers of retrieval models that training would only stumble over later."""
+    for least, names in _AT_LEAST.items():
+        for name in names:
+            if getattr(vse, name) < least:
+                raise RecipeError(f"{where}: vse.{name} is {getattr(vse, name)}; expected {least} or more")
+    if vse.steps is not None and vse.steps < 1:
+        raise RecipeError(f"{where}: vse.steps is {vse.steps}; expected 1 or more, or null for all captions")
+    if min(vse.seeds, default=0) < 0:
+        raise RecipeError(f"{where}: vse.seeds has {min(vse.seeds)}; expected 0 or more")
+    for name in ("learning_rate", "decay"):
+        if getattr(vse, name) <= 0:
+            raise RecipeError(f"{where}: vse.{name} is {getattr(vse, name)}; expected more than 0")
+    for name in ("dropout", "drop_regions", "drop_words"):
+        if not 0 <= getattr(vse, name) < 1:
+            raise RecipeError(f"{where}: vse.{name} is {getattr(vse, name)}; expected a share from 0 to below 1")
+    if vse.type_weights and (min(vse.type_weights.values()) < 0 or not max(vse.type_weights.values())):
+        raise RecipeError(f"{where}: vse.type_weights are {vse.type_weights}; expected 0 or more, one of them above 0")
+
+
+def _check_trainer(trainer: TrainerSettings, section: str, where: str) -> None:
+    """Refuse numbers that torch would."""
+    if trainer.threads is not None and trainer.threads < 1:
+        raise RecipeError(f"{where}: {section}.trainer.threads is {trainer.threads}; expected 1 or more, or null")
+    if trainer.workers < 0:
+        raise RecipeError(f"{where}: {section}.trainer.workers is {trainer.workers}; expected 0 or more")
+
+
 def _check_numbers(recipe: Recipe, where: str) -> None:
-    """Refuse numbers of translators that training would only stumble over later."""
+    """Refuse numbers of translators, and of all stages, that only stumble later."""
     mmt, augment = recipe.mmt, recipe.augment
+    for section in ("mmt", "augment", "vse"):
+        _check_trainer(getattr(recipe, section).trainer, section, where)
+    if recipe.report.resamples < 100:
+        raise RecipeError(f"{where}: report.resamples is {recipe.report.resamples}; expected 100 or more")
     for section, settings in (("mmt", mmt), ("augment", augment)):
         try:
             BeamSettings(settings.beam_size, settings.length_penalty)

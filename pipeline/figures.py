@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import stdev
 
 from modules.metrics import RECALLS, bootstrap_interval, paired_difference
 from pipeline.jobs import Job, Workspace
@@ -41,13 +42,13 @@ class Cell:
     Attributes:
         mean: metric → percent, `RECALLS`, `mean_recall` and `rsum`.
         interval: metric → ends of its 95 % interval over images; empty where an artifact is gone, and for folds.
-        seeds: how many runs.
+        by_seed: metric → its value in each run.
         validation: mean rsum on validation, what systems are chosen by; None where it was not validated.
     """
 
     mean: Mapping[str, float]
     interval: Mapping[str, tuple[float, float]]
-    seeds: int
+    by_seed: Mapping[str, Sequence[float]]
     validation: float | None
 
     def validated(self) -> str:
@@ -111,10 +112,8 @@ class Figures:
         if not counted:
             return None
         scores = [self.scores(job) for job in counted]
-        mean = {
-            name: sum(one[language, part + name] for one in scores) / len(scores)
-            for name in (*RECALLS, "mean_recall", "rsum")
-        }
+        by_seed = {name: [one[language, part + name] for one in scores] for name in (*RECALLS, "mean_recall", "rsum")}
+        mean = {name: sum(values) / len(values) for name, values in by_seed.items()}
         n = int(scores[0][language, "folds_images"]) if folds else 0
         interval: dict[str, tuple[float, float]] = {}
         if not folds and all(self.workspace.done(job) for job in counted):
@@ -129,14 +128,14 @@ class Figures:
         validation = sum(validated) / len(scores) if len(validated) == len(scores) else None
         if validation is not None:
             self.add("val", system, row, language, "rsum", validation, None, None, len(scores), 0)
-        return Cell(mean, interval, len(scores), validation)
+        return Cell(mean, interval, by_seed, validation)
 
     def difference(self, jobs: Mapping[int, Job], base: Mapping[int, Job], language: str, metric: str) -> list[str]:
         """How a row differs from another on the same images and the seeds of both, a job a seed.
 
         Returns:
-            the difference, its 95 % interval, the p-value of a paired test and the number of seeds, as tables print
-            them; empty where no seed's ranks of both are here.
+            the difference, its 95 % interval, the p-value of a paired test and the seeds, as tables print them; empty
+            where no seed's ranks of both are here.
         """
         seeds = [
             seed for seed in jobs.keys() & base.keys()
@@ -149,7 +148,13 @@ class Figures:
             [read_ranks(self.workspace.folder(side[seed]), language) for seed in sorted(seeds)] for side in (jobs, base)
         )
         d = paired_difference(ours, theirs, self.recipe.report.resamples)[metric]
-        return [f"{d.value:+.2f}", f"{d.low:+.2f} … {d.high:+.2f}", f"{d.p_value:.3f}", str(len(seeds))]
+        by_seed = [self.scores(jobs[s])[language, metric] - self.scores(base[s])[language, metric] for s in seeds]
+        return [f"{d.value:+.2f}", f"{d.low:+.2f} … {d.high:+.2f}", f"{d.p_value:.3f}", over_seeds(by_seed)]
+
+
+def over_seeds(values: Sequence[float]) -> str:
+    """How many seeds, and the standard deviation over them, which intervals over images know nothing of."""
+    return f"{len(values)} (sd {stdev(values):.1f})" if len(values) > 1 else str(len(values))
 
 
 def fold_split(images: float) -> str:

@@ -26,7 +26,7 @@ from pipeline.recipe import lender
 from pipeline.scoring import score_translator
 from pipeline.settings import MmtSettings, Phase, Recipe, kind_of, result_settings
 from pipeline.synthesis import save_ensemble, save_network
-from pipeline.training import LOGS, fit, load_best, load_weights, save_weights
+from pipeline.training import fit, load_best, load_weights, log_folder, save_weights
 
 TEXT_VERSION = 1
 VERSION = 2
@@ -85,7 +85,7 @@ def looking_jobs(recipe: Recipe, jobs: dict[str, Job]) -> dict[str, Job]:
                 job = jobs[f"{system}-{direction}"]
                 found[job.name] = looking_job(
                     job, job.inputs["corpus"], job.inputs["text"], direction, recipe.mmt,
-                    LOGS / recipe.name / "mmt" / job.name,
+                    log_folder(recipe, "mmt", job.name, Path(job.key)),
                 )  # fmt: skip
     return found
 
@@ -232,7 +232,8 @@ def _ensemble_job(recipe: Recipe, system: str, direction: str, corpus: Job, text
 def _show(recipe: Recipe, folder: Path, corpus: Path, name: str) -> None:
     """Some test translations in TensorBoard."""
     if (folder / "test.parquet").is_file():
-        log_translations(LOGS / recipe.name / "mmt" / name, read_translations(folder, "test"), pictures_of(corpus))
+        log_dir = log_folder(recipe, "mmt", name, folder)
+        log_translations(log_dir, read_translations(folder, "test"), pictures_of(corpus))
 
 
 def _options_of(settings: MmtSettings, system: str) -> dict[str, Any]:
@@ -270,7 +271,7 @@ def _train(
     data = TranslationData(
         train, validation, store, settings.batch_tokens, phase.eval_every, seed, settings.trainer.workers
     )
-    log_dir = LOGS / recipe.name / "mmt" / name
+    log_dir = log_folder(recipe, "mmt", name, folder)
     best = fit(
         module, data, settings.trainer, folder, log_dir, phase.steps // phase.eval_every, "val/bleu", seed,
         settings.clip, [EMAWeightAveraging(decay=phase.average)] if phase.average else [],

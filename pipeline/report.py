@@ -5,7 +5,7 @@ from typing import Any
 
 from modules.metrics import RECALLS
 from pipeline.augment import synthesis_jobs
-from pipeline.figures import NOT_RUN, Figures, finished_runs
+from pipeline.figures import NOT_RUN, Figures, finished_runs, over_seeds
 from pipeline.files import write_whole
 from pipeline.jobs import Job, Workspace, chain
 from pipeline.looking import SHOWN
@@ -54,7 +54,7 @@ def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     folder = workspace.root / recipe.name / "report"
     write_results(figures.results, folder / "results.jsonl")
     write_whole(folder / "report.md", "\n\n".join(sheet.as_markdown() for sheet in sheets) + "\n")
-    title, trained = f"{recipe.name}: {figures.label}", [*translators, *(row.job.name for row in rows)]
+    title, trained = f"{recipe.name}: {figures.label}", [*translators.values(), *(row.job for row in rows)]
     report_page(folder / "report.html", title, sheets, figures.results, LOGS / recipe.name, trained)
     for sheet in sheets:
         sheet.show()
@@ -173,7 +173,8 @@ class _Sheets(Figures):
                 table.append([name, NOT_RUN, *[""] * 9])
             else:
                 means = [f"{cell.mean[metric]:.1f}" for metric in (*RECALLS, "mean_recall")]
-                table.append([name, *means, cell.bounds("mean_recall"), cell.validated(), str(cell.seeds)])
+                table.append([name, *means, cell.bounds("mean_recall"), cell.validated(),
+                              over_seeds(cell.by_seed["mean_recall"])])  # fmt: skip
         heads = ["trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "mean recall", "95 %", "val rsum", "seeds"]
         where = f"test, mean of {self.recipe.vse.folds} folds" if folds else "test"
         return Sheet(f"Retrieval, {rows[0].system}, {language}, {where}, {self.label} ({self.task})", heads, table)

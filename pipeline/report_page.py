@@ -8,6 +8,7 @@ from pathlib import Path
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from pipeline.files import write_whole
+from pipeline.jobs import Job
 from pipeline.plots import as_svg, curves, intervals
 from pipeline.results_store import Result
 from pipeline.sheets import Sheet
@@ -17,7 +18,7 @@ _NUMBER = re.compile(r"[-+−]?\d[\d,.]*\b|–|not run")
 
 
 def report_page(
-    path: Path, title: str, sheets: Sequence[Sheet], results: Sequence[Result], logs: Path, jobs: Sequence[str]
+    path: Path, title: str, sheets: Sequence[Sheet], results: Sequence[Result], logs: Path, jobs: Sequence[Job]
 ) -> None:
     """Write the page.
 
@@ -58,15 +59,15 @@ def _recalls(results: Sequence[Result]) -> Iterator[str]:
         yield as_svg(intervals(f"Mean recall, {language}, test; 95 % over images", rows))
 
 
-def _training(logs: Path, jobs: Sequence[str]) -> Iterator[str]:
+def _training(logs: Path, jobs: Sequence[Job]) -> Iterator[str]:
     """What chose the weights, by step, a plot a stage."""
     for stage, tag in _WATCHED.items():
         lines = {}
-        for folder in (logs / stage / name for name in jobs if (logs / stage / name).is_dir()):
-            events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
+        for job in (job for job in jobs if (logs / stage / job.name / job.key).is_dir()):
+            events = EventAccumulator(str(logs / stage / job.name / job.key), size_guidance={"scalars": 0}).Reload()
             if tag in events.Tags()["scalars"]:
                 points = {event.step: event.value for event in events.Scalars(tag)}  # of a run again, the later
-                lines[folder.name] = sorted(points.items())
+                lines[job.name] = sorted(points.items())
         if lines:
             yield as_svg(curves(f"{tag}, while {stage} was trained", lines))
 

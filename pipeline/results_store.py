@@ -82,23 +82,22 @@ def read_runs(recipe: str, folder: Path = COMMITTED) -> list[Run]:
 
 
 def append_runs(recipe: str, runs: Sequence[Run], folder: Path = COMMITTED) -> int:
-    """Add runs that are not yet in the recipe's CSV, by job, key, language and metric; how many were added."""
+    """Add runs to the recipe's CSV, by job, key, language and metric; how many are new or, run again, differ."""
     with lock(folder / f".{recipe}.lock", f"{recipe}.csv"):
         return _append_runs(recipe, runs, folder)
 
 
 def _append_runs(recipe: str, runs: Sequence[Run], folder: Path) -> int:
-    known = {(run.job, run.key, run.language, run.metric) for run in read_runs(recipe, folder)}
-    fresh = [run for run in runs if (run.job, run.key, run.language, run.metric) not in known]
-    if not fresh:
-        return 0
-    path = folder / f"{recipe}.csv"
-    text = io.StringIO(path.read_text(encoding="utf-8") if path.is_file() else "")
-    is_new = not text.getvalue()
-    text.seek(0, io.SEEK_END)
-    writer = csv.DictWriter(text, [field.name for field in fields(Run)], lineterminator="\n")
-    if is_new:
+    known = {_line(run): run for run in read_runs(recipe, folder)}
+    fresh = {_line(run): run for run in runs if (old := known.get(_line(run))) is None or old.value != run.value}
+    if fresh:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, [field.name for field in fields(Run)], lineterminator="\n")
         writer.writeheader()
-    writer.writerows(asdict(run) for run in fresh)
-    write_whole(path, text.getvalue())
+        writer.writerows(asdict(run) for run in (known | fresh).values())
+        write_whole(folder / f"{recipe}.csv", text.getvalue())
     return len(fresh)
+
+
+def _line(run: Run) -> tuple[str, str, str, str]:
+    return run.job, run.key, run.language, run.metric

@@ -222,7 +222,8 @@ class VseSettings:
     """A tested language that a row never saw: its figures are marked, or the row is refused."""
     folds: int = 1
     """Equal parts that the test images are cut into, in the order of the corpus, each ranked by itself; the means of
-    their figures stand beside those on all images (COCO's 1K and 5K: 5)."""
+    their figures stand beside those on all images (COCO's 1K and 5K: 5). Of one model: with `fuse`, `translate` or
+    `first` there are none."""
     fuse: list[str] = field(default_factory=list)
     """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
     translate: str | None = None

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from modules.metrics import RECALLS
 from pipeline.errors import RecipeError
-from pipeline.figures import NOT_RUN, Figures, finished_runs
+from pipeline.figures import NOT_RUN, Figures, finished_runs, over_seeds
 from pipeline.jobs import Job, Workspace, chain
 from pipeline.processes import rank
 from pipeline.results_store import append_runs, read_runs
@@ -77,7 +77,7 @@ def _lines(
             *(f"{cell.mean[name]:.1f}" for name in names),
             cell.bounds("rsum"),
             cell.validated(),
-            str(cell.seeds),
+            over_seeds(cell.by_seed["rsum"]),
         ]
     if published is None:
         return [ours]

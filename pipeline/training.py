@@ -25,7 +25,7 @@ from torch import nn
 from pipeline.cost import peak_memory_mb
 from pipeline.errors import RecipeError
 from pipeline.processes import say, started_together
-from pipeline.settings import TrainerSettings
+from pipeline.settings import Recipe, TrainerSettings
 
 LOGS = Path("lightning_logs")
 _LOG_EVERY = 10  # steps
@@ -33,6 +33,11 @@ _PACE_STEPS = 20  # before an estimate is given
 _LONG = 60.0  # seconds; what is shorter needs no estimate
 logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # it sets its own level when imported
 warnings.filterwarnings("ignore", "predict returned None")  # Synthesis keeps what it finds
+
+
+def log_folder(recipe: Recipe, stage: str, name: str, folder: Path) -> Path:
+    """TensorBoard's folder of a job that works in `folder`: by name and key, so that two trainings share no curve."""
+    return LOGS / recipe.name / stage / name / folder.name.partition(".")[0]
 
 
 class SeedEachEpoch(Callback):

@@ -30,7 +30,7 @@ from pipeline.processes import say
 from pipeline.ranking import folds_of, save_model, validation_scores, write_ranks
 from pipeline.reranking import index_job, rerank_job
 from pipeline.settings import Recipe, VseSettings, result_settings
-from pipeline.training import LOGS, fit, load_best, make_trainer
+from pipeline.training import fit, load_best, log_folder, make_trainer
 
 VERSION = 1
 _READ_BY_TRANSFORMERS = (".json", ".txt", ".model", ".safetensors", ".bin")
@@ -64,7 +64,11 @@ class Row:
 
 
 def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
-    """All rows and seeds of a recipe in the order of its table, whether they have been trained or not."""
+    """All rows and seeds of a recipe in the order of its table, whether they have been trained or not.
+
+    Raises:
+        RecipeError: a row can not be trained, or is tested in a language that it never saw and the recipe refuses that.
+    """
     settings = recipe.vse
     corpus, synthetic = corpus_job(recipe, workspace), synthesis_jobs(recipe, workspace)
     names = settings.only or list(settings.rows)
@@ -77,7 +81,8 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
                 _vse_job(recipe, of_model(settings, model), name, seed, corpus, synthetic, words)
                 for model in settings.fuse or filter(None, [settings.model, settings.first])
             ]
-            job, system = members[0], settings.model
+            job, system, asked = members[0], settings.model, set(settings.test)
+            unseen = asked - spoken  # languages that it never saw
             if settings.fuse:
                 scored = [similarity_job(member, corpus, settings) for member in members]
                 job = fusion_job(f"fusion-{'-'.join(settings.fuse)}-{name}-{seed}", scored, settings)
@@ -87,33 +92,22 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
                 translator = translators[title]
                 title = f"search-{title}-{settings.model}-{name}-{seed}"
                 job = translated_job(title, job, corpus, translator, direction, settings, recipe.augment)
-                system, spoken = f"{system} by {settings.translate}", {direction.partition("-")[0]}
+                system, (source, target) = f"{system} by {settings.translate}", direction.split("-")
+                asked, unseen = {source}, set() if target in spoken else {source}  # it reads the translation
             elif settings.first:
                 index = index_job(members[1], corpus, settings)
                 job = rerank_job(f"rerank-{settings.first}-{system}-{name}-{seed}", index, job, corpus, settings)
                 system = f"{system} on the first {settings.first_k} of {settings.first}"
             elif settings.folds > 1:
                 job = folds_job(job, corpus, settings)
-            tested = spoken if settings.translate else set(settings.test)
-            unseen = _unseen(settings, name, tested, spoken)
-            rows.append(Row(name, seed, job, system, frozenset(tested), unseen))
+            if unseen and settings.unseen == "error":
+                first = min(unseen)
+                raise RecipeError(
+                    f"vse.rows.{name} is tested in {first!r}, but reads only {', '.join(sorted(spoken))}; leave "
+                    f"{first!r} out of vse.test, the row out of vse.only, or set vse.unseen=mark"
+                )
+            rows.append(Row(name, seed, job, system, frozenset(asked), frozenset(unseen)))
     return rows
-
-
-def _unseen(settings: VseSettings, row: str, tested: set[str], spoken: set[str]) -> frozenset[str]:
-    """The tested languages that a row never saw.
-
-    Raises:
-        RecipeError: there is one, and the recipe refuses it.
-    """
-    unseen = frozenset(tested - spoken)
-    if unseen and settings.unseen == "error":
-        first = min(unseen)
-        raise RecipeError(
-            f"vse.rows.{row} is tested in {first!r}, but reads only {', '.join(sorted(spoken))}; leave {first!r} out "
-            "of vse.test, the row out of vse.only, or set vse.unseen=mark"
-        )
-    return unseen
 
 
 def of_model(settings: VseSettings, model: str) -> VseSettings:
@@ -189,6 +183,9 @@ def _vse_job(
             raise RecipeError(
                 f"vse.rows.{row} trains on {source!r}, which augment.paths lacks ({', '.join(synthetic)})"
             )
+    types = dict.fromkeys(slot.type for group in groups for slot in group)
+    if unknown := sorted(settings.type_weights.keys() - types.keys()):
+        raise RecipeError(f"vse.type_weights names {unknown[0]!r}, but row {row} trains on {', '.join(types)}")
     plain = {key: value for key, value in result_settings(settings).items() if key not in _NOT_OF_TRAINING}
     plain |= {"groups": settings.rows[row], "seed": seed} | pretrained
     name = f"vse-{settings.model}-{row}-{seed}"
@@ -213,7 +210,7 @@ def _vse_job(
         folds_of(data, settings.folds, settings.test)  # before hours are spent
         if settings.words == "fasttext":
             module.model.set_word_vectors(_vectors(settings, captions, data.types, text, folder))
-        pictures, log_dir = pictures_of(inputs["corpus"]), LOGS / recipe.name / "vse" / name
+        pictures, log_dir = pictures_of(inputs["corpus"]), log_folder(recipe, "vse", name, folder)
         best = fit(
             module, data, settings.trainer, folder, log_dir, settings.epochs, "val/rsum", seed, settings.clip,
             query_galleries(captions, watched, text.encode, store, pictures),
@@ -246,9 +243,6 @@ def _arguments(settings: VseSettings, store: RegionStore, text: TextInput, langu
 
 
 def _module(settings: VseSettings, arguments: dict[str, Any], types: list[str], seed: int) -> Retrieval:
-    unknown = sorted(set(settings.type_weights) - set(types))
-    if unknown:
-        raise RecipeError(f"vse.type_weights names {unknown[0]!r}, but the row trains on {', '.join(types)}")
     weights = [settings.type_weights.get(name, 0.0) for name in types] if settings.type_weights else None
     torch.manual_seed(seed)
     return (model_class(settings.model).module or Retrieval)(

@@ -112,13 +112,16 @@ def test_two_groups_share_each_batch_in_half(train: Dataset) -> None:
     assert set(counts.values()) == {1, 2}
 
 
-def test_a_small_group_goes_round_while_a_large_one_is_seen_once(train: Dataset) -> None:
+def test_a_small_group_goes_round_while_of_a_large_one_a_part_is_seen(train: Dataset) -> None:
     batches = epoch(train, [(EN,), (FR,)])
     assert all(kinds(train, batch) == {EN.type: 4, FR.type: 4} for batch in batches)
     seen = Counter(number for batch in batches for visit in batch for number in visit)
     french = [count for number, count in seen.items() if kind(train, number) == FR.type]
     assert len(french) == 9
     assert set(french) == {2, 3}
+    english = [count for number, count in seen.items() if kind(train, number) == EN.type]
+    assert set(english) == {1}
+    assert sum(english) == sum(french)
 
 
 @pytest.mark.parametrize(("size", "groups"), [(7, [(EN,), (DE,)]), (8, [(EN,), (DE,), (FR,)])])

@@ -22,12 +22,30 @@ from pipeline.recipe import load_recipe
         ("--mmt.directions=[en-de-fr]", "'en-de-fr'; expected two languages"),
         ("--mmt.directions=[ende]", "'ende'; expected two languages"),
         ("--mmt.directions=[en-en]", "'en-en'; expected two languages"),
+        ("--vse.select=[]", "vse.select is empty"),
+        ("--vse.test=[]", "vse.test is empty"),
+        ("--vse.rows={none: []}", "vse.rows.none is empty"),
+        ("--vse.seeds=[1,1]", "vse.seeds has an entry twice: 1, 1"),
+        ("--vse.only=[none,none]", "vse.only has an entry twice"),
+        ("--vse.seeds=[-1]", "vse.seeds has -1"),
+        ("--vse.clip=-1", "vse.clip is -1"),
+        ("--vse.learning_rate=-1", "vse.learning_rate is -1"),
+        ("--vse.decay=0", "vse.decay is 0"),
+        ("--vse.dropout=1.5", "vse.dropout is 1.5"),
+        ("--vse.dim=0", "vse.dim is 0"),
+        ("--vse.word_dim=0", "vse.word_dim is 0"),
+        ("--vse.steps=0", "vse.steps is 0"),
+        ("--vse.type_weights={en/human: -1}", "vse.type_weights are"),
+        ("--vse.type_weights={en/human: 0}", "one of them above 0"),
+        ("--report.resamples=0", "report.resamples is 0"),
+        ("--trainer.threads=0", "mmt.trainer.threads is 0"),
+        ("--vse.trainer.workers=-1", "vse.trainer.workers is -1"),
         ("--mmt.trainer.precision=16-mixed", '"mmt.trainer.precision": Expected'),
     ],
 )
 def test_what_no_translator_can_be_trained_by_is_one_line(argument: str, words: str) -> None:
     with pytest.raises(RecipeError) as error:
-        load_recipe("scenes", ["--augment.paths=[]", "--vse.rows={none: [en/human]}", argument])
+        load_recipe("scenes", ["--augment.paths=[]", "--vse.rows={none: [en/human]}", "--vse.only=[none]", argument])
     assert words in str(error.value)
     assert "\n" not in str(error.value)
 

@@ -78,7 +78,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     of_all = ("tiny", "tiny", "test", "san")
     results = [Result(*of_all, row, "en", "task", "mean_recall", x, x - 1, x + 1, 1, 4) for row, x in rows]
     path = tmp_path / "report.html"
-    report_page(path, "tiny & small", sheets, results, tmp_path / "no logs", ["mt-en-de"])
+    report_page(path, "tiny & small", sheets, results, tmp_path / "no logs", [])
     text = path.read_text()
     assert text.count("<table>") == 1
     assert text.count("<svg") == 1
@@ -97,8 +97,25 @@ def test_a_report_plots_what_was_trained(tiny: Tiny, capsys) -> None:
         assert name in text
 
 
+def test_a_training_with_other_settings_has_a_curve_of_its_own(fresh: Tiny) -> None:
+    only = ["--vse.only=[human]", "--augment.paths=[]"]
+    assert fresh.main("prepare", *only) == 0
+    for epochs in ("3", "1"):
+        assert fresh.main("vse", *only, "--vse.warmup_epochs=0", f"--vse.epochs={epochs}") == 0
+    folders = list((fresh.folder / "lightning_logs" / "tiny" / "vse" / "vse-san-human-1").iterdir())
+    watched = [EventAccumulator(str(folder)).Reload().Scalars("val/rsum") for folder in folders]
+    assert sorted(map(len, watched)) == [1, 3]
+
+
+def logs(made: Tiny, stage: str, job: str) -> Path:
+    """TensorBoard's folder of a job: its key is the last part."""
+    (folder,) = (made.folder / "lightning_logs" / "tiny" / stage / job).iterdir()
+    assert folder.name == made.job(job).name
+    return folder
+
+
 def test_throughput_and_memory_are_logged(tiny: Tiny) -> None:
-    events = EventAccumulator(str(tiny.folder / "lightning_logs" / "tiny" / "vse" / "vse-san-human-1")).Reload()
+    events = EventAccumulator(str(logs(tiny, "vse", "vse-san-human-1"))).Reload()
     tags = events.Tags()["scalars"]
     assert "pace/steps a second" in tags
     assert all(event.value > 0 for event in events.Scalars("pace/steps a second"))
@@ -106,7 +123,7 @@ def test_throughput_and_memory_are_logged(tiny: Tiny) -> None:
 
 
 def test_what_an_mmt_looks_at_is_shown(tiny: Tiny) -> None:
-    tags = EventAccumulator(str(tiny.folder / "lightning_logs" / "tiny" / "mmt" / "mmt-en-de")).Reload().Tags()
+    tags = EventAccumulator(str(logs(tiny, "mmt", "mmt-en-de"))).Reload().Tags()
     assert "attention/test" in tags["images"]
     assert "translations/with and without the picture/text_summary" in tags["tensors"]
 
@@ -115,11 +132,11 @@ def test_the_joint_space_is_shown_of_enough_points(fresh: Tiny, monkeypatch) -> 
     monkeypatch.setattr("pipeline.embeddings._FEWEST", 4)
     only = ["--vse.only=[human]", "--vse.rows={human: [en/human + de/human]}", "--vse.epochs=1", "--augment.paths=[]"]
     assert fresh.main("prepare", *only) == fresh.main("vse", *only) == 0
-    logs = fresh.folder / "lightning_logs" / "tiny" / "vse" / "vse-san-human-1"
-    (labels,) = logs.rglob("metadata.tsv")
+    folder = logs(fresh, "vse", "vse-san-human-1")
+    (labels,) = folder.rglob("metadata.tsv")
     lines = labels.read_text().splitlines()
     assert lines[0] == "language\ttext"
     assert {line.split("\t")[0] for line in lines[1:]} == {"images", "en", "de"}
-    (vectors,) = logs.rglob("tensors.tsv")
+    (vectors,) = folder.rglob("tensors.tsv")
     assert len(vectors.read_text().splitlines()) == len(lines) - 1
-    assert "joint space/t-SNE" in EventAccumulator(str(logs)).Reload().Tags()["images"]
+    assert "joint space/t-SNE" in EventAccumulator(str(folder)).Reload().Tags()["images"]

@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import pipeline.results_store as store
+from pipeline.__main__ import main
 from pipeline.errors import RecipeError
 from pipeline.jobs import Workspace
 from pipeline.mmt import translator_jobs
@@ -62,7 +64,7 @@ def test_tables_average_seeds_and_say_what_was_not_run(here, tmp_path, capsys):
     report(recipe, here)
     text = (here.root / "scenes/report/report.md").read_text()
     line = next(line for line in text.splitlines() if line.startswith("| none |") and "50.0" in line)
-    assert line.endswith("| 2 |")
+    assert line.endswith("| 2 (sd 14.1) |")  # 40 and 60
     assert next(line for line in text.splitlines() if line.startswith("| human-de |")).count("not run") == 1
     assert "| none (never saw de) | not run |" in text
     assert "| mt-en-de | – | 31.5 |" in text
@@ -81,6 +83,24 @@ def test_a_recipe_may_refuse_to_test_a_language_that_a_row_never_saw(here):
     assert vse_rows(load_recipe("scenes", [*OVERRIDES, "--vse.unseen=error", "--vse.test=[en]"]), here)
 
 
+def test_translate_search_is_marked_where_the_model_never_saw_what_it_reads(here):
+    more = ["--vse.rows.german=[de/human]", "--vse.only=[none,german]", "--vse.translate=mt:de-en", "--vse.seeds=[1]"]
+    none, german = vse_rows(load_recipe("scenes", more), here)
+    assert (none.languages, none.unseen) == ({"de"}, set())
+    assert (german.languages, german.unseen) == ({"de"}, {"de"})
+
+
+def test_a_row_that_nothing_can_be_trained_on_is_told_before_the_first_hour(here, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for more, words in (
+        ("--vse.rows.x=[de/mmt:en-de-en-de]", "which augment.paths lacks"),
+        ("--vse.type_weights={xx/human: 1}", "vse.type_weights names 'xx/human', but row none trains on en/human"),
+    ):
+        assert main(["all", "--recipe", "scenes", more, "--vse.only=[none]" if "x/" in more else "--vse.only=[x]"]) == 1
+        assert words in " ".join(capsys.readouterr().out.split())
+    assert not (tmp_path / "artifacts").exists()
+
+
 def test_committed_figures_fill_the_table_when_the_artifacts_are_gone(here):
     recipe = load_recipe("scenes", OVERRIDES)
     rows = [row for row in vse_rows(recipe, here) if row.name == "none"]
@@ -89,6 +109,10 @@ def test_committed_figures_fill_the_table_when_the_artifacts_are_gone(here):
     assert append_runs("scenes", runs) == len(runs)
     assert append_runs("scenes", runs) == 0
     assert read_runs("scenes") == runs
+    again = [replace(runs[0], value=43.0), runs[1]]  # by --force
+    assert append_runs("scenes", again + again) == 1
+    assert read_runs("scenes") == [again[0], *runs[1:]]
+    assert append_runs("scenes", runs) == 1
     report(recipe, here)
     assert "| none | 44.0 |" in (here.root / "scenes/report/report.md").read_text()
 

@@ -191,7 +191,7 @@ mmt:
   beam_size: 2
 report: {record: false}
 """)
-    monkeypatch.setattr("pipeline.mmt.LOGS", tmp_path / "logs")
+    monkeypatch.setattr("pipeline.training.LOGS", tmp_path / "logs")
     made.root = f"--corpus.root={tmp_path}"  # type: ignore[attr-defined]
     return made
 
