@@ -1,5 +1,6 @@
 """What is wrong with a corpus, found by looking at all of it: an error would spoil a result, the rest are warnings."""
 
+import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,9 +16,9 @@ from data.errors import DataError
 from data.images import require_picture
 from data.regions import RegionStore
 from data.sentences import normalise_sentence
+from data.text import UNSPACED
 
 SHORTEST, LONGEST = 3, 100  # words; captions outside are odd
-_UNSPACED = {"ja", "zh", "th"}  # written without spaces: a character counts as a word
 _ODD_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffd]")  # U+FFFD stands where a decoder gave up
 _ODD = "with control characters, line breaks or U+FFFD"
 _SWAPPED = 0.05  # share of sentences that seem to be in another language from which on a file is the wrong one
@@ -75,7 +76,7 @@ def find(corpus: Corpus, regions: RegionStore | None) -> list[Finding]:
 def num_words(caption: Caption) -> int:
     """Words of a caption; characters where a language is written without spaces."""
     words = caption.text.split()
-    return sum(map(len, words)) if caption.language in _UNSPACED else len(words)
+    return sum(map(len, words)) if caption.language in UNSPACED else len(words)
 
 
 def _region_findings(captions: Sequence[Caption], regions: RegionStore) -> Iterator[Finding]:
@@ -120,6 +121,26 @@ def _picture_findings(corpus: Corpus) -> Iterator[Finding]:
         except DataError as error:
             broken.append(str(error))
     yield from _some(level, "pictures that are none", folder, broken)
+    yield from _pictures_in_two_splits(corpus)
+
+
+def _pictures_in_two_splits(corpus: Corpus) -> Iterator[Finding]:
+    """Pictures of held-out images that are, byte by byte, those of images of another split, under other names."""
+    split_of = {caption.image_id: caption.split for caption in corpus.captions}
+    sizes: dict[int, list[str]] = defaultdict(list)
+    for image_id in split_of:
+        path = corpus.pictures.get(image_id)
+        if path is not None and path.is_file():
+            sizes[path.stat().st_size].append(image_id)
+    alike: dict[str, dict[str, str]] = defaultdict(dict)
+    for images in sizes.values():
+        if len({split_of[image_id] for image_id in images}) > 1:
+            for image_id in images:
+                content = hashlib.sha256(corpus.pictures[image_id].read_bytes()).hexdigest()
+                alike[content].setdefault(split_of[image_id], image_id)
+    yield from _in_two("error", "one picture in two splits", "pictures", {
+        content: (of, " = ".join(of.values())) for content, of in alike.items()
+    })  # fmt: skip
 
 
 def _images_in_two_splits(captions: Sequence[Caption]) -> Iterator[Finding]:
@@ -242,7 +263,7 @@ def _odd_pairs(corpus: Corpus) -> Iterator[Finding]:
         for language, text in pair.texts.items():
             if _ODD_CHARACTERS.search(text):
                 odd[f"pairs {_ODD}", pair.origin].append(_at(corpus, pair, language))
-            if language not in _UNSPACED and text.count(" ") >= LONGEST:
+            if language not in UNSPACED and text.count(" ") >= LONGEST:
                 odd[f"pairs of more than {LONGEST} words", pair.origin].append(_at(corpus, pair, language))
     for (what, origin), examples in sorted(odd.items()):
         yield _finding("warning", what, origin, examples)

@@ -22,16 +22,25 @@ def require_picture(path: Path) -> None:
     _read(path, lambda image: None)
 
 
-def open_picture(picture: Path | Image.Image) -> Image.Image:
+def open_picture(picture: Path | Image.Image, size: int | None = None) -> Image.Image:
     """Any picture as RGB, turned as its EXIF says, what is transparent white.
 
     Args:
         picture: a file or an image, of any mode and size.
+        size: fit it into a square of this size; formats that can are read smaller at once.
 
     Raises:
         DataError: the file cannot be read as a picture.
     """
-    return _to_rgb(picture) if isinstance(picture, Image.Image) else _read(picture, _to_rgb)
+
+    def fit(image: Image.Image) -> Image.Image:
+        """As RGB, in its size or the one asked for."""
+        if size is None:
+            return _to_rgb(image)
+        image.draft("RGB", (size, size))
+        return ImageOps.contain(_to_rgb(image), (size, size))
+
+    return fit(picture) if isinstance(picture, Image.Image) else _read(picture, fit)
 
 
 def _read(path: Path, use: Callable[[Image.Image], T]) -> T:
@@ -51,7 +60,8 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     image = ImageOps.exif_transpose(image)
     if image.mode[0] in "IF":  # more than 8 bits a pixel: convert() would cut off all above 255
         values = np.nan_to_num(np.asarray(image, dtype=np.float64))
-        image = Image.fromarray((255 * values / max(values.max(), 255.0)).clip(0, 255).astype(np.uint8))
+        most = 1.0 if image.mode[0] == "F" and values.max() <= 1 else max(values.max(), 255.0)
+        image = Image.fromarray((255 * values / most).clip(0, 255).astype(np.uint8))
     if image.has_transparency_data:  # what is under it was never to be seen
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)

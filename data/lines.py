@@ -43,3 +43,9 @@ def read_text(path: Path, expected: str) -> str:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DataError(f"{path}:{line}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
+
+
+def visible_files(folder: Path) -> list[Path]:
+    """The files of a folder and of those in it, but for hidden ones (`.DS_Store`); none where there is no folder."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return [path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts)]

@@ -1,7 +1,7 @@
 """The region store: all regions of a corpus as memory-mapped arrays, checked when opened."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -144,12 +144,25 @@ def standardise(folder: Path, training: Sequence[str]) -> None:
     Args:
         folder: a store that `write_regions` has written.
         training: ids of training images.
+
+    Raises:
+        DataError: there are none.
     """
     store = RegionStore(folder, check_values=False)
-    sample = store.regions[store.rows(training)].astype(np.float32)
-    mean, spread = sample.mean((0, 1)), sample.std((0, 1))
+    rows, numbers = store.rows(training), len(training) * store.regions.shape[1]
+
+    def total(of: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Over all training regions, some images at a time."""
+        blocks = (store.regions[rows[start : start + _BLOCK]] for start in range(0, len(rows), _BLOCK))
+        return sum((of(block.astype(np.float64)).sum((0, 1)) for block in blocks), np.zeros(store.dim))
+
+    if not numbers:
+        raise DataError(f"{folder}: no training image to standardise the regions by")
+    centre = total(lambda block: block) / numbers
+    spread = np.sqrt(total(lambda block: (block - centre) ** 2) / numbers)
     overall = float(np.sqrt((spread**2).mean())) or 1.0
-    scale = np.maximum(spread, _LEAST_SPREAD * overall)
+    scale = np.maximum(spread, _LEAST_SPREAD * overall).astype(np.float32)
+    mean = centre.astype(np.float32)
     regions = np.lib.format.open_memmap(folder / "regions.npy", "r+")
     for start in range(0, len(regions), _BLOCK):
         regions[start : start + _BLOCK] = standardised(regions[start : start + _BLOCK], mean, scale)

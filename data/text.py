@@ -1,6 +1,7 @@
 """From surface text to token numbers and back: Moses, joint BPE for translation, words for retrieval."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -18,6 +19,7 @@ from data.errors import DataError
 
 PADDING, BEGIN, END, UNKNOWN = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+UNSPACED = frozenset(["ja", "zh", "th"])  # written without spaces: a character is a word
 MAX_TOKENS = 100  # sentences are cut here (mmt-retrieval, section 4.2)
 
 
@@ -148,7 +150,7 @@ class PretrainedTokens:
 
 
 class WordVocabulary:
-    """Whole words, for retrieval; rare ones are unknown.
+    """Whole words, for retrieval, characters in languages that are written without spaces; rare ones are unknown.
 
     Args:
         words: in the order of their numbers, the first two being padding and unknown.
@@ -217,5 +219,6 @@ def load_text_input(path: Path) -> TextInput:
 
 
 def _keys(text: str, language: str, shared: bool) -> list[str]:
-    words = tokenize(text, language).split()
+    text = tokenize(text, language)
+    words = re.findall(r"[a-z0-9]+|\S", text) if language in UNSPACED else text.split()
     return words if shared else [f"{language}:{word}" for word in words]

@@ -12,7 +12,7 @@ from data.corpora.registry import CORPORA
 from data.findings import Finding
 from data.report import DataReport, data_report
 from pipeline.errors import RecipeError
-from pipeline.processes import say
+from pipeline.processes import printable, say
 from pipeline.settings import Recipe
 from pipeline.sheets import Sheet
 
@@ -69,11 +69,11 @@ def say_findings(findings: Sequence[Finding], examples: int = 1) -> None:
     for finding in findings:
         colour = "red" if finding.level == "error" else "yellow"
         shown = "; ".join(finding.examples[:examples]) + (" …" if finding.count > examples else "")
-        text = escape(f"{finding.what} ({finding.where}): {finding.count:,}× {shown}")
+        text = escape(printable(f"{finding.what} ({finding.where}): {finding.count:,}× {shown}"))
         say(f"[{colour}]{finding.level}:[/] {text}")
 
 
 def _sheet(title: str, rows: Sequence[dict[str, Any]]) -> Sheet:
     """Rows of counts as a table; their keys are the columns."""
-    cells = [[f"{cell:,}" if isinstance(cell, int) else escape(str(cell)) for cell in row.values()] for row in rows]
+    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row.values()] for row in rows]
     return Sheet(title, list(rows[0]) if rows else [], cells)

@@ -13,7 +13,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, ImageDraw, ImageFont, ImageOps
+from PIL import Image, ImageDraw, ImageFont
+
+from data.errors import DataError
+from data.images import open_picture
 
 Line = str | tuple[str, str]  # text on a sheet; black, or with its colour
 Hit = tuple[Path | None, str, bool]  # a picture that was found, what is written below it, whether it is the right one
@@ -23,13 +26,9 @@ _SIZE, _LINE, _THUMBNAIL, _GAP = 15, 20, 128, 10
 
 def read_thumbnail(path: Path | None, size: int = _THUMBNAIL) -> Image.Image | None:
     """A picture fitted into a square of `size`; None where there is none or it cannot be read."""
-    if path is None:
-        return None
     try:
-        with Image.open(path) as picture:
-            picture.draft("RGB", (size, size))
-            return ImageOps.contain(ImageOps.exif_transpose(picture).convert("RGB"), (size, size))
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):  # what Pillow raises for broken files
+        return None if path is None else open_picture(path, size)
+    except DataError:
         return None
 
 

@@ -74,6 +74,9 @@ def export(recipe: Recipe, workspace: Workspace, output: Path) -> Finder:
     Raises:
         RecipeError: there is no such model, or the folder holds something else.
     """
+    output = output.absolute()
+    if not output.name:
+        raise RecipeError(f"--output {output}: expected a folder of its own")
     chosen = chosen_row(recipe, workspace)
     half, ready, before = (output.with_name(f"{output.name}.{end}") for end in _BESIDE)
     with lock(output.with_name(f"{output.name}.lock"), f"export {output}"):

@@ -55,7 +55,7 @@ def fingerprint(paths: list[Path], cache: Path | None = None) -> str:
         if not entry or entry[0] != state:
             entry = [state, digest_of(path)]
         fresh[str(path)] = entry
-        total.update(f"{path.name}:{entry[1]}\n".encode())
+        total.update(f"{path.name}:{entry[1]}\n".encode(errors="surrogateescape"))
     if cache and fresh and fresh != known:
         with suppress(OSError):  # only saves time
             write_whole(cache, json.dumps(known | fresh, indent=1, ensure_ascii=False))

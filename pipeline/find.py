@@ -126,11 +126,11 @@ def search(
         answers.append((one.text, spoken, hits))
         _print_hits({"query": one.text, "language": spoken}, hits, as_json, heading=len(asked) > 1)
     if sheet is not None:
-        if sheet.is_dir():
-            raise RecipeError(f"--sheet {sheet}: a folder; expected a file")
         try:
+            if sheet.is_dir():
+                raise RecipeError(f"--sheet {sheet}: a folder; expected a file")
             write_whole(sheet, contact_sheet(answers))
-        except (NotADirectoryError, FileExistsError) as error:
+        except OSError as error:
             raise RecipeError(f"--sheet {sheet}: {error.strerror}; expected a file in a folder") from None
 
 
@@ -191,14 +191,18 @@ def _queries(path: Path, language: str | None, top: int) -> Iterator[Query]:
     """The queries of a file; an error names the line."""
     for number, line in enumerate(read_lines(path, "a query a line"), 1):
         if path.suffix != ".jsonl":
-            yield Query(line, language, top)
+            if not line.strip():
+                raise RecipeError(f"{path}:{number}: the query is empty; leave the line out")
+            yield Query(line.strip(), language, top)
             continue
         try:
             content = json.loads(line)
             query = Query(content["query"], content.get("language", language), content.get("top", top))
-            if not (isinstance(query.text, str) and isinstance(query.top, int)):
+            if not isinstance(query.text, str) or type(query.top) is not int:
                 raise TypeError("query is a text, top a whole number")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if not query.text.strip() or query.top < 1:
+                raise ValueError("query is empty" if query.top > 0 else f"top is {query.top}, not 1 or more")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise RecipeError(
                 f'{path}:{number}: {error}; expected {{"query": …}}, "language" and "top" if wanted'
             ) from None

@@ -75,7 +75,10 @@ def update_gallery(
     _require_ours(folder)
     if isinstance(pictures, StoredRegions):
         _require_same_regions(finder, pictures)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecipeError(f"{folder}: cannot be made ({error.strerror}); choose another gallery") from None
     if not os.access(folder, os.W_OK):
         raise RecipeError(f"{folder}: cannot be written; allow it, or choose another gallery")
     with lock(folder / _LOCK, f"gallery {folder}"):
@@ -103,7 +106,8 @@ def _take_in(
         try:
             states[name] = pictures.state(name)
             known = old.get(name)
-            digests[name] = known["digest"] if known and known["state"] == states[name] else pictures.digest(name)
+            same = known and (known["state"], known["path"]) == (states[name], _place(pictures, name))
+            digests[name] = known["digest"] if known and same else pictures.digest(name)
         except OSError as error:  # gone or locked since the folder was listed
             left[name] = f"cannot be read ({error.strerror})"
     unread: dict[str, str] = {}  # why, by content
@@ -133,8 +137,7 @@ def _take_in(
     store = None if pictures.stores_regions else str(pictures.store.folder.absolute())  # type: ignore[union-attr]
     rows = []
     for name, digest in digests.items():
-        path = pictures.paths[name]
-        row = {"name": name, "path": str(path.absolute()) if path else None, "digest": digest, "state": states[name]}
+        row = {"name": name, "path": _place(pictures, name), "digest": digest, "state": states[name]}
         if digest in unread:
             left[name] = unread[digest]
         elif digest in changed:
@@ -205,9 +208,20 @@ def _write_generation(
             shutil.rmtree(other, ignore_errors=True)
 
 
+def _place(pictures: Pictures, name: str) -> str | None:
+    """Where a picture lies, if it has a file."""
+    path = pictures.paths[name]
+    return str(path.absolute()) if path else None
+
+
 def _keep_model(models: Path, finder: Finder) -> str:
     """Copy the model into the gallery, if it is not there; its name."""
     name = digest_of(finder.folder / ABOUT)[:16]
+    if (models / name).is_dir():
+        with suppress(RecipeError):
+            Finder.load(models / name)
+            return name
+        shutil.rmtree(models / name)  # it is damaged
     if not (models / name).is_dir():
         half = models / f"{name}.partial"
         shutil.rmtree(half, ignore_errors=True)

@@ -23,7 +23,7 @@ from pipeline.settings import Recipe
 VERSION = 1
 # options that came after results were recorded, as they were then
 _ADDED_LATER: dict[str, Any] = {"without_regions": "refuse", "monolingual": []}
-EXTRACTED = 2  # the version of regions found in pixels; a corpus that brings its own does not depend on it
+EXTRACTED = 3  # the version of regions found in pixels; a corpus that brings its own does not depend on it
 
 
 def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
@@ -45,12 +45,13 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
         content = reader.read(corpus.options, root, folder)
         require_regions(content, recipe)
         brought = content.open_regions()
-        early = None if brought is None else _report(corpus.name, content, brought, folder)
+        report = _report(corpus.name, content, brought, folder)  # before hours of extracting
         write_captions(content.captions, folder / "captions.parquet")
         write_pairs(content.pairs, folder / "pairs.parquet")
         store = _regions(content, brought, folder, recipe)
         _write_about(content, folder)
-        report = early or _report(corpus.name, content, store, folder)
+        if brought is None:
+            report = _report(corpus.name, content, store, folder)
         return {
             "captions": len(content.captions),
             "pairs": len(content.pairs),
@@ -117,7 +118,7 @@ def _extractor_settings(recipe: Recipe, workspace: Workspace) -> dict[str, Any]:
     return settings | {"model": fingerprint(files, workspace.root / "fingerprints.json") if files else name}
 
 
-def _report(name: str, content: Corpus, store: RegionStore, folder: Path) -> DataReport:
+def _report(name: str, content: Corpus, store: RegionStore | None, folder: Path) -> DataReport:
     """Write the data report; a store that the corpus brings may have rows that no caption needs.
 
     Raises:
@@ -140,10 +141,14 @@ def _regions(content: Corpus, source: RegionStore | None, folder: Path, recipe: 
     """Copy the corpus's region store row by row, or extract one from its pictures."""
     target = folder / "regions"
     if source is None:
+        training = sorted({one.image_id for one in content.captions if one.split in TRAINING_SPLITS})
+        if not training:
+            raise RecipeError(f"{recipe.corpus.name}: no training captions, by whose pictures regions are standardised")
         Extractor(recipe.regions).extract_all(content.pictures, target, workers=os.cpu_count() or 1)
-        standardise(target, sorted({one.image_id for one in content.captions if one.split in TRAINING_SPLITS}))
+        standardise(target, training)
         return RegionStore(target)
-    wanted = sorted({caption.image_id for caption in content.captions})
+    paired = {pair.image_id for pair in content.pairs if pair.image_id and pair.image_id in source}
+    wanted = sorted(paired.union(caption.image_id for caption in content.captions))
     rows = source.rows(wanted)
     write_regions(target, wanted, ((source.regions[row], source.boxes[row]) for row in rows))
     return RegionStore(target)

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
-from pipeline.processes import CONSOLE
+from pipeline.processes import CONSOLE, printable
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,14 @@ class Sheet:
 
     def show(self) -> None:
         """Print the table in the terminal."""
-        table = Table(title=self.title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+        table = Table(title=_plain(self.title), title_justify="left", header_style="bold", box=SIMPLE_HEAD)
         for number, head in enumerate(self.heads):
-            table.add_column(head, justify="left" if number == 0 else "right", no_wrap=True)
+            table.add_column(_plain(head), justify="left" if number == 0 else "right", no_wrap=True)
         for row in self.rows:
-            table.add_row(*row)
+            table.add_row(*map(_plain, row))
         CONSOLE.print(table)
+
+
+def _plain(text: str) -> str:
+    """Without what the terminal or rich would take for a command."""
+    return escape(printable(text))

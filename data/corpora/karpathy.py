@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from data.captions import Caption, Pair
 from data.corpora import Corpus
 from data.errors import DataError
-from data.lines import read_lines, read_text
+from data.lines import read_lines, read_text, visible_files
 
 ORIGINALS = "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip"
 SPLITS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
@@ -102,15 +102,15 @@ def read(settings: KarpathySettings, root: Path | None, folder: Path) -> Corpus:
 
 
 def sources(settings: KarpathySettings, root: Path | None) -> list[Path]:
-    """The files that decide what `read` returns: JSON, TSVs and the region store (pictures are only looked at).
+    """The files that decide what `read` returns: JSON, TSVs, and the region store or, if there is none, the pictures.
 
     Raises:
         DataError: no root.
     """
     root = _require(root)
     names = [settings.captions, *(settings.translated[one] for one in settings.languages if one in settings.translated)]
-    stored = [] if settings.regions is None else (root / settings.regions).rglob("*")
-    return sorted([root / name for name in names] + [path for path in stored if path.is_file()])
+    stored = settings.regions or settings.pictures
+    return sorted([root / name for name in names] + ([] if stored is None else visible_files(root / stored)))
 
 
 def _require(root: Path | None) -> Path:
@@ -175,7 +175,8 @@ def _image(entry: Any, where: str) -> _Image:
     if not isinstance(sentences, list) or not sentences:
         raise DataError(f"{where} ({entry.get('filename')!r}): no sentences; expected `sentences`, a list, each `raw`")
     filename = _text(entry, "filename", where)
-    if not filename.strip() or filename != filename.strip():
+    stem = filename.rpartition(".")[0] or filename  # the id, where the suffix is cut
+    if any(not part.strip() or part != part.strip() or not part.isprintable() for part in (filename, stem)):
         raise DataError(f"{where}.filename: {filename!r} is no file name")
     folder = _text(entry, "filepath", where) if "filepath" in entry else ""
     raw = [_text(sentence, "raw", f"{where}.sentences[{k}]").strip() for k, sentence in enumerate(sentences)]
@@ -217,10 +218,19 @@ def _translated(
     path: Path, language: str, images: dict[str, _Image], split_of: dict[str, str], empty: list[str]
 ) -> Iterator[Caption]:
     """The captions of a TSV; its line stands in the caption's id."""
-    named = {name: one for one, image in images.items() for name in (image.number, image.filename, one)}
+    named: dict[str, str] = {}
+    twice: dict[str, str] = {}
+    for one, image in images.items():
+        for other in {image.number, image.filename, one} - {""}:
+            if named.setdefault(other, one) != one:
+                twice[other] = one
     for line, row in enumerate(read_lines(path, f"a TSV of captions in {language!r}, `image TAB caption`"), 1):
         name, tab, text = row.partition("\t")
         image_id = named.get(name.strip()) if name.strip() else None
+        if name.strip() in twice:
+            both = f"{named[name.strip()]!r} and {twice[name.strip()]!r}"
+            raise DataError(f"{path}:{line}: {name!r} is the id, file name or COCO number of {both}; name the image "
+                            "by what is its own alone")  # fmt: skip
         if not tab:
             raise DataError(f"{path}:{line}: no TAB, expected `image TAB caption`")
         if image_id is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from data.captions import Caption, Pair
 from data.corpora import Corpus
 from data.errors import DataError
-from data.lines import read_lines
+from data.lines import read_lines, visible_files
 from data.regions import RegionStore
 
 ORIGINALS = "https://github.com/multi30k/dataset"
@@ -332,13 +332,13 @@ def _read_list(path: Path, seen: dict[str, str]) -> list[str]:
 
 
 def sources(settings: Multi30kSettings, root: Path | None) -> list[Path]:
-    """The files that decide what `read` returns: text, lists and the region store (pictures are only looked at).
+    """The files that decide what `read` returns: text, lists, and the region store or, if there is none, the pictures.
 
     Raises:
         DataError: no root.
     """
     root = _require(root)
     folders = [root / settings.text]
-    folders += [root / name for name in (settings.splits, settings.regions) if name is not None]
-    files = [path for folder in folders if folder.is_dir() for path in folder.rglob("*") if path.is_file()]
+    folders += [root / name for name in (settings.splits, settings.regions or settings.pictures) if name is not None]
+    files = [path for folder in folders for path in visible_files(folder)]
     return sorted(files + ([root / settings.parallel] if settings.parallel is not None else []))

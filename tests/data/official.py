@@ -70,7 +70,7 @@ def write_data(root: Path) -> None:
     box = np.array([[0, 0, 1, 1], [0.2, 0.1, 0.6, 0.9]])
     write_regions(overlap / "features", images, [(rng.normal(size=(2, 5)), box) for _ in images])
     (overlap / "images").mkdir()
-    for image in images:
-        Image.new("RGB", (4, 4)).save(overlap / "images" / image)
+    for number, image in enumerate(images):
+        Image.new("RGB", (4, 4), (20 * number, 0, 0)).save(overlap / "images" / image)
     pairs = [f"This is one of the {k} houses.\tDas ist eines der {k} Häuser." for k in range(3, 40)]
     pack(root / "tatoeba" / "deu-eng.tsv.gz", pairs)

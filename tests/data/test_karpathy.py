@@ -101,6 +101,12 @@ def test_sources_are_what_is_read(root: Path) -> None:
     english = KarpathySettings(**names, translated={"ja": "ja.tsv"})
     assert sources(english, root) == [root / "dataset.json", *stored]
     assert sources(KarpathySettings(**names, **BOTH), root) == [root / "dataset.json", root / "ja.tsv", *stored]
+    (root / "regions" / ".DS_Store").write_bytes(b"\0")
+    assert sources(english, root) == [root / "dataset.json", *stored]
+    (root / "seen").mkdir()
+    (root / "seen" / "train1.jpg").write_bytes(b"\0")
+    from_pixels = KarpathySettings(captions="dataset.json", regions=None, pictures="seen")
+    assert sources(from_pixels, root) == [root / "dataset.json", root / "seen" / "train1.jpg"]
 
 
 @pytest.mark.parametrize(
@@ -155,6 +161,8 @@ def spoiled(path: list, value: object) -> Callable[[list], object]:
         (spoiled([2, "split"], "trian"), r"images\[2\]\.split: 'trian' is unknown; .* train, restval, val, test"),
         (spoiled([2, "filename"], "val1.png"), r"images\[9\]: image 'val1' stands twice, first in images\[2\]"),
         (spoiled([2, "filename"], " "), r"images\[2\]\.filename: ' ' is no file name"),
+        (spoiled([2, "filename"], "photo .jpg"), r"images\[2\]\.filename: 'photo .jpg' is no file name"),
+        (spoiled([2, "filename"], "a\nb.jpg"), r"images\[2\]\.filename: 'a\\nb.jpg' is no file name"),
         (spoiled([2, "filepath"], 3), r"images\[2\]: no text 'filepath'"),
         (spoiled([2, "sentences", 0, "raw"], "a \ud83d"), r"images\[2\]\.sentences\[0\]\.raw: .* half a character"),
         (spoiled([2], "train2.jpg"), r"images\[2\]: no text 'split'"),
@@ -198,6 +206,15 @@ def test_files_that_are_not_karpathys(root: Path, raw: str, message: str) -> Non
 def test_lines_of_another_language_that_do_not_fit(root: Path, line: str, message: str) -> None:
     pack(root / "ja.tsv", ["100\t犬", line])
     with pytest.raises(DataError, match=message):
+        load(root, **BOTH)
+
+
+def test_a_name_that_two_images_have_is_refused(root: Path) -> None:
+    images = entries()
+    images[0]["filename"], images[1]["cocoid"] = "7.jpg", 7
+    write_json(root / "dataset.json", images)
+    pack(root / "ja.tsv", ["7.jpg\t犬", "7\t犬"])
+    with pytest.raises(DataError, match=r"ja\.tsv:2: '7' is the id, file name or COCO number of '7' and"):
         load(root, **BOTH)
 
 

@@ -16,7 +16,9 @@ from PIL import Image
 
 from data.errors import DataError
 from data.extractor import Extractor, ExtractorSettings
+from data.images import open_picture
 from data.objects import DIM
+from pipeline.drawing import read_thumbnail
 
 EXTRACTOR = Extractor(ExtractorSettings(regions=3, size=64))
 
@@ -209,3 +211,17 @@ def test_processes_that_read_end_with_the_one_that_was_killed(tmp_path: Path) ->
     )
     done = run(script, pictures=4, timeout=120)
     assert done.returncode == -9
+
+
+def test_a_thumbnail_shows_what_the_extractor_sees(tmp_path: Path) -> None:
+    ramp = np.linspace(0, 65535, 64 * 64).reshape(64, 64).astype(np.uint16)
+    Image.fromarray(ramp).save(tmp_path / "16-bit.png")
+    Image.new("LA", (64, 64), (0, 0)).save(tmp_path / "clear.png")
+    Image.fromarray(np.linspace(0, 1, 64 * 64, dtype=np.float32).reshape(64, 64)).save(tmp_path / "float.tiff")
+    for path in tmp_path.iterdir():
+        seen, shown = np.asarray(open_picture(path)), np.asarray(read_thumbnail(path, 32))
+        assert shown.shape == (32, 32, 3)
+        assert abs(seen.mean() - shown.mean()) < 1
+        assert seen.max() > 250
+    (tmp_path / "text.png").write_text("no picture")
+    assert read_thumbnail(tmp_path / "text.png") is None

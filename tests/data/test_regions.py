@@ -167,6 +167,12 @@ def test_ids_and_items_must_be_as_many(count: int, tmp_path: Path) -> None:
         write_regions(tmp_path, ["x", "y"], [(np.ones((R, D)), np.ones((R, 4)))] * count)
 
 
+def test_without_training_images_there_is_no_scale(tmp_path):
+    write_regions(tmp_path, ["x"], [(np.ones((R, D)), np.ones((R, 4)))])
+    with pytest.raises(DataError, match="no training image"):
+        standardise(tmp_path, [])
+
+
 def test_standardise_brings_each_number_to_unit_scale_by_training_images_alone(tmp_path):
     generator = np.random.default_rng(0)
     spread = np.array([20.0, 2.0, 1.0, 0.0])  # the last number never moves

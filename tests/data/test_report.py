@@ -165,10 +165,15 @@ def test_empty_lines_are_counted_with_their_places() -> None:
     assert report.findings[0].examples == ["train.en:3", "train.de:4"]
 
 
+def draw(pictures: dict[str, Path]) -> None:
+    """No two alike."""
+    for number, path in enumerate(pictures.values()):
+        Image.new("RGB", (3, 2), (number, 0, 0)).save(path)
+
+
 def test_images_without_a_picture_are_errors_where_regions_come_from_pictures(tmp_path: Path) -> None:
     pictures = {image: tmp_path / f"{image}.png" for image in ("a", "c", "d")}
-    for path in pictures.values():
-        Image.new("RGB", (3, 2)).save(path)
+    draw(pictures)
     report = data_report(clean(), [], None, pictures=pictures)
     assert found(report) == [("error", "images without a picture", str(tmp_path), 1)]
     assert report.findings[0].examples == ["b"]
@@ -176,10 +181,23 @@ def test_images_without_a_picture_are_errors_where_regions_come_from_pictures(tm
     assert found(report_of(corpus, None)) == [("warning", "images without a picture", str(tmp_path), 1)]
 
 
+def test_one_picture_under_two_names_must_not_be_in_two_splits(tmp_path: Path) -> None:
+    pictures = {image: tmp_path / f"{image}.png" for image in IMAGES}
+    draw(pictures)
+    corpus = Corpus(clean(), [], pictures, tmp_path, "task", "label")
+    assert found(report_of(corpus, None)) == []
+    split_of = {caption.image_id: caption.split for caption in clean()}
+    held_out = next(image for image in IMAGES if split_of[image] == "test")
+    train = next(image for image in IMAGES if split_of[image] == "train")
+    pictures[held_out].write_bytes(pictures[train].read_bytes())
+    report = report_of(corpus, None)
+    assert found(report) == [("error", "one picture in two splits", "pictures: test + train", 1)]
+    assert set(report.findings[0].examples[0].split(" = ")) == {held_out, train}
+
+
 def test_pictures_that_are_none_are_found_before_regions_are_extracted(tmp_path: Path) -> None:
     pictures = {image: tmp_path / f"{image}.png" for image in IMAGES}
-    for path in pictures.values():
-        Image.new("RGB", (3, 2)).save(path)
+    draw(pictures)
     pictures["c"].write_text("<html>404</html>")
     pictures["d"].unlink()
     report = data_report(clean(), [], None, pictures=pictures)

@@ -189,3 +189,15 @@ def test_saved_words_are_readable(tmp_path) -> None:
     vocabulary.save(tmp_path / "words.json")
     assert json.loads((tmp_path / "words.json").read_text(encoding="utf-8"))["words"][2] == "männer"
     assert "männer" in (tmp_path / "words.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("language", "text", "other"), [
+    ("zh", "一个男人在街上骑自行车。", "一个女人骑车。"), ("ja", "犬が草の上を走っている。", "犬が走る。"),
+    ("th", "สุนัขวิ่งบนหญ้า", "สุนัขวิ่ง"),
+])  # fmt: skip
+def test_languages_without_spaces_are_read_by_character(language: str, text: str, other: str) -> None:
+    vocabulary = WordVocabulary.build([text], [language], min_count=1)
+    known = vocabulary.encode(other, language)
+    assert len(known) >= 5
+    assert sum(number != vocabulary.UNKNOWN for number in known) > len(known) / 2
+    assert len(vocabulary.encode("USB 2000", language)) == 2

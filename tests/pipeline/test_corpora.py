@@ -7,14 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.regions import RegionStore
+from data.captions import Caption, Pair
+from data.corpora import Corpus
+from data.regions import RegionStore, write_regions
 from modules.metrics import fold_scores, retrieval_scores
 from pipeline.__main__ import main
 from pipeline.jobs import Job, Workspace
+from pipeline.prepare import _regions
 from pipeline.ranking import read_ranks
 from pipeline.recipe import load_recipe
 from pipeline.vse import vse_rows
-from tests.data.layouts import SIZES, write_json, write_karpathy, write_precomputed
+from tests.data.layouts import SIZES, write_folder, write_json, write_karpathy, write_precomputed
 from tests.pipeline.tiny import at
 
 RECIPE = """
@@ -92,6 +95,27 @@ def test_a_whole_run(tmp_path: Path, capsys, corpus: str) -> None:
     assert "rsum" in of_folds
     assert {(row["low"], row["high"], row["n"]) for row in of_folds.values()} == {(None, None, 2)}
     assert {row["n"] for row in found if row["split"] == "test"} == {10}
+
+
+def test_all_that_is_wrong_with_pictures_is_said_before_any_is_read(tmp_path: Path, monkeypatch, capsys) -> None:
+    write_folder(tmp_path / "data")
+    for name in ("3.png", "5.png"):
+        (tmp_path / "data" / "pictures" / name).write_text("no picture")
+    monkeypatch.setattr("pipeline.prepare.Extractor", None)  # it is not asked
+    monkeypatch.chdir(tmp_path)
+    assert main(["prepare", "--recipe", "own", f"--corpus.root={tmp_path / 'data'}"]) == 1
+    assert "pictures that are none (2×" in " ".join(capsys.readouterr().out.split())
+
+
+def test_pictures_of_pairs_alone_keep_their_regions(tmp_path: Path) -> None:
+    source = tmp_path / "store"
+    write_regions(source, ["a", "b", "c"], [(np.full((2, 3), k), np.zeros((2, 4))) for k in range(3)])
+    pairs = [Pair("1", "b", "train", "task1", {"en": "x"}), Pair("2", "gone", "train", "task1", {"en": "x"})]
+    corpus = Corpus([Caption("a", "a1", "en", "x", "train")], pairs, {}, tmp_path, "task", "label")
+    (tmp_path / "new").mkdir()
+    store = _regions(corpus, RegionStore(source), tmp_path / "new", load_recipe("scenes"))
+    assert store.ids == ["a", "b"]
+    assert store.regions[1].max() == 1
 
 
 def test_the_store_that_is_made_of_precomputed_features(tmp_path: Path) -> None:

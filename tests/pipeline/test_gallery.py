@@ -1,6 +1,7 @@
 """A gallery that is searched: from Python and the shell, by words and pictures, and what is refused."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from data.errors import DataError
 from data.regions import RegionStore
@@ -68,7 +70,8 @@ def test_the_shell_prints_names_json_and_a_sheet(used: Tiny, tmp_path: Path, cap
         (("search", "a", "--top", "0"), "0 pictures are wanted; expected 1 or more"),
         (("search", "a", "--gallery", "gone"), "gone: no gallery here; run `make index`"),
         (("index", "--model", "gone"), "no exported model here"), (("search", "caf\udce9"), "not UTF-8; convert it"),
-        (("search", "a", "--sheet", "."), "expected a file"),
+        (("search", "a", "--sheet", "."), "expected a file"), (("search", "a", "--sheet", "x" * 300), "File name too"),
+        (("index", "--gallery", "tiny.yaml/x"), "cannot be made"), (("export", "--output", "/"), "a folder of its own"),
         (("describe",), "give a picture"), (("describe", "gone.jpg"), "no such file"),
         (("index", "--pictures", "gone"), "no such folder"), (("vse", "a dog"), "'a dog' goes with search or describe"),
         (("index", "--top", "3"), "--top goes with search, describe, not with index"),
@@ -78,6 +81,54 @@ def test_bad_input_is_one_line(used: Tiny, arguments: tuple[str, ...], said: str
     capsys.readouterr()
     assert used.main(*arguments) == 1
     assert said in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "said"),
+    [
+        ("some.txt", "a bat\n \n", "some.txt:2: the query is empty"),
+        ("some.jsonl", '{"query": " "}', "some.jsonl:1: query is empty"),
+        ("some.jsonl", '{"query": "a", "top": 0}', "some.jsonl:1: top is 0"),
+        ("some.jsonl", '{"query": "a", "top": true}', "some.jsonl:1: query is a text, top a whole number"),
+        ("some.jsonl", "[" * 100_000, "some.jsonl:1:"),
+    ],
+)
+def test_a_file_of_queries_that_does_not_fit_is_one_line(
+    used: Tiny, tmp_path: Path, name: str, lines: str, said: str, capsys
+) -> None:
+    (tmp_path / name).write_text(lines)
+    capsys.readouterr()
+    assert used.main("search", "--queries", str(tmp_path / name)) == 1
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_queries_end_where_their_lines_do(used: Tiny, tmp_path: Path, capsys) -> None:
+    (tmp_path / "some.txt").write_bytes(b"a red bat\r\n")
+    capsys.readouterr()
+    assert used.main("search", "--queries", str(tmp_path / "some.txt"), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["query"] == "a red bat"
+
+
+def test_a_damaged_copy_of_the_model_is_mended_by_the_command_that_is_advised(
+    finder: Finder, own: Path, tmp_path: Path
+) -> None:
+    gallery = tmp_path / "gallery"
+    update_gallery(gallery, finder, PictureFolder(own), {"en": ["a bat"]})
+    (words,) = (gallery / "models").glob("*/words.json")
+    words.write_text(words.read_text() + " ")
+    with pytest.raises(RecipeError, match=r"words\.json"):
+        Gallery.open(gallery)
+    update_gallery(gallery, finder, PictureFolder(own))
+    assert len(Gallery.open(gallery).search("a bat")) == 6
+
+
+def test_another_folder_of_the_same_names_sizes_and_dates_is_read_anew(finder: Finder, tmp_path: Path) -> None:
+    for name, colour in (("one", "red"), ("two", "blue")):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (60, 40), colour).save(tmp_path / name / "a.bmp")
+        os.utime(tmp_path / name / "a.bmp", (0, 0))
+        update = update_gallery(tmp_path / "gallery", finder, PictureFolder(tmp_path / name), {})
+        assert update.computed == 1
 
 
 @pytest.mark.parametrize("query", ["a " * 50_000, "🐕🐕🐕", "كلب أحمر", "[bold]x[/]", "\x1b[31m<b>"])
