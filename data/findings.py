@@ -136,7 +136,8 @@ def _pictures_in_two_splits(corpus: Corpus) -> Iterator[Finding]:
     for images in sizes.values():
         if len({split_of[image_id] for image_id in images}) > 1:
             for image_id in images:
-                content = hashlib.sha256(corpus.pictures[image_id].read_bytes()).hexdigest()
+                with corpus.pictures[image_id].open("rb") as file:
+                    content = hashlib.file_digest(file, "sha256").hexdigest()
                 alike[content].setdefault(split_of[image_id], image_id)
     yield from _in_two("error", "one picture in two splits", "pictures", {
         content: (of, " = ".join(of.values())) for content, of in alike.items()

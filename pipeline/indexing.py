@@ -222,11 +222,10 @@ def _keep_model(models: Path, finder: Finder) -> str:
             Finder.load(models / name)
             return name
         shutil.rmtree(models / name)  # it is damaged
-    if not (models / name).is_dir():
-        half = models / f"{name}.partial"
-        shutil.rmtree(half, ignore_errors=True)
-        shutil.copytree(finder.folder, half, ignore=shutil.ignore_patterns(".*"))
-        rename_whole(half, models / name)
+    half = models / f"{name}.partial"
+    shutil.rmtree(half, ignore_errors=True)
+    shutil.copytree(finder.folder, half, ignore=shutil.ignore_patterns(".*"))
+    rename_whole(half, models / name)
     return name
 
 
