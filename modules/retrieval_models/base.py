@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from modules.encoders import word_table
 from modules.errors import ModelError
 from modules.pretrained import PretrainedWords
-from modules.scores import order_violation
+from modules.scores import inner_product, order_violation
 
 Encoding = tuple[Tensor, Tensor]
 """Vectors (N, T, H) and their mask (N, T); T = 1 where an item is one vector."""
@@ -90,7 +90,7 @@ class RetrievalModel(nn.Module, ABC):
 
     def similarity(self, images: Encoding, captions: Encoding) -> Tensor:
         """Scores (I, C) of every image with every caption; here the inner product of their one vector."""
-        return images[0][:, 0] @ captions[0][:, 0].t()
+        return inner_product(images[0][:, 0], captions[0][:, 0])
 
     def auxiliary_losses(self, batch: Batch, pairs: Pairs) -> dict[str, Tensor]:
         """Further losses by name, already weighted; they are added to the ranking loss and logged.

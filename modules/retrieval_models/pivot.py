@@ -11,6 +11,7 @@ from modules.encoders import LanguageEncoders, LastState, masked_mean, region_la
 from modules.losses import sum_of_hinges_loss
 from modules.recurrent import widen
 from modules.retrieval_models.base import Batch, ByOrder, Encoding, Pairs, RetrievalModel, one_vector, register
+from modules.scores import inner_product
 
 
 @register("pivot-sym")
@@ -76,7 +77,8 @@ class Parallel(RetrievalModel):
         for one, other in combinations(pairs.languages.unique().tolist(), 2):
             rows, columns = pairs.languages == one, pairs.languages == other
             right, wrong = (mask[rows][:, columns] for mask in (matching, apart))
-            losses.append(sum_of_hinges_loss(vectors[rows] @ vectors[columns].t(), right, wrong, self.caption_margin))
+            scores = inner_product(vectors[rows], vectors[columns])
+            losses.append(sum_of_hinges_loss(scores, right, wrong, self.caption_margin))
         return {"parallel": torch.stack(losses).sum()}
 
 
