@@ -1,11 +1,27 @@
 """What all our LightningModules share."""
 
+from typing import Any
+
 import pytorch_lightning as pl
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
 
 
-class TrainedModule(pl.LightningModule):
+class BatchModule(pl.LightningModule):
+    """A LightningModule whose batches are dicts of tensors; what is counted on the CPU stays there.
+
+    Masks and packings are laid out by sentence lengths: fetched from a GPU, they would stop it at each step.
+    """
+
+    def transfer_batch_to_device(self, batch: dict[str, Tensor], device: torch.device, dataloader_idx: int) -> Any:
+        """Move all but lengths."""
+        stay = {name: value for name, value in batch.items() if name.endswith("lengths")}
+        moves = {name: value for name, value in batch.items() if name not in stay}
+        return super().transfer_batch_to_device(moves, device, dataloader_idx) | stay
+
+
+class TrainedModule(BatchModule):
     """A LightningModule whose gradients are clipped by norm, with fused optimisers too.
 
     Lightning refuses to clip for a fused optimiser under mixed precision, as such an optimiser would unscale

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from sacrebleu.metrics.bleu import BLEU
@@ -18,7 +17,7 @@ from modules.ensemble import Ensemble
 from modules.errors import ModelError
 from modules.recurrent import widen
 from modules.sampling import SampleSettings, sample
-from modules.training import TrainedModule
+from modules.training import BatchModule, TrainedModule
 from modules.transformer import TransformerTranslator
 from modules.translator import RegionalTranslator
 
@@ -143,7 +142,7 @@ class Translation(TrainedModule):
         return self.translator.read(memory, batch["target"], batch["target_lengths"])
 
 
-class Synthesis(pl.LightningModule):
+class Synthesis(BatchModule):
     """Caption synthesis: `predict_step` translates a batch, on any number of devices.
 
     Args:

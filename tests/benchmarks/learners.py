@@ -22,6 +22,7 @@ from modules.translation import Translation, translate
 VOCABULARY, DIM, HIDDEN, LAYERS, HEADS, DROPOUT = 8000, 128, 256, 4, 4, 0.1
 TRAIN, TEST, WARMUP, CLIP, BEAM = 6000, 400, 50, 1.0, 5
 FORMS = tuple((attention, bf16) for attention in ("sdpa", "eager") for bf16 in (False, True))
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 Batch = dict[str, Tensor]
 
 
@@ -48,7 +49,7 @@ class Corpus:
         pairs = Sentences(self.source[:TRAIN], self.target[:TRAIN], [None] * TRAIN)
         lengths = np.array([max(len(s), len(t) + 1) for s, t in zip(self.source[:TRAIN], self.target, strict=False)])
         data = SentenceBatches(pairs, None)
-        return (data[numbers] for numbers in TokenBatches(lengths, batch_tokens, steps, seed=0))
+        return (on_device(data[numbers]) for numbers in TokenBatches(lengths, batch_tokens, steps, seed=0))
 
     def bleu(self, translations: dict[int, list[int]]) -> float:
         """Of translations of all test sentences, by number."""
@@ -59,7 +60,12 @@ class Corpus:
         """All sentences to translate."""
         source = self.source[TRAIN:]
         data = SentenceBatches(Sentences(source, None, [None] * TEST), None)
-        return [data[numbers] for numbers in InOrder(np.array([len(one) for one in source]), batch_tokens)]
+        return [on_device(data[some]) for some in InOrder(np.array([len(one) for one in source]), batch_tokens)]
+
+
+def on_device(batch: Batch) -> Batch:
+    """The batch as training has it: lengths stay on the CPU."""
+    return {name: tensor if name.endswith("lengths") else tensor.to(DEVICE) for name, tensor in batch.items()}
 
 
 class Learner:
@@ -72,7 +78,7 @@ class Learner:
     """
 
     def __init__(self, module: nn.Module, rate: float, steps: int) -> None:
-        self.module = module.train()
+        self.module = module.train().to(DEVICE)
         self.optimizer = torch.optim.AdamW(module.parameters(), lr=rate, weight_decay=0.0, fused=True)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             self.optimizer, lambda step: min((step + 1) / WARMUP, 1.0, max(0.0, 1.05 - step / steps))
@@ -124,12 +130,12 @@ class Ours(Learner):
         return cls(rate, steps, bf16, network="transformer", **sizes)
 
     def loss(self, batch: Batch) -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=self.bf16):
             loss, words = self.module._cross_entropy(batch, 0.0)
         return loss / words
 
     def search(self, batch: Batch) -> list[list[int]]:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=self.bf16):
             found = translate(self.module.translator, batch, BeamSettings(BEAM), BEGIN, END)
         return [best[0].tokens for best in found]
 
@@ -165,13 +171,13 @@ class Marian(Learner):
 
     def loss(self, batch: Batch) -> Tensor:
         labels = batch["labels"].masked_fill(batch["labels"] == PADDING, -100)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=self.bf16):
             loss: Tensor = self.module(**self._source(batch), labels=labels).loss
         return loss
 
     def search(self, batch: Batch) -> list[list[int]]:
         longest = int(BeamSettings().max_ratio * batch["source_lengths"].max()) + 10
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=self.bf16):
             found = self.module.generate(
                 **self._source(batch), num_beams=BEAM, do_sample=False, early_stopping=True, length_penalty=1.0,
                 max_new_tokens=longest,
@@ -192,6 +198,8 @@ class Rates:
         """Run once; remember `amount` over the seconds it took; give back what came of it."""
         start = time.perf_counter()
         found = run(*arguments)
+        if DEVICE == "cuda":
+            torch.cuda.synchronize()
         self.all.setdefault(name, []).append(amount / (time.perf_counter() - start))
         return found
 

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-import modules.beam
+import modules.cross_entropy
 from modules.beam import BeamSettings, beam_search, follow, top
 from modules.errors import ModelError
 from modules.translation import build_translator, translate
@@ -88,7 +88,7 @@ def test_greedy_takes_the_best_word_each_time(model):
 def test_a_sentence_at_a_time_finds_the_same(model, width, monkeypatch):
     memory = model.encode(SOURCE, LENGTHS)
     together = beam_search(model, memory, BeamSettings(width), BEGIN, END, 12)
-    monkeypatch.setattr(modules.beam, "PART", 1)
+    monkeypatch.setattr(modules.cross_entropy, "PART", 1)
     apart = beam_search(model, memory, BeamSettings(width), BEGIN, END, 12)
     for one, other in zip(together, apart, strict=True):
         assert [h.tokens for h in one] == [h.tokens for h in other]
