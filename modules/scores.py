@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from modules.recurrent import widen
 
 PART = 2**21  # numbers in one tensor of a part; larger ones leave the caches of a CPU
+PART_ON_GPU = 2**25  # which waits for each part to be asked for
 STORED = 2**26  # numbers of all parts together above which a part is computed again in the backward pass
 SMALLEST = 1e-12  # squared lengths of contexts are at least this
 SLOPE = 0.1  # of the leaky rectifier below zero
@@ -123,11 +124,12 @@ class _Attend(torch.autograd.Function):
 def _by_parts(score: Callable[..., Tensor], queries: Encoding, contexts: Encoding, each: int) -> Tensor:
     """Scores (N, M) from those of parts; a pair of items needs `each` numbers in between."""
     sides, total = (queries, contexts), len(queries[0]) * len(contexts[0]) * each
-    if total <= PART:
+    most = PART_ON_GPU if queries[0].is_cuda else PART
+    if total <= most:
         return score(*_without_padding(*queries), *_without_padding(*contexts))
     if total > STORED and torch.is_grad_enabled():
         score = partial(checkpoint, score, use_reentrant=False, preserve_rng_state=False)
-    size = max(1, math.isqrt(PART // each))
+    size = max(1, math.isqrt(most // each))
     orders = [_width(mask).argsort(stable=True) for _, mask in sides]
     parts = [list(_parts(*side, order, size)) for side, order in zip(sides, orders, strict=True)]
     rows = [torch.cat([score(*query, *context) for context in parts[1]], dim=1) for query in parts[0]]
