@@ -126,12 +126,16 @@ class Translation(TrainedModule):
 
     def _cross_entropy(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
         """Summed cross-entropy, and the number of words it is summed over."""
+        alpha = self.hparams["agreement"] if self.training else 0.0
+        if alpha:  # both passes as one of twice as many sentences: dropout differs between them
+            batch = {name: torch.cat([tensor, tensor]) for name, tensor in batch.items()}
         states, where = self._read(batch)
         labels = batch["labels"].flatten()[where]
         words, bias = self.translator.words.weight, self.translator.output_bias
-        if self.training and self.hparams["agreement"]:
-            again, alpha = self._read(batch)[0], self.hparams["agreement"]
-            loss = agreeing_cross_entropy(states, again, words, bias, labels, smoothing, alpha)
+        if alpha:
+            in_order = where.argsort()  # the first pass's sentences come first
+            (first, second), (labels, _) = states[in_order].chunk(2), labels[in_order].chunk(2)
+            loss = agreeing_cross_entropy(first, second, words, bias, labels, smoothing, alpha)
         else:
             loss = smoothed_cross_entropy(states, words, bias, labels, smoothing)
         return loss, torch.tensor(float(len(labels)), device=loss.device)

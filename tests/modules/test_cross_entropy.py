@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 import modules.cross_entropy as own
 from modules.cross_entropy import agreeing_cross_entropy, smoothed_cross_entropy
+from modules.translation import Translation
 
 T, E, V = 7, 4, 9
 
@@ -72,6 +73,27 @@ def test_two_passes_that_must_agree(monkeypatch, part: int, alpha: float) -> Non
         plain = plain + alpha / 4 * F.kl_div(other, one, reduction="sum", log_target=True)
     found = agreeing_cross_entropy(*inputs, labels, 0.1, alpha)
     require_same(found, plain, inputs)
+
+
+@pytest.mark.parametrize("network", ["bilstm", "transformer"])
+def test_a_translator_s_two_passes_differ_by_dropout_alone(network: str) -> None:
+    torch.manual_seed(0)
+    lengths, targets = torch.tensor([3, 1, 2]), torch.tensor([1, 4, 2])
+    batch = {
+        "source": torch.randint(3, 20, (3, 3)) * (torch.arange(3) < lengths[:, None]), "source_lengths": lengths,
+        "target": torch.randint(3, 20, (3, 4)), "target_lengths": targets,
+        "labels": torch.randint(3, 20, (3, 4)) * (torch.arange(4) < targets[:, None]),
+    }  # fmt: skip
+    losses = {}
+    for dropout, agreement in ((0.0, 0.0), (0.0, 5.0), (0.3, 5.0)):
+        sizes = {"vocabulary_size": 20, "embedding_dim": 8, "hidden_dim": 8, "dropout": dropout, "padding": 0}
+        torch.manual_seed(1)
+        module = Translation({"network": network, **sizes}, 1e-3, 1, 1, 0.1, 1, 2, agreement=agreement).double().train()
+        loss, words = module._cross_entropy(batch, 0.1)
+        assert words == 7
+        losses[dropout, agreement] = float(loss)
+    assert losses[0.0, 5.0] == pytest.approx(losses[0.0, 0.0])
+    assert losses[0.3, 5.0] > losses[0.0, 0.0]
 
 
 def test_a_pass_agrees_with_itself() -> None:
