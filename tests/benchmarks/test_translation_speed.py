@@ -1,4 +1,6 @@
-"""How fast translators train and translate, beside MarianMT of `transformers` at equal size, in turns, on one thread.
+"""How fast translators train and translate, beside MarianMT of `transformers` at equal size, in turns.
+
+On one thread of a CPU, or on a GPU where torch sees one.
 
 The peer is timed in four forms, with its default attention (`sdpa`) and with `eager`, in float32 and under autocast. We
 must be faster by the stated factor than the faster default form; how we stand to the fastest form of all is printed.
@@ -10,10 +12,11 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from tests.benchmarks.learners import FORMS, TEST, Corpus, Learner, Marian, Ours, Rates, describe
+from tests.benchmarks.learners import DEVICE, FORMS, TEST, Corpus, Learner, Marian, Ours, Rates, describe
 
 pytestmark = pytest.mark.benchmark
 BATCH_TOKENS, TIMES = 2048, 8  # as in pipeline/configs/multi30k-flickr8k.yaml
+MORE_TOKENS = [16_384] if DEVICE == "cuda" else []  # as many as a GPU likes
 STEPS, SMALL = 300, 800  # steps and tokens a batch, to learn the corpus
 DEFAULT = [describe(form) for form in FORMS if form[0] == "sdpa"]
 ALL = [describe(form) for form in FORMS]
@@ -56,11 +59,12 @@ def compare(rates: Rates, ours: str) -> tuple[str, float]:
     ), ratio
 
 
-def test_training(corpus: Corpus, capsys) -> None:
+@pytest.mark.parametrize("batch_tokens", [BATCH_TOKENS, *MORE_TOKENS])
+def test_training(corpus: Corpus, batch_tokens: int, capsys) -> None:
     sides: dict[str, Learner] = {"our Transformer": Ours.transformer(), "our Bi-LSTM": Ours(2e-3, 1, hidden_dim=160,
                                  embedding_dim=128)}  # fmt: skip
     peer, rates = Marian(), Rates()
-    for number, batch in enumerate(corpus.train(BATCH_TOKENS, TIMES + 1)):
+    for number, batch in enumerate(corpus.train(batch_tokens, TIMES + 1)):
         words = int(batch["source_lengths"].sum() + batch["target_lengths"].sum())
         if number == 1:
             rates = Rates()  # the first of all is not counted
@@ -73,7 +77,7 @@ def test_training(corpus: Corpus, capsys) -> None:
     for name, learner in sides.items():
         text, ratio = compare(rates, name)
         with capsys.disabled():
-            print(f"\nTraining, words of both sides a second, batches of {BATCH_TOKENS} tokens: MarianMT of "
+            print(f"\nTraining, words of both sides a second, batches of {batch_tokens} tokens: MarianMT of "
                   f"{peer.weights:.2f} M weights {text}; {learner.weights:.2f} M weights, bf16")  # fmt: skip
         assert ratio >= 1.5
 
