@@ -9,6 +9,8 @@ from torch.nn import functional as F
 from modules.recurrent import matmul_dtype, widen
 
 KeysValues = tuple[Tensor, Tensor]  # (…, heads, J, E / heads) each
+# cuDNN's attention is compiled for each new shape, and nearly each batch and decoding step has one
+torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def drop(tensor: Tensor, share: float, training: bool) -> Tensor:
