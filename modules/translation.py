@@ -128,7 +128,7 @@ class Translation(TrainedModule):
         """Summed cross-entropy, and the number of words it is summed over."""
         alpha = self.hparams["agreement"] if self.training else 0.0
         if alpha:  # both passes as one of twice as many sentences: dropout differs between them
-            batch = {name: torch.cat([tensor, tensor]) for name, tensor in batch.items()}
+            batch = {name: tensor.expand(2, *tensor.shape).flatten(0, 1) for name, tensor in batch.items()}
         states, where = self._read(batch)
         labels = batch["labels"].flatten()[where]
         words, bias = self.translator.words.weight, self.translator.output_bias

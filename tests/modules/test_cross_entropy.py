@@ -96,6 +96,19 @@ def test_a_translator_s_two_passes_differ_by_dropout_alone(network: str) -> None
     assert losses[0.3, 5.0] > losses[0.0, 0.0]
 
 
+def test_two_passes_read_regions_in_float16_under_autocast() -> None:
+    sizes = {"vocabulary_size": 20, "embedding_dim": 8, "hidden_dim": 8, "dropout": 0.0, "padding": 0, "region_dim": 6}
+    torch.manual_seed(1)
+    module = Translation({"network": "transformer", **sizes}, 1e-3, 1, 1, 0.1, 1, 2, agreement=5.0).train()
+    tokens, lengths = torch.randint(3, 20, (3, 4)), torch.tensor([4, 4, 4])
+    batch = {"source": tokens, "target": tokens, "labels": tokens, "source_lengths": lengths, "target_lengths": lengths,
+             "regions": torch.randn(3, 5, 6).half()}  # fmt: skip
+    with torch.autocast("cpu", torch.bfloat16):
+        loss, words = module._cross_entropy(batch, 0.1)
+    assert loss.isfinite()
+    assert words == 12
+
+
 def test_a_pass_agrees_with_itself() -> None:
     states, weight, bias = made()
     labels = torch.arange(T)
