@@ -57,7 +57,7 @@ def find(corpus: Corpus, regions: RegionStore | None) -> list[Finding]:
     captions = corpus.captions
     sentences = [normalise_sentence(caption.text) for caption in captions]
     findings = [
-        *(_region_findings(captions, regions) if regions is not None else ()),
+        *(find_in_regions(captions, regions) if regions is not None else ()),
         *_picture_findings(corpus),
         *_images_in_two_splits(captions),
         *_leaking_pairs(corpus),
@@ -70,7 +70,7 @@ def find(corpus: Corpus, regions: RegionStore | None) -> list[Finding]:
         *_odd_captions(corpus),
         *_odd_pairs(corpus),
     ]
-    return sorted(findings, key=lambda finding: finding.level)  # "error" < "warning"; the sort is stable
+    return errors_first(findings)
 
 
 def num_words(caption: Caption) -> int:
@@ -79,7 +79,13 @@ def num_words(caption: Caption) -> int:
     return sum(map(len, words)) if caption.language in UNSPACED else len(words)
 
 
-def _region_findings(captions: Sequence[Caption], regions: RegionStore) -> Iterator[Finding]:
+def errors_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings of one level stay in their order."""
+    return sorted(findings, key=lambda finding: finding.level)  # "error" < "warning"; the sort is stable
+
+
+def find_in_regions(captions: Sequence[Caption], regions: RegionStore) -> Iterator[Finding]:
+    """What is wrong with a region store alone, and where it does not fit the captions."""
     listed = regions.file("ids.txt")
     split_of = {caption.image_id: caption.split for caption in captions}
     line_of = {image_id: line for line, image_id in enumerate(regions.ids, 1)}

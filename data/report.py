@@ -9,7 +9,7 @@ import numpy as np
 
 from data.captions import Caption, Pair
 from data.corpora import Corpus
-from data.findings import Finding, find, num_words
+from data.findings import Finding, errors_first, find, find_in_regions, num_words
 from data.regions import RegionStore
 
 NUM_EXAMPLES = 5  # shown with a finding
@@ -35,6 +35,11 @@ class DataReport:
     def errors(self) -> list[Finding]:
         """The findings that would spoil a result."""
         return [finding for finding in self.findings if finding.level == "error"]
+
+    def with_regions(self, captions: Sequence[Caption], regions: RegionStore) -> "DataReport":
+        """The report of a corpus whose regions were found after it was made; nothing else is looked at again."""
+        found = (_shortened(one, NUM_EXAMPLES) for one in find_in_regions(captions, regions))
+        return replace(self, findings=errors_first([*found, *self.findings]))
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain lists and dictionaries, ready for JSON."""
@@ -64,8 +69,12 @@ def data_report(corpus: Corpus, regions: RegionStore | None, examples: int = NUM
         captions=_caption_counts(corpus.captions),
         pairs=_pair_counts(corpus.pairs),
         lengths=_lengths(corpus.captions),
-        findings=[replace(one, examples=one.examples[:examples]) for one in find(corpus, regions)],
+        findings=[_shortened(one, examples) for one in find(corpus, regions)],
     )
+
+
+def _shortened(finding: Finding, examples: int) -> Finding:
+    return replace(finding, examples=finding.examples[:examples])
 
 
 def _caption_counts(captions: Sequence[Caption]) -> list[dict[str, Any]]:

@@ -38,6 +38,8 @@ class SampleSettings:
         if self.temperature <= 0 or not 0 < self.top_p <= 1:
             raise ModelError(f"temperature is {self.temperature} and top_p {self.top_p}; expected above 0, and top_p "
                              "at most 1")  # fmt: skip
+        if self.length_penalty < 0:
+            raise ModelError(f"length_penalty is {self.length_penalty}; expected 0 or more")
 
 
 @torch.no_grad()

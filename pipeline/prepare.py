@@ -45,13 +45,15 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
         content = reader.read(corpus.options, root, folder)
         require_regions(content, recipe)
         brought = content.open_regions()
-        report = _report(corpus.name, content, brought, folder)  # before hours of extracting
+        report = data_report(content, brought)
+        _write_report(report, corpus.name, folder)  # before hours of extracting
         write_captions(content.captions, folder / "captions.parquet")
         write_pairs(content.pairs, folder / "pairs.parquet")
         store = _regions(content, brought, folder, recipe)
         _write_about(content, folder)
         if brought is None:
-            report = _report(corpus.name, content, store, folder)
+            report = report.with_regions(content.captions, store)
+            _write_report(report, corpus.name, folder)
         return {
             "captions": len(content.captions),
             "pairs": len(content.pairs),
@@ -118,13 +120,12 @@ def _extractor_settings(recipe: Recipe, workspace: Workspace) -> dict[str, Any]:
     return settings | {"model": fingerprint(files, workspace.root / "fingerprints.json") if files else name}
 
 
-def _report(name: str, content: Corpus, store: RegionStore | None, folder: Path) -> DataReport:
-    """Write the data report; a store that the corpus brings may have rows that no caption needs.
+def _write_report(report: DataReport, name: str, folder: Path) -> None:
+    """Write the data report.
 
     Raises:
         RecipeError: a finding would spoil results.
     """
-    report = data_report(content, store)
     (folder / "report.md").write_text(report.as_markdown(), encoding="utf-8")
     (folder / "report.json").write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
     if report.errors:
@@ -134,7 +135,6 @@ def _report(name: str, content: Corpus, store: RegionStore | None, folder: Path)
             f"{name}: {first.what} ({first.count}×, {first.where}: {', '.join(first.examples[:3])}); mend the "
             f"data; all findings are in {folder / 'report.md'}"
         )
-    return report
 
 
 def _regions(content: Corpus, source: RegionStore | None, folder: Path, recipe: Recipe) -> RegionStore:

@@ -222,6 +222,10 @@ def test_regions_that_are_zero_spoil_results_and_odd_boxes_do_not(tmp_path: Path
         ("warning", "images with boxes outside 0…1 or turned round (x2 < x1, y2 < y1)", str(tmp_path / "boxes.npy"), 2),
     ]
     assert [finding.examples for finding in report.findings] == [["b (row 1)"], ["c (row 2)", "d (row 3)"]]
+    odd = [*clean(), caption("a", "oh", "train", number=9)]
+    before = data_report(odd, [], None)
+    assert {finding.level for finding in before.findings} == {"warning"}
+    assert before.with_regions(odd, RegionStore(tmp_path)) == data_report(odd, [], RegionStore(tmp_path))
 
 
 @pytest.mark.parametrize(("swapped", "level"), [(1, "warning"), (30, "error")])

@@ -77,7 +77,9 @@ def test_alone_as_in_a_batch_and_another_seed_draws_otherwise(model):
     assert [[one.tokens for one in found] for found in other] != [[one.tokens for one in found] for found in together]
 
 
-@pytest.mark.parametrize("settings", [{"samples": 0}, {"temperature": 0.0}, {"top_p": 0.0}, {"top_p": 1.1}])
+@pytest.mark.parametrize(
+    "settings", [{"samples": 0}, {"temperature": 0.0}, {"top_p": 0.0}, {"top_p": 1.1}, {"length_penalty": -0.1}]
+)
 def test_what_cannot_be_drawn_is_refused(settings):
     with pytest.raises(ModelError):
         SampleSettings(**settings)
