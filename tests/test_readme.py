@@ -1,8 +1,10 @@
 """What the README tells people to type exists."""
 
 import re
+import subprocess
 from pathlib import Path
 
+import pytest
 import yaml
 
 from pipeline.__main__ import _OPTIONS
@@ -44,3 +46,20 @@ def test_continuous_integration_runs_the_readme_s_commands():
         yaml.safe_load((ROOT / "pipeline/configs/scenes.yaml").read_text(encoding="utf-8"))["corpus"]["name"]
         == "scenes"
     )
+
+
+@pytest.mark.parametrize("target", ["index", "search", "describe"])
+def test_make_names_a_gallery_only_if_it_is_told_one(target: str) -> None:
+    assert '--gallery "my pictures"' in make("-n", target, "GALLERY=my pictures")
+    assert "--gallery" not in make("-n", target)
+
+
+def test_make_stays_on_the_device_that_it_was_set_up_for(tmp_path: Path) -> None:
+    (tmp_path / ".setup").write_text("gpu 123\n")
+    assert "'.[gpu,app,dev]'" in make("-n", "setup", f"VENV={tmp_path}")
+    assert "'.[cpu,app,dev]'" in make("-n", "setup", f"VENV={tmp_path}", "DEVICE=cpu")
+
+
+def make(*arguments: str) -> str:
+    """What make would run."""
+    return subprocess.run(["make", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout

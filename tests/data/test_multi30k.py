@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from data.captions import Pair
-from data.corpora.multi30k import ORIGINALS, Multi30kSettings, read
+from data.corpora.multi30k import ORIGINALS, Multi30kSettings, read, sources
 from data.errors import DataError
 from tests.data.official import LANGUAGES, pack, write_text
 
@@ -40,6 +40,17 @@ def test_official_split_task2(root: Path) -> None:
     assert [(p.split, p.image_id) for p in corpus.pairs] == [(s, i) for s, images in IMAGES.items() for i in images]
     assert corpus.pairs[0].texts == {"en": "task1 en of t1.jpg", "de": "task1 de of t1.jpg"}
     assert (corpus.task, corpus.label, corpus.regions, corpus.pictures) == ("task2", "Multi30K", None, {})
+
+
+def test_hidden_files_decide_nothing(root: Path) -> None:
+    settings = Multi30kSettings(splits=split_lists(root))
+    before = sources(settings, root)
+    for place in ("multi30k/.DS_Store", "multi30k/.git/config", "splits/.swp"):
+        (root / place).parent.mkdir(exist_ok=True)
+        (root / place).write_text("hidden")
+    assert sources(settings, root) == before
+    (root / "multi30k" / "shown").write_text("not hidden")
+    assert len(sources(settings, root)) == len(before) + 1
 
 
 def test_task1_in_four_languages(root: Path) -> None:

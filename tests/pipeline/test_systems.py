@@ -233,6 +233,13 @@ def test_sentences_that_nobody_translated_teach_by_back_translation(official: Ti
     assert {row["pair_id"].split("#")[1] for row in rows} == {f"t{k}.jpg" for k in range(1, 7)}
     assert all(row["text"] and row["tokens"] for row in rows)
     assert official.metrics("nmt-en-de")["train_pairs"] == 37 + 5 * 6 + 2 * 30
+    found = {
+        precision: translator_jobs(
+            official.recipe(*arguments, wanted, f"--mmt.trainer.precision={precision}"), official.workspace
+        )["back-en-de"].key
+        for precision in ("32-true", "bf16-mixed")
+    }
+    assert official.job("back-en-de").name == found["32-true"] != found["bf16-mixed"]
     assert official.metrics("mt-en-de")["train_pairs"] == 6
     assert official.main("report", *arguments, wanted) == 0
     scores, costs = (official.workspace.root / "tiny" / "report" / "report.md").read_text().split("Cost")
