@@ -1,7 +1,7 @@
 """Cross-entropy over a large vocabulary, a part of the words at a time: no tensor of all words times the vocabulary.
 
 On a CPU this takes half the time of a product, `log_softmax` and their gradients on all words at once, which leave its
-caches; on any device it saves the memory of those tensors.
+caches. On a GPU parts are large, and bound the memory of those tensors for large batches only.
 """
 
 from typing import Any

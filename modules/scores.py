@@ -1,7 +1,7 @@
 """Scores of images with captions: inner product, stacked cross attention (SCAN), order violation (OE).
 
-All are in float32 or wider, whatever autocast says: in bfloat16 a third of hardest negatives would tie. The last two
-are made in parts, so that what lies between stays under a fixed size however many items are compared.
+All are in float32 or wider, whatever autocast says: in bfloat16 near scores would tie. The last two are made in parts,
+so that what lies between stays under a fixed size however many items are compared.
 """
 
 import math

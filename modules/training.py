@@ -14,7 +14,8 @@ warnings.filterwarnings("ignore", "You have overridden `transfer_batch_to_device
 class BatchModule(pl.LightningModule):
     """A LightningModule whose batches are dicts of tensors; what is counted on the CPU stays there.
 
-    Masks and packings are laid out by sentence lengths: fetched from a GPU, they would stop it at each step.
+    Masks and packings are laid out by sentence lengths: fetched from a GPU, they would stop it at each step. (DDP moves
+    them there after all; whoever reads lengths takes them from anywhere.)
     """
 
     def transfer_batch_to_device(self, batch: dict[str, Tensor], device: torch.device, dataloader_idx: int) -> Any:

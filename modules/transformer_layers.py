@@ -5,12 +5,13 @@ import math
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from modules.recurrent import matmul_dtype, widen
 
 KeysValues = tuple[Tensor, Tensor]  # (…, heads, J, E / heads) each
-# cuDNN's attention is compiled for each new shape, and nearly each batch and decoding step has one
-torch.backends.cuda.enable_cudnn_sdp(False)
+# not cuDNN's: it is compiled for each new shape, and nearly each batch and decoding step has one
+KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def drop(tensor: Tensor, share: float, training: bool) -> Tensor:
@@ -100,7 +101,8 @@ def plain(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, caus
 def fused(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """The same by torch's own kernel."""
     shown = None if mask is None else mask[:, None]
-    return F.scaled_dot_product_attention(query, keys, values, attn_mask=shown, is_causal=causal)
+    with sdpa_kernel(KERNELS):
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=shown, is_causal=causal)
 
 
 def softmax(scores: Tensor) -> Tensor:

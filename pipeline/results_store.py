@@ -91,10 +91,12 @@ def _append_runs(recipe: str, runs: Sequence[Run], folder: Path) -> int:
     known = {_line(run): run for run in read_runs(recipe, folder)}
     fresh = {_line(run): run for run in runs if (old := known.get(_line(run))) is None or old.value != run.value}
     if fresh:
+        again = {(run.job, run.key) for run in fresh.values()}  # its cost is another too
+        known |= {_line(run): run for run in runs if (run.job, run.key) in again}
         text = io.StringIO()
         writer = csv.DictWriter(text, [field.name for field in fields(Run)], lineterminator="\n")
         writer.writeheader()
-        writer.writerows(asdict(run) for run in (known | fresh).values())
+        writer.writerows(asdict(run) for run in known.values())
         write_whole(folder / f"{recipe}.csv", text.getvalue())
     return len(fresh)
 

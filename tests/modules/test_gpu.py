@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
+import modules.cross_entropy
+import modules.scores
 from modules.beam import BeamSettings
-from modules.index import VectorIndex
 from modules.training import BatchModule
 from modules.translation import Translation, translate
 from tests.modules.cases import LANGUAGES, LENGTHS, N, make, make_batch, scores
@@ -56,6 +57,25 @@ def test_translators_learn_the_same(network: str, region_dim: int | None, smooth
 
 @pytest.mark.parametrize(("network", "region_dim"), TRANSLATORS)
 @on_gpu
+def test_translators_learn_alike_in_bfloat16_in_many_parts(network: str, region_dim: int | None, monkeypatch) -> None:
+    monkeypatch.setattr(modules.cross_entropy, "PART_ON_GPU", 5 * V)
+    found = []
+    for device in ("cpu", "cuda"):
+        module = translation(network, region_dim).float().to(device)
+        batch = module.transfer_batch_to_device(sentences(region_dim), torch.device(device), 0)
+        if region_dim is not None:
+            batch["regions"] = batch["regions"].half()
+        with torch.autocast(device, torch.bfloat16):
+            loss, _ = module._cross_entropy(batch, 0.1)
+        loss.backward()
+        found.append((loss.cpu(), {name: p.grad.cpu() for name, p in module.named_parameters()}))
+    torch.testing.assert_close(found[1][0], found[0][0], rtol=0.02, atol=0.0)
+    largest = max(float(grad.abs().max()) for grad in found[0][1].values())
+    torch.testing.assert_close(found[1][1], found[0][1], rtol=0.0, atol=0.05 * largest)
+
+
+@pytest.mark.parametrize(("network", "region_dim"), TRANSLATORS)
+@on_gpu
 def test_translators_say_the_same(network: str, region_dim: int | None) -> None:
     found = []
     for device in ("cpu", "cuda"):
@@ -83,9 +103,26 @@ def test_retrieval_models_score_and_learn_the_same(name: str) -> None:
     torch.testing.assert_close(found[0][0], scores(make(name), *make_batch()).detach())
 
 
+@pytest.mark.parametrize("name", RETRIEVAL)
+@on_gpu
+def test_retrieval_models_score_alike_in_bfloat16_in_many_parts(name: str, monkeypatch) -> None:
+    monkeypatch.setattr(modules.scores, "PART_ON_GPU", 500)
+    found = []
+    for device in ("cpu", "cuda"):
+        model = make(name).float().to(device)
+        regions, mask, tokens = (tensor.detach().to(device) for tensor in make_batch())
+        with torch.autocast(device, torch.bfloat16):
+            images = model.encode_images(regions.float(), mask)
+            found.append(model.similarity(images, model.encode_captions(tokens, LENGTHS, LANGUAGES.to(device))).cpu())
+    assert found[1].dtype == torch.float32
+    torch.testing.assert_close(found[1], found[0], rtol=0.0, atol=0.1)
+
+
 @on_gpu
 def test_a_flat_index_on_the_gpu_finds_what_the_cpu_s_finds(tmp_path: Path) -> None:
     faiss = pytest.importorskip("faiss")
+    from modules.index import VectorIndex
+
     if not faiss.get_num_gpus():
         pytest.skip("this FAISS is for the CPU")
     generator = torch.Generator().manual_seed(0)

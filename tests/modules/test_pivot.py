@@ -150,6 +150,9 @@ def test_hinges_between_captions_are_the_loop(name: str, margin: float) -> None:
     fast = model.auxiliary_losses({}, pairs_of(model, t, unit(4)))
     assert list(fast) == ["parallel"]
     assert slow > 0.1
+    with torch.autocast("cpu", torch.bfloat16):  # products of captions stay exact
+        rough = model.auxiliary_losses({}, pairs_of(model, t.float(), unit(4).float()))["parallel"]
+    torch.testing.assert_close(rough, slow.float(), rtol=1e-5, atol=0.0)
     torch.testing.assert_close(fast["parallel"], slow)
     torch.testing.assert_close(
         *(torch.autograd.grad(loss, start, retain_graph=True)[0] for loss in (fast["parallel"], slow))

@@ -109,9 +109,9 @@ def test_committed_figures_fill_the_table_when_the_artifacts_are_gone(here):
     assert append_runs("scenes", runs) == len(runs)
     assert append_runs("scenes", runs) == 0
     assert read_runs("scenes") == runs
-    again = [replace(runs[0], value=43.0), runs[1]]  # by --force
+    again = [replace(runs[0], value=43.0, wall_s=2.0), replace(runs[1], wall_s=2.0)]  # by --force
     assert append_runs("scenes", again + again) == 1
-    assert read_runs("scenes") == [again[0], *runs[1:]]
+    assert read_runs("scenes") == [*again, *runs[2:]]
     assert append_runs("scenes", runs) == 1
     report(recipe, here)
     assert "| none | 44.0 |" in (here.root / "scenes/report/report.md").read_text()
