@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from modules.cross_entropy import words_at_a_time
+from modules.cross_entropy import rows_at_a_time
 from modules.errors import ModelError
 
 _BLOCK = 128  # scores of which only the largest is looked at, at first
@@ -151,7 +151,7 @@ def _continue(
         count: how many of each sentence.
         costs: (rows, V) what each word costs in the choice, not in the score.
     """
-    several, parts = words_at_a_time(scores, scores.shape[1] * model.vocabulary_size), []
+    several, parts = rows_at_a_time(scores, scores.shape[1] * model.vocabulary_size), []
     for start in range(0, len(scores), several):
         some = slice(start, start + several)
         total = model.predict(states[some]).add_(scores[some, :, None])

@@ -15,9 +15,9 @@ PART = 2**20  # scores at a time: 128 words of a vocabulary of 8,000
 PART_ON_GPU = 2**26  # which waits for each part to be asked for
 
 
-def words_at_a_time(tensor: Tensor, vocabulary: int) -> int:
-    """How many words are scored together where the tensor is, 1 or more."""
-    return max(1, (PART_ON_GPU if tensor.is_cuda else PART) // vocabulary)
+def rows_at_a_time(tensor: Tensor, size: int) -> int:
+    """How many rows of `size` scores are made together where the tensor is, 1 or more."""
+    return max(1, (PART_ON_GPU if tensor.is_cuda else PART) // size)
 
 
 def smoothed_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float) -> Tensor:
@@ -85,7 +85,7 @@ class _CrossEntropy(torch.autograd.Function):
         size, low = len(weight), weight.to(dtype)
         of_states, of_weight, of_bias = torch.empty_like(states), torch.zeros_like(weight), torch.zeros_like(bias)
         total = states.new_zeros(())
-        rows = words_at_a_time(states, size)
+        rows = rows_at_a_time(states, size)
         for state, label, out in zip(states.split(rows), labels.split(rows), of_states.split(rows), strict=True):
             state, right = state.to(dtype), label[:, None]
             scores = torch.mm(state, low.t()).to(total.dtype).add_(bias)
@@ -130,7 +130,7 @@ class _AgreeingCrossEntropy(torch.autograd.Function):
         of_states = torch.empty_like(first), torch.empty_like(second)
         of_weight, of_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         total = first.new_zeros(())
-        rows = words_at_a_time(first, 2 * size)
+        rows = rows_at_a_time(first, 2 * size)
         parts = [one.split(rows) for one in (first, second, *of_states)]
         for *states, one_out, other_out, label in zip(*parts, labels.split(rows), strict=True):
             states, right = [state.to(dtype) for state in states], label[:, None]

@@ -17,6 +17,7 @@ from data.corpora.scenes_grammar import sentences
 from data.text import BEGIN, END, PADDING, JointBPE, tokenize
 from data.translation import InOrder, SentenceBatches, Sentences, TokenBatches
 from modules.beam import BeamSettings
+from modules.training import BatchModule
 from modules.translation import Translation, translate
 
 VOCABULARY, DIM, HIDDEN, LAYERS, HEADS, DROPOUT = 8000, 128, 256, 4, 4, 0.1
@@ -65,7 +66,8 @@ class Corpus:
 
 def on_device(batch: Batch) -> Batch:
     """The batch as training has it: lengths stay on the CPU."""
-    return {name: tensor if name.endswith("lengths") else tensor.to(DEVICE) for name, tensor in batch.items()}
+    moved: Batch = BatchModule().transfer_batch_to_device(batch, torch.device(DEVICE), 0)
+    return moved
 
 
 class Learner:

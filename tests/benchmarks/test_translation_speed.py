@@ -4,8 +4,8 @@ On one thread of a CPU, or on a GPU where torch sees one.
 
 The peer is timed in four forms, with its default attention (`sdpa`) and with `eager`, in float32 and under autocast. We
 must be faster by the stated factor than the faster default form; how we stand to the fastest form of all is printed.
-Machines differ and drift: only ratios count. A GPU mostly waits for networks of this size to be launched, so there our
-Transformer must only keep up, and it is timed in float32 too.
+Machines differ and drift: only ratios count. A GPU mostly waits for networks of this size to be launched: what is asked
+of us is not reached there.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,6 @@ BATCH_TOKENS, TIMES = 2048, 8  # as in pipeline/configs/multi30k-flickr8k.yaml
 ROUNDS = 5 if DEVICE == "cuda" else 1
 MORE_TOKENS = [16_384] if DEVICE == "cuda" else []  # as many as a GPU likes
 STEPS, SMALL = 300, 800  # steps and tokens a batch, to learn the corpus
-TRAINING, SEARCH = (1.5, 2.0) if DEVICE == "cpu" else (0.9, 0.8)  # times as fast as the peer, at least
 DEFAULT = [describe(form) for form in FORMS if form[0] == "sdpa"]
 ALL = [describe(form) for form in FORMS]
 
@@ -86,11 +85,7 @@ def test_training(corpus: Corpus, batch_tokens: int, capsys) -> None:
             print(f"\nTraining, words of both sides a second, batches of {batch_tokens} tokens: MarianMT of "
                   f"{peer.weights:.2f} M weights {text}; {learner.weights:.2f} M weights, "
                   f"{'bf16' if learner.bf16 else 'float32'}")  # fmt: skip
-    if DEVICE == "cpu":
-        del ratios["our Transformer in float32"]
-        assert min(ratios.values()) >= TRAINING
-    else:
-        assert max(ratios["our Transformer"], ratios["our Transformer in float32"]) >= TRAINING
+    assert min(ratios["our Transformer"], ratios["our Bi-LSTM"]) >= 1.5
 
 
 def test_beam_search(corpus: Corpus, learned: tuple[Ours, Marian], capsys) -> None:
@@ -117,7 +112,7 @@ def test_beam_search(corpus: Corpus, learned: tuple[Ours, Marian], capsys) -> No
               + ", ".join(f"{name} {bleu:.1f} and {length:.1f}" for name, (bleu, length) in said.items()))  # fmt: skip
     assert said["our Transformer"][0] > 90
     assert all(abs(length / said["our Transformer"][1] - 1) < 0.1 for _, length in said.values())
-    assert ratio >= SEARCH
+    assert ratio >= 2
 
 
 def test_bfloat16(corpus: Corpus, capsys) -> None:
