@@ -1,14 +1,11 @@
 """What all our LightningModules share."""
 
-import warnings
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
-
-warnings.filterwarnings("ignore", "You have overridden `transfer_batch_to_device`")  # as is meant
 
 
 class BatchModule(pl.LightningModule):

@@ -55,7 +55,7 @@ class Translation(TrainedModule):
         begin: number of the begin-of-sentence token.
         end: number of the end-of-sentence token.
         beam_size: hypotheses of the validation search.
-        agreement: α of R-Drop (`agreeing_cross_entropy`); 0 reads a batch once.
+        agreement: α of R-Drop (`agreeing_cross_entropy`); 0 reads a batch as it is.
 
     Before validation, `reference` must be set: for each sentence number its translation in surface form, and
     `decode`, which turns token numbers into such a form. Validation raises ModelError when training has diverged.

@@ -69,8 +69,8 @@ class Phase:
     average: float = 0.0
     """Decay of the moving average of the weights, which is what is validated and kept; 0 keeps them as they are."""
     r_drop: float = 0.0
-    """α of R-Drop: a batch is read twice with other dropout, and the two must agree (a step takes twice as long); 0 is
-    without."""
+    """α of R-Drop: batches are read doubled, with other dropout, and the two halves must agree (on a CPU a step takes
+    twice as long); 0 is without."""
 
 
 @dataclass

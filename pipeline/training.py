@@ -33,6 +33,7 @@ _PACE_STEPS = 20  # before an estimate is given
 _LONG = 60.0  # seconds; what is shorter needs no estimate
 logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # it sets its own level when imported
 warnings.filterwarnings("ignore", "predict returned None")  # Synthesis keeps what it finds
+warnings.filterwarnings("ignore", "You have overridden `transfer_batch_to_device`")  # lengths stay where they are
 
 
 def log_folder(recipe: Recipe, stage: str, name: str, folder: Path) -> Path:

@@ -32,7 +32,7 @@ from pipeline.reranking import index_job, rerank_job
 from pipeline.settings import Recipe, VseSettings, result_settings
 from pipeline.training import fit, load_best, log_folder, make_trainer
 
-VERSION = 2
+VERSION = 2  # 2: inner products of scores are in float32, under bf16-mixed too
 _READ_BY_TRANSFORMERS = (".json", ".txt", ".model", ".safetensors", ".bin")
 _NOT_OF_TRAINING = ("rows", "only", "seeds", "fuse", "translate", "first", "first_k", "unseen", "folds")
 

@@ -75,8 +75,9 @@ def test_two_passes_that_must_agree(monkeypatch, part: int, alpha: float) -> Non
     require_same(found, plain, inputs)
 
 
+@pytest.mark.parametrize("region_dim", [None, 6])
 @pytest.mark.parametrize("network", ["bilstm", "transformer"])
-def test_a_translator_s_two_passes_differ_by_dropout_alone(network: str) -> None:
+def test_a_translator_s_two_passes_differ_by_dropout_alone(network: str, region_dim: int | None) -> None:
     torch.manual_seed(0)
     lengths, targets = torch.tensor([3, 1, 2]), torch.tensor([1, 4, 2])
     batch = {
@@ -84,11 +85,14 @@ def test_a_translator_s_two_passes_differ_by_dropout_alone(network: str) -> None
         "target": torch.randint(3, 20, (3, 4)), "target_lengths": targets,
         "labels": torch.randint(3, 20, (3, 4)) * (torch.arange(4) < targets[:, None]),
     }  # fmt: skip
+    if region_dim is not None:
+        batch["regions"] = torch.randn(3, 5, region_dim, dtype=torch.float64)
     losses = {}
     for dropout, agreement in ((0.0, 0.0), (0.0, 5.0), (0.3, 5.0)):
         sizes = {"vocabulary_size": 20, "embedding_dim": 8, "hidden_dim": 8, "dropout": dropout, "padding": 0}
         torch.manual_seed(1)
-        module = Translation({"network": network, **sizes}, 1e-3, 1, 1, 0.1, 1, 2, agreement=agreement).double().train()
+        arguments = {"network": network, "region_dim": region_dim, **sizes}
+        module = Translation(arguments, 1e-3, 1, 1, 0.1, 1, 2, agreement=agreement).double().train()
         loss, words = module._cross_entropy(batch, 0.1)
         assert words == 7
         losses[dropout, agreement] = float(loss)

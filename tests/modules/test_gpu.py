@@ -34,20 +34,20 @@ def sentences(region_dim: int | None) -> dict[str, torch.Tensor]:
     return batch
 
 
-def translation(network: str, region_dim: int | None) -> Translation:
+def translation(network: str, region_dim: int | None, agreement: float = 0.0) -> Translation:
     torch.manual_seed(0)
     sizes = {"embedding_dim": 16, "hidden_dim": 12, "dropout": 0.0, "padding": 0}
     arguments = {"network": network, "vocabulary_size": V, "region_dim": region_dim, **sizes}
-    return Translation(arguments, 1e-3, 1, 1, 0.1, BEGIN, END, agreement=5.0).double().train()
+    return Translation(arguments, 1e-3, 1, 1, 0.1, BEGIN, END, agreement=agreement).double().train()
 
 
 @pytest.mark.parametrize(("network", "region_dim"), TRANSLATORS)
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(("smoothing", "agreement"), [(0.0, 0.0), (0.1, 0.0), (0.1, 5.0)])
 @on_gpu
-def test_translators_learn_the_same(network: str, region_dim: int | None, smoothing: float) -> None:
+def test_translators_learn_the_same(network: str, region_dim: int | None, smoothing: float, agreement: float) -> None:
     found = []
     for device in ("cpu", "cuda"):
-        module = translation(network, region_dim).to(device)
+        module = translation(network, region_dim, agreement).to(device)
         batch = module.transfer_batch_to_device(sentences(region_dim), torch.device(device), 0)
         loss, words = module._cross_entropy(batch, smoothing)
         loss.backward()
@@ -72,6 +72,20 @@ def test_translators_learn_alike_in_bfloat16_in_many_parts(network: str, region_
     torch.testing.assert_close(found[1][0], found[0][0], rtol=0.02, atol=0.0)
     largest = max(float(grad.abs().max()) for grad in found[0][1].values())
     torch.testing.assert_close(found[1][1], found[0][1], rtol=0.0, atol=0.05 * largest)
+
+
+@on_gpu
+def test_two_passes_agree_the_same() -> None:
+    """Without dropout the passes of a translator are equal, and their discord is 0: here they are not."""
+    found = []
+    for device in ("cpu", "cuda"):
+        torch.manual_seed(0)
+        sizes = ((7, 12), (7, 12), (V, 12), (V,))
+        inputs = [torch.randn(*size, dtype=torch.float64).to(device).requires_grad_() for size in sizes]
+        loss = modules.cross_entropy.agreeing_cross_entropy(*inputs, torch.arange(7, device=device), 0.1, 5.0)
+        loss.backward()
+        found.append((loss.cpu(), [tensor.grad.cpu() for tensor in inputs]))
+    torch.testing.assert_close(found[1], found[0])
 
 
 @pytest.mark.parametrize(("network", "region_dim"), TRANSLATORS)

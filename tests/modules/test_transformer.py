@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from modules.errors import ModelError
 from modules.transformer import TransformerTranslator
@@ -175,6 +176,21 @@ def test_torchs_kernel_and_ours_are_one_attention(case):
         changed = values.clone()
         changed[0, :, 2:] = 9.0
         assert torch.equal(plain(query, keys, changed, mask, False), ours)
+
+
+def test_torchs_kernel_is_never_cudnns(monkeypatch):
+    seen, attend = [], F.scaled_dot_product_attention
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+
+    def looked(*args, **kwargs):
+        seen.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return attend(*args, **kwargs)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", looked)
+    fused(*torch.randn(3, 2, 3, 4, 5), None, False)
+    assert seen == [False]
+    assert before
+    assert torch.backends.cuda.cudnn_sdp_enabled()
 
 
 @pytest.mark.parametrize(("network", "look"), [("bilstm", None), ("transformer", "gate"), ("transformer", "tokens")])
