@@ -24,7 +24,7 @@ from pipeline.advice import lost_process, out_of_memory, unwritten
 from pipeline.cost import cpu_seconds
 from pipeline.errors import RecipeError
 from pipeline.jobs import Workspace
-from pipeline.processes import CONSOLE, printable, say
+from pipeline.processes import ERRORS, printable, say
 from pipeline.recipe import load_recipe
 from pipeline.settings import Recipe
 
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         _run(known, overrides)
     except (DataError, ModelError, RecipeError) as error:
-        CONSOLE.print(f"[red]error:[/] {escape(printable(str(error)))}")
+        ERRORS.print(f"[red]error:[/] {escape(printable(str(error)))}")
         return 1
     except BrokenPipeError:  # whoever read us has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -90,10 +90,10 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         if (line := unwritten(error)) is None:
             raise
-        CONSOLE.print(f"[red]error:[/] {escape(line)}")
+        ERRORS.print(f"[red]error:[/] {escape(line)}")
         return 1
     except KeyboardInterrupt:
-        CONSOLE.print("stopped; the same command goes on from the last checkpoint")
+        ERRORS.print("stopped; the same command goes on from the last checkpoint")
         return 130
     if known.stage == ALL:
         say(f"in all {time.monotonic() - started:.0f} s, {cpu_seconds():.0f} s of CPU time")

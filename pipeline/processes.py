@@ -16,7 +16,9 @@ from pipeline.errors import RecipeError
 PATIENCE = 300.0  # seconds that ranks above 0 wait for a rank 0 that shows no sign of life
 GRACE = 5.0  # seconds that ranks above 0 have to end by themselves once rank 0 is gone
 CONSOLE = Console(highlight=False, soft_wrap=True)
-CONSOLE.width = max(CONSOLE.width, 120)  # better lines that a terminal folds than figures that are cut away
+ERRORS = Console(highlight=False, soft_wrap=True, stderr=True)  # never among translations or hits
+for _console in (CONSOLE, ERRORS):
+    _console.width = max(_console.width, 120)  # better lines that a terminal folds than figures that are cut away
 
 
 def printable(text: str) -> str:
@@ -84,7 +86,7 @@ def ending_with_rank_0(done: Callable[[], bool]) -> Iterator[None]:
             if over.wait(1):
                 return
         if not over.wait(GRACE) and not done():
-            CONSOLE.print("[red]error:[/] rank 0 has ended; the same command goes on from the last checkpoint")
+            ERRORS.print("[red]error:[/] rank 0 has ended; the same command goes on from the last checkpoint")
             os._exit(1)
 
     if not started_together():

@@ -30,8 +30,8 @@ def translate(
     """Translate a file line by line, by the settings of the recipe's `augment` section.
 
     A line that says nothing (empty, or of control characters) is empty, and so is one whose translation on the way is;
-    sentences longer than 100 sub-words are cut there; both are counted. Several best are
-    written as JSON lines: `line`, and `translations` with `text` and `score`, the mean log-probability of a token.
+    sentences longer than 100 sub-words, at any hop, are cut there; all are counted. Several best are written as JSON
+    lines: `line`, and `translations` with `text` and `score`, the mean log-probability of a token.
 
     Args:
         recipe: whose translators.
@@ -59,30 +59,30 @@ def translate(
     store = RegionStore(workspace.require(corpus_job(recipe, workspace)) / "regions", check_values=False)
     hops = [load_translator(folder) for folder in folders]
     looks = [network.regions.in_features for network, _ in hops if network.regions is not None]
-    seen = _images(recipe, images, lines, where, store) if looks else None
+    says = [_size(text, hops[0][1], languages[0]) > 0 for text in lines]
+    seen = _images(recipe, images, says, where, store) if looks else None
     _require_sight(path, looks, store, seen)
     trainer = replace(options.trainer, progress=False, devices=1, num_nodes=1, strategy="auto")
-    counts = {"empty": 0, "cut": 0, "blind": 0}
-    written: list[str] = []
+    cut, silent, written = set[int](), 0, list[str]()
     for start in range(0, len(lines), _BLOCK):
-        texts = lines[start : start + _BLOCK]
-        sizes = [_size(text, hops[0][1], languages[0]) for text in texts]
-        shown = {place: seen[start + place] if seen else None for place, size in enumerate(sizes) if size}
-        found = {place: [Translated(texts[place], "", 0.0)] for place in shown}
-        counts["empty"] += sizes.count(0)
-        counts["cut"] += sum(size > MAX_TOKENS for size in sizes)
-        counts["blind"] += sum(name is None for name in shown.values()) if looks else 0
+        places = [place for place in range(start, min(start + _BLOCK, len(lines))) if says[place]]
+        found = {place: [Translated(lines[place], "", 0.0)] for place in places}
         for number, ((network, bpe), (spoken, target)) in enumerate(zip(hops, pairwise(languages), strict=True), 1):
-            said = {place: best.text for place, (best, *_) in found.items() if best.text.strip()}
+            sizes = {place: _size(best.text, bpe, spoken) for place, (best, *_) in found.items()}
+            cut |= {place for place, size in sizes.items() if size > MAX_TOKENS}
+            said = {place: found[place][0].text for place, size in sizes.items() if size}
+            shown = [seen[place] if seen else None for place in said]
             translations = translate_all(
-                network, bpe, bpe.encode_all(list(said.values()), spoken), [shown[place] for place in said], store,
-                target, beam, options.batch_tokens, trainer, n_best if number == len(hops) else 1,
+                network, bpe, bpe.encode_all(list(said.values()), spoken), shown, store, target, beam,
+                options.batch_tokens, trainer, n_best if number == len(hops) else 1,
             )  # fmt: skip
             found = dict(zip(said, translations, strict=True))
-        written += _lines(start, len(texts), found, n_best)
+        silent += len(places) - sum(bool(best.text.strip()) for best, *_ in found.values())
+        written += _lines(start, min(start + _BLOCK, len(lines)), found, n_best)
     text = "".join(f"{line}\n" for line in written)
     sys.stdout.write(text) if output is None else write_whole(output, text)
-    _tell(len(lines), path, counts)
+    blind = sum(said and name is None for said, name in zip(says, seen or (), strict=False))
+    _tell(len(lines), path, {"empty": says.count(False), "silent": silent, "cut": len(cut), "blind": blind})
 
 
 def _tell(lines: int, path: str, counts: Mapping[str, int]) -> None:
@@ -90,6 +90,7 @@ def _tell(lines: int, path: str, counts: Mapping[str, int]) -> None:
     notes = {
         f"{lines:,} lines by {path}": True,
         f"{counts['empty']:,} empty lines stay empty": counts["empty"],
+        f"{counts['silent']:,} lines have an empty translation": counts["silent"],
         f"{counts['cut']:,} lines were cut at {MAX_TOKENS} sub-words": counts["cut"],
         f"{counts['blind']:,} lines without regions, zeros in their place": counts["blind"],
     }
@@ -141,33 +142,33 @@ def _size(text: str, bpe: JointBPE, language: str) -> int:
 
 
 def _images(
-    recipe: Recipe, path: Path | None, lines: Sequence[str], where: str, store: RegionStore
+    recipe: Recipe, path: Path | None, says: Sequence[bool], where: str, store: RegionStore
 ) -> list[str | None] | None:
-    """The image of each line; None where a recipe allows a line without.
+    """The image of each line, of which some say something; None where a recipe allows a line without.
 
     Raises:
         RecipeError: there are more or fewer images than lines, or one has no regions and the recipe allows none.
     """
     if path is None:
-        return [None] * len(lines) if recipe.mmt.without_regions == "captions" else None
-    names = read_lines(path, "an image id a line")
-    if len(names) != len(lines):
-        raise RecipeError(f"{path}: {len(names)} images for {len(lines)} lines of {where}; give one a line")
+        return [None] * len(says) if recipe.mmt.without_regions == "captions" else None
+    names = [name.removesuffix("\r") for name in read_lines(path, "an image id a line")]
+    if len(names) != len(says):
+        raise RecipeError(f"{path}: {len(names)} images for {len(says)} lines of {where}; give one a line")
     if recipe.mmt.without_regions == "captions":
         return [name if name in store else None for name in names]
-    for number, (name, line) in enumerate(zip(names, lines, strict=True), 1):
-        if line.strip() and name not in store:
+    for number, (name, said) in enumerate(zip(names, says, strict=True), 1):
+        if said and name not in store:
             raise RecipeError(f"{path}:{number}: image {name!r} has no regions in the corpus of recipe {recipe.name}; "
                               "leave its line out, or set mmt.without_regions to captions and train so")  # fmt: skip
     return list(names)
 
 
-def _lines(start: int, count: int, found: dict[int, list[Translated]], n_best: int) -> Iterator[str]:
+def _lines(start: int, end: int, found: dict[int, list[Translated]], n_best: int) -> Iterator[str]:
     """A line for each line read."""
-    for place in range(count):
+    for place in range(start, end):
         translations = found.get(place, [])
         if n_best == 1:
             yield translations[0].text if translations else ""
         else:
             best = [{"text": one.text, "score": round(one.score, 4)} for one in translations]
-            yield json.dumps({"line": start + place + 1, "translations": best}, ensure_ascii=False)
+            yield json.dumps({"line": place + 1, "translations": best}, ensure_ascii=False)

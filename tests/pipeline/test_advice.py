@@ -20,7 +20,7 @@ def test_too_little_memory_names_the_setting_to_lower(fresh: Tiny, monkeypatch, 
 
     monkeypatch.setattr("pipeline.vse.vse", breaks)
     assert fresh.main("vse") == 1
-    line = capsys.readouterr().out.splitlines()[-1]
+    line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("error: vse:")
     assert "lower vse.batch_size" in line
     assert ("the GPU" in line) == (error is GPU)
@@ -32,7 +32,7 @@ def test_too_little_memory_for_the_doctor(monkeypatch, capsys) -> None:
 
     monkeypatch.setattr("pipeline.doctor.doctor", breaks)
     assert main(["doctor"]) == 1
-    assert capsys.readouterr().out == "error: doctor: this machine has too little memory for this\n"
+    assert capsys.readouterr().err == "error: doctor: this machine has too little memory for this\n"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_too_little_memory_for_the_doctor(monkeypatch, capsys) -> None:
 )
 def test_an_option_that_a_stage_does_not_know_is_told(capsys, arguments: list[str], line: str) -> None:
     assert main(arguments) == 1
-    assert capsys.readouterr().out == f"error: {line}\n"
+    assert capsys.readouterr().err == f"error: {line}\n"
 
 
 def test_every_stage_has_a_setting_to_lower() -> None:
@@ -83,6 +83,6 @@ def test_an_override_may_hold_spaces(fresh: Tiny, capsys) -> None:
     assert fresh.main("prepare", "--vse.rows={both: [en/human + de/human]}", "--vse.only=[both]") == 0
     capsys.readouterr()
     assert fresh.main("vse", "--vse.rowz={both: [en/human + de/human]}") == 1
-    assert "vse.rowz" in capsys.readouterr().out
+    assert "vse.rowz" in capsys.readouterr().err
     assert fresh.main("vse", "--vse.only=[a, b]", "--vse.only=[c]") == 1  # the last one counts
-    assert "vse.only names 'c'" in " ".join(capsys.readouterr().out.split())
+    assert "vse.only names 'c'" in " ".join(capsys.readouterr().err.split())

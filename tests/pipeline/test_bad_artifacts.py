@@ -25,7 +25,7 @@ def told(tiny: Tiny, capsys, stage: str, *arguments: str) -> str:
     """The one line of an error."""
     capsys.readouterr()
     assert tiny.main(stage, *arguments) == 1
-    lines = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().err.splitlines()
     errors = [line for line in lines if line.startswith("error:")]
     assert len(errors) == 1
     assert lines[-1] == errors[0]

@@ -85,4 +85,4 @@ def test_from_the_shell(workspace: Workspace, monkeypatch, capsys) -> None:
     assert main(["report", "--compare", first, second]) == 0
     assert "settings.phase.rate" in capsys.readouterr().out
     assert main(["mmt", "--compare", first, second]) == 1
-    assert "goes with report" in capsys.readouterr().out
+    assert "goes with report" in capsys.readouterr().err

@@ -33,7 +33,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copy:
 def run(capsys: pytest.CaptureFixture, *arguments: str) -> tuple[int, str]:
     capsys.readouterr()
     status = main([*arguments, "--recipe=multi30k-flickr8k"])
-    return status, capsys.readouterr().out
+    return status, "".join(capsys.readouterr())
 
 
 def test_good_data(data: Copy, capsys) -> None:

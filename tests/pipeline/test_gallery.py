@@ -80,7 +80,7 @@ def test_the_shell_prints_names_json_and_a_sheet(used: Tiny, tmp_path: Path, cap
 def test_bad_input_is_one_line(used: Tiny, arguments: tuple[str, ...], said: str, capsys) -> None:
     capsys.readouterr()
     assert used.main(*arguments) == 1
-    assert said in " ".join(capsys.readouterr().out.split())
+    assert said in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_file_of_queries_that_does_not_fit_is_one_line(
     (tmp_path / name).write_text(lines)
     capsys.readouterr()
     assert used.main("search", "--queries", str(tmp_path / name)) == 1
-    assert said in " ".join(capsys.readouterr().out.split())
+    assert said in " ".join(capsys.readouterr().err.split())
 
 
 def test_queries_end_where_their_lines_do(used: Tiny, tmp_path: Path, capsys) -> None:

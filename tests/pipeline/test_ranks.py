@@ -155,8 +155,8 @@ with processes.ending_with_rank_0(lambda: {done}):
 def test_a_rank_above_0_ends_with_its_parent_if_that_leaves_work(done: bool, seconds: int) -> None:
     script = _RANK_0.format(done=done, seconds=seconds) + "time.sleep(2)\n"
     said = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=200
-    ).stdout
+        [sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=200
+    ).stderr
     expected = "error: rank 0 has ended; the same command goes on from the last checkpoint\n"
     assert said == (expected if seconds == 300 else "")
 

@@ -290,7 +290,7 @@ def test_a_missing_upstream_artifact_names_the_make_line(fresh: Tiny, tiny: Tiny
 def test_a_missing_data_root_is_told(fresh: Tiny, capsys, argument: str, word: str) -> None:
     capsys.readouterr()
     assert fresh.main("prepare", "--recipe=multi30k-flickr8k", argument) == 1
-    lines = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().err.splitlines()
     assert [word in line for line in lines if line.startswith("error: ")] == [True]
     assert "Traceback" not in "".join(lines)
 
@@ -300,7 +300,7 @@ def test_a_gpu_that_is_not_there_is_told(tiny: Tiny, capsys, tmp_path: Path) -> 
     other = tiny.without(tmp_path, "vse-san-human-1")
     capsys.readouterr()
     assert other.main("vse", "--trainer.accelerator=gpu", "--vse.only=[human]") == 1
-    lines = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().err.splitlines()
     assert sum(line.startswith("error: ") for line in lines) == 1
     assert "--trainer.accelerator=cpu" in lines[-1]
 
@@ -308,7 +308,7 @@ def test_a_gpu_that_is_not_there_is_told(tiny: Tiny, capsys, tmp_path: Path) -> 
 def test_settings_of_the_corpus_that_contradict_are_told(fresh: Tiny, capsys) -> None:
     capsys.readouterr()
     assert fresh.main("prepare", "--corpus.retrieval=99") == 1
-    assert "error: scenes: retrieval 99 is more than train 24" in capsys.readouterr().out
+    assert "error: scenes: retrieval 99 is more than train 24" in capsys.readouterr().err
 
 
 def test_keyboard_interrupt_says_how_to_go_on(fresh: Tiny, capsys, monkeypatch) -> None:
@@ -317,7 +317,7 @@ def test_keyboard_interrupt_says_how_to_go_on(fresh: Tiny, capsys, monkeypatch) 
 
     monkeypatch.setattr("pipeline.prepare.prepare", interrupted)
     assert fresh.main("prepare") == 130
-    assert "goes on from the last checkpoint" in capsys.readouterr().out
+    assert "goes on from the last checkpoint" in capsys.readouterr().err
 
 
 def test_the_rows_of_a_recipe_come_seed_by_seed(tiny: Tiny) -> None:

@@ -159,7 +159,7 @@ def test_borrowed_captions_must_be_of_images_that_this_corpus_trains_on(trained:
     assert other.main("prepare", "--corpus.retrieval=8") == 0
     capsys.readouterr()
     assert other.main("vse", *arguments) == 1
-    assert "not in train here" in " ".join(capsys.readouterr().out.split())
+    assert "not in train here" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_cell_that_was_not_run_says_so(trained: Tiny, capsys) -> None:
@@ -200,7 +200,7 @@ def test_slips_in_a_table_are_named(tmp_path, lines: str, message: str) -> None:
 
 def test_a_table_that_is_not_there(trained: Tiny, capsys) -> None:
     assert trained.main("table", "--table=9") == 1
-    assert "table '9': recipe tiny has 5" in " ".join(capsys.readouterr().out.split())
+    assert "table '9': recipe tiny has 5" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

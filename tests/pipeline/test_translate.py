@@ -29,7 +29,7 @@ def test_lines_of_all_kinds_stay_in_their_places(tiny: Tiny, tmp_path: Path, cap
     rows = read_translations(tiny.job("mt-en-de"), "test")
     lines = [
         rows[0]["source"], "", "red", "   ", "ΩЖ漢字", " ".join(["red"] * 100), " ".join(["blue ball"] * 2500),
-        rows[1]["source"], rows[0]["source"], "\x00",
+        rows[1]["source"], rows[0]["source"], "\x00", "ΨЩ犬猫",
     ]  # fmt: skip
     arguments = ["--with", "mt:en-de", "--input", write(tmp_path / "in.txt", lines), "--output", str(tmp_path / "out")]
     assert tiny.main("translate", *arguments) == 0
@@ -40,7 +40,8 @@ def test_lines_of_all_kinds_stay_in_their_places(tiny: Tiny, tmp_path: Path, cap
     assert found[0] == found[8] == rows[0]["hypothesis"]
     assert found[7] == rows[1]["hypothesis"]
     assert found[1] == found[3] == found[9] == ""
-    assert "10 lines by mt:en-de; 3 empty lines stay empty; " in told
+    assert found[4] == found[10] != ""  # nobody knows these characters, so they are all alike
+    assert "11 lines by mt:en-de; 3 empty lines stay empty; " in told
     assert "lines were cut at 100 sub-words" in told
 
 
@@ -72,9 +73,32 @@ def test_what_says_nothing_on_the_way_is_translated_no_further(tiny: Tiny, capsy
     for n_best, empty in (("1", ""), ("2", '{"line": 1, "translations": []}')):
         monkeypatch.setattr("sys.stdin", Stdin(f"{source}\n{source}\n"))
         assert tiny.main("translate", "--with", "mt:en-de-en", "--n-best", n_best) == 0
-        assert capsys.readouterr().out.splitlines()[0] == empty
+        printed = capsys.readouterr()
+        assert printed.out.splitlines()[0] == empty
+        assert "2 lines by mt:en-de-en; 1 lines have an empty translation" in printed.err
         assert hops == [2, 1]
         hops.clear()
+
+
+def test_what_is_too_long_on_the_way_is_counted(tiny: Tiny, capsys, monkeypatch) -> None:
+    def long(network, bpe, sentences, *arguments):
+        assert max(map(len, sentences)) <= 100
+        return [[Translated("ein roter ball " * 60, "", 0.0)] for _ in sentences]
+
+    monkeypatch.setattr("pipeline.translate.translate_all", long)
+    monkeypatch.setattr("sys.stdin", Stdin("a red ball\n\na blue bat\n"))
+    assert tiny.main("translate", "--with", "mt:en-de-en") == 0
+    told = capsys.readouterr().err
+    assert "3 lines by mt:en-de-en; 1 empty lines stay empty; 2 lines were cut at 100 sub-words\n" in told
+
+
+def test_images_of_lines_that_say_nothing_are_not_asked_for(tiny: Tiny, tmp_path: Path) -> None:
+    row = read_translations(tiny.job("mmt-en-de"), "test")[0]
+    source, images = write(tmp_path / "in.txt", ["\x00", row["source"], " "]), tmp_path / "images.txt"
+    images.write_bytes(f"nowhere\r\n{row['image_id']}\r\n\r\n".encode())
+    arguments = ["--with", "mmt:en-de", "--input", source, "--output", str(tmp_path / "out"), "--images", str(images)]
+    assert tiny.main("translate", *arguments) == 0
+    assert (tmp_path / "out").read_text(encoding="utf-8") == f"\n{row['hypothesis']}\n\n"
 
 
 def test_a_translator_that_looks_is_shown_the_picture_of_each_line(tiny: Tiny, tmp_path: Path) -> None:
@@ -111,14 +135,14 @@ def test_what_cannot_be_translated_is_one_line(tiny: Tiny, capsys, arguments: li
     write(tiny.folder / "in.txt", ["a red ball"])
     write(tiny.folder / "two.txt", ["a", "b"])
     assert tiny.main("translate", *arguments) == 1
-    (line,) = capsys.readouterr().out.splitlines()
+    (line,) = capsys.readouterr().err.splitlines()
     assert words in line
 
 
 def test_standard_input_that_is_no_text_is_one_line(tiny: Tiny, capsys, monkeypatch) -> None:
     monkeypatch.setattr("sys.stdin", Stdin(b"a red ball\n\xff\n"))
     assert tiny.main("translate", "--with", "mt:en-de") == 1
-    assert "standard input:2: not UTF-8" in capsys.readouterr().out
+    assert "standard input:2: not UTF-8" in capsys.readouterr().err
 
 
 def test_images_are_nothing_to_a_translator_of_text(tiny: Tiny, tmp_path: Path) -> None:
