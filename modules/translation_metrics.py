@@ -13,10 +13,12 @@ from torch import Tensor
 from modules.errors import ModelError
 from modules.metrics import Difference, difference
 
+NO_METEOR = "METEOR is not computed: nltk's downloads WordNet when it runs, and version 1.5 (Java) is kept by nobody"
+
 
 @dataclass(frozen=True)
 class TranslationScores:
-    """Scores of a system, in percent; METEOR is not among them, as every kept implementation downloads its word lists.
+    """Scores of a system, in percent; what is not among them says `NO_METEOR`.
 
     Attributes:
         sacre: sacreBLEU's BLEU-4 on surface text, lower-cased.

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from modules.metrics import RECALLS
+from modules.translation_metrics import NO_METEOR
 from pipeline.augment import synthesis_jobs
 from pipeline.figures import NOT_RUN, Figures, finished_runs, over_seeds
 from pipeline.files import write_whole
@@ -109,7 +110,8 @@ class _Sheets(Figures):
             heads, table = heads[:6], [row[:6] for row in table]
         signatures = [self._manifest_metric(job, "bleu_signature") for job in jobs.values() if self.workspace.done(job)]
         signature = next(filter(None, signatures), "sacreBLEU")
-        return Sheet(f"Translation, {self.label} ({signature}; tokenised: Moses, lower-cased)", heads, table)
+        title = f"Translation, {self.label} ({signature}; tokenised: Moses, lower-cased; {NO_METEOR})"
+        return Sheet(title, heads, table)
 
     def looks(self, jobs: dict[str, Job]) -> Sheet:
         """Each MMT with its own regions, and what it loses with another image's and with zeros."""

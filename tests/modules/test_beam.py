@@ -4,6 +4,8 @@ import itertools
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import modules.cross_entropy
 from modules.beam import BeamSettings, beam_search, follow, top
@@ -46,6 +48,43 @@ def test_a_wide_beam_is_exhaustive_search(model, alpha):
         for hypothesis, (_, score) in zip(found[b], expected, strict=True):
             assert hypothesis.score == pytest.approx(score, abs=1e-5)
         assert tuple(found[b][0].tokens) == expected[0][0]
+
+
+class Largest(TorchDispatchMode):
+    """Bytes of the largest tensor that anything made, views apart."""
+
+    made = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        found = function(*args, **(kwargs or {}))
+        known = {one.untyped_storage().data_ptr() for one in tree_leaves((args, kwargs)) if torch.is_tensor(one)}
+        for one in tree_leaves(found):
+            if torch.is_tensor(one) and one.untyped_storage().data_ptr() not in known:
+                self.made = max(self.made, one.untyped_storage().nbytes())
+        return found
+
+
+@pytest.mark.parametrize(
+    ("network", "look", "region_dim"),
+    [("bilstm", {}, None), ("bilstm", {}, 6), *(("transformer", {"look": look}, 6) for look in ("gate", "tokens"))],
+)
+def test_the_hypotheses_share_the_encoder_s_states(network, look, region_dim):
+    """A step makes nothing as large as those of one sentence a beam; a copy for each hypothesis is five times that."""
+    count, width, words, dim = 2, 5, 300, 64
+    model = build_translator(
+        network, vocabulary_size=30, region_dim=region_dim, embedding_dim=dim, hidden_dim=dim, dropout=0.0, **look
+    ).eval()
+    regions = None if region_dim is None else torch.randn(count, 3, region_dim)
+    with torch.no_grad():
+        memory = model.encode(torch.randint(3, 30, (count, words)), torch.full((count,), words), regions)
+        state = model.follow(model.step(memory, torch.full((count, 1), BEGIN), model.start(memory))[1],
+                             torch.zeros(count, width, dtype=torch.long))  # fmt: skip
+        with Largest() as largest:
+            for _ in range(3):
+                states, state = model.step(memory, torch.randint(3, 30, (count, width)), state)
+                state = model.follow(state, torch.randint(0, width, (count, width)))
+    assert states.shape == (count, width, dim)
+    assert 0 < largest.made < 4 * count * words * dim
 
 
 @pytest.mark.parametrize("width", [1, 2, 5])

@@ -138,6 +138,27 @@ def test_the_order_of_regions_is_nothing_and_what_they_show_is_something() -> No
         assert (logits - other).abs().max() > 1e-3
 
 
+def test_the_gate_lets_in_what_each_word_sees() -> None:
+    """h + σ(W [h; c]) ⊙ c, written out: c is each word's attention over all regions."""
+    model = make("gate")
+    torch.manual_seed(3)
+    source, regions = torch.randint(1, V, (B, N)), torch.randn(B, K, D, dtype=torch.float64)
+    states, objects, _ = model._read_source(source, LENGTHS, regions)
+    attended, _ = nn.functional.multi_head_attention_forward(
+        states.transpose(0, 1), objects.transpose(0, 1), objects.transpose(0, 1), E, HEADS,
+        torch.cat([model.glance.query.weight, model.glance.key_value.weight]),
+        torch.cat([model.glance.query.bias, model.glance.key_value.bias]),
+        None, None, False, 0.0, model.glance.out.weight, model.glance.out.bias,
+    )  # fmt: skip
+    seen = attended.transpose(0, 1)
+    opened = 1 / (1 + torch.exp(-(torch.cat([states, seen], -1) @ model.gate.weight.T + model.gate.bias)))
+    expected = states + opened * seen
+    memory = model.encode(source, LENGTHS, regions)
+    for layer, part in zip(model.decoder, memory.parts, strict=True):
+        for found, wanted in zip(part, layer.source(expected), strict=True):
+            torch.testing.assert_close(found, wanted)
+
+
 def test_a_word_does_not_see_those_after_it(model, batch) -> None:
     source, regions, target = batch
     memory = model.encode(source, LENGTHS, regions)
