@@ -24,7 +24,7 @@ pytestmark = pytest.mark.xdist_group("systems")  # what they share takes long: o
 SYSTEMS = "--mmt.systems=[mt,mt2,mmt,mt+mt2,mt2+mmt]"
 SEARCHES = (
     '--augment.searches={"drawn":{"method":"sample","captions":7},"apart":{"beam_size":4,"groups":4,"captions":2}}',
-    "--augment.paths=[mt2+mmt:en-de,mt:en-de-en@drawn,mt:en-de@apart,mmt:en-de-en]",
+    "--augment.paths=[mt2+mmt:en-de,mt:en-de-en@drawn,mt:en-de@apart,mmt:en-de-en-de-en]",
 )
 
 
@@ -87,12 +87,23 @@ def test_captions_by_an_ensemble_and_by_other_searches(several: Tiny) -> None:
     assert several.job("synthetic-mt-en-de")  # the hop before is by beam search, for all paths the same
 
 
+def test_captions_of_four_hops_keep_their_image_and_human_parent(several: Tiny) -> None:
+    human = {row["caption_id"]: row["image_id"] for row in several.captions("corpus") if row["split"] == "train"}
+    for hops, language in enumerate(("de", "en", "de", "en"), 1):
+        path = "-".join(["en", "de", "en", "de", "en"][: hops + 1])
+        rows = several.captions(f"synthetic-mmt-{path}")
+        assert rows
+        for row in rows:
+            assert (row["language"], row["source"]) == (language, f"mmt:{path}")
+            assert human[row["parent"]] == row["image_id"]
+
+
 def test_the_report_shows_systems_searches_and_whether_they_look(several: Tiny, capsys) -> None:
     assert several.main("report", SYSTEMS, *SEARCHES) == 0
     folder = several.workspace.root / "tiny/report"
     text = (folder / "report.md").read_text()
     for words in ("| mt2+mmt-en-de |", "chrF", "TER", "Does it look?", "| mmt-de-en | tokenised BLEU |",
-                  "| zeros |", "dist-1", "pair BLEU", "| mt:en-de-en@drawn |"):  # fmt: skip
+                  "METEOR is not computed", "| zeros |", "dist-1", "pair BLEU", "| mt:en-de-en@drawn |"):  # fmt: skip
         assert words in text
     rows = [
         json.loads(line) for line in (several.workspace.root / "tiny/report/results.jsonl").read_text().splitlines()
