@@ -1,6 +1,7 @@
 """Translating many sentences as augmentation does it: sentences a second, where the time goes, what memory it takes.
 
-The translator has learned a small corpus for some steps; on one thread, beam 5, bfloat16.
+The translator has learned a small corpus for some steps; on one thread, beam 5, bfloat16. Where that of the overlap is
+at hand (`make stage-mmt RECIPE=multi30k-flickr8k`), all of the overlap's training captions are translated too.
 """
 
 import json
@@ -19,10 +20,14 @@ import pytest
 import data.text
 import modules.beam
 import modules.translation
+from data.captions import read_captions
 from data.text import JointBPE
 from data.translation import SentenceBatches
 from modules.beam import BeamSettings
 from modules.transformer import TransformerTranslator
+from pipeline.jobs import Workspace
+from pipeline.mmt import translator_jobs
+from pipeline.recipe import load_recipe
 from pipeline.settings import TrainerSettings
 from pipeline.synthesis import load_translator, save_network, translate_all
 from pipeline.training import save_weights
@@ -90,8 +95,30 @@ class Stopwatch:
         self.monkeypatch.setattr(owner, function, timed)
 
 
-def test_where_the_time_goes(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    source, stopwatch = json.loads((folder / "source.json").read_text())[:COUNT], Stopwatch(monkeypatch)
+def rendered(request: pytest.FixtureRequest) -> tuple[Path, list[list[int]]]:
+    """The small translator and its sentences."""
+    folder = request.getfixturevalue("folder")
+    return folder, json.loads((folder / "source.json").read_text())[:COUNT]
+
+
+def overlap(_: pytest.FixtureRequest) -> tuple[Path, list[list[int]]]:
+    """MT of the overlap, from English to German, and all English training captions."""
+    if "BILDWORT_DATA" not in os.environ:
+        pytest.skip("BILDWORT_DATA is not set")
+    recipe, workspace = load_recipe("multi30k-flickr8k", []), Workspace()
+    job = translator_jobs(recipe, workspace)["mt-en-de"]
+    if not workspace.done(job):
+        pytest.skip("run `make stage-mmt RECIPE=multi30k-flickr8k` first")
+    captions = read_captions(workspace.require(job.inputs["corpus"]) / "captions.parquet")
+    texts = [one["text"] for one in captions if one["language"] == "en" and one["split"] == "train"]
+    return (folder := workspace.require(job)), load_translator(folder)[1].encode_all(texts, "en")
+
+
+@pytest.mark.parametrize("taken", [rendered, overlap])
+def test_where_the_time_goes(
+    taken: Callable[..., tuple[Path, list[list[int]]]], request, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    (folder, source), stopwatch = taken(request), Stopwatch(monkeypatch)
     rows: list[tuple[int, ...]] = []
 
     def look(_: Any, memory: Any, token: Any, __: Any) -> None:
@@ -115,9 +142,9 @@ def test_where_the_time_goes(folder: Path, monkeypatch: pytest.MonkeyPatch, caps
     first = [index for index, (_, beam) in enumerate(rows) if beam == 1]
     steps = [rows[one:other] for one, other in zip(first, [*first[1:], None], strict=True)]
     worked = sum(count for count, _ in rows) / sum(batch[0][0] * len(batch) for batch in steps)
-    tokens = sum(len(one[0].tokens.split()) for one in found) / COUNT
+    count, tokens = len(source), sum(len(one[0].tokens.split()) for one in found) / len(source)
     with capsys.disabled():
-        print(f"\n{COUNT:,} sentences of {tokens:.0f} words, beam {BEAM}: {COUNT / spent:.0f} a second; of the time "
+        print(f"\n{count:,} sentences of {tokens:.0f} words, beam {BEAM}: {count / spent:.0f} a second; of the time "
               + ", ".join(f"{name} {100 * part / spent:.1f} %" for name, part in seconds.most_common())
               + f". Sentences that are done leave: {100 * worked:.0f} % of steps times sentences remain")  # fmt: skip
     assert all(a[0] >= b[0] for batch in steps for a, b in pairwise(batch))
