@@ -11,6 +11,10 @@ from pipeline.results_store import Result, Run
 from pipeline.settings import Recipe
 
 NOT_RUN = "not run"
+COUNTS_OF_CAPTIONS = (
+    "captions", "unique_source", "unique_with_synthetic", "unique_synthetic", "copies_of_parent", "copies_of_human",
+)  # fmt: skip
+_COUNTS = ("choices", *COUNTS_OF_CAPTIONS)
 
 
 def finished_runs(workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Run]:
@@ -23,7 +27,7 @@ def finished_runs(workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Run]:
         flat = {
             ("", name): float(value)
             for name, value in metrics.items()
-            if isinstance(value, float) or name.endswith("_sentences") or name == "choices"
+            if isinstance(value, float) or name.endswith("_sentences") or name in _COUNTS
         }
         for part in ("test", "val", "twins", "folds"):
             for language, scores in metrics.get(part, {}).items():

@@ -6,7 +6,7 @@ from typing import Any
 from modules.metrics import RECALLS
 from modules.translation_metrics import NO_METEOR
 from pipeline.augment import synthesis_jobs
-from pipeline.figures import NOT_RUN, Figures, finished_runs, over_seeds
+from pipeline.figures import COUNTS_OF_CAPTIONS, NOT_RUN, Figures, finished_runs, over_seeds
 from pipeline.files import write_whole
 from pipeline.jobs import Job, Workspace, chain
 from pipeline.looking import SHOWN
@@ -15,7 +15,7 @@ from pipeline.prepare import corpus_job
 from pipeline.processes import say
 from pipeline.report_page import report_page
 from pipeline.results_store import append_runs, read_runs, write_results
-from pipeline.settings import Recipe
+from pipeline.settings import Recipe, parts_of
 from pipeline.sheets import Sheet
 from pipeline.tables import table_rows, table_sheets
 from pipeline.training import LOGS
@@ -30,7 +30,8 @@ def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     if recipe.report.record:
         of_tables = [row.job for name in recipe.tables for _, _, row in table_rows(recipe, workspace, name)]
         ranked = chain([*(row.job for row in rows), *of_tables], "vse")
-        append_runs(recipe.name, list(finished_runs(workspace, [*translators.values(), *looks.values(), *ranked])))
+        kept = [*translators.values(), *looks.values(), *synthetic.values(), *ranked]
+        append_runs(recipe.name, list(finished_runs(workspace, kept)))
     committed = read_runs(recipe.name)
     figures = _Sheets(recipe, workspace, committed)
     cut = recipe.vse.folds > 1 and not (recipe.vse.fuse or recipe.vse.translate or recipe.vse.first)
@@ -69,6 +70,7 @@ _SHOWN = ("val_bleu", "test_bleu", "test_bleu_tokenised", "test_chrf", "test_ter
           "other_words")  # fmt: skip
 
 
+_RATES = ("distinct_1", "distinct_2", "pairwise_bleu", "mean_words")
 _MEASURES = (("bleu", "tokenised BLEU", 1), ("loglik", "log p a token", 3), ("ambiguous", "ambiguous words", 1))
 
 
@@ -145,15 +147,17 @@ class _Sheets(Figures):
         """Different tokens of the training captions before and after adding each path's captions."""
         rows = []
         for path, job in jobs.items():
-            if self.workspace.done(job):
-                m = self.workspace.manifest(job)["metrics"]
-                counts = ("captions", "unique_source", "unique_with_synthetic", "unique_synthetic", "copies_of_parent",
-                          "copies_of_human")  # fmt: skip
-                rates = ("distinct_1", "distinct_2", "pairwise_bleu", "mean_words")
-                shown = [f"{m[name]:,}" if name in m else "–" for name in counts]  # older ones lack some
-                rows.append([path, *shown, *(f"{m[name]:.1f}" if name in m else "–" for name in rates)])
-            else:
+            found = {metric: value for (_, metric), value in self.scores(job).items()}
+            if not found:
                 rows.append([path, *[NOT_RUN] * 10])
+                continue
+            system, languages, _ = parts_of(path)
+            measures = [(name, 0) for name in COUNTS_OF_CAPTIONS] + [(name, 1) for name in _RATES]
+            count, cells = int(found["captions"]), []
+            for name, digits in measures:
+                self.add("train", system, path, languages[-1], name, found[name], None, None, 1, count)
+                cells.append(f"{found[name]:,.{digits}f}")
+            rows.append([path, *cells])
         heads = ["path", "captions", "before", "after", "new", "= parent", "= human", "dist-1", "dist-2", "pair BLEU",
                  "words"]  # fmt: skip
         title = "Lexical diversity of training captions: different tokens before, after, in the new ones alone"

@@ -20,7 +20,8 @@ class Result:
     Attributes:
         recipe: whose.
         corpus: the corpus's label.
-        split: val, test or twins; `test-1k` is the mean over folds of 1,000 test images, each ranked by itself.
+        split: val, test, twins, or train of synthetic captions; `test-1k` is the mean over folds of 1,000 test images,
+            each ranked by itself.
         system: translator (`mmt`) or retrieval model (`san`).
         source: direction of a translator, row of a retrieval model (what it was trained on).
         language: of the captions.

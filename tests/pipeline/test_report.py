@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import pipeline.results_store as store
+from data.captions import Caption
 from pipeline.__main__ import main
+from pipeline.augment import diversity, synthesis_jobs
 from pipeline.errors import RecipeError
 from pipeline.jobs import Workspace
 from pipeline.mmt import translator_jobs
@@ -138,6 +140,32 @@ def test_means_over_folds_have_a_table_and_a_split_of_their_own_here_and_when_co
     assert tables[0] == tables[1]
     assert "| none | 70.0 |" in tables[0]
     assert "| human-de | not run |" in tables[0]
+
+
+def test_diversity_of_captions_here_and_when_committed(here):
+    recipe = load_recipe("scenes", [*OVERRIDES, "--augment.paths=[mt:en-de-en,mmt:en-de-en]"])
+    job = synthesis_jobs(recipe, here)["mt:en-de-en"]
+    human = [Caption("1.jpg", "1#en1", "en", "a red ball", "train", "human"),
+             Caption("1.jpg", "1#en2", "en", "a ball", "train", "human")]  # fmt: skip
+    new = [
+        Caption("1.jpg", f"new {n}", "en", "a blue ball", "train", "mt:en-de-en", human[n].caption_id) for n in (0, 1)
+    ]
+    finish(here, job, diversity(human, new, "en") | {"empty": 0})
+    tables = []
+    for _ in range(2):
+        report(recipe, here)
+        tables.append(
+            (here.root / "scenes/report/report.md").read_text().split("**Lexical diversity")[1].split("**")[1]
+        )
+        found = [json.loads(line) for line in (here.root / "scenes/report/results.jsonl").read_text().splitlines()]
+        (unique,) = [row for row in found if row["metric"] == "unique_with_synthetic"]
+        place = ("train", "mt", "mt:en-de-en", "en")
+        assert tuple(unique[name] for name in ("split", "system", "source", "language")) == place
+        assert (unique["value"], unique["n"]) == (4.0, 2)
+        shutil.rmtree(here.folder(job), ignore_errors=True)
+    assert tables[0] == tables[1]
+    assert "| mt:en-de-en | 2 | 3 | 4 | 3 | 0 | 0 | " in tables[0]
+    assert "| mmt:en-de-en | not run |" in tables[0]
 
 
 def test_without_folds_there_is_no_table_of_them(here):
