@@ -37,10 +37,11 @@ help: ## list the targets
 
 setup: ## make the virtual environment (all other targets do it when needed)
 	@if [ "$$(cat $(STAMP) 2>/dev/null)" != "$(WANTED)" ]; then \
+	  [ -e $(STAMP) ] || [ -z "$$(ls -A $(VENV) 2>/dev/null)" ] || { echo "$(VENV) was not made by make setup, which would empty it: remove it, or name another (VENV=…)"; exit 1; }; \
 	  command -v g++ >/dev/null || { echo "fasttext is compiled here: install g++ and Python's headers (Debian: g++ python3-dev python3-venv)"; exit 1; }; \
 	  $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo "Python 3.11, 3.12 or 3.13 is needed: make setup PYTHON=python3.11"; exit 1; }; \
 	  echo "setting up $(VENV) for $(DEVICE): about 1.8 GB and two minutes (gpu: 7 GB)"; \
-	  $(PYTHON) -m venv --clear $(VENV) && \
+	  $(PYTHON) -m venv --clear $(VENV) && echo "$(DEVICE) unfinished" > $(STAMP) && \
 	  $(PY) -m pip install --quiet --disable-pip-version-check --progress-bar on -e '.[$(DEVICE),app,dev]' && \
 	  echo "$(WANTED)" > $(STAMP); \
 	fi

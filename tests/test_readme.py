@@ -61,8 +61,17 @@ def test_make_stays_on_the_device_that_it_was_set_up_for(tmp_path: Path) -> None
     assert "'.[cpu,app,dev]'" in make("-n", "setup", f"VENV={tmp_path}", "DEVICE=cpu")
 
 
-def make(*arguments: str) -> str:
-    """What make would run, whatever the make that runs this was told."""
-    told = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "DEVICE", "GALLERY", "VENV")
+def test_setup_empties_no_folder_that_it_has_not_made(tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+    line = make("setup", f"VENV={tmp_path}", fails=True)
+    assert line == f"{tmp_path} was not made by make setup, which would empty it: remove it, or name another (VENV=…)\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def make(*arguments: str, fails: bool = False) -> str:
+    """What make says, whatever the make that runs this was told."""
+    told = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "DEVICE", "GALLERY", "VENV")
     env = {name: value for name, value in os.environ.items() if name not in told}
-    return subprocess.run(["make", *arguments], cwd=ROOT, capture_output=True, text=True, check=True, env=env).stdout
+    done = subprocess.run(["make", *arguments], cwd=ROOT, capture_output=True, text=True, check=False, env=env)
+    assert (done.returncode != 0) == fails, done.stderr
+    return done.stdout
