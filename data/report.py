@@ -36,11 +36,9 @@ class DataReport:
         """The findings that would spoil a result."""
         return [finding for finding in self.findings if finding.level == "error"]
 
-    def with_regions(
-        self, captions: Sequence[Caption], regions: RegionStore, examples: int = NUM_EXAMPLES
-    ) -> "DataReport":
+    def with_regions(self, captions: Sequence[Caption], regions: RegionStore) -> "DataReport":
         """The report of a corpus whose regions were found after it was made; nothing else is looked at again."""
-        found = (_shortened(one, examples) for one in find_in_regions(captions, regions))
+        found = (_shortened(one, NUM_EXAMPLES) for one in find_in_regions(captions, regions))
         return replace(self, findings=errors_first([*found, *self.findings]))
 
     def as_dict(self) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class Largest(TorchDispatchMode):
     [("bilstm", {}, None), ("bilstm", {}, 6), *(("transformer", {"look": look}, 6) for look in ("gate", "tokens"))],
 )
 def test_the_hypotheses_share_the_encoder_s_states(network, look, region_dim):
-    """A step makes nothing as large as those of one sentence a beam; a copy for each hypothesis is five times that."""
+    """A step makes nothing as large as all of them; a copy for each hypothesis would be five times that."""
     count, width, words, dim = 2, 5, 300, 64
     model = build_translator(
         network, vocabulary_size=30, region_dim=region_dim, embedding_dim=dim, hidden_dim=dim, dropout=0.0, **look

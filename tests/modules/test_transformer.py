@@ -144,7 +144,7 @@ def test_the_gate_lets_in_what_each_word_sees() -> None:
     torch.manual_seed(3)
     source, regions = torch.randint(1, V, (B, N)), torch.randn(B, K, D, dtype=torch.float64)
     states, objects, _ = model._read_source(source, LENGTHS, regions)
-    attended, _ = nn.functional.multi_head_attention_forward(
+    attended, _ = F.multi_head_attention_forward(
         states.transpose(0, 1), objects.transpose(0, 1), objects.transpose(0, 1), E, HEADS,
         torch.cat([model.glance.query.weight, model.glance.key_value.weight]),
         torch.cat([model.glance.query.bias, model.glance.key_value.bias]),
