@@ -19,6 +19,7 @@ from data.translation import InOrder, SentenceBatches, Sentences, TokenBatches
 from modules.beam import BeamSettings
 from modules.training import BatchModule
 from modules.translation import Translation, translate
+from tests.benchmarks.timing import BF16
 
 VOCABULARY, DIM, HIDDEN, LAYERS, HEADS, DROPOUT = 8000, 128, 256, 4, 4, 0.1
 TRAIN, TEST, WARMUP, CLIP, BEAM = 6000, 400, 50, 1.0, 5
@@ -79,6 +80,8 @@ class Learner:
         steps: of training, in all.
     """
 
+    bf16 = False
+
     def __init__(self, module: nn.Module, rate: float, steps: int) -> None:
         self.module = module.train().to(DEVICE)
         self.optimizer = torch.optim.AdamW(module.parameters(), lr=rate, weight_decay=0.0, fused=True)
@@ -90,6 +93,11 @@ class Learner:
     def weights(self) -> float:
         """How many there are to learn, in millions."""
         return sum(parameter.numel() for parameter in self.module.parameters() if parameter.requires_grad) / 1e6
+
+    @property
+    def precision(self) -> str:
+        """Of matrix products."""
+        return "bf16" if self.bf16 else "float32"
 
     def loss(self, batch: Batch) -> Tensor:
         """Mean cross-entropy over the target words."""
@@ -115,18 +123,18 @@ class Ours(Learner):
     Args:
         rate: the highest learning rate.
         steps: of training.
-        bf16: products in bfloat16, as the recipes have it.
+        bf16: products in bfloat16.
         network: what `build_translator` is told.
     """
 
-    def __init__(self, rate: float, steps: int, bf16: bool = True, **network: Any) -> None:
+    def __init__(self, rate: float, steps: int, bf16: bool = BF16, **network: Any) -> None:
         torch.manual_seed(0)
         network |= {"vocabulary_size": VOCABULARY, "dropout": DROPOUT, "padding": PADDING}
         self.network, self.bf16 = network, bf16
         super().__init__(Translation(network, rate, WARMUP, steps, 0.0, BEGIN, END), rate, steps)
 
     @classmethod
-    def transformer(cls, rate: float = 2e-3, steps: int = 1, bf16: bool = True) -> "Ours":
+    def transformer(cls, rate: float = 2e-3, steps: int = 1, bf16: bool = BF16) -> "Ours":
         """Of the size of the peer."""
         sizes = {"embedding_dim": DIM, "hidden_dim": HIDDEN, "layers": LAYERS, "heads": HEADS}
         return cls(rate, steps, bf16, network="transformer", **sizes)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from modules.losses import hard_negative_loss
 from modules.retrieval_models import build_model
 from tests.benchmarks.published import PublishedSAN, PublishedSCAN, max_violation
-from tests.benchmarks.timing import BATCH, REGION_DIM, REGIONS, VOCABULARY, make_batch, medians
+from tests.benchmarks.timing import BATCH, BF16, PRECISION, REGION_DIM, REGIONS, VOCABULARY, make_batch, medians
 
 pytestmark = pytest.mark.benchmark
 ZEROS, OWN = torch.zeros(BATCH, dtype=torch.long), torch.eye(BATCH).bool()
@@ -56,7 +56,7 @@ def test_a_training_step(name: str, kind: type[PublishedSCAN], dim: int, times: 
     plain = torch.optim.Adam(theirs.parameters(), lr=1e-4)
 
     def step() -> None:
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=BF16):
             loss = our_loss(our_scores(ours, *batch))
         fused.zero_grad()
         loss.backward()
@@ -73,6 +73,6 @@ def test_a_training_step(name: str, kind: type[PublishedSCAN], dim: int, times: 
     sizes = [sum(parameter.numel() for parameter in model.parameters()) / 1e6 for model in (ours, theirs)]
     with capsys.disabled():
         print(f"\nA step of {name}, {BATCH} pairs, {dim} numbers: published form {slow:.2f} s ({sizes[1]:.1f} M "
-              f"weights, float32), ours {fast:.2f} s ({sizes[0]:.1f} M, bf16), "
+              f"weights, float32), ours {fast:.2f} s ({sizes[0]:.1f} M, {PRECISION}), "
               f"{slow / fast:.1f} times as fast")  # fmt: skip
     assert slow > least * fast

@@ -32,11 +32,12 @@ from pipeline.settings import TrainerSettings
 from pipeline.synthesis import load_translator, save_network, translate_all
 from pipeline.training import save_weights
 from tests.benchmarks.learners import BEAM, Corpus, Ours
+from tests.benchmarks.timing import BF16
 
 pytestmark = pytest.mark.benchmark
 STEPS, BATCH_TOKENS, COUNT, FEW, MANY, MIB = 120, 1600, 2000, 1000, 4000, 2**20
 ROOT = Path(__file__).parents[2]
-SETTINGS = TrainerSettings(accelerator="cpu", precision="bf16-mixed", threads=1, progress=False)
+SETTINGS = TrainerSettings(accelerator="cpu", precision="bf16-mixed" if BF16 else "32-true", threads=1, progress=False)
 TRANSLATING = """
 import json, resource, sys
 from pathlib import Path

@@ -7,7 +7,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from pipeline.training import bfloat16_cost
+
 REGIONS, REGION_DIM, BATCH, VOCABULARY = 36, 2048, 128, 8000
+BF16 = torch.cuda.is_available() or bfloat16_cost() < 1  # as the recipes have it, but for processors that have none
+PRECISION = "bf16" if BF16 else "float32"
 
 
 def medians(one: Callable[[], object], other: Callable[[], object], times: int) -> tuple[float, float]:

@@ -4,11 +4,12 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
+import torch
 from torch import nn
 
 from pipeline import training
 from pipeline.errors import RecipeError
-from pipeline.training import Estimate, disk_for_training, duration
+from pipeline.training import Estimate, bfloat16_cost, disk_for_training, duration
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(40, "40 s"), (99.4, "99 s"), (720, "12 min"), (12600, "3.5 h")])
@@ -16,15 +17,19 @@ def test_duration(seconds, said):
     assert duration(seconds) == said
 
 
-def estimate_of(monkeypatch, pace: float, steps: int) -> list[str]:
+def estimate_of(
+    monkeypatch, pace: float, steps: int, precision: str = "32-true", device: str = "cpu", cost: float = 9.0
+) -> list[str]:
     """What `Estimate` says of a training of so many steps at so many seconds a step (the first takes far longer)."""
     lines: list[str] = []
     clock = iter([0.0] + [100 + pace * n for n in range(1000)])
     monkeypatch.setattr(training.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(training, "say", lines.append)
-    callback = Estimate(disk=5e7)
+    monkeypatch.setattr(training, "bfloat16_cost", lambda: cost)
+    callback, module = Estimate(disk=5e7), SimpleNamespace(device=torch.device(device))
     for step in range(1, min(steps, 60) + 1):
-        callback.on_train_batch_end(SimpleNamespace(estimated_stepping_batches=steps, global_step=step), None)
+        trainer = SimpleNamespace(estimated_stepping_batches=steps, global_step=step, precision=precision)
+        callback.on_train_batch_end(trainer, module)
     return lines
 
 
@@ -36,6 +41,21 @@ def test_the_estimate_is_given_once_from_the_median_pace(monkeypatch):
 def test_a_short_training_goes_unannounced(monkeypatch):
     assert estimate_of(monkeypatch, 0.5, 100) == []
     assert estimate_of(monkeypatch, 60.0, 15) == []  # it is over before there is a pace
+
+
+def test_bfloat16_is_advised_against_where_it_costs_time(monkeypatch):
+    line = estimate_of(monkeypatch, 0.5, 1461, "bf16-mixed", cost=4.2)[1]
+    assert "4.2 times" in line
+    assert "--trainer.precision=32-true" in line
+    assert len(estimate_of(monkeypatch, 0.5, 1461, "bf16-mixed", cost=0.3)) == 1
+    assert len(estimate_of(monkeypatch, 0.5, 1461, "bf16-mixed", "cuda")) == 1
+    assert len(estimate_of(monkeypatch, 0.5, 1461, "32-true")) == 1
+
+
+def test_the_cost_of_bfloat16_is_measured_and_draws_nothing():
+    before = torch.get_rng_state()
+    assert 0.01 < bfloat16_cost(2) < 1000
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_too_little_disk_is_told_before_training(monkeypatch, tmp_path):
