@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -29,9 +30,20 @@ def _moses(language: str) -> tuple[MosesPunctNormalizer, MosesTokenizer, MosesDe
 
 
 def tokenize(text: str, language: str) -> str:
-    """Normalise punctuation, tokenise as Moses does and lower-case; tokens are joined by spaces."""
+    """Compose accents (NFC), normalise punctuation, tokenise as Moses does and lower-case; tokens joined by spaces."""
     normalizer, tokenizer, _ = _moses(language)
-    return tokenizer.tokenize(normalizer.normalize(text), escape=False, return_str=True).lower()
+    text = normalizer.normalize(unicodedata.normalize("NFC", text))
+    return tokenizer.tokenize(text, escape=False, return_str=True).lower()
+
+
+def words_of(text: str, language: str) -> str:
+    """`tokenize`d, as words are counted: a character is one in languages that are written without spaces."""
+    return spaced(tokenize(text, language), language)
+
+
+def spaced(tokens: str, language: str) -> str:
+    """Moses tokens as `words_of` has them."""
+    return " ".join(re.findall(r"[a-z0-9]+|\S", tokens)) if language in UNSPACED else tokens
 
 
 def detokenize(text: str, language: str) -> str:
@@ -219,6 +231,5 @@ def load_text_input(path: Path) -> TextInput:
 
 
 def _keys(text: str, language: str, shared: bool) -> list[str]:
-    text = tokenize(text, language)
-    words = re.findall(r"[a-z0-9]+|\S", text) if language in UNSPACED else text.split()
+    words = words_of(text, language).split()
     return words if shared else [f"{language}:{word}" for word in words]

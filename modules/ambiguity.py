@@ -117,5 +117,5 @@ def _is_word(word: str) -> bool:
 
 def _same(one: str, other: str) -> bool:
     """Are two words forms of one another: do they begin alike, accents aside, or is one a part of the other?"""
-    a, b = (unicodedata.normalize("NFKD", word).encode("ascii", "ignore").decode() for word in (one, other))
+    a, b = (unicodedata.normalize("NFKD", word).encode("ascii", "ignore").decode() or word for word in (one, other))
     return a[:4] == b[:4] or a in b or b in a

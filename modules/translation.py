@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
-from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor
 
 from modules.beam import BeamSettings, Hypothesis, beam_search
@@ -19,6 +18,7 @@ from modules.recurrent import widen
 from modules.sampling import SampleSettings, sample
 from modules.training import BatchModule, TrainedModule
 from modules.transformer import TransformerTranslator
+from modules.translation_metrics import surface_bleu
 from modules.translator import RegionalTranslator
 
 Batch = dict[str, Tensor]
@@ -58,7 +58,8 @@ class Translation(TrainedModule):
         agreement: α of R-Drop (`agreeing_cross_entropy`); 0 reads a batch as it is.
 
     Before validation, `reference` must be set: for each sentence number its translation in surface form, and
-    `decode`, which turns token numbers into such a form. Validation raises ModelError when training has diverged.
+    `decode`, which turns token numbers into such a form; `bleu` is `surface_bleu()` where nothing else is set.
+    Validation raises ModelError when training has diverged.
     """
 
     def __init__(
@@ -70,13 +71,13 @@ class Translation(TrainedModule):
         self.translator = build_translator(**network)
         self.reference: Sequence[str] = ()
         self.decode: Callable[[list[int]], str] | None = None
-        self._bleu = BLEU(lowercase=True)
+        self.bleu = surface_bleu()
         self._validated: list[tuple[int, str]] = []
 
     @property
     def bleu_signature(self) -> str:
         """What sacreBLEU says of how validation BLEU was computed; there is one after the first validation."""
-        return str(self._bleu.get_signature())
+        return str(self.bleu.get_signature())
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Mean smoothed cross-entropy over the target words of the whole batch, whatever the number of ranks."""
@@ -108,7 +109,7 @@ class Translation(TrainedModule):
         found = dict(gather_objects(self._validated, self.trainer.world_size))
         self._validated = []
         numbers = sorted(found)
-        score = self._bleu.corpus_score([found[n] for n in numbers], [[self.reference[n] for n in numbers]]).score
+        score = self.bleu.corpus_score([found[n] for n in numbers], [[self.reference[n] for n in numbers]]).score
         self.log("val/bleu", score, prog_bar=True, rank_zero_only=False)
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:

@@ -35,21 +35,34 @@ class TranslationScores:
     ter: float
 
 
+def surface_bleu(characters: bool = False) -> BLEU:
+    """sacreBLEU's BLEU-4 on surface text, lower-cased; of characters in a language written without spaces."""
+    return BLEU(lowercase=True, tokenize="char" if characters else "13a")
+
+
 def translation_scores(
     hypotheses: Sequence[str], references: Sequence[str],
-    tokenised_hypotheses: Sequence[str], tokenised_references: Sequence[str],
+    tokenised_hypotheses: Sequence[str], tokenised_references: Sequence[str], characters: bool = False,
 ) -> TranslationScores:  # fmt: skip
-    """Score translations against one reference each, in surface form and Moses-tokenised."""
+    """Score translations against one reference each, in surface form and Moses-tokenised.
+
+    Args:
+        hypotheses: translations in surface form.
+        references: human ones.
+        tokenised_hypotheses: the same translations, tokenised.
+        tokenised_references: and the human ones.
+        characters: the language is written without spaces.
+    """
     if len(hypotheses) != len(references):  # sacreBLEU would cut the longer list without a word
         raise ModelError(
             f"scores of {len(hypotheses)} translations against {len(references)} references; give one each"
         )
-    surface, tokens = BLEU(lowercase=True), BLEU(lowercase=True, tokenize="none", force=True)
+    surface, tokens = surface_bleu(characters), BLEU(lowercase=True, tokenize="none", force=True)
     sacre = surface.corpus_score(list(hypotheses), [list(references)]).score
     tokenised = tokens.corpus_score(list(tokenised_hypotheses), [list(tokenised_references)]).score
     chrf, ter = (
         metric.corpus_score(list(hypotheses), [list(references)]).score
-        for metric in (CHRF(lowercase=True), TER(case_sensitive=False, normalized=True))
+        for metric in (CHRF(lowercase=True), TER(normalized=True, asian_support=characters, case_sensitive=False))
     )
     return TranslationScores(sacre, str(surface.get_signature()), tokenised, chrf, ter)
 
@@ -139,7 +152,7 @@ def ambiguity_scores(
 
     Returns:
         `ambiguous`: share of hypotheses with the expected word; `ambiguous:<word>`: the same of one source word;
-        `other_words`: share of the words on which both references agree that the hypothesis has too.
+        `other_words`: share of the words on which both references agree that the hypothesis has too (if there are any).
     """
     right: dict[str, list[bool]] = {}
     agreed = found = 0
@@ -153,4 +166,5 @@ def ambiguity_scores(
         found += (common & said).total()
     scores = {f"ambiguous:{word}": 100 * sum(hits) / len(hits) for word, hits in sorted(right.items())}
     hits = [hit for word in right.values() for hit in word]
-    return {"ambiguous": 100 * sum(hits) / len(hits), "other_words": 100 * found / agreed} | scores
+    others = {"other_words": 100 * found / agreed} if agreed else {}
+    return {"ambiguous": 100 * sum(hits) / len(hits)} | others | scores

@@ -9,7 +9,7 @@ from typing import Any
 
 from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore
-from data.text import tokenize
+from data.text import spaced, words_of
 from modules.translation_metrics import distinct, pairwise_bleu
 from pipeline.dashboards import Example, examples_html
 from pipeline.errors import RecipeError
@@ -82,6 +82,7 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
         wanted = settings.searches[name]
         plain = {key: plain[key] for key in plain if key not in ("beam_size", "length_penalty")}
         plain |= {"search": asdict(wanted), "seed": recipe.seed}
+        plain |= {"of": "each beam"} if wanted.groups > 1 else {}  # it was the likeliest of all beams once
     # the best of a plain path; else as many as a search finds, since equal ones may be among them
     most = 1 if name is None else wanted.captions if wanted.method == "sample" else wanted.beam_size
 
@@ -167,8 +168,8 @@ def diversity(human: Sequence[Caption], synthetic: Sequence[Caption], origin: st
         synthetic: made from them.
         origin: the language that the path starts from; `before` counts its captions alone.
     """
-    said = [tokenize(one.text, one.language) for one in synthetic]
-    known = {one.caption_id: tokenize(one.text, one.language) for one in human}
+    said = [words_of(one.text, one.language) for one in synthetic]
+    known = {one.caption_id: words_of(one.text, one.language) for one in human}
     before = {(origin, word) for one in human if one.language == origin for word in known[one.caption_id].split()}
     after = {(one.language, word) for one, text in zip(synthetic, said, strict=True) for word in text.split()}
     copies = sum(text == known.get(one.parent or "") for one, text in zip(synthetic, said, strict=True))
@@ -191,7 +192,7 @@ def diversity(human: Sequence[Caption], synthetic: Sequence[Caption], origin: st
             [text for one, text in zip(synthetic, said, strict=True) if "#" not in one.caption_id.split("|")[-1]]
         ),
         "pairwise_bleu": pairwise_bleu([of_image[image_id][:_BLEU_CAPTIONS] for image_id in chosen]),
-        "mean_words": round(sum(len(one.text.split()) for one in synthetic) / len(synthetic), 2),
+        "mean_words": round(sum(len(spaced(one.text, one.language).split()) for one in synthetic) / len(synthetic), 2),
     }
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
 from data.regions import RegionStore
-from data.text import JointBPE, tokenize
+from data.text import JointBPE, words_of
 from data.translation import Sentences, in_order_loader
 from modules.ambiguity import ambiguous_words, choices, hits
 from modules.beam import BeamSettings
@@ -105,12 +105,12 @@ def _scores(
     """All figures of the job; ambiguous words are those of the pairs about training pictures, with regions or not."""
     train = [row for row in pairs.rows("train", captions=None) if row["image_id"]]
     source, target = (
-        [tokenize(row[language], language).split() for row in train] for language in (pairs.source, pairs.target)
+        [words_of(row[language], language).split() for row in train] for language in (pairs.source, pairs.target)
     )
     lexicon = ambiguous_words(source, target)
-    reference = [tokenize(row[pairs.target], pairs.target) for row in rows]
+    reference = [words_of(row[pairs.target], pairs.target) for row in rows]
     to_choose = [
-        choices(lexicon, tokenize(row[pairs.source], pairs.source).split(), human.split())
+        choices(lexicon, words_of(row[pairs.source], pairs.source).split(), human.split())
         for row, human in zip(rows, reference, strict=True)
     ]
     statistics = {

@@ -11,9 +11,10 @@ from pytorch_lightning.callbacks import EMAWeightAveraging
 
 from data.captions import read_pairs
 from data.regions import RegionStore
-from data.text import BEGIN, END, PADDING, JointBPE, tokenize
+from data.text import BEGIN, END, PADDING, UNSPACED, JointBPE, tokenize
 from data.translation import TranslationData
 from modules.translation import Translation, network_options
+from modules.translation_metrics import surface_bleu
 from pipeline.back_translation import back_translation_job
 from pipeline.dashboards import log_translations
 from pipeline.errors import RecipeError
@@ -129,10 +130,10 @@ def _require_lenders(recipe: Recipe, workspace: Workspace, jobs: dict[str, Job])
     for direction, name in recipe.mmt.back_translate.items():
         borrowed = jobs[f"back-{direction}"].inputs["translator"]
         if not workspace.done(borrowed):
-            opposite = borrowed.name.removeprefix("mt-")
+            wanted = f"--mmt.directions=[{borrowed.name.removeprefix('mt-')}] --mmt.systems=[mt]"
             raise RecipeError(
                 f"mmt.back_translate.{direction} borrows {borrowed.name} of {name}, which is not done yet; run `make "
-                f'stage-mmt RECIPE={name} ARGS="--mmt.directions=[{opposite}] --mmt.systems=[mt]"` first'
+                f'stage-mmt RECIPE={name} ARGS="{" ".join([wanted, *recipe.lent])}"` first'
             )
 
 
@@ -266,6 +267,7 @@ def _train(
     )  # fmt: skip
     module.reference = pairs.texts(pairs.target, "val", captions=alike)
     module.decode = lambda tokens: bpe.decode(tokens, pairs.target)
+    module.bleu = surface_bleu(pairs.target in UNSPACED)
     if "start" in inputs:
         load_weights(module.translator, inputs["start"] / "weights.safetensors", strict=False)
     data = TranslationData(

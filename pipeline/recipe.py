@@ -68,7 +68,7 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
 
 
 def lender(recipe: Recipe, name: str, section: str = "augment") -> Recipe:
-    """The recipe whose translators or captions a section of another borrows, on the borrower's devices and data root.
+    """The recipe whose translators or captions a section of another borrows, with the borrower's trainer and data root.
 
     Raises:
         RecipeError: there is none, or it leads back to itself.

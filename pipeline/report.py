@@ -84,6 +84,7 @@ class _Sheets(Figures):
             if name.startswith(("text-", "back-")):  # no translators
                 continue
             system, _, direction = name.partition("-")
+            target = direction.partition("-")[2]
             scores = self.scores(job)
             if not scores:
                 table.append([name, *[NOT_RUN] * 8])
@@ -93,7 +94,7 @@ class _Sheets(Figures):
                 if metric[0] == "" and (of_split or "ambiguous" in metric[1] or "other_words" in metric[1]):
                     split, _, rest = metric[1].partition("_") if of_split else ("twins", "", metric[1])
                     count = int(scores.get(("", f"{split}_sentences"), 0))
-                    self.add(split, system, direction, direction[-2:], rest, scores[metric], None, None, 1, count)
+                    self.add(split, system, direction, target, rest, scores[metric], None, None, 1, count)
             shown = [scores.get(("", key)) for key in _SHOWN]
             twins = twins or shown[5] is not None
             table.append([name, *("–" if value is None else f"{value:.1f}" for value in shown)])
@@ -124,6 +125,7 @@ class _Sheets(Figures):
                 table += [] if self.workspace.done(job) else [[name, NOT_RUN, *[""] * 3]]
                 continue
             system, _, direction = name.partition("-")
+            target = direction.partition("-")[2]
             n = int(found["looks_sentences"])
             measures = [one for one in _MEASURES if f"own_{one[0]}" in found]
             for place, (measure, title, digits) in enumerate(measures):
@@ -131,11 +133,11 @@ class _Sheets(Figures):
                 for shown in SHOWN:
                     value, gain = found[f"{shown}_{measure}"], f"own-{shown}_{measure}"
                     row = f"{direction}, {shown} regions"
-                    self.add("test", system, row, direction[-2:], measure, value, None, None, 1, n)
+                    self.add("test", system, row, target, measure, value, None, None, 1, n)
                     cells.append(f"{value:.{digits}f}")
                     if gain in found:
                         less, low, high = (found[gain + end] for end in ("", "_low", "_high"))
-                        self.add("test", system, row, direction[-2:], f"own-{shown} {measure}", less, low, high, 1, n)
+                        self.add("test", system, row, target, f"own-{shown} {measure}", less, low, high, 1, n)
                         low, less, high = (0.0 - bound for bound in (high, less, low))
                         cells[-1] += f"; {less:+.{digits}f} ({low:+.{digits}f} … {high:+.{digits}f})"
                 title += f" of {found['choices']:.0f}" if measure == "ambiguous" else ""

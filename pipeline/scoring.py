@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data.regions import RegionStore
-from data.text import tokenize
+from data.text import UNSPACED, tokenize, words_of
 from modules.beam import BeamSettings
 from modules.translation_metrics import ambiguity_scores, translation_scores
 from pipeline.pairs import Pairs
@@ -26,7 +26,7 @@ def score_translator(folder: Path, pairs: Pairs, store: RegionStore, settings: M
         references = [row[pairs.target] for row in rows]
         scores = translation_scores(
             [one.text for one in found], references, [one.tokens for one in found],
-            [tokenize(text, pairs.target) for text in references],
+            [words_of(text, pairs.target) for text in references], pairs.target in UNSPACED,
         )  # fmt: skip
         figures |= {
             f"{split}_bleu": scores.sacre, f"{split}_bleu_tokenised": scores.tokenised, f"{split}_chrf": scores.chrf,

@@ -135,7 +135,7 @@ class SearchSettings:
     groups: int = 1
     """Beams that share `beam_size` and avoid one another's words (diverse beam search)."""
     diversity: float = 0.5
-    """What a word costs a group for each earlier group that says it there, in log-probability."""
+    """What a word costs a group for each hypothesis of earlier groups that says it there, in log-probability."""
     temperature: float = 1.0
     """Of sampling; below 1 draws likelier words."""
     top_p: float = 1.0
@@ -296,7 +296,7 @@ class Recipe:
     report: ReportSettings
     tables: dict[str, Table] = field(default_factory=dict)
     lent: list[str] = field(default_factory=list)
-    """Overrides that a recipe it borrows from gets too: devices and the data root."""
+    """Overrides that a recipe it borrows from gets too: those of trainers and of the data root."""
 
 
 def kind_of(system: str) -> tuple[str, int]:

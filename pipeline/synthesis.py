@@ -10,8 +10,9 @@ from typing import Any
 
 from data.captions import TRAINING_SPLITS, read_captions, read_pairs
 from data.regions import RegionStore
-from data.text import BEGIN, END, JointBPE
+from data.text import BEGIN, END, JointBPE, spaced
 from data.translation import Sentences, in_order_loader
+from modules.beam import Hypothesis
 from modules.distributed import gather_objects
 from modules.ensemble import Ensemble
 from modules.errors import ModelError
@@ -138,7 +139,8 @@ def translate_all(
     with stopping():
         trainer.predict(synthesis, loader, return_predictions=False)
     found = dict(gather_objects(list(synthesis.found.items()), trainer.world_size))
-    return [
-        [Translated(bpe.decode(one.tokens, target), bpe.decode_tokens(one.tokens), one.score) for one in found[number]]
-        for number in range(len(source))
-    ]
+    return [[_read(one, bpe, target) for one in found[number]] for number in range(len(source))]
+
+
+def _read(one: Hypothesis, bpe: JointBPE, target: str) -> Translated:
+    return Translated(bpe.decode(one.tokens, target), spaced(bpe.decode_tokens(one.tokens), target), one.score)

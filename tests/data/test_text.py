@@ -2,6 +2,7 @@
 
 import json
 import random
+import unicodedata
 
 import pytest
 
@@ -17,6 +18,7 @@ from data.text import (
     WordVocabulary,
     detokenize,
     tokenize,
+    words_of,
 )
 
 GERMAN = [
@@ -189,6 +191,19 @@ def test_saved_words_are_readable(tmp_path) -> None:
     vocabulary.save(tmp_path / "words.json")
     assert json.loads((tmp_path / "words.json").read_text(encoding="utf-8"))["words"][2] == "männer"
     assert "männer" in (tmp_path / "words.json").read_text(encoding="utf-8")
+
+
+def test_accents_are_read_alike_however_they_are_written(bpe: JointBPE) -> None:
+    text = "Zwei Männer hören Musik über Kopfhörer."
+    apart = unicodedata.normalize("NFD", text)
+    assert apart != text
+    assert tokenize(apart, "de") == tokenize(text, "de") == "zwei männer hören musik über kopfhörer ."
+    assert bpe.encode_all([apart], "de") == bpe.encode_all([text], "de")
+
+
+def test_words_are_characters_where_no_spaces_are_written() -> None:
+    assert words_of("两只狗看 TV!", "zh") == "两 只 狗 看 tv !"
+    assert words_of("Zwei Hunde, im Park", "de") == tokenize("Zwei Hunde, im Park", "de")
 
 
 @pytest.mark.parametrize(("language", "text", "other"), [

@@ -31,6 +31,15 @@ def test_a_word_with_two_translations_is_found_and_one_with_two_forms_is_not():
     assert "bank" not in lexicon(share=0.8)
 
 
+def test_words_of_another_script_are_no_forms_of_one_another():
+    russian = {"sitzbank": "скамья", "sparkasse": "касса"}
+    draw = random.Random(0)
+    source = [draw.sample(sorted(DICTIONARY), 4) for _ in range(200)]
+    target = [[russian.get(said := draw.choice(DICTIONARY[word]), said) for word in line] for line in source]
+    found = ambiguous_words(source, target, least=10, frequent=0)
+    assert set(found["bank"]) == {frozenset({"скамья"}), frozenset({"касса"})}
+
+
 def test_the_most_frequent_words_are_left_out():
     assert "bank" not in lexicon(frequent=9)
 

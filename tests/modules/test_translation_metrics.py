@@ -53,6 +53,17 @@ def test_chrf_and_ter_are_sacrebleus_lower_cased() -> None:
     assert scores.ter == pytest.approx(100 * 3 / 17)
 
 
+def test_a_language_without_spaces_is_scored_by_character() -> None:
+    references, said = ["一个男人在街上骑车。", "两只狗在草地上跑。"], ["一个女人在街上骑车。", "两只狗在草地上玩。"]
+    spaced = [" ".join(line) for line in said], [" ".join(line) for line in references]
+    scores = translation_scores(said, references, *spaced, characters=True)
+    assert scores.sacre == pytest.approx(sacrebleu.corpus_bleu(said, [references], tokenize="char").score)
+    assert 50 < scores.sacre == pytest.approx(scores.tokenised)
+    assert "tok:char" in scores.signature
+    assert scores.ter == pytest.approx(100 * 2 / 19)  # a character of each; as words both lines are wrong
+    assert translation_scores(said, references, *spaced).sacre < 5
+
+
 def test_ambiguity_by_hand() -> None:
     # Two twins of "bank" (seat, money) and one of "bat": three of the four are right about the ambiguous word.
     references = ["eine rote bank links", "eine rote sparkasse links", "ein schläger oben", "ein tier oben"]
