@@ -1,6 +1,8 @@
 """Beam search over a batch: all sentences and hypotheses in one tensor step, finished sentences leave the batch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Protocol
 
 import torch
@@ -76,6 +78,8 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The best translations of each sentence, best first, at most `beam_size` of them.
 
+    Of diverse beams the best of each comes first, then the second of each: what follows the best is another beam's.
+
     A sentence is finished when as many hypotheses as the beam holds have ended, or at `max_length`, where what
     is left ends as it is.
 
@@ -128,7 +132,13 @@ def beam_search(
             rows = open_.nonzero()[:, 0].to(device)
             alive, memory = alive[open_], memory.select(rows)
             tokens, scores, state = tokens[rows], scores[rows], tuple(part[rows] for part in state)
-    return [sorted((one for group in sentence for one in group), key=lambda h: -h.score) for sentence in ended]
+    return [_in_order(sentence) for sentence in ended]
+
+
+def _in_order(groups: Sequence[Sequence[Hypothesis]]) -> list[Hypothesis]:
+    """The best hypothesis of each group by score, then the second of each, and so on."""
+    ranks = zip_longest(*(sorted(group, key=lambda one: -one.score) for group in groups))
+    return [one for rank in ranks for one in sorted(filter(None, rank), key=lambda one: -one.score)]
 
 
 def follow(tensor: Tensor, beam: Tensor) -> Tensor:

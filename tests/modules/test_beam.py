@@ -169,6 +169,20 @@ def test_one_group_is_plain_beam_search_and_several_are_its_beams_kept_apart(mod
         assert len(found) == 3
 
 
+def test_the_best_of_each_diverse_beam_comes_before_the_second_of_any(model):
+    memory = model.encode(SOURCE, LENGTHS)
+    first_beam = beam_search(model, memory, BeamSettings(2), BEGIN, END, 8)  # what the others say costs it nothing
+    by_score_alone = []
+    for found, (best, second) in zip(
+        beam_search(model, memory, BeamSettings(6, groups=3, diversity=1e4), BEGIN, END, 8), first_beam, strict=True
+    ):
+        said = [one.tokens for one in found]
+        assert said.index(best.tokens) < 3 <= said.index(second.tokens)
+        assert found[0].score == max(one.score for one in found)
+        by_score_alone.append(sum(one.score > second.score for one in found) < 3)
+    assert any(by_score_alone)
+
+
 def test_scores_of_diverse_beams_are_log_probabilities_without_what_diversity_costs(model):
     memory = model.encode(SOURCE[:1], LENGTHS[:1])
     found = beam_search(model, memory, BeamSettings(4, 0.0, groups=4, diversity=2.0), BEGIN, END, LONGEST)[0]
