@@ -77,6 +77,8 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     known, overrides = parser.parse_known_intermixed_args(_without_spaces(arguments))
     overrides = [one.replace(_SPACE, " ") for one in overrides]
+    if known.stage in (SEARCH, DESCRIBE) and known.query is None and len(overrides) > 1 and overrides[-1][:2] != "--":
+        known.query = overrides.pop()  # argparse takes what follows an unknown option for more of them
     _quieten()
     started = time.monotonic()
     try:

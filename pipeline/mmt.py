@@ -155,7 +155,8 @@ def _text_job(settings: MmtSettings, languages: list[str], corpus: Job) -> Job:
         lacking = [language for language in languages if language not in pairs.column_names]
         if lacking:
             raise RecipeError(
-                f"mmt.directions need {lacking[0]!r}, which no pair of the corpus has; see corpus.languages"
+                f"mmt.directions need {lacking[0]!r}, which no pair of the corpus has; pairs are read from "
+                "corpus.parallel, or of a corpus that has its own, in corpus.languages"
             )
         train = [row for row in pairs if row["split"] == "train"]
         texts = (tokenize(row[language], language) for row in train for language in languages if row[language])

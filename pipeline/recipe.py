@@ -166,13 +166,27 @@ def _find(name: str, folder: Path = Path()) -> Path:
     return path.resolve()
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML whose keys stand once: of two the library would take the last without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """As the library does, but for a key that stands twice."""
+        scalars = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        lines: dict[str, int] = {}
+        for key in scalars:
+            if (before := lines.setdefault(key.value, line := key.start_mark.line + 1)) != line:
+                raise yaml.YAMLError(f"{key.value!r} stands in line {before} and again in line {line}; write it once")
+        return super().construct_mapping(node, deep)
+
+
 def _read_with_base(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        raw = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path}: not a YAML file ({' '.join(str(error).split())})") from None
+        raise RecipeError(f"{path}: not a YAML file of ours ({' '.join(str(error).split())})") from None
     if not isinstance(raw, dict):
-        raise RecipeError(f"{path}: expected sections (corpus, mmt, vse …), found {type(raw).__name__}")
+        found = "nothing" if raw is None else type(raw).__name__
+        raise RecipeError(f"{path}: expected sections (corpus, mmt, vse …), found {found}")
     base = raw.pop("base", None)
     if base is None:
         return raw

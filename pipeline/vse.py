@@ -1,6 +1,6 @@
 """Stage vse: a retrieval model for each row and seed, selected on validation, ranked on test."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -122,6 +122,7 @@ def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     for row in rows:  # all inputs before the first hour is spent
         for job in needed(row.job, "vse"):
             workspace.require(job)
+    _require_written(settings, read_captions(workspace.folder(corpus_job(recipe, workspace)) / "captions.parquet"))
     for job in chain([row.job for row in rows], "vse"):
         workspace.perform_all(job, force)
     for row in rows:
@@ -199,7 +200,7 @@ def _vse_job(
         languages = sorted({slot.language for group in groups for slot in group} | set(settings.test))
         text = _text_input(settings, captions, groups, folder)
         trained = {slot.language for group in groups for slot in group}
-        watched = [language for language in settings.test if language in trained or language in settings.select]
+        watched = _watched(settings, trained)
         _require_languages(captions, {"val": watched, "test": settings.test})
         data = RetrievalData(
             captions, store, text.encode, groups, languages, {"val": watched, "test": settings.test},
@@ -268,21 +269,40 @@ def _require_training_images(human: Table, synthetic: Mapping[str, Table]) -> No
             )
 
 
-def _require_languages(captions: Table, held_out: Mapping[str, Sequence[str]]) -> None:
-    """Refuse a language that a split has no human caption in.
+def _require_written(settings: VseSettings, captions: Table) -> None:
+    """Refuse, before the first row is trained, human captions of a row or of the test that the corpus has not.
+
+    Raises:
+        RecipeError: there are none of a language.
+    """
+    for name in settings.only or settings.rows:
+        slots = [slot for text in settings.rows[name] for slot in parse_group(text)]
+        written = [slot.language for slot in slots if slot.source == HUMAN]
+        _require_languages(captions, {"train": written}, f"vse.rows.{name}")
+        watched = _watched(settings, {slot.language for slot in slots})
+        _require_languages(captions, {"val": watched, "test": settings.test})
+
+
+def _watched(settings: VseSettings, trained: Container[str]) -> list[str]:
+    """Languages that a model is validated in: those of its test that it learned or is selected by."""
+    return [language for language in settings.test if language in trained or language in settings.select]
+
+
+def _require_languages(captions: Table, wanted: Mapping[str, Sequence[str]], key: str = "vse.test") -> None:
+    """Refuse a language that a split has no human caption in, and name the setting that wants it.
 
     Raises:
         RecipeError: there is one.
     """
     columns = (captions[name][:] for name in ("split", "language", "source"))
     found = {(split, language) for split, language, source in zip(*columns, strict=True) if source == HUMAN}
-    for split, languages in held_out.items():
+    for split, languages in wanted.items():
         for language in languages:
             if (split, language) not in found:
                 has = sorted(other for where, other in found if where == split)
                 raise RecipeError(
-                    f"vse.test names {language!r}, but the corpus has no human caption of it for {split}; it has "
-                    f"{', '.join(has) or 'none'}"
+                    f"{key} names {language!r}, but the corpus has no human caption of it for {split}; it has "
+                    f"{', '.join(has) or 'none'}; name another, or give pictures of that split captions"
                 )
 
 

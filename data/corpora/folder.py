@@ -148,13 +148,15 @@ def _pairs(
         )
     for number, line in enumerate(lines[1:], 2):
         here, fields = f"{path}:{number}", [field.strip() for field in line.rstrip("\r").split("\t")]
+        if fields == [""]:
+            continue
         if len(fields) != len(header):
             raise DataError(f"{here}: {len(fields)} fields, expected {len(header)}, as the header has")
         name = fields[0] if len(languages) < len(header) else ""
         if name and name not in pictures:
             raise DataError(f"{here}: no picture {name!r} in {settings.pictures}")
-        texts = dict(zip(languages, fields[-len(languages) :], strict=True))
-        if not all(texts.values()):
+        texts = {language: text for language, text in zip(languages, fields[-len(languages) :], strict=True) if text}
+        if len(texts) < 2:  # nothing is a translation of anything
             empty.append(here)
             continue
         split = split_of.get(name) or _drawn(name, settings) if name else "train"

@@ -75,6 +75,10 @@ def test_parallel_text_about_pictures_and_about_none(root: Path) -> None:
     ]  # fmt: skip
     assert corpus.place(corpus.pairs[1], "en") == f"{root}/parallel.tsv:3"
     assert corpus.empty == [f"{root}/parallel.tsv:5"]
+    write(root, "en\tde\tcs", "A dog\tEin Hund\t", "", "A cat\t\tKočka", "\tHaus\t", name="parallel.tsv")
+    corpus = read(FolderSettings(parallel="parallel.tsv"), root, root)  # two languages of three are a pair
+    assert [pair.texts for pair in corpus.pairs] == [{"en": "A dog", "de": "Ein Hund"}, {"en": "A cat", "cs": "Kočka"}]
+    assert corpus.empty == [f"{root}/parallel.tsv:5"]
     write(root, "en\tde", "A dog\tEin Hund", name="parallel.tsv")
     assert read(FolderSettings(parallel="parallel.tsv"), root, root).pairs[0].image_id is None
 

@@ -66,6 +66,7 @@ def test_the_shell_prints_names_json_and_a_sheet(used: Tiny, tmp_path: Path, cap
     ("arguments", "said"),
     [
         (("search",), "give a query or --queries FILE"), (("search", "  "), "the query is empty"),
+        (("search", "--vse.dim=16", "  "), "the query is empty"), (("search", "--vse.dim=16"), "give a query or"),
         (("search", "ein Hund", "--language", "de"), "was trained on en; choose"),
         (("search", "a", "--top", "0"), "0 pictures are wanted; expected 1 or more"),
         (("search", "a", "--gallery", "gone"), "gone: no gallery here; run `make index`"),
