@@ -1,7 +1,8 @@
 """Somebody's own pictures and captions: a folder of pictures, and captions in a TSV.
 
     captions.tsv      picture TAB language TAB caption, and if wanted TAB split (train, val, test)
-    parallel.tsv      a header of languages, `en TAB de`, or `picture TAB en TAB de`; then translations of each other
+    parallel.tsv      a header of languages, `en TAB de`, or `picture TAB en TAB de`; then translations of each other,
+                      two or more a line
 
 A picture is named by its path in the folder of pictures. Without splits, each picture's is drawn by its name, so that
 it stays what it was when others come.
