@@ -171,11 +171,11 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """As the library does, but for a key that stands twice."""
-        scalars = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        lines: dict[str, int] = {}
-        for key in scalars:
-            if (before := lines.setdefault(key.value, line := key.start_mark.line + 1)) != line:
-                raise yaml.YAMLError(f"{key.value!r} stands in line {before} and again in line {line}; write it once")
+        first: dict[str, yaml.ScalarNode] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and (before := first.setdefault(key.value, key)) is not key:
+                here, there = (one.start_mark.line + 1 for one in (key, before))
+                raise yaml.YAMLError(f"{key.value!r} stands in line {there} and again in line {here}; write it once")
         return super().construct_mapping(node, deep)
 
 
