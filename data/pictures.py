@@ -22,7 +22,8 @@ def pictures_in(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
 
     Returns:
         pictures by their name, which is the path from the folder with `/` between, in the order of their names; and
-        what is left out, by name, with the reason.
+        what is left out, by name, with the reason. Names are composed (NFC), as `captions.tsv` is read: macOS and
+        archives made there take letters and accents apart.
 
     Raises:
         DataError: there is no such folder, or it cannot be read.
@@ -41,16 +42,23 @@ def pictures_in(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
 
     for place, folders, files in os.walk(folder, onerror=fail):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in [*files, *(one for one in folders if (Path(place) / one).is_symlink())]:
+        for name in sorted([*files, *(one for one in folders if (Path(place) / one).is_symlink())]):
             path = Path(place) / name
-            known = path.relative_to(folder).as_posix()
+            known = composed(path.relative_to(folder).as_posix())
             if name.startswith("."):
                 continue
-            if reason := _unfit(path, known, root):
+            if known in found:
+                left[f"{known} (twice)"] = "another picture's name differs only in how its accents are written"
+            elif reason := _unfit(path, known, root):
                 left[known.encode("utf-8", "backslashreplace").decode()] = reason
             else:
                 found[known] = path
     return dict(sorted(found.items())), dict(sorted(left.items()))
+
+
+def composed(name: str) -> str:
+    """A picture's name with each letter and its accents as one character (NFC)."""
+    return unicodedata.normalize("NFC", name)
 
 
 def _unfit(path: Path, name: str, root: Path) -> str | None:

@@ -23,10 +23,20 @@ SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 UNSPACED = frozenset(["ja", "zh", "th"])  # written without spaces: a character is a word
 MAX_TOKENS = 100  # sentences are cut here (mmt-retrieval, section 4.2)
 
+_MARKS = "".join(one for one in map(chr, range(0x300, 0xFE00)) if unicodedata.category(one).startswith("M"))
+_JOINERS = "\u200c\u200d"  # inside Persian and Indic words
+_CLOSING = re.compile(
+    r" (?=[।॥،؛؟։။၊។])"
+)  # before what ends a sentence or a part of it where Moses knows no sign for it
+_AROUND_IDEOGRAPHS = re.compile(r"(?<=[^\x00-\x7f]) | (?=[^\x00-\x7f])")
+
 
 @cache
 def _moses(language: str) -> tuple[MosesPunctNormalizer, MosesTokenizer, MosesDetokenizer]:
-    return MosesPunctNormalizer(language), MosesTokenizer(language), MosesDetokenizer(language)
+    tokenizer = MosesTokenizer(language)
+    # a vowel or tone sign belongs to its letter; without this, those of Thai and Burmese are cut off as punctuation is
+    tokenizer.PAD_NOT_ISALNUM = re.compile(rf"([^{tokenizer.IsAlnum}{_MARKS}{_JOINERS}\s.'`,\-])"), r" \1 "
+    return MosesPunctNormalizer(language), tokenizer, MosesDetokenizer(language)
 
 
 def tokenize(text: str, language: str) -> str:
@@ -48,7 +58,8 @@ def spaced(tokens: str, language: str) -> str:
 
 def detokenize(text: str, language: str) -> str:
     """Undo Moses tokenisation (not the lower-casing)."""
-    return _moses(language)[2].detokenize(text.split())
+    text = _CLOSING.sub("", _moses(language)[2].detokenize(text.split()))
+    return _AROUND_IDEOGRAPHS.sub("", text) if language in ("ja", "zh") else text
 
 
 class TextInput(Protocol):

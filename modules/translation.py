@@ -110,7 +110,7 @@ class Translation(TrainedModule):
         self._validated = []
         numbers = sorted(found)
         score = self.bleu.corpus_score([found[n] for n in numbers], [[self.reference[n] for n in numbers]]).score
-        self.log("val/bleu", score, prog_bar=True, rank_zero_only=False)
+        self.log("val/bleu", score, prog_bar=True, sync_dist=True)  # the same on all; Lightning wants to hear it
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Adam with warm-up and cosine decay, by step."""

@@ -17,7 +17,7 @@ from data.captions import Caption, Pair
 from data.corpora import Corpus
 from data.errors import DataError
 from data.lines import read_lines
-from data.pictures import pictures_in
+from data.pictures import composed, pictures_in
 
 SPLITS = ("train", "val", "test")
 _CAPTIONS = "picture TAB language TAB caption, and if wanted TAB split"
@@ -115,7 +115,7 @@ def _captions(
             continue
         if len(fields) not in (3, 4):
             raise DataError(f"{here}: {len(fields)} fields, expected {_CAPTIONS}")
-        name, language, text = fields[:3]
+        name, language, text = composed(fields[0]), *fields[1:3]
         if name not in pictures:
             raise DataError(f"{here}: no picture {name!r} in {settings.pictures}{_why(left.get(name))}")
         if not (language.isascii() and language.isalpha() and language.islower()):
@@ -153,7 +153,7 @@ def _pairs(
             continue
         if len(fields) != len(header):
             raise DataError(f"{here}: {len(fields)} fields, expected {len(header)}, as the header has")
-        name = fields[0] if len(languages) < len(header) else ""
+        name = composed(fields[0]) if len(languages) < len(header) else ""
         if name and name not in pictures:
             raise DataError(f"{here}: no picture {name!r} in {settings.pictures}")
         texts = {language: text for language, text in zip(languages, fields[-len(languages) :], strict=True) if text}

@@ -65,6 +65,16 @@ def test_given_splits_a_header_and_windows_line_ends(root: Path) -> None:
     assert list(corpus.pictures) == ["0.png", "1.png"]
 
 
+def test_a_picture_is_found_however_its_accents_are_written(root: Path) -> None:
+    (root / "pictures" / "0.png").rename(root / "pictures" / "Mu\u0308he.png")
+    write(root, "M\u00fche.png\ten\tone of these", "Mu\u0308he.png\tde\teiner davon")
+    write(root, "picture\ten\tde", "Mu\u0308he.png\tone\teiner", name="parallel.tsv")
+    corpus = read(FolderSettings(parallel="parallel.tsv"), root, root)
+    assert {caption.image_id for caption in corpus.captions} == {"M\u00fche.png"} == set(corpus.pictures)
+    assert corpus.pairs[0].image_id == "M\u00fche.png"
+    assert corpus.pictures["M\u00fche.png"].is_file()
+
+
 def test_parallel_text_about_pictures_and_about_none(root: Path) -> None:
     write(root, "0.png\ten\tA dog\ttest", "1.png\ten\tA cat\ttrain")
     write(root, "picture\ten\tde", "0.png\tA dog\tEin Hund", "1.png\tA cat\tEine Katze", "\tA house\tEin Haus",

@@ -50,6 +50,16 @@ def test_what_is_left_out_is_told(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_names_are_composed(tmp_path: Path) -> None:
+    apart = make(tmp_path / "Mu\u0308ller" / "a\u0308.jpg")  # as macOS writes them
+    whole = make(tmp_path / "\u00f6.jpg")
+    make(tmp_path / "o\u0308.jpg", "another")
+    found, left = pictures_in(tmp_path)
+    assert found == {"M\u00fcller/\u00e4.jpg": apart, "\u00f6.jpg": tmp_path / "o\u0308.jpg"}
+    assert list(left) == ["\u00f6.jpg (twice)"]
+    assert whole.is_file()
+
+
 def test_no_folder_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such folder; expected one with pictures"):
         pictures_in(tmp_path / "gone")

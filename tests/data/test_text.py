@@ -53,6 +53,18 @@ def test_detokenising_undoes_moses(texts: list[str], language: str) -> None:
         assert detokenize(tokenize(text, language), language) == text.lower()
 
 
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("th", "ผู้ชายกำลังโยนลูกบอล นี่ สนุก"), ("my", "လူတစ်ယောက်ဘောလုံးပစ်နေသည်။"),
+        ("hi", "एक आदमी गेंद फेंक रहा है।"), ("bn", "একজন লোক বল ছুঁড়ছে।"), ("fa", "مردی می‌دود؛ خوب است؟"),
+        ("ar", "رجل يرمي كرة، ثم يضحك."), ("zh", "一个人在跑步，真的？"), ("ja", "男の人が走っている、本当？"),
+    ],
+)  # fmt: skip
+def test_other_scripts_keep_their_signs_and_spaces(language: str, text: str) -> None:
+    assert detokenize(tokenize(text, language), language) == text
+
+
 @pytest.mark.parametrize(("texts", "language"), [(GERMAN, "de"), (ENGLISH, "en")])
 def test_bpe_there_and_back(bpe: JointBPE, texts: list[str], language: str) -> None:
     for text, numbers in zip(texts, bpe.encode_all(texts, language), strict=True):
