@@ -13,13 +13,24 @@ from data.errors import DataError
 T = TypeVar("T")
 
 
-def require_picture(path: Path) -> None:
-    """A quick look at the first bytes of a file.
+def require_picture(path: Path, whole: bool = False) -> None:
+    """A quick look at the first bytes of a file, or at all of it.
+
+    Args:
+        path: of the file.
+        whole: decode it too, in the smallest size that its format can be read in.
 
     Raises:
-        DataError: it is missing, is no picture, or has too many pixels.
+        DataError: it is missing, is no picture, has too many pixels, or (`whole`) is cut or damaged.
     """
-    _read(path, lambda image: None)
+
+    def look(image: Image.Image) -> None:
+        """Opened it is; decode it if wanted."""
+        if whole:
+            image.draft("RGB", (1, 1))
+            image.load()
+
+    _read(path, look)
 
 
 def open_picture(picture: Path | Image.Image, size: int | None = None) -> Image.Image:

@@ -222,12 +222,12 @@ def picture_missing(data):
 @fault
 def picture_a_web_page(data):
     path = data.write(data.own_pictures() / data.image("test", 1), b"<html>404: not found</html>")
-    return "warning", data.pictures, "pictures that are none", path
+    return "warning", data.pictures, "pictures that cannot be read", path
 
 
 @fault
 def picture_empty(data):
-    return "warning", "pictures that are none", data.write(data.own_pictures() / data.image("val"), b"")
+    return "warning", "pictures that cannot be read", data.write(data.own_pictures() / data.image("val"), b"")
 
 
 @fault

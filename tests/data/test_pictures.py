@@ -16,7 +16,7 @@ from PIL import Image
 
 from data.errors import DataError
 from data.extractor import Extractor, ExtractorSettings
-from data.images import open_picture
+from data.images import open_picture, require_picture
 from data.objects import DIM
 from pipeline.drawing import read_thumbnail
 
@@ -62,6 +62,8 @@ def test_truncated(suffix: str, share: float, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"cut\.{suffix}: not a readable picture.*replace it") as told:
         EXTRACTOR.extract(path)
     assert "\n" not in str(told.value)
+    with pytest.raises(DataError, match=rf"cut\.{suffix}: not a readable picture"):
+        require_picture(path, whole=True)
 
 
 def png_of(width: int, height: int) -> bytes:

@@ -195,15 +195,17 @@ def test_one_picture_under_two_names_must_not_be_in_two_splits(tmp_path: Path) -
     assert set(report.findings[0].examples[0].split(" = ")) == {held_out, train}
 
 
-def test_pictures_that_are_none_are_found_before_regions_are_extracted(tmp_path: Path) -> None:
+def test_pictures_that_cannot_be_read_are_found_before_regions_are_extracted(tmp_path: Path) -> None:
     pictures = {image: tmp_path / f"{image}.png" for image in IMAGES}
     draw(pictures)
     pictures["c"].write_text("<html>404</html>")
     pictures["d"].unlink()
+    pictures["a"].write_bytes(pictures["a"].read_bytes()[:-40])  # its header is whole
     report = data_report(clean(), [], None, pictures=pictures)
-    assert found(report) == [("error", "pictures that are none", str(tmp_path), 2)]
-    assert f"{pictures['c']}: not a readable picture" in report.findings[0].examples[0]
-    assert report.findings[0].examples[1] == f"{pictures['d']}: no such file"
+    assert found(report) == [("error", "pictures that cannot be read", str(tmp_path), 3)]
+    assert f"{pictures['a']}: not a readable picture" in report.findings[0].examples[0]
+    assert f"{pictures['c']}: not a readable picture" in report.findings[0].examples[1]
+    assert report.findings[0].examples[2] == f"{pictures['d']}: no such file"
 
 
 def test_an_image_whose_case_differs_is_told_of_the_near_one(regions: RegionStore) -> None:

@@ -104,7 +104,7 @@ def test_all_that_is_wrong_with_pictures_is_said_before_any_is_read(tmp_path: Pa
     monkeypatch.setattr("pipeline.prepare.Extractor", None)  # it is not asked
     monkeypatch.chdir(tmp_path)
     assert main(["prepare", "--recipe", "own", f"--corpus.root={tmp_path / 'data'}"]) == 1
-    assert "pictures that are none (2×" in " ".join(capsys.readouterr().err.split())
+    assert "pictures that cannot be read (2×" in " ".join(capsys.readouterr().err.split())
 
 
 def test_pictures_of_pairs_alone_keep_their_regions(tmp_path: Path) -> None:
