@@ -30,8 +30,10 @@ def table(recipe: Recipe, workspace: Workspace, name: str | None) -> None:
         RecipeError: the recipe has no such table.
     """
     if name not in recipe.tables:
-        known = ", ".join(recipe.tables) or "none"
-        raise RecipeError(f"table {name!r}: recipe {recipe.name} has {known}; use `make table TABLE=…`")
+        if not recipe.tables:
+            raise RecipeError(f"recipe {recipe.name} has no tables; try `make table TABLE=1 RECIPE=multi30k-flickr8k`")
+        asked = f"no table {name!r}" if name else "no table was asked for"
+        raise RecipeError(f"{asked}: recipe {recipe.name} has {', '.join(recipe.tables)}; use `make table TABLE=…`")
     for _, _, row in table_rows(recipe, workspace, name):
         workspace.perform_all(row.job)
         if recipe.report.record and rank() == 0:

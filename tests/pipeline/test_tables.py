@@ -11,6 +11,7 @@ import torch
 
 from data.captions import Caption, Pair, write_captions, write_pairs
 from modules.metrics import retrieval_ranks, retrieval_scores
+from pipeline.__main__ import main
 from pipeline.errors import RecipeError
 from pipeline.evaluation import fuse
 from pipeline.jobs import Job, Workspace
@@ -200,7 +201,11 @@ def test_slips_in_a_table_are_named(tmp_path, lines: str, message: str) -> None:
 
 def test_a_table_that_is_not_there(trained: Tiny, capsys) -> None:
     assert trained.main("table", "--table=9") == 1
-    assert "table '9': recipe tiny has 5" in " ".join(capsys.readouterr().err.split())
+    assert "no table '9': recipe tiny has 5, 1; use" in " ".join(capsys.readouterr().err.split())
+    assert trained.main("table") == 1
+    assert "no table was asked for: recipe tiny has 5, 1; use" in " ".join(capsys.readouterr().err.split())
+    assert main(["table", "--recipe", "scenes"]) == 1
+    assert "recipe scenes has no tables; try" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(
