@@ -25,9 +25,7 @@ MAX_TOKENS = 100  # sentences are cut here (mmt-retrieval, section 4.2)
 
 _MARKS = "".join(one for one in map(chr, range(0x300, 0xFE00)) if unicodedata.category(one).startswith("M"))
 _JOINERS = "\u200c\u200d"  # inside Persian and Indic words
-_CLOSING = re.compile(
-    r" (?=[।॥،؛؟։။၊។])"
-)  # before what ends a sentence or a part of it where Moses knows no sign for it
+_CLOSING = re.compile(r" (?=[।॥،؛؟։။၊។])")  # before signs that close a part of a sentence and that Moses does not know
 _AROUND_IDEOGRAPHS = re.compile(r"(?<=[^\x00-\x7f]) | (?=[^\x00-\x7f])")
 
 

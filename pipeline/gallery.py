@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from data.pictures import composed
 from data.regions import RegionStore
 from modules.errors import ModelError
 from modules.shards import ShardedIndex
@@ -105,9 +106,9 @@ class Gallery:
         return found
 
     def place_of(self, name: str) -> int | None:
-        """The place of a picture; None if it is not in the gallery."""
-        place = pc.index(self._rows["name"], name).as_py()
-        return None if place < 0 else int(place)
+        """The place of a picture, however the accents of its name are typed; None if it is not in the gallery."""
+        places = (pc.index(self._rows["name"], one).as_py() for one in (name, composed(name)))
+        return next((int(place) for place in places if place >= 0), None)
 
     def search(
         self, query: str, top: int = 10, language: str | None = None, reranker: Finder | None = None, first: int = 100

@@ -38,7 +38,7 @@ class FolderSettings:
     are about pictures; null: none."""
 
     regions: str | None = None
-    """A region store of the pictures, named alike; null: regions are found in their pixels."""
+    """A region store of the pictures, named alike (accents composed, NFC); null: regions are found in their pixels."""
 
     validation: float = 0.1
     """Share of the pictures without a split that are for validation."""

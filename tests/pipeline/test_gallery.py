@@ -198,6 +198,15 @@ def test_models_of_other_regions_are_refused(used: Tiny, finder: Finder, own: Pa
         update_gallery(tmp_path / "stored", other, stored, {})
 
 
+def test_a_name_is_known_however_its_accents_are_typed(finder: Finder, tmp_path: Path) -> None:
+    (tmp_path / "pictures").mkdir()
+    Image.new("RGB", (60, 40), "red").save(tmp_path / "pictures" / "o\u0308.png")
+    update_gallery(tmp_path / "gallery", finder, PictureFolder(tmp_path / "pictures"), {})
+    opened = Gallery.open(tmp_path / "gallery", finder)
+    assert opened.place_of("o\u0308.png") == opened.place_of("\u00f6.png") == 0
+    assert opened.place_of("o.png") is None
+
+
 def test_names_do_nothing_to_the_terminal(used: Tiny, own: Path, tmp_path: Path, capsys) -> None:
     (own / "[bold]x\u200d\u202fy.png").write_bytes((own / "1.png").read_bytes())
     (own / "a[b].png").write_text("no picture")
