@@ -129,20 +129,23 @@ class _AgreeingCrossEntropy(torch.autograd.Function):
         size, low = len(weight), weight.to(dtype)
         of_states = torch.empty_like(first), torch.empty_like(second)
         of_weight, of_bias = torch.zeros_like(weight), torch.zeros_like(bias)
-        total = first.new_zeros(())
+        total, pull = first.new_zeros(()), agreement / 4
         rows = rows_at_a_time(first, 2 * size)
         parts = [one.split(rows) for one in (first, second, *of_states)]
         for *states, one_out, other_out, label in zip(*parts, labels.split(rows), strict=True):
             states, right = [state.to(dtype) for state in states], label[:, None]
             logs = [torch.mm(state, low.t()).to(total.dtype).add_(bias).log_softmax(1) for state in states]
-            shares = [log.exp() for log in logs]
-            apart = logs[0] - logs[1]
-            total += agreement / 4 * ((shares[0] - shares[1]) * apart).sum()
-            for place, (log, share, out) in enumerate(zip(logs, shares, (one_out, other_out), strict=True)):
+            for log in logs:
                 total -= ((1 - smoothing) * log.gather(1, right)[:, 0] + smoothing * log.mean(1)).sum() / 2
-                other, lead = shares[1 - place], apart if place == 0 else -apart
-                grad = agreement / 4 * (share * (lead - (share * lead).sum(1, keepdim=True)) + share - other)
-                grad += (share - smoothing / size) / 2
+            shares = [log.exp() for log in logs]
+            apart = logs[0].sub_(logs[1])  # d; from here on in place: on a CPU new memory costs as much as what is done
+            gaps = [torch.linalg.vecdot(share, apart) for share in shares]  # KL(P₁ ‖ P₂), −KL(P₂ ‖ P₁)
+            total += pull * (gaps[0] - gaps[1]).sum()
+            grads = logs[1], apart.mul_(pull)  # the memory of log P₂ is free
+            torch.add((0.5 + pull - pull * gaps[0])[:, None], apart, out=grads[0])
+            grads[1].neg_().add_((0.5 + pull + pull * gaps[1])[:, None])
+            for place, (grad, out) in enumerate(zip(grads, (one_out, other_out), strict=True)):
+                grad.mul_(shares[place]).sub_(shares[1 - place], alpha=pull).sub_(smoothing / size / 2)
                 grad.scatter_add_(1, right, grad.new_full(right.shape, (smoothing - 1) / 2))
                 of_bias += grad.sum(0)
                 grad = grad.to(dtype)
