@@ -36,7 +36,8 @@ class Decoder(Protocol):
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation: its tokens without the end mark, and its length-normalised log-probability."""
+    """One translation: its tokens without the end mark, and its length-normalised log-probability (of a `NoisyChannel`,
+    with the channel's)."""
 
     tokens: list[int]
     score: float

@@ -14,7 +14,7 @@ from modules.cross_entropy import agreeing_cross_entropy, smoothed_cross_entropy
 from modules.distributed import gather_objects, sum_over_ranks
 from modules.ensemble import Ensemble
 from modules.errors import ModelError
-from modules.recurrent import widen
+from modules.noisy_channel import NoisyChannel
 from modules.sampling import SampleSettings, sample
 from modules.training import BatchModule, TrainedModule
 from modules.transformer import TransformerTranslator
@@ -23,6 +23,7 @@ from modules.translator import RegionalTranslator
 
 Batch = dict[str, Tensor]
 Translator = RegionalTranslator | TransformerTranslator
+Searched = Translator | Ensemble | NoisyChannel
 Search = BeamSettings | SampleSettings
 NETWORKS: dict[str, type[Translator]] = {"bilstm": RegionalTranslator, "transformer": TransformerTranslator}
 
@@ -158,9 +159,7 @@ class Synthesis(BatchModule):
         n_best: hypotheses kept a sentence, best first.
     """
 
-    def __init__(
-        self, translator: Translator | Ensemble, search: Search, begin: int, end: int, n_best: int = 1
-    ) -> None:
+    def __init__(self, translator: Searched, search: Search, begin: int, end: int, n_best: int = 1) -> None:
         super().__init__()
         self.translator, self.search, self.begin, self.end, self.n_best = translator, search, begin, end, n_best
         self.found: dict[int, list[Hypothesis]] = {}
@@ -173,21 +172,15 @@ class Synthesis(BatchModule):
 
 
 def translate(
-    translator: Translator | Ensemble, batch: Mapping[str, Tensor], settings: Search, begin: int, end: int
+    translator: Searched, batch: Mapping[str, Tensor], settings: Search, begin: int, end: int
 ) -> list[list[Hypothesis]]:
     """Translations of the sentences of a batch (`source`, `source_lengths`, `regions` if it looks), best first."""
+    if isinstance(translator, NoisyChannel):
+        found = translate(translator.direct, batch, translator.widened(settings), begin, end)  # type: ignore[arg-type]
+        return translator.in_order(batch, found, begin, end)
     with torch.no_grad():
         memory = translator.encode(batch["source"], batch["source_lengths"], batch.get("regions"))
         longest = (settings.max_ratio * batch["source_lengths"]).long() + 10
         if isinstance(settings, SampleSettings):
             return sample(translator, memory, settings, begin, end, longest, batch["index"].tolist())
         return beam_search(translator, memory, settings, begin, end, longest)
-
-
-def log_likelihoods(translator: Translator, batch: Mapping[str, Tensor]) -> Tensor:
-    """Log-probability (B,) of the human translations of a batch, the end mark counted, summed over words."""
-    with torch.no_grad():
-        memory: Any = translator.encode(batch["source"], batch["source_lengths"], batch.get("regions"))
-        logits, where = translator(memory, batch["target"], batch["target_lengths"])
-        logs = widen(logits).log_softmax(-1).gather(1, batch["labels"].flatten()[where][:, None])[:, 0]
-        return logs.new_zeros(len(batch["source"])).index_add(0, where // batch["labels"].shape[1], logs)

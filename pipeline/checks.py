@@ -15,7 +15,7 @@ from modules.retrieval_models import model_class, option_names
 from modules.translation import build_translator, network_options
 from pipeline.errors import RecipeError
 from pipeline.searches import search_of
-from pipeline.settings import MmtSettings, Recipe, TrainerSettings, VseSettings, kind_of, parts_of
+from pipeline.settings import MmtSettings, Recipe, TrainerSettings, VseSettings, kind_of, members_of, parts_of
 
 
 def check(recipe: Recipe, where: str) -> None:
@@ -29,26 +29,7 @@ def check(recipe: Recipe, where: str) -> None:
     _check_vse(recipe.vse, where)
     _check_mmt(recipe.mmt, where)
     _check_numbers(recipe, where)
-    mmt = recipe.mmt
-    for name, settings in recipe.augment.searches.items():
-        if not re.fullmatch(r"\w+", name):
-            raise RecipeError(f"{where}: augment.searches has {name!r}; expected letters and digits")
-        try:
-            search_of(settings, recipe.seed)
-        except ModelError as error:
-            raise RecipeError(f"{where}: augment.searches.{name}: {error}") from None
-    for path in recipe.augment.paths:
-        system, languages, search = parts_of(path)
-        if system not in mmt.systems or len(languages) < 2:
-            known = ", ".join(mmt.systems)
-            raise RecipeError(f"{where}: augment.paths has {path!r}; expected SYSTEM:en-de, SYSTEM:en-de-en … with a "
-                              f"SYSTEM of mmt.systems ({known})")  # fmt: skip
-        if search is not None and search not in recipe.augment.searches:
-            known = ", ".join(recipe.augment.searches) or "none"
-            raise RecipeError(f"{where}: augment.paths has {path!r}; augment.searches has {known}")
-        for hop in pairwise(languages):
-            if "-".join(hop) not in mmt.directions:
-                raise RecipeError(f"{where}: augment.paths has {path!r}, but mmt.directions lacks {'-'.join(hop)!r}")
+    _check_augment(recipe, where)
 
 
 def refuse_unknown(values: Any, known: set[str], where: str, prefix: str) -> None:
@@ -77,7 +58,7 @@ def _check_systems(vse: VseSettings, mmt: MmtSettings, where: str) -> None:
         raise RecipeError(f"{where}: vse.fuse has {vse.fuse[0]!r} alone; expected two models or more")
     if vse.translate is not None:
         system, _, direction = vse.translate.partition(":")
-        blind = system in mmt.systems and all(kind_of(name)[0] == "mt" for name in system.split("+"))
+        blind = system in mmt.systems and all(kind_of(name)[0] == "mt" for name in members_of(system)[0])
         if not blind or direction not in mmt.directions or not set(direction.split("-")) <= set(vse.test):
             raise RecipeError(
                 f"{where}: vse.translate is {vse.translate!r}; expected mt:de-en (a query has no picture), its "
@@ -150,6 +131,36 @@ def _check_vse_numbers(vse: VseSettings, where: str) -> None:
         raise RecipeError(f"{where}: vse.type_weights are {vse.type_weights}; expected 0 or more, one of them above 0")
 
 
+def _check_augment(recipe: Recipe, where: str) -> None:
+    """Refuse searches that cannot be made, and paths that no translator walks."""
+    mmt = recipe.mmt
+    for name, settings in recipe.augment.searches.items():
+        if not re.fullmatch(r"\w+", name):
+            raise RecipeError(f"{where}: augment.searches has {name!r}; expected letters and digits")
+        try:
+            search_of(settings, recipe.seed)
+        except ModelError as error:
+            raise RecipeError(f"{where}: augment.searches.{name}: {error}") from None
+    for path in recipe.augment.paths:
+        system, languages, search = parts_of(path)
+        if system not in mmt.systems or len(languages) < 2:
+            known = ", ".join(mmt.systems)
+            raise RecipeError(f"{where}: augment.paths has {path!r}; expected SYSTEM:en-de, SYSTEM:en-de-en … with a "
+                              f"SYSTEM of mmt.systems ({known})")  # fmt: skip
+        if search is not None and search not in recipe.augment.searches:
+            known = ", ".join(recipe.augment.searches) or "none"
+            raise RecipeError(f"{where}: augment.paths has {path!r}; augment.searches has {known}")
+        if search is not None and members_of(system)[1]:
+            wanted = recipe.augment.searches[search]
+            if wanted.method != "beam" or wanted.groups > 1:
+                raise RecipeError(
+                    f"{where}: augment.paths has {path!r}, but a channel puts a plain beam in order; leave one out"
+                )
+        for hop in pairwise(languages):
+            if "-".join(hop) not in mmt.directions:
+                raise RecipeError(f"{where}: augment.paths has {path!r}, but mmt.directions lacks {'-'.join(hop)!r}")
+
+
 def _check_trainer(trainer: TrainerSettings, section: str, where: str) -> None:
     """Refuse numbers that torch would."""
     if trainer.threads is not None and trainer.threads < 1:
@@ -210,13 +221,10 @@ def _check_mmt(mmt: MmtSettings, where: str) -> None:
     except (ModelError, TypeError, RuntimeError) as error:
         raise RecipeError(f"{where}: mmt.network {mmt.network!r}, mmt.network_options: {error}") from None
     for place, system in enumerate(mmt.systems):
-        names = system.split("+")
-        if len(names) > 1:
-            for name in names:
-                if name not in mmt.systems[:place] or names.count(name) > 1:
-                    raise RecipeError(f"{where}: mmt.systems has {system!r}, but {name!r} is not once before it")
-        if not all(re.fullmatch(r"mm?t([2-9]|[1-9]\d+)?", name) for name in names) or system in mmt.systems[:place]:
-            raise RecipeError(f"{where}: mmt.systems has {system!r}; expected mt, mmt, mt2 …, mt+mmt …, each once")
+        _check_system(mmt, system, mmt.systems[:place], where)
+    if not mmt.channel.weight >= 0 or mmt.channel.n_best < 1:
+        raise RecipeError(f"{where}: mmt.channel.weight is {mmt.channel.weight} and mmt.channel.n_best "
+                          f"{mmt.channel.n_best}; expected 0 or more, and 1 or more")  # fmt: skip
     for direction in mmt.back_translate:
         if direction not in mmt.directions or not mmt.pretrain.steps:
             raise RecipeError(
@@ -228,3 +236,22 @@ def _check_mmt(mmt: MmtSettings, where: str) -> None:
             raise RecipeError(f"{where}: mmt.repeat.{origin} is {times}; expected 1 or more")
     if mmt.repeat and not mmt.pretrain.steps:
         raise RecipeError(f"{where}: mmt.repeat is of pre-training, but mmt.pretrain.steps is 0; leave one out")
+
+
+def _check_system(mmt: MmtSettings, system: str, before: list[str], where: str) -> None:
+    """Refuse a system that is none, or whose parts are not trained before it."""
+    names, channel = members_of(system)
+    if "+" in system:
+        for name in names:
+            if name not in before or names.count(name) > 1:
+                raise RecipeError(f"{where}: mmt.systems has {system!r}, but {name!r} is not once before it")
+    if not all(re.fullmatch(r"mm?t([2-9]|[1-9]\d+)?", name) for name in names) or not names or system in before:
+        raise RecipeError(f"{where}: mmt.systems has {system!r}; expected mt, mmt, mt2 …, mt+mmt …, mt+channel …, "
+                          "each once")  # fmt: skip
+    for direction in mmt.directions if channel else ():
+        opposite = "-".join(reversed(direction.split("-")))
+        if not ("mt" in mmt.systems and opposite in mmt.directions) and direction not in mmt.back_translate:
+            raise RecipeError(
+                f"{where}: mmt.systems has {system!r}, but nothing translates {opposite}; expected it in "
+                f"mmt.directions and mt in mmt.systems, or a recipe that lends it as mmt.back_translate.{direction}"
+            )

@@ -19,7 +19,8 @@ from data.text import JointBPE, words_of
 from data.translation import Sentences, in_order_loader
 from modules.ambiguity import ambiguous_words, choices, hits
 from modules.beam import BeamSettings
-from modules.translation import Translator, log_likelihoods
+from modules.noisy_channel import log_likelihoods
+from modules.translation import Translator
 from modules.translation_metrics import bleu_of, bleu_statistics, paired_gain
 from pipeline.attention import Seen, attention_html, attention_sheet
 from pipeline.dashboards import plain

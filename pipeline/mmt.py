@@ -25,20 +25,21 @@ from pipeline.prepare import corpus_job, pictures_of, prepare
 from pipeline.processes import say
 from pipeline.recipe import lender
 from pipeline.scoring import score_translator
-from pipeline.settings import MmtSettings, Phase, Recipe, kind_of, result_settings
-from pipeline.synthesis import save_ensemble, save_network
+from pipeline.settings import CHANNEL, MmtSettings, Phase, Recipe, kind_of, members_of, result_settings
+from pipeline.synthesis import lenders_of, refuse_seen_images, save_network, save_several
 from pipeline.training import fit, load_best, load_weights, log_folder, save_weights
 
 TEXT_VERSION = 1
 VERSION = 2
 _OF_SOME_JOBS = (
     "directions", "pretrain", "finetune", "network_options", "repeat", "systems", "pretrain_captions",
-    "back_translate",
+    "back_translate", "channel",
 )  # fmt: skip
 
 
 def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
-    """The jobs of this stage in order: of each direction `text-…`, `back-…`, `nmt-…`, `mt-…`, `mmt-…`, `mt+mmt-…`.
+    """The jobs of this stage in order: of each direction `text-…`, `back-…`, `nmt-…`, `mt-…`, `mmt-…`, `mt+mmt-…`;
+    after all of them `mt+channel-…`.
 
     A direction and its opposite share a vocabulary, and what other directions a recipe names does not change it.
     Systems of one number share an NMT: `mt2` and `mmt2` start from `nmt2`.
@@ -56,13 +57,20 @@ def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
             starts[number] = _translator_job(recipe, name, direction, corpus, text, None, back)
             jobs[starts[number].name] = starts[number]
         for system in recipe.mmt.systems:
-            if "+" in system:
-                members = {name: jobs[f"{name}-{direction}"] for name in system.split("+")}
-                jobs[f"{system}-{direction}"] = _ensemble_job(recipe, system, direction, corpus, text, members)
-            else:
+            if "+" not in system:
                 start = starts.get(kind_of(system)[1])
                 jobs[f"{system}-{direction}"] = _translator_job(recipe, system, direction, corpus, text, start)
+            elif not members_of(system)[1]:
+                jobs[f"{system}-{direction}"] = _joint_job(recipe, system, direction, jobs)
+    for direction in recipe.mmt.directions:
+        for system in (one for one in recipe.mmt.systems if members_of(one)[1]):
+            back = jobs.get(f"mt-{_opposite(direction)}") or jobs[f"back-{direction}"].inputs["translator"]
+            jobs[f"{system}-{direction}"] = _joint_job(recipe, system, direction, jobs, back)
     return jobs
+
+
+def _opposite(direction: str) -> str:
+    return "-".join(reversed(direction.split("-")))
 
 
 def _back_translation(recipe: Recipe, workspace: Workspace, direction: str, corpus: Job, text: Job) -> Job:
@@ -71,7 +79,7 @@ def _back_translation(recipe: Recipe, workspace: Workspace, direction: str, corp
     other = lender(recipe, name, "mmt.back_translate")
     if other.mmt.back_translate:
         raise RecipeError(f"recipe {recipe.name}: mmt.back_translate borrows from {name}, which borrows itself")
-    wanted = "mt-" + "-".join(reversed(direction.split("-")))
+    wanted = f"mt-{_opposite(direction)}"
     if (translator := translator_jobs(other, workspace).get(wanted)) is None:
         raise RecipeError(f"recipe {recipe.name}: mmt.back_translate.{direction} is {name!r}, which trains no {wanted}")
     return back_translation_job(recipe.mmt, direction, corpus, text, translator)
@@ -213,22 +221,29 @@ def _translator_job(
     return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer))
 
 
-def _ensemble_job(recipe: Recipe, system: str, direction: str, corpus: Job, text: Job, members: dict[str, Job]) -> Job:
-    settings = recipe.mmt
-    plain = {name: getattr(settings, name) for name in ("beam_size", "length_penalty", "without_regions")}
-    name = f"{system}-{direction}"
+def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job], channel: Job | None = None) -> Job:
+    """Several translators in one search; with a channel, of one or more."""
+    settings, name = recipe.mmt, f"{system}-{direction}"
+    plain: dict[str, Any] = {key: getattr(settings, key) for key in ("beam_size", "length_penalty", "without_regions")}
+    members = {member: jobs[f"{member}-{direction}"] for member in members_of(system)[0]}
+    first = next(iter(members.values()))
+    inputs = {"corpus": first.inputs["corpus"], "text": first.inputs["text"]} | members
+    if channel is not None:
+        plain |= {"channel": asdict(settings.channel), "direction": direction}
+        inputs |= {CHANNEL: channel} | lenders_of(channel, inputs["corpus"])
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Bring the members together, then translate validation, test and twins."""
-        save_ensemble(folder, {member: inputs[member] for member in members})
+        """Bring the parts together, then translate validation, test and twins."""
+        refuse_seen_images(inputs)
+        back = inputs.get(CHANNEL)
+        save_several(folder, {member: inputs[member] for member in members}, back, settings.channel, direction)
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         pairs = Pairs(inputs["corpus"], inputs["text"], direction, store, settings.without_regions)
         figures = score_translator(folder, pairs, store, settings)
         _show(recipe, folder, inputs["corpus"], name)
         return figures
 
-    return Job(name, "mmt", VERSION, plain, {"corpus": corpus, "text": text} | members, run, True,
-               asdict(settings.trainer))  # fmt: skip
+    return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer))
 
 
 def _show(recipe: Recipe, folder: Path, corpus: Path, name: str) -> None:

@@ -74,6 +74,17 @@ class Phase:
 
 
 @dataclass
+class ChannelSettings:
+    """How a `…+channel` puts translations in order: log p / length^α + `weight` · log p of the source, given the
+    translation, a token (Yee et al. 2019)."""
+
+    weight: float = 0.3
+    """λ."""
+    n_best: int = 10
+    """Translations put in order, and the least width of the beam that finds them."""
+
+
+@dataclass
 class MmtSettings:
     """Translators: NMT on text, then MT and MMT on captions with the same pairs and steps."""
 
@@ -81,7 +92,10 @@ class MmtSettings:
     """source-target."""
     systems: list[str] = field(default_factory=lambda: ["mt", "mmt"])
     """What is trained: `mt`, `mmt`; `mt2`, `mt3` … with other seeds from the start, NMT included; `mt2+mmt` are two of
-    them in one search."""
+    them in one search; `mt+channel`, `mt2+mmt+channel` … put its translations in order with the `mt` of the opposite
+    direction: this recipe's, or the one that `back_translate` borrows."""
+    channel: ChannelSettings = field(default_factory=ChannelSettings)
+    """Of the systems that end in `+channel`."""
     network: Literal["bilstm", "transformer"] = "bilstm"
     """The paper's Bi-LSTM over threads, or a small Transformer."""
     network_options: dict[str, Any] = field(default_factory=dict)
@@ -299,10 +313,19 @@ class Recipe:
     """Overrides that a recipe it borrows from gets too: those of trainers and of the data root."""
 
 
+CHANNEL = "channel"
+
+
 def kind_of(system: str) -> tuple[str, int]:
     """What a system is, `nmt`, `mt` or `mmt`, and its number: `mmt3` → (`mmt`, 3), `mt` → (`mt`, 1)."""
     kind = system.rstrip("0123456789")
     return kind, int(system[len(kind) :] or 1)
+
+
+def members_of(system: str) -> tuple[list[str], bool]:
+    """The translators that search together, and whether a channel puts in order what they find."""
+    names = system.split("+")
+    return (names[:-1], True) if names[-1] == CHANNEL else (names, False)
 
 
 def parts_of(path: str) -> tuple[str, list[str], str | None]:

@@ -4,7 +4,8 @@ import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from modules.beam import Hypothesis
 from modules.distributed import gather_objects
 from modules.ensemble import Ensemble
 from modules.errors import ModelError
-from modules.translation import Search, Synthesis, Translator, build_translator
+from modules.noisy_channel import NoisyChannel
+from modules.translation import Search, Searched, Synthesis, build_translator
 from pipeline.errors import RecipeError
 from pipeline.jobs import Job
-from pipeline.settings import TrainerSettings
+from pipeline.settings import CHANNEL, ChannelSettings, TrainerSettings
 from pipeline.training import load_weights, make_trainer, stopping
 
 TRANSLATOR_FILES = ("network.json", "bpe.json", "weights.safetensors")
@@ -27,7 +29,7 @@ TRANSLATOR_FILES = ("network.json", "bpe.json", "weights.safetensors")
 
 @dataclass(frozen=True)
 class Translated:
-    """One translation: in surface form, Moses-tokenised, and its length-normalised log-probability."""
+    """One translation: in surface form, Moses-tokenised, and its score (`modules.beam.Hypothesis`)."""
 
     text: str
     tokens: str
@@ -40,16 +42,26 @@ def save_network(folder: Path, network: dict[str, Any], bpe: JointBPE) -> None:
     bpe.save(folder / "bpe.json")
 
 
-def save_ensemble(folder: Path, members: Mapping[str, Path]) -> None:
-    """Copy finished translators into folders of an ensemble's own, so that it can be moved and loaded as one."""
-    for name, member in members.items():
+def save_several(
+    folder: Path, members: Mapping[str, Path], channel: Path | None, settings: ChannelSettings, direction: str
+) -> None:
+    """Copy finished translators of a direction, and the channel of the opposite one that puts in order what they find.
+
+    They are in folders of their own, so that all can be moved and loaded as one.
+    """
+    about: dict[str, Any] = {"ensemble": list(members)}
+    parts = dict(members)
+    if channel is not None:
+        about[CHANNEL] = {"direction": direction, **asdict(settings)}
+        parts[CHANNEL] = channel
+    for name, part in parts.items():
         (folder / name).mkdir(exist_ok=True)
         for file in TRANSLATOR_FILES:
-            shutil.copyfile(member / file, folder / name / file)
-    (folder / "network.json").write_text(json.dumps({"ensemble": list(members)}, indent=1), encoding="utf-8")
+            shutil.copyfile(part / file, folder / name / file)
+    (folder / "network.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
 
 
-def load_translator(folder: Path) -> tuple[Translator | Ensemble, JointBPE]:
+def load_translator(folder: Path) -> tuple[Searched, JointBPE]:
     """A finished translator, or several in one, and its vocabulary.
 
     Raises:
@@ -57,14 +69,16 @@ def load_translator(folder: Path) -> tuple[Translator | Ensemble, JointBPE]:
     """
     try:
         network = json.loads((folder / "network.json").read_text(encoding="utf-8"))
-        members = network.get("ensemble", [])
+        members, channel = network.get("ensemble", []), network.get(CHANNEL)
         if not all(re.fullmatch(r"mm?t\d*", one) for one in members):
             raise ValueError("its members are no translators")
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise RecipeError(f"{folder}: no translator here ({error}); run `make stage-mmt`") from None
     if members:
         loaded = [load_translator(folder / name) for name in members]
-        return Ensemble([member for member, _ in loaded]), loaded[0][1]
+        (first, bpe), *others = loaded
+        direct = Ensemble([one for one, _ in loaded]) if others else first
+        return (direct if channel is None else _load_channel(folder, channel, direct, bpe)), bpe
     bpe = JointBPE.load(folder / "bpe.json")
     if len(bpe) != network.get("vocabulary_size"):
         raise RecipeError(f"{folder}: bpe.json has {len(bpe)} entries, the network {network.get('vocabulary_size')}")
@@ -74,6 +88,22 @@ def load_translator(folder: Path) -> tuple[Translator | Ensemble, JointBPE]:
         raise RecipeError(f"{folder / 'network.json'}: not of this code ({error}); run `make stage-mmt`") from None
     load_weights(translator, folder / "weights.safetensors")
     return translator, bpe
+
+
+def _load_channel(folder: Path, about: Any, direct: Searched, bpe: JointBPE) -> NoisyChannel:
+    """The channel in a translator's folder, `about` it what `save_several` wrote; raises as `load_translator`."""
+    try:
+        source, target = about["direction"].split("-")
+        weight, n_best = float(about["weight"]), int(about["n_best"])
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        raise RecipeError(f"{folder}: its channel is not of this code ({error}); run `make stage-mmt`") from None
+    channel, its_bpe = load_translator(folder / CHANNEL)
+
+    def recode(language: str, sentences: Sequence[Sequence[int]]) -> list[list[int]]:
+        """From the translator's token numbers to the channel's."""
+        return its_bpe.encode_all([bpe.decode(tokens, language) for tokens in sentences], language)
+
+    return NoisyChannel(direct, channel, partial(recode, source), partial(recode, target), weight, n_best)
 
 
 def lenders_of(translator: Job, corpus: Job) -> dict[str, Job]:
@@ -120,7 +150,7 @@ def _images(corpus: Path, table: str, training: bool) -> set[str]:
 
 
 def translate_all(
-    translator: Translator | Ensemble, bpe: JointBPE, source: Sequence[Sequence[int]], image_ids: Sequence[str | None],
+    translator: Searched, bpe: JointBPE, source: Sequence[Sequence[int]], image_ids: Sequence[str | None],
     regions: RegionStore | None, target: str, search: Search, batch_tokens: int, settings: TrainerSettings,
     n_best: int = 1,
 ) -> list[list[Translated]]:  # fmt: skip

@@ -21,10 +21,10 @@ from tests.data.official import write_data
 from tests.pipeline.tiny import Tiny
 
 pytestmark = pytest.mark.xdist_group("systems")  # what they share takes long: one process makes it
-SYSTEMS = "--mmt.systems=[mt,mt2,mmt,mt+mt2,mt2+mmt]"
+SYSTEMS = "--mmt.systems=[mt,mt2,mmt,mt+mt2,mt2+mmt,mt+channel,mt2+mmt+channel]"
 SEARCHES = (
     '--augment.searches={"drawn":{"method":"sample","captions":7},"apart":{"beam_size":4,"groups":4,"captions":2}}',
-    "--augment.paths=[mt2+mmt:en-de,mt:en-de-en@drawn,mt:en-de@apart,mmt:en-de-en-de-en]",
+    "--augment.paths=[mt2+mmt:en-de,mt2+mmt+channel:en-de,mt:en-de-en@drawn,mt:en-de@apart,mmt:en-de-en-de-en]",
 )
 
 
@@ -69,6 +69,26 @@ def test_an_ensemble_is_tested_like_its_members_and_can_be_moved(several: Tiny, 
         (tmp_path / "moved").rename(several.workspace.root / "jobs" / "mt2+mmt-en-de" / key)
 
 
+def test_a_channel_puts_in_order_what_one_translator_or_several_find(several: Tiny) -> None:
+    jobs = translator_jobs(several.recipe(SYSTEMS, *SEARCHES), several.workspace)
+    for system, direction, back in (("mt", "en-de", "mt-de-en"), ("mt2+mmt", "de-en", "mt-en-de")):
+        job = jobs[f"{system}+channel-{direction}"]
+        assert job.inputs["channel"] is jobs[back]
+        assert list(jobs).index(job.name) > list(jobs).index(back)
+        found, bpe = load_translator(several.job(job.name))
+        assert (found.weight, found.n_best) == (0.3, 10)
+        direct, channel = (load_translator(several.job(name))[0] for name in (f"{system}-{direction}", back))
+        for part, whole in ((found.direct, direct), (found.channel, channel)):
+            assert all(torch.equal(a, b) for a, b in zip(part.parameters(), whole.parameters(), strict=True))
+        languages = direction.split("-")
+        for recode, language in zip((found.recode_source, found.recode_target), languages, strict=True):
+            ids = bpe.encode_all(["ein hund", "a dog runs"], language)
+            assert recode(ids) == ids  # of one recipe, so of one vocabulary
+        assert len(read_translations(several.job(job.name), "test")) == 4
+    (source,) = {row["source"] for row in several.captions("synthetic-mt2+mmt+channel-en-de")}
+    assert source == "mt2+mmt+channel:en-de"
+
+
 def test_captions_by_an_ensemble_and_by_other_searches(several: Tiny) -> None:
     human = [row for row in several.captions("corpus") if row["split"] == "train" and row["language"] == "en"]
     (ensemble,) = {row["source"] for row in several.captions("synthetic-mt2+mmt-en-de")}
@@ -102,8 +122,10 @@ def test_the_report_shows_systems_searches_and_whether_they_look(several: Tiny, 
     assert several.main("report", SYSTEMS, *SEARCHES) == 0
     folder = several.workspace.root / "tiny/report"
     text = (folder / "report.md").read_text()
-    for words in ("| mt2+mmt-en-de |", "chrF", "TER", "Does it look?", "| mmt-de-en | tokenised BLEU |",
-                  "METEOR is not computed", "| zeros |", "dist-1", "pair BLEU", "| mt:en-de-en@drawn |"):  # fmt: skip
+    for words in (
+        "| mt2+mmt-en-de |", "| mt+channel-de-en |", "chrF", "TER", "Does it look?", "| mmt-de-en | tokenised BLEU |",
+        "METEOR is not computed", "| zeros |", "dist-1", "pair BLEU", "| mt:en-de-en@drawn |",
+    ):  # fmt: skip
         assert words in text
     rows = [
         json.loads(line) for line in (several.workspace.root / "tiny/report/results.jsonl").read_text().splitlines()
@@ -130,6 +152,21 @@ def test_the_report_shows_systems_searches_and_whether_they_look(several: Tiny, 
         (['--augment.searches={"cold":{"method":"sample","top_p":2}}'], "top_p 2"),
         (["--mmt.systems=[mt,mt+mmt,mmt]"], "'mmt' is not once before it"),
         (["--mmt.systems=[mt,mt+mt]"], "'mt' is not once before it"),
+        (["--mmt.systems=[mt,channel]"], "mmt.systems has 'channel'; expected mt"),
+        (["--mmt.systems=[mt,channel+mt]"], "'channel' is not once before it"),
+        (["--mmt.systems=[mt,mmt2+channel]"], "'mmt2' is not once before it"),
+        (["--mmt.systems=[mmt,mmt+channel]"], "but nothing translates de-en; expected it in mmt.directions and mt in"),
+        (["--mmt.systems=[mt,mt+channel]", "--mmt.directions=[en-de]"], "nothing translates de-en"),
+        (["--mmt.channel.weight=-1"], "mmt.channel.weight is -1.0"),
+        (["--mmt.channel.n_best=0"], "mmt.channel.n_best 0"),
+        (
+            [
+                "--mmt.systems=[mt,mmt,mt+channel]",
+                '--augment.searches={"a":{"method":"sample"}}',
+                "--augment.paths=[mt+channel:en-de@a]",
+            ],
+            "a channel puts a plain beam in order",
+        ),
         (["--mmt.systems=[mt]"], "augment.paths has 'mmt:en-de'"),
         (["--augment.paths=[mt:en-de@wide]"], "augment.searches has none"),
         (["--mmt.finetune.average=1.0"], "mmt.finetune.average is 1.0"),
@@ -252,6 +289,14 @@ def test_sentences_that_nobody_translated_teach_by_back_translation(official: Ti
     }
     assert official.job("back-en-de").name == found["32-true"] != found["bf16-mixed"]
     assert official.metrics("mt-en-de")["train_pairs"] == 6
+    several = [*arguments, wanted, "--mmt.systems=[mt,mt+channel]"]
+    assert official.main("mmt", *several) == 0
+    job = translator_jobs(official.recipe(*several), official.workspace)["mt+channel-en-de"]
+    assert (
+        official.workspace.folder(job.inputs["channel"]) == before
+    )  # who lends the back-translation lends the channel
+    assert job.inputs["lender"].key == job.inputs["channel"].inputs["corpus"].key != job.inputs["corpus"].key
+    assert official.metrics("mt+channel-en-de")["test_sentences"] == 3
     assert official.main("report", *arguments, wanted) == 0
     scores, costs = (official.workspace.root / "tiny" / "report" / "report.md").read_text().split("Cost")
     assert "back-en-de" in costs
