@@ -19,8 +19,8 @@ class Caption:
     """One sentence about one image.
 
     `source` is who wrote it: `human`, or the translator and its path (`mmt:en-de`, `mt:en-de-en`).
-    A synthetic caption names the human caption it came from as `parent` and the translator's
-    length-normalised log-probability as `score`.
+    A synthetic caption names the human caption it came from as `parent` and what the search
+    scored it as `score` (length-normalised log-probability, plus a channel's share where there is one).
     """
 
     image_id: str

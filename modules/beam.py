@@ -37,7 +37,7 @@ class Decoder(Protocol):
 @dataclass(frozen=True)
 class Hypothesis:
     """One translation: its tokens without the end mark, and its length-normalised log-probability (of a `NoisyChannel`,
-    with the channel's)."""
+    plus the channel's share)."""
 
     tokens: list[int]
     score: float

@@ -1,4 +1,4 @@
-"""How likely a translator finds a sentence, and n-best lists put in order by whether their source is found again."""
+"""Log-likelihoods of given translations, and n-best lists reranked by a noisy channel."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,72 +12,78 @@ from modules.beam import BeamSettings, Hypothesis
 from modules.errors import ModelError
 from modules.recurrent import widen
 
-Recode = Callable[[Sequence[Sequence[int]]], list[list[int]]]
+Recode = Callable[[Sequence[Sequence[int]]], Sequence[Sequence[int]]]
 
 
 class NoisyChannel(nn.Module):
-    """A translator whose n best translations are put in order with the help of one of the opposite direction.
+    """A translator whose n-best lists are reranked with the help of one of the opposite direction.
 
     score(y) = log p(y|x) / |y|^α + λ · log p(x|y) / |x|, the end mark counted in both lengths (Yee et al. 2019,
-    Eq. 4, without its language model). The translator alone is searched; the channel p(x|y) reads what it found.
+    without their language model). The translator alone is searched; the channel p(x|y) reads what it found.
 
     Args:
         direct: the translator, or several as one.
-        channel: of the opposite direction; needs no picture, and has whatever vocabulary.
-        recode_source: sentences x in token numbers of `direct` → those of `channel`.
+        channel: of the opposite direction; needs no picture. Its vocabulary may be another one, with the same numbers
+            for padding, begin and end.
+        recode_source: sentences x in token numbers of `direct` → those of `channel`, none empty.
         recode_target: the same of translations y.
         weight: λ.
-        n_best: translations that are put in order; the beam of a search is at least so wide.
+        beam_size: least width of the beam; all that it finds is reranked.
     """
 
     def __init__(
         self, direct: nn.Module, channel: nn.Module, recode_source: Recode, recode_target: Recode, weight: float,
-        n_best: int,
+        beam_size: int,
     ) -> None:  # fmt: skip
         super().__init__()
         self.direct, self.channel = direct, channel
         self.recode_source, self.recode_target = recode_source, recode_target
-        self.weight, self.n_best = weight, n_best
+        self.weight, self.beam_size = weight, beam_size
 
     @property
     def regions(self) -> nn.Linear | None:
         """How the translator reads regions; None if it does not look."""
         return self.direct.regions  # type: ignore[return-value]
 
-    def widened(self, search: Any) -> Any:
-        """The search that finds what is put in order.
+    def widened(self, search: Any) -> BeamSettings:
+        """The search whose lists are reranked.
 
         Raises:
             ModelError: it draws, or has diverse beams, whose own order is their purpose.
         """
         if not isinstance(search, BeamSettings) or search.groups > 1:
-            raise ModelError(f"a channel puts a plain beam in order, not {search}; leave one out")
-        return replace(search, beam_size=max(search.beam_size, self.n_best))
+            raise ModelError(f"a channel reranks what a plain beam finds, not {search}; leave one out")
+        return replace(search, beam_size=max(search.beam_size, self.beam_size))
 
-    def in_order(
+    def rerank(
         self, batch: Mapping[str, Tensor], found: Sequence[Sequence[Hypothesis]], begin: int, end: int
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each sentence of a batch (`source`, `source_lengths`), by their new scores, best first.
+        """The hypotheses of each sentence of a batch (`source`, `source_lengths`) by their new scores, best first.
 
         The likeliest of all sentences are read back together, then the second, and so on: no batch has more sentences
         than the one that was translated.
         """
-        source, lengths = batch["source"].tolist(), batch["source_lengths"].tolist()
-        said = self.recode_source([one[:length] for one, length in zip(source, lengths, strict=True)])
-        scored: list[list[Hypothesis]] = [[] for _ in found]
+        rows, lengths = batch["source"].tolist(), batch["source_lengths"].tolist()
+        source = self.recode_source([row[:length] for row, length in zip(rows, lengths, strict=True)])
+        reranked: list[list[Hypothesis]] = [[] for _ in found]
         for rank in range(max(map(len, found))):
-            rows = [row for row, best in enumerate(found) if rank < len(best)]
-            heard = self.recode_target([found[row][rank].tokens for row in rows])
-            back = _pairs(heard, [said[row] for row in rows], begin, end, batch["source"].device)
+            places = [place for place, best in enumerate(found) if rank < len(best)]
+            said = self.recode_target([found[place][rank].tokens for place in places])
+            back = _pairs(said, [source[place] for place in places], begin, end, batch["source"].device)
             likely = (log_likelihoods(self.channel, back).cpu() / back["target_lengths"]).tolist()
-            for row, log_likelihood in zip(rows, likely, strict=True):
-                one = found[row][rank]
-                scored[row].append(Hypothesis(one.tokens, one.score + self.weight * log_likelihood))
-        return [sorted(best, key=lambda one: -one.score) for best in scored]
+            for place, log_likelihood in zip(places, likely, strict=True):
+                one = found[place][rank]
+                reranked[place].append(Hypothesis(one.tokens, one.score + self.weight * log_likelihood))
+        return [sorted(best, key=lambda one: -one.score) for best in reranked]
 
 
 def log_likelihoods(translator: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-    """Log-probability (B,) of the given translations of a batch, the end mark counted, summed over words."""
+    """Log-probability (B,) of given translations, the end mark counted, summed over words.
+
+    Args:
+        translator: any but an ensemble.
+        batch: as `data.translation.SentenceBatches` gives it, with `target`, `labels` and `target_lengths`.
+    """
     network: Any = translator
     with torch.no_grad():
         memory = network.encode(batch["source"], batch["source_lengths"], batch.get("regions"))

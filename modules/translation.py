@@ -174,10 +174,14 @@ class Synthesis(BatchModule):
 def translate(
     translator: Searched, batch: Mapping[str, Tensor], settings: Search, begin: int, end: int
 ) -> list[list[Hypothesis]]:
-    """Translations of the sentences of a batch (`source`, `source_lengths`, `regions` if it looks), best first."""
+    """Translations of the sentences of a batch (`source`, `source_lengths`, `regions` if it looks), best first.
+
+    Raises:
+        ModelError: it has a channel, which reranks no such search.
+    """
     if isinstance(translator, NoisyChannel):
         found = translate(translator.direct, batch, translator.widened(settings), begin, end)  # type: ignore[arg-type]
-        return translator.in_order(batch, found, begin, end)
+        return translator.rerank(batch, found, begin, end)
     with torch.no_grad():
         memory = translator.encode(batch["source"], batch["source_lengths"], batch.get("regions"))
         longest = (settings.max_ratio * batch["source_lengths"]).long() + 10

@@ -91,13 +91,20 @@ def bleu_of(statistics: Tensor) -> Tensor:
     return torch.where((said > 0).all(-1) & ~none.all(-1), score, 0.0)
 
 
+def by_image(statistics: Tensor, image_ids: Sequence[str]) -> Tensor:
+    """Statistics (N, k) of sentences summed over each image, (I, k): sentences of one are drawn together, or not."""
+    number = {image_id: place for place, image_id in enumerate(dict.fromkeys(image_ids))}
+    of_image = torch.tensor([number[image_id] for image_id in image_ids])
+    return statistics.new_zeros(len(number), statistics.shape[1]).index_add(0, of_image, statistics)
+
+
 def paired_gain(
     system: Tensor, baseline: Tensor, score: Callable[[Tensor], Tensor], resamples: int = 1000, seed: int = 0
 ) -> Difference:
     """Compare two systems on the same sentences by paired bootstrap (Koehn 2004).
 
     Args:
-        system: (N, k) statistics of each sentence.
+        system: (N, k) statistics of each sentence, or image (`by_image`).
         baseline: the same of the other system, row by row.
         score: of summed statistics (…, k), a number (…,).
         resamples: how many.

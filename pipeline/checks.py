@@ -1,6 +1,7 @@
 """Settings that contradict one another, or that nothing can be made of: one line, before anything runs."""
 
 import difflib
+import math
 import re
 from collections.abc import Mapping
 from itertools import pairwise
@@ -15,7 +16,17 @@ from modules.retrieval_models import model_class, option_names
 from modules.translation import build_translator, network_options
 from pipeline.errors import RecipeError
 from pipeline.searches import search_of
-from pipeline.settings import MmtSettings, Recipe, TrainerSettings, VseSettings, kind_of, members_of, parts_of
+from pipeline.settings import (
+    CHANNEL,
+    MmtSettings,
+    Recipe,
+    TrainerSettings,
+    VseSettings,
+    kind_of,
+    members_of,
+    opposite,
+    parts_of,
+)
 
 
 def check(recipe: Recipe, where: str) -> None:
@@ -154,7 +165,8 @@ def _check_augment(recipe: Recipe, where: str) -> None:
             wanted = recipe.augment.searches[search]
             if wanted.method != "beam" or wanted.groups > 1:
                 raise RecipeError(
-                    f"{where}: augment.paths has {path!r}, but a channel puts a plain beam in order; leave one out"
+                    f"{where}: augment.paths has {path!r}, but a channel reranks a plain beam, and augment.searches."
+                    f"{search} {'has groups' if wanted.method == 'beam' else 'draws'}; leave one out"
                 )
         for hop in pairwise(languages):
             if "-".join(hop) not in mmt.directions:
@@ -222,9 +234,9 @@ def _check_mmt(mmt: MmtSettings, where: str) -> None:
         raise RecipeError(f"{where}: mmt.network {mmt.network!r}, mmt.network_options: {error}") from None
     for place, system in enumerate(mmt.systems):
         _check_system(mmt, system, mmt.systems[:place], where)
-    if not mmt.channel.weight >= 0 or mmt.channel.n_best < 1:
-        raise RecipeError(f"{where}: mmt.channel.weight is {mmt.channel.weight} and mmt.channel.n_best "
-                          f"{mmt.channel.n_best}; expected 0 or more, and 1 or more")  # fmt: skip
+    if not 0 <= mmt.channel.weight < math.inf or mmt.channel.beam_size < 1:
+        raise RecipeError(f"{where}: mmt.channel.weight is {mmt.channel.weight} and mmt.channel.beam_size "
+                          f"{mmt.channel.beam_size}; expected 0 or more, and 1 or more")  # fmt: skip
     for direction in mmt.back_translate:
         if direction not in mmt.directions or not mmt.pretrain.steps:
             raise RecipeError(
@@ -241,17 +253,19 @@ def _check_mmt(mmt: MmtSettings, where: str) -> None:
 def _check_system(mmt: MmtSettings, system: str, before: list[str], where: str) -> None:
     """Refuse a system that is none, or whose parts are not trained before it."""
     names, channel = members_of(system)
+    if CHANNEL in names:
+        raise RecipeError(f"{where}: mmt.systems has {system!r}; a {CHANNEL} stands last, once, behind a translator")
     if "+" in system:
         for name in names:
             if name not in before or names.count(name) > 1:
                 raise RecipeError(f"{where}: mmt.systems has {system!r}, but {name!r} is not once before it")
-    if not all(re.fullmatch(r"mm?t([2-9]|[1-9]\d+)?", name) for name in names) or not names or system in before:
+    if not all(re.fullmatch(r"mm?t([2-9]|[1-9]\d+)?", name) for name in names) or system in before:
         raise RecipeError(f"{where}: mmt.systems has {system!r}; expected mt, mmt, mt2 …, mt+mmt …, mt+channel …, "
                           "each once")  # fmt: skip
     for direction in mmt.directions if channel else ():
-        opposite = "-".join(reversed(direction.split("-")))
-        if not ("mt" in mmt.systems and opposite in mmt.directions) and direction not in mmt.back_translate:
+        back = opposite(direction)
+        if not ("mt" in mmt.systems and back in mmt.directions) and direction not in mmt.back_translate:
             raise RecipeError(
-                f"{where}: mmt.systems has {system!r}, but nothing translates {opposite}; expected it in "
+                f"{where}: mmt.systems has {system!r}, but nothing translates {back}; expected it in "
                 f"mmt.directions and mt in mmt.systems, or a recipe that lends it as mmt.back_translate.{direction}"
             )

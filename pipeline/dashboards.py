@@ -64,7 +64,7 @@ table {{ border-collapse: collapse; width: 100%; }}
 th, td {{ padding: .6rem .8rem; text-align: left; vertical-align: top; border-bottom: 1px solid #d8dee4; }}
 td:first-child {{ width: 176px; overflow-wrap: anywhere; }} img {{ display: block; }} small, p {{ color: #59636e; }}
 </style></head><body><h1>{title}</h1>
-<p>{count} examples, drawn by lot. Score: mean log-probability of a token; nearer 0 is surer.</p><table>
+<p>{count} examples, drawn by lot. Score: of the search, by log-probability; nearer 0 is surer.</p><table>
 <thead><tr><th>picture</th><th>human {spoken}</th><th>synthetic {target}</th><th>score</th></tr></thead>
 <tbody>{body}</tbody></table></body></html>
 """

@@ -21,7 +21,7 @@ from modules.ambiguity import ambiguous_words, choices, hits
 from modules.beam import BeamSettings
 from modules.noisy_channel import log_likelihoods
 from modules.translation import Translator
-from modules.translation_metrics import bleu_of, bleu_statistics, paired_gain
+from modules.translation_metrics import bleu_of, bleu_statistics, by_image, paired_gain
 from pipeline.attention import Seen, attention_html, attention_sheet
 from pipeline.dashboards import plain
 from pipeline.jobs import Job
@@ -130,13 +130,9 @@ def _scores(
     figures: dict[str, Any] = {"ambiguous_words": len(lexicon), "choices": sum(map(len, to_choose))}
     if not figures["choices"]:
         del rate["ambiguous"]
-    number = {image_id: place for place, image_id in enumerate(dict.fromkeys(row["seen_id"] for row in rows))}
-    of_image = torch.tensor([number[row["seen_id"]] for row in rows])  # sentences of one come and go together
+    images = [row["seen_id"] for row in rows]
     for measure, score in rate.items():
-        summed = {
-            name: one[measure].new_zeros(len(number), one[measure].shape[1]).index_add(0, of_image, one[measure])
-            for name, one in statistics.items()
-        }
+        summed = {name: by_image(one[measure], images) for name, one in statistics.items()}
         for name in SHOWN:
             figures[f"{name}_{measure}"] = float(score(summed[name].sum(0)))
         for other in SHOWN[1:]:

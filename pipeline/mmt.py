@@ -1,4 +1,4 @@
-"""Stage mmt: for each direction a vocabulary, NMT on text, from it MT and MMT on captions, and ensembles."""
+"""Stage mmt: for each direction a vocabulary, NMT on text, from it MT and MMT on captions, ensembles and channels."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -25,8 +25,8 @@ from pipeline.prepare import corpus_job, pictures_of, prepare
 from pipeline.processes import say
 from pipeline.recipe import lender
 from pipeline.scoring import score_translator
-from pipeline.settings import CHANNEL, MmtSettings, Phase, Recipe, kind_of, members_of, result_settings
-from pipeline.synthesis import lenders_of, refuse_seen_images, save_network, save_several
+from pipeline.settings import CHANNEL, MmtSettings, Phase, Recipe, kind_of, members_of, opposite, result_settings
+from pipeline.synthesis import save_network, save_several
 from pipeline.training import fit, load_best, load_weights, log_folder, save_weights
 
 TEXT_VERSION = 1
@@ -64,13 +64,9 @@ def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
                 jobs[f"{system}-{direction}"] = _joint_job(recipe, system, direction, jobs)
     for direction in recipe.mmt.directions:
         for system in (one for one in recipe.mmt.systems if members_of(one)[1]):
-            back = jobs.get(f"mt-{_opposite(direction)}") or jobs[f"back-{direction}"].inputs["translator"]
+            back = jobs.get(f"mt-{opposite(direction)}") or jobs[f"back-{direction}"].inputs["translator"]
             jobs[f"{system}-{direction}"] = _joint_job(recipe, system, direction, jobs, back)
     return jobs
-
-
-def _opposite(direction: str) -> str:
-    return "-".join(reversed(direction.split("-")))
 
 
 def _back_translation(recipe: Recipe, workspace: Workspace, direction: str, corpus: Job, text: Job) -> Job:
@@ -79,7 +75,7 @@ def _back_translation(recipe: Recipe, workspace: Workspace, direction: str, corp
     other = lender(recipe, name, "mmt.back_translate")
     if other.mmt.back_translate:
         raise RecipeError(f"recipe {recipe.name}: mmt.back_translate borrows from {name}, which borrows itself")
-    wanted = f"mt-{_opposite(direction)}"
+    wanted = f"mt-{opposite(direction)}"
     if (translator := translator_jobs(other, workspace).get(wanted)) is None:
         raise RecipeError(f"recipe {recipe.name}: mmt.back_translate.{direction} is {name!r}, which trains no {wanted}")
     return back_translation_job(recipe.mmt, direction, corpus, text, translator)
@@ -222,21 +218,23 @@ def _translator_job(
 
 
 def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job], channel: Job | None = None) -> Job:
-    """Several translators in one search; with a channel, of one or more."""
+    """Several translators in one search; with a channel, of one or more.
+
+    A borrowed channel has learned nothing about held-out images: who lends it has translated for `back-…`, which
+    looks after that.
+    """
     settings, name = recipe.mmt, f"{system}-{direction}"
     plain: dict[str, Any] = {key: getattr(settings, key) for key in ("beam_size", "length_penalty", "without_regions")}
     members = {member: jobs[f"{member}-{direction}"] for member in members_of(system)[0]}
     first = next(iter(members.values()))
     inputs = {"corpus": first.inputs["corpus"], "text": first.inputs["text"]} | members
     if channel is not None:
-        plain |= {"channel": asdict(settings.channel), "direction": direction}
-        inputs |= {CHANNEL: channel} | lenders_of(channel, inputs["corpus"])
+        plain[CHANNEL], inputs[CHANNEL] = asdict(settings.channel), channel
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Bring the parts together, then translate validation, test and twins."""
-        refuse_seen_images(inputs)
-        back = inputs.get(CHANNEL)
-        save_several(folder, {member: inputs[member] for member in members}, back, settings.channel, direction)
+        parts = {member: inputs[member] for member in members}
+        save_several(folder, parts, inputs.get(CHANNEL), settings.channel, direction)
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         pairs = Pairs(inputs["corpus"], inputs["text"], direction, store, settings.without_regions)
         figures = score_translator(folder, pairs, store, settings)

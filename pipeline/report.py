@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
+from torch import Tensor
+
+from data.text import words_of
 from modules.metrics import RECALLS
-from modules.translation_metrics import NO_METEOR
+from modules.translation_metrics import NO_METEOR, bleu_of, bleu_statistics, by_image, paired_gain
 from pipeline.augment import synthesis_jobs
 from pipeline.figures import COUNTS_OF_CAPTIONS, NOT_RUN, Figures, finished_runs, over_seeds
 from pipeline.files import write_whole
 from pipeline.jobs import Job, Workspace, chain
 from pipeline.looking import SHOWN
-from pipeline.mmt import looks_of, translators_of
+from pipeline.mmt import looks_of, read_translations, translators_of
 from pipeline.prepare import corpus_job
 from pipeline.processes import say
 from pipeline.report_page import report_page
@@ -37,6 +40,7 @@ def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     cut = recipe.vse.folds > 1 and not (recipe.vse.fuse or recipe.vse.translate or recipe.vse.first)
     sheets = [
         figures.translators(translators),
+        figures.gains(translators),
         figures.looks(looks),
         figures.diversity(synthetic),
         *(figures.retrieval(rows, language) for language in recipe.vse.test),
@@ -115,6 +119,27 @@ class _Sheets(Figures):
         signature = next(filter(None, signatures), "sacreBLEU")
         title = f"Translation, {self.label} ({signature}; tokenised: Moses, lower-cased; {NO_METEOR})"
         return Sheet(title, heads, table)
+
+    def gains(self, jobs: dict[str, Job]) -> Sheet:
+        """Test BLEU of each system less that of the first of its direction, on the same sentences; not of NMT."""
+        table, first = [], dict[str, tuple[str, Tensor]]()
+        for name, job in jobs.items():
+            system, _, direction = name.partition("-")
+            folder = self.workspace.folder(job)
+            if name.startswith(("text-", "back-", "nmt")) or not (folder / "test.parquet").is_file():
+                continue
+            target, rows = direction.partition("-")[2], read_translations(folder, "test")
+            references = [words_of(row["reference"], target) for row in rows]
+            statistics = bleu_statistics([row["tokens"] for row in rows], references)
+            ours = by_image(statistics, [row["image_id"] for row in rows])
+            base, theirs = first.setdefault(direction, (system, ours))
+            if base == system:
+                continue
+            d = paired_gain(ours, theirs, bleu_of, self.recipe.report.resamples)
+            self.add("test", system, direction, target, f"bleu_tokenised-{base}", d.value, d.low, d.high, 1, len(rows))
+            table.append([f"{name} − {base}", f"{d.value:+.2f}", f"{d.low:+.2f} … {d.high:+.2f}", f"{d.p_value:.3f}"])
+        heads = ["difference", "tokenised BLEU", "95 %", "p"]
+        return Sheet("Paired differences of translators over the same test images", heads, table)
 
     def looks(self, jobs: dict[str, Job]) -> Sheet:
         """Each MMT with its own regions, and what it loses with another image's and with zeros."""

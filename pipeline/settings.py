@@ -75,13 +75,13 @@ class Phase:
 
 @dataclass
 class ChannelSettings:
-    """How a `…+channel` puts translations in order: log p / length^α + `weight` · log p of the source, given the
-    translation, a token (Yee et al. 2019)."""
+    """How a `…+channel` reranks translations: log p / length^α + `weight` · log p of the source given the translation,
+    a token (Yee et al. 2019)."""
 
     weight: float = 0.3
     """λ."""
-    n_best: int = 10
-    """Translations put in order, and the least width of the beam that finds them."""
+    beam_size: int = 10
+    """Least width of the beam; all that it finds is reranked."""
 
 
 @dataclass
@@ -92,7 +92,7 @@ class MmtSettings:
     """source-target."""
     systems: list[str] = field(default_factory=lambda: ["mt", "mmt"])
     """What is trained: `mt`, `mmt`; `mt2`, `mt3` … with other seeds from the start, NMT included; `mt2+mmt` are two of
-    them in one search; `mt+channel`, `mt2+mmt+channel` … put its translations in order with the `mt` of the opposite
+    them in one search; `mt+channel`, `mt2+mmt+channel` … rerank its n-best lists with the `mt` of the opposite
     direction: this recipe's, or the one that `back_translate` borrows."""
     channel: ChannelSettings = field(default_factory=ChannelSettings)
     """Of the systems that end in `+channel`."""
@@ -322,10 +322,15 @@ def kind_of(system: str) -> tuple[str, int]:
     return kind, int(system[len(kind) :] or 1)
 
 
+def opposite(direction: str) -> str:
+    """The other way round: `en-de` → `de-en`."""
+    return "-".join(reversed(direction.split("-")))
+
+
 def members_of(system: str) -> tuple[list[str], bool]:
-    """The translators that search together, and whether a channel puts in order what they find."""
+    """The translators that search together, and whether a channel reranks what they find."""
     names = system.split("+")
-    return (names[:-1], True) if names[-1] == CHANNEL else (names, False)
+    return (names[:-1], True) if names[1:] and names[-1] == CHANNEL else (names, False)
 
 
 def parts_of(path: str) -> tuple[str, list[str], str | None]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from data.captions import TRAINING_SPLITS, read_captions, read_pairs
 from data.regions import RegionStore
-from data.text import BEGIN, END, JointBPE, spaced
+from data.text import BEGIN, END, UNKNOWN, JointBPE, spaced
 from data.translation import Sentences, in_order_loader
 from modules.beam import Hypothesis
 from modules.distributed import gather_objects
@@ -45,7 +45,7 @@ def save_network(folder: Path, network: dict[str, Any], bpe: JointBPE) -> None:
 def save_several(
     folder: Path, members: Mapping[str, Path], channel: Path | None, settings: ChannelSettings, direction: str
 ) -> None:
-    """Copy finished translators of a direction, and the channel of the opposite one that puts in order what they find.
+    """Copy finished translators of a direction, and the channel of the opposite one that reranks what they find.
 
     They are in folders of their own, so that all can be moved and loaded as one.
     """
@@ -94,16 +94,19 @@ def _load_channel(folder: Path, about: Any, direct: Searched, bpe: JointBPE) -> 
     """The channel in a translator's folder, `about` it what `save_several` wrote; raises as `load_translator`."""
     try:
         source, target = about["direction"].split("-")
-        weight, n_best = float(about["weight"]), int(about["n_best"])
+        weight, beam_size = float(about["weight"]), int(about["beam_size"])
     except (ValueError, AttributeError, TypeError, KeyError) as error:
         raise RecipeError(f"{folder}: its channel is not of this code ({error}); run `make stage-mmt`") from None
     channel, its_bpe = load_translator(folder / CHANNEL)
+    alike = bpe.tokenizer.to_str() == its_bpe.tokenizer.to_str()
 
-    def recode(language: str, sentences: Sequence[Sequence[int]]) -> list[list[int]]:
-        """From the translator's token numbers to the channel's."""
+    def recode(language: str, sentences: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+        """From the translator's token numbers to the channel's: by way of the text, where the vocabularies differ."""
+        if alike:
+            return [tokens or [UNKNOWN] for tokens in sentences]
         return its_bpe.encode_all([bpe.decode(tokens, language) for tokens in sentences], language)
 
-    return NoisyChannel(direct, channel, partial(recode, source), partial(recode, target), weight, n_best)
+    return NoisyChannel(direct, channel, partial(recode, source), partial(recode, target), weight, beam_size)
 
 
 def lenders_of(translator: Job, corpus: Job) -> dict[str, Job]:

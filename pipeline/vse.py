@@ -89,7 +89,9 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
                 system = " + ".join(settings.fuse)
             elif settings.translate:
                 title, direction = settings.translate.replace(":", "-"), settings.translate.partition(":")[2]
-                translator = translators[title]
+                if (translator := translators.get(title)) is None:
+                    other = recipe.augment.captions or recipe.augment.translators
+                    raise RecipeError(f"vse.translate is {settings.translate!r}, but {other} trains no {title}")
                 title = f"search-{title}-{settings.model}-{name}-{seed}"
                 job = translated_job(title, job, corpus, translator, direction, settings, recipe.augment)
                 system, (source, target) = f"{system} by {settings.translate}", direction.split("-")

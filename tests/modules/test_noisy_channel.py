@@ -1,4 +1,4 @@
-"""Translations put in order by a translator back."""
+"""N-best lists reranked by a noisy channel."""
 
 import pytest
 import torch
@@ -29,8 +29,8 @@ def moved(sentences):
     return [[token + 2 for token in one] or [3] for one in sentences]
 
 
-def joined(weight=0.5, n_best=4, direct=None):
-    return NoisyChannel(direct or network(1), network(2, size=BACK), moved, moved, weight, n_best)
+def joined(weight=0.5, beam_size=4, direct=None):
+    return NoisyChannel(direct or network(1), network(2, size=BACK), moved, moved, weight, beam_size)
 
 
 def by_hand(channel, heard, said):
@@ -48,7 +48,7 @@ def test_the_score_is_that_of_both_ways(kind):
         [Hypothesis([3, 3], -1.0), Hypothesis([4], -1.1), Hypothesis([], -1.2)],
         [Hypothesis([5, 4, 3, 6], -2.0)],
     ]
-    ordered = both.in_order(BATCH, found, BEGIN, END)
+    ordered = both.rerank(BATCH, found, BEGIN, END)
     for said, before, after in zip(([5, 6, 5], [6]), found, ordered, strict=True):
         wanted = {
             tuple(one.tokens): one.score + 0.5 * by_hand(both.channel, *moved([one.tokens]), said) / (len(said) + 1)
@@ -70,7 +70,7 @@ def test_no_weight_is_the_wider_beam_alone_and_much_is_the_channel_alone():
         likely = [by_hand(both.channel, *moved([one.tokens]), said) for one in best]
         assert likely == sorted(likely, reverse=True)
         assert sorted(one.tokens for one in best) == sorted(one.tokens for one in before)
-    assert len(translate(joined(n_best=2), BATCH, BeamSettings(5), BEGIN, END)[0]) == 5
+    assert len(translate(joined(beam_size=2), BATCH, BeamSettings(5), BEGIN, END)[0]) == 5
 
 
 def test_a_sentence_alone_is_the_same_sentence_in_a_batch():
@@ -84,7 +84,7 @@ def test_a_sentence_alone_is_the_same_sentence_in_a_batch():
 
 @pytest.mark.parametrize("search", [BeamSettings(4, groups=2), SampleSettings(3)])
 def test_what_has_an_order_of_its_own_is_refused(search):
-    with pytest.raises(ModelError, match="puts a plain beam in order"):
+    with pytest.raises(ModelError, match="reranks what a plain beam finds"):
         translate(joined(), BATCH, search, BEGIN, END)
 
 

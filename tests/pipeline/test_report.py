@@ -92,6 +92,16 @@ def test_translate_search_is_marked_where_the_model_never_saw_what_it_reads(here
     assert (german.languages, german.unseen) == ({"de"}, {"de"})
 
 
+def test_translate_search_by_what_a_lender_does_not_train_is_one_line(here, tmp_path):
+    (tmp_path / "lender.yaml").write_text("base: scenes")
+    more = ["--mmt.systems=[mt,mmt,mt+channel]", f"--augment.translators={tmp_path / 'lender.yaml'}"]
+    recipe = load_recipe("scenes", [*more, "--vse.translate=mt+channel:de-en"])
+    with pytest.raises(
+        RecipeError, match=r"vse.translate is 'mt\+channel:de-en', but .*lender.yaml trains no mt\+chann"
+    ):
+        vse_rows(recipe, here)
+
+
 def test_a_row_that_nothing_can_be_trained_on_is_told_before_the_first_hour(here, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for more, words in (

@@ -69,21 +69,19 @@ def test_an_ensemble_is_tested_like_its_members_and_can_be_moved(several: Tiny, 
         (tmp_path / "moved").rename(several.workspace.root / "jobs" / "mt2+mmt-en-de" / key)
 
 
-def test_a_channel_puts_in_order_what_one_translator_or_several_find(several: Tiny) -> None:
+def test_a_channel_reranks_what_one_translator_or_several_find(several: Tiny) -> None:
     jobs = translator_jobs(several.recipe(SYSTEMS, *SEARCHES), several.workspace)
     for system, direction, back in (("mt", "en-de", "mt-de-en"), ("mt2+mmt", "de-en", "mt-en-de")):
         job = jobs[f"{system}+channel-{direction}"]
         assert job.inputs["channel"] is jobs[back]
         assert list(jobs).index(job.name) > list(jobs).index(back)
-        found, bpe = load_translator(several.job(job.name))
-        assert (found.weight, found.n_best) == (0.3, 10)
+        found, _ = load_translator(several.job(job.name))
+        assert (found.weight, found.beam_size) == (0.3, 10)
         direct, channel = (load_translator(several.job(name))[0] for name in (f"{system}-{direction}", back))
         for part, whole in ((found.direct, direct), (found.channel, channel)):
             assert all(torch.equal(a, b) for a, b in zip(part.parameters(), whole.parameters(), strict=True))
-        languages = direction.split("-")
-        for recode, language in zip((found.recode_source, found.recode_target), languages, strict=True):
-            ids = bpe.encode_all(["ein hund", "a dog runs"], language)
-            assert recode(ids) == ids  # of one recipe, so of one vocabulary
+        for recode in (found.recode_source, found.recode_target):  # of one recipe, so of one vocabulary
+            assert recode([[5, 3, 7], []]) == [[5, 3, 7], [3]]
         assert len(read_translations(several.job(job.name), "test")) == 4
     (source,) = {row["source"] for row in several.captions("synthetic-mt2+mmt+channel-en-de")}
     assert source == "mt2+mmt+channel:en-de"
@@ -124,7 +122,8 @@ def test_the_report_shows_systems_searches_and_whether_they_look(several: Tiny, 
     text = (folder / "report.md").read_text()
     for words in (
         "| mt2+mmt-en-de |", "| mt+channel-de-en |", "chrF", "TER", "Does it look?", "| mmt-de-en | tokenised BLEU |",
-        "METEOR is not computed", "| zeros |", "dist-1", "pair BLEU", "| mt:en-de-en@drawn |",
+        "METEOR is not computed", "| mt+channel-en-de − mt |", "| zeros |", "dist-1", "pair BLEU",
+        "| mt:en-de-en@drawn |",
     ):  # fmt: skip
         assert words in text
     rows = [
@@ -152,20 +151,22 @@ def test_the_report_shows_systems_searches_and_whether_they_look(several: Tiny, 
         (['--augment.searches={"cold":{"method":"sample","top_p":2}}'], "top_p 2"),
         (["--mmt.systems=[mt,mt+mmt,mmt]"], "'mmt' is not once before it"),
         (["--mmt.systems=[mt,mt+mt]"], "'mt' is not once before it"),
-        (["--mmt.systems=[mt,channel]"], "mmt.systems has 'channel'; expected mt"),
-        (["--mmt.systems=[mt,channel+mt]"], "'channel' is not once before it"),
+        (["--mmt.systems=[mt,channel]"], "mmt.systems has 'channel'; a channel stands last, once, behind a translator"),
+        (["--mmt.systems=[mt,mt+channel+channel]"], "a channel stands last, once, behind a translator"),
+        (["--mmt.systems=[mt,channel+mt]"], "a channel stands last, once, behind a translator"),
         (["--mmt.systems=[mt,mmt2+channel]"], "'mmt2' is not once before it"),
         (["--mmt.systems=[mmt,mmt+channel]"], "but nothing translates de-en; expected it in mmt.directions and mt in"),
         (["--mmt.systems=[mt,mt+channel]", "--mmt.directions=[en-de]"], "nothing translates de-en"),
         (["--mmt.channel.weight=-1"], "mmt.channel.weight is -1.0"),
-        (["--mmt.channel.n_best=0"], "mmt.channel.n_best 0"),
+        (["--mmt.channel.weight=.inf"], "mmt.channel.weight is inf"),
+        (["--mmt.channel.beam_size=0"], "mmt.channel.beam_size 0"),
         (
             [
                 "--mmt.systems=[mt,mmt,mt+channel]",
                 '--augment.searches={"a":{"method":"sample"}}',
                 "--augment.paths=[mt+channel:en-de@a]",
             ],
-            "a channel puts a plain beam in order",
+            "a channel reranks a plain beam, and augment.searches.a draws",
         ),
         (["--mmt.systems=[mt]"], "augment.paths has 'mmt:en-de'"),
         (["--augment.paths=[mt:en-de@wide]"], "augment.searches has none"),
@@ -263,7 +264,7 @@ def test_pairs_of_pictures_without_regions_are_captions_with_zeros_for_regions(o
 
 def test_sentences_that_nobody_translated_teach_by_back_translation(official: Tiny, capsys) -> None:
     other = official.folder / "other.yaml"
-    other.write_text(official.yaml.read_text().replace("[en-de, en-fr]", "[de-en]"))
+    other.write_text(official.yaml.read_text().replace("[en-de, en-fr]", "[de-en]").replace("150", "140"))
     plain = [official.root, "--mmt.systems=[mt]", "--mmt.repeat={task1: 5, task2: 2}"]  # type: ignore[attr-defined]
     arguments = [*plain, "--corpus.monolingual=[de]", "--mmt.directions=[en-de]"]
     wanted = f"--mmt.back_translate={{en-de: {other}}}"
@@ -295,8 +296,13 @@ def test_sentences_that_nobody_translated_teach_by_back_translation(official: Ti
     assert (
         official.workspace.folder(job.inputs["channel"]) == before
     )  # who lends the back-translation lends the channel
-    assert job.inputs["lender"].key == job.inputs["channel"].inputs["corpus"].key != job.inputs["corpus"].key
     assert official.metrics("mt+channel-en-de")["test_sentences"] == 3
+    found, bpe = load_translator(official.job("mt+channel-en-de"))
+    its_bpe = load_translator(before)[1]
+    for recode, language in ((found.recode_source, "en"), (found.recode_target, "de")):
+        ids = [one.encode_all(["a man and a dog"], language) for one in (bpe, its_bpe)]
+        assert recode(ids[0]) == ids[1] != ids[0]
+        assert recode.args == (language,)  # Moses cuts by language
     assert official.main("report", *arguments, wanted) == 0
     scores, costs = (official.workspace.root / "tiny" / "report" / "report.md").read_text().split("Cost")
     assert "back-en-de" in costs
