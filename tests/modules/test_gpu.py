@@ -8,6 +8,7 @@ import torch
 import modules.cross_entropy
 import modules.scores
 from modules.beam import BeamSettings
+from modules.noisy_channel import NoisyChannel
 from modules.training import BatchModule
 from modules.translation import Translation, translate
 from tests.modules.cases import LANGUAGES, LENGTHS, N, make, make_batch, scores
@@ -96,6 +97,20 @@ def test_translators_say_the_same(network: str, region_dim: int | None) -> None:
         module = translation(network, region_dim).to(device).eval()
         batch = module.transfer_batch_to_device(sentences(region_dim), torch.device(device), 0)
         found.append(translate(module.translator, batch, BeamSettings(4), BEGIN, END))
+    for ours, theirs in zip(*found, strict=True):
+        assert [one.tokens for one in ours] == [one.tokens for one in theirs]
+        torch.testing.assert_close([one.score for one in ours], [one.score for one in theirs])
+
+
+@pytest.mark.parametrize(("network", "region_dim"), TRANSLATORS)
+@on_gpu
+def test_a_channel_reranks_the_same(network: str, region_dim: int | None) -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        module, back = translation(network, region_dim), translation(network, None).translator
+        both = NoisyChannel(module.translator, back, list, list, 0.5, 4).to(device).eval()
+        batch = module.transfer_batch_to_device(sentences(region_dim), torch.device(device), 0)
+        found.append(translate(both, batch, BeamSettings(2), BEGIN, END))
     for ours, theirs in zip(*found, strict=True):
         assert [one.tokens for one in ours] == [one.tokens for one in theirs]
         torch.testing.assert_close([one.score for one in ours], [one.score for one in theirs])
