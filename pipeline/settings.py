@@ -75,11 +75,10 @@ class Phase:
 
 @dataclass
 class ChannelSettings:
-    """How a `…+channel` reranks translations: log p / length^α + `weight` · log p of the source given the translation,
-    a token (Yee et al. 2019)."""
+    """How a `…+channel` reranks n-best lists (`modules.noisy_channel`)."""
 
     weight: float = 0.3
-    """λ."""
+    """λ, of the log-probability of the source, given the translation."""
     beam_size: int = 10
     """Least width of the beam; all that it finds is reranked."""
 

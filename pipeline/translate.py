@@ -31,8 +31,7 @@ def translate(
 
     A line that says nothing (empty, or of control characters) is empty, and so is one whose translation on the way is;
     sentences longer than 100 sub-words, at any hop, are cut there; all are counted. Several best are written as JSON
-    lines: `line`, and `translations` with `text` and `score`, log p / length^`augment.length_penalty` (of a
-    `…+channel`, plus the channel's share).
+    lines: `line`, and `translations` with `text` and `score` (`modules.beam.Hypothesis`).
 
     Args:
         recipe: whose translators.

@@ -8,20 +8,11 @@ from modules.beam import BeamSettings, Hypothesis
 from modules.errors import ModelError
 from modules.noisy_channel import NoisyChannel, log_likelihoods
 from modules.sampling import SampleSettings
-from modules.translation import build_translator, translate
+from modules.translation import translate
+from tests.modules.test_ensemble import BEGIN, END, LENGTHS, REGIONS, SOURCE, member
 
-V, BACK, BEGIN, END = 7, 9, 1, 2
-SOURCE, LENGTHS = torch.tensor([[3, 4, 3], [4, 0, 0]]), torch.tensor([3, 1])
+BACK = 9  # words of the channel
 BATCH = {"source": SOURCE, "source_lengths": LENGTHS, "index": torch.tensor([0, 1])}
-
-
-def network(seed, kind="transformer", size=V, looks=False):
-    torch.manual_seed(seed)
-    model = build_translator(
-        kind, vocabulary_size=size, region_dim=6 if looks else None, embedding_dim=8, hidden_dim=4, dropout=0.0
-    ).eval()
-    torch.nn.init.normal_(model.output_bias)
-    return model
 
 
 def moved(sentences):
@@ -30,7 +21,9 @@ def moved(sentences):
 
 
 def joined(weight=0.5, beam_size=4, direct=None):
-    return NoisyChannel(direct or network(1), network(2, size=BACK), moved, moved, weight, beam_size)
+    return NoisyChannel(
+        direct or member("transformer", 1), member("transformer", 2, size=BACK), moved, moved, weight, beam_size
+    )
 
 
 def by_hand(channel, heard, said):
@@ -43,7 +36,7 @@ def by_hand(channel, heard, said):
 @pytest.mark.parametrize("kind", ["transformer", "bilstm"])
 def test_the_score_is_that_of_both_ways(kind):
     both = joined()
-    both.channel = network(3, kind, BACK)
+    both.channel = member(kind, 3, size=BACK)
     found = [
         [Hypothesis([3, 3], -1.0), Hypothesis([4], -1.1), Hypothesis([], -1.2)],
         [Hypothesis([5, 4, 3, 6], -2.0)],
@@ -59,7 +52,7 @@ def test_the_score_is_that_of_both_ways(kind):
 
 
 def test_no_weight_is_the_wider_beam_alone_and_much_is_the_channel_alone():
-    alone = translate(network(1), BATCH, BeamSettings(4), BEGIN, END)
+    alone = translate(member("transformer", 1), BATCH, BeamSettings(4), BEGIN, END)
     for search in (BeamSettings(4), BeamSettings(1)):
         found = translate(joined(weight=0.0), BATCH, search, BEGIN, END)
         assert [[h.tokens for h in best] for best in found] == [[h.tokens for h in best] for best in alone]
@@ -89,15 +82,14 @@ def test_what_has_an_order_of_its_own_is_refused(search):
 
 
 def test_the_translator_looks_and_the_channel_does_not():
-    both = joined(direct=network(1, looks=True))
+    both = joined(direct=member("transformer", 1, looks=True))
     assert both.regions is both.direct.regions
-    regions = torch.randn(2, 3, 6, generator=torch.Generator().manual_seed(0))
-    found = translate(both, {**BATCH, "regions": regions}, BeamSettings(2), BEGIN, END)
+    found = translate(both, {**BATCH, "regions": REGIONS}, BeamSettings(2), BEGIN, END)
     assert [len(best) for best in found] == [4, 4]
 
 
 def test_likelihoods_are_those_by_hand():
-    model = network(5)
+    model = member("transformer", 5)
     batch = {
         **BATCH, "target": torch.tensor([[BEGIN, 5, 3], [BEGIN, 4, 0]]), "target_lengths": torch.tensor([3, 2]),
         "labels": torch.tensor([[5, 3, END], [4, END, 0]]),

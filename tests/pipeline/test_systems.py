@@ -160,14 +160,7 @@ def test_the_report_shows_systems_searches_and_whether_they_look(several: Tiny, 
         (["--mmt.channel.weight=-1"], "mmt.channel.weight is -1.0"),
         (["--mmt.channel.weight=.inf"], "mmt.channel.weight is inf"),
         (["--mmt.channel.beam_size=0"], "mmt.channel.beam_size 0"),
-        (
-            [
-                "--mmt.systems=[mt,mmt,mt+channel]",
-                '--augment.searches={"a":{"method":"sample"}}',
-                "--augment.paths=[mt+channel:en-de@a]",
-            ],
-            "a channel reranks a plain beam, and augment.searches.a draws",
-        ),
+        (["--mmt.systems=[mt,mmt,mt+channel]", SEARCHES[0], "--augment.paths=[mt+channel:en-de@drawn]"], "drawn draws"),
         (["--mmt.systems=[mt]"], "augment.paths has 'mmt:en-de'"),
         (["--augment.paths=[mt:en-de@wide]"], "augment.searches has none"),
         (["--mmt.finetune.average=1.0"], "mmt.finetune.average is 1.0"),
@@ -293,9 +286,7 @@ def test_sentences_that_nobody_translated_teach_by_back_translation(official: Ti
     several = [*arguments, wanted, "--mmt.systems=[mt,mt+channel]"]
     assert official.main("mmt", *several) == 0
     job = translator_jobs(official.recipe(*several), official.workspace)["mt+channel-en-de"]
-    assert (
-        official.workspace.folder(job.inputs["channel"]) == before
-    )  # who lends the back-translation lends the channel
+    assert official.workspace.folder(job.inputs["channel"]) == before  # of who lends the back-translation
     assert official.metrics("mt+channel-en-de")["test_sentences"] == 3
     found, bpe = load_translator(official.job("mt+channel-en-de"))
     its_bpe = load_translator(before)[1]
