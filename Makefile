@@ -89,10 +89,10 @@ describe: setup ## the captions nearest to a picture (PICTURE=…), in every lan
 	@$(PIPELINE) describe $(if $(PICTURE),"$(PICTURE)") $(IN_GALLERY) $(OPTIONS)
 
 app: setup ## a page that searches a gallery by words and pictures (GALLERY=…), on this machine alone
-	@$(PY) -m streamlit run pipeline/app.py --server.address=$(ADDRESS) --server.port=$(PORT) -- "$(or $(GALLERY),$(or $(BILDWORT_ARTIFACTS),artifacts)/$(RECIPE)/gallery)"
+	@$(PY) -m streamlit run pipeline/search/app.py --server.address=$(ADDRESS) --server.port=$(PORT) -- "$(or $(GALLERY),$(or $(BILDWORT_ARTIFACTS),artifacts)/$(RECIPE)/gallery)"
 
 screenshots: setup ## the README's pictures of the page, of the scenes alone (needs chromium and its driver)
-	@$(PY) -m pipeline.screenshots
+	@$(PY) -m pipeline.search.screenshots
 
 table: setup ## a table of the paper (TABLE=1): trains what is missing, prints ours beside the published figures
 	@$(PIPELINE) table --table $(TABLE) $(OPTIONS)

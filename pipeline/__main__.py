@@ -20,13 +20,13 @@ from rich.markup import escape
 
 from data.errors import DataError
 from modules.errors import ModelError
-from pipeline.advice import lost_process, out_of_memory, unwritten
-from pipeline.cost import cpu_seconds
 from pipeline.errors import RecipeError
-from pipeline.jobs import Workspace
-from pipeline.processes import ERRORS, printable, say
-from pipeline.recipe import load_recipe
-from pipeline.settings import Recipe
+from pipeline.jobs.console import ERRORS, printable, say
+from pipeline.jobs.cost import cpu_seconds
+from pipeline.jobs.machine_errors import lost_process, out_of_memory, unwritten
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.settings import Recipe
 
 STAGES = ("prepare", "mmt", "augment", "vse", "report")
 ALL, DOCTOR, TABLE, TRANSLATE = "all", "doctor", "table", "translate"
@@ -128,30 +128,30 @@ def _run(known: argparse.Namespace, overrides: list[str]) -> None:
     if known.stage in (EXPORT, *_USING):
         _use(known, recipe)
     elif known.compare:
-        from pipeline.compare import compare
+        from pipeline.reporting.compare import compare
 
         compare(known.compare[0], known.compare[1], Workspace())
     elif known.stage == DOCTOR:
-        from pipeline.doctor import doctor
+        from pipeline.corpus.doctor import doctor
 
         with _told(DOCTOR):
             doctor(recipe, 5 if known.examples is None else known.examples)
     elif known.stage == TRANSLATE:
         if known.path is None:
             raise RecipeError("translate: --with is missing; expected a system and languages, --with mt:en-de")
-        from pipeline.translate import translate
+        from pipeline.translation.translate import translate
 
         with _told("augment"):
             n_best = 1 if known.n_best is None else known.n_best
             translate(recipe, Workspace(), known.path, known.input, known.output, known.images, n_best)
     elif known.stage == TABLE:
-        from pipeline.tables import table
+        from pipeline.reporting.paper_tables import table
 
         with _told("vse"):
             table(recipe, Workspace(), known.table)
     else:
         if known.stage == ALL:  # a row that nothing can be trained on is told before the first hour
-            from pipeline.vse import vse_rows
+            from pipeline.retrieval.vse import vse_rows
 
             vse_rows(recipe, Workspace())
         for name in STAGES if known.stage == ALL else (known.stage,):
@@ -161,8 +161,8 @@ def _run(known: argparse.Namespace, overrides: list[str]) -> None:
 
 def _use(known: argparse.Namespace, recipe: Recipe) -> None:
     """What is done with a trained model."""
-    from pipeline.export import export
-    from pipeline.find import describe, index, model_of, search
+    from pipeline.search.commands import describe, index, model_of, search
+    from pipeline.search.export import export
 
     workspace = Workspace()
     with _told("vse"):
@@ -193,15 +193,15 @@ def _told(stage: str) -> Iterator[None]:
 def _stage(name: str) -> Callable[..., None]:
     """The stage's function; imported late, so that a slip in a recipe is told within a second."""
     if name == "prepare":
-        from pipeline.prepare import prepare as stage
+        from pipeline.corpus.prepare import prepare as stage
     elif name == "mmt":
-        from pipeline.mmt import mmt as stage
+        from pipeline.translation.mmt import mmt as stage
     elif name == "augment":
-        from pipeline.augment import augment as stage
+        from pipeline.translation.augment import augment as stage
     elif name == "vse":
-        from pipeline.vse import vse as stage
+        from pipeline.retrieval.vse import vse as stage
     else:
-        from pipeline.report import report as stage
+        from pipeline.reporting.report import report as stage
     return stage
 
 

@@ -1,4 +1,7 @@
-"""The direction of imports: pipeline may import data and modules; these two import only themselves and libraries."""
+"""The direction of imports: pipeline may import data and modules; these two import only themselves and libraries.
+
+Inside pipeline the rooms stand in an order: each imports only itself and those before it.
+"""
 
 import ast
 from pathlib import Path
@@ -7,16 +10,19 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FORBIDDEN = {"data": {"modules", "pipeline"}, "modules": {"data", "pipeline"}}
+ROOMS = ["errors", "recipes", "jobs", "drawing", "corpus", "translation", "retrieval", "search", "reporting"]
+APART = {("reporting", "search")}  # neither knows the other
 
 
 def imported(path: Path) -> set[str]:
+    """Dotted names of all modules that a file imports, wherever in it."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative imports hide the direction"
-            names.add((node.module or "").split(".")[0])
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
 
 
@@ -25,4 +31,22 @@ def test_data_and_modules_never_import_each_other_nor_the_pipeline(package: str)
     files = sorted((ROOT / package).rglob("*.py"))
     assert files
     for path in files:
-        assert not imported(path) & FORBIDDEN[package], path
+        assert not {name.partition(".")[0] for name in imported(path)} & FORBIDDEN[package], path
+
+
+def test_every_file_of_the_pipeline_stands_in_a_room():
+    folders = {path.parent.relative_to(ROOT / "pipeline").as_posix() for path in (ROOT / "pipeline").rglob("*.py")}
+    assert folders == {".", *ROOMS[1:]}
+    assert {path.name for path in (ROOT / "pipeline").glob("*.py")} <= {
+        "__init__.py", "__main__.py", "cli.py", "errors.py",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("room", ROOMS[1:])
+def test_a_room_imports_only_the_rooms_before_it(room: str) -> None:
+    allowed = {*ROOMS[: ROOMS.index(room) + 1]} - {other for one, other in APART if one == room}
+    files = sorted((ROOT / "pipeline" / room).glob("*.py"))
+    assert files
+    for path in files:
+        used = {name.split(".")[1] for name in imported(path) if name.startswith("pipeline.")}
+        assert used <= allowed, f"{path} imports {used - allowed}"

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from pipeline.__main__ import _OPTIONS
-from pipeline.recipe import load_recipe
+from pipeline.recipes.loading import load_recipe
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

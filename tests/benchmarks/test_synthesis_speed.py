@@ -25,12 +25,13 @@ from data.text import JointBPE
 from data.translation import SentenceBatches
 from modules.beam import BeamSettings
 from modules.transformer import TransformerTranslator
-from pipeline.jobs import Workspace
-from pipeline.mmt import translator_jobs
-from pipeline.recipe import load_recipe
-from pipeline.settings import TrainerSettings
-from pipeline.synthesis import load_translator, save_network, translate_all
-from pipeline.training import save_weights
+from pipeline.jobs.trainer import save_weights
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.settings import TrainerSettings
+from pipeline.translation.batch_translation import translate_all
+from pipeline.translation.mmt import translator_jobs
+from pipeline.translation.translator_files import load_translator, save_network
 from tests.benchmarks.learners import BEAM, Corpus, Ours
 from tests.benchmarks.timing import BF16
 

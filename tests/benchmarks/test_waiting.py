@@ -14,8 +14,8 @@ from data.regions import RegionStore, write_regions
 from data.retrieval import RetrievalData, parse_group
 from data.text import WordVocabulary
 from modules.retrieval import Retrieval
-from pipeline.settings import TrainerSettings
-from pipeline.training import make_trainer
+from pipeline.jobs.trainer import make_trainer
+from pipeline.recipes.settings import TrainerSettings
 from tests.benchmarks.timing import BATCH, REGION_DIM, REGIONS
 
 pytestmark = pytest.mark.benchmark

@@ -18,7 +18,7 @@ from data.errors import DataError
 from data.extractor import Extractor, ExtractorSettings
 from data.images import open_picture, require_picture
 from data.objects import DIM
-from pipeline.drawing import read_thumbnail
+from pipeline.drawing.pictures import read_thumbnail
 
 EXTRACTOR = Extractor(ExtractorSettings(regions=3, size=64))
 

@@ -50,7 +50,7 @@ class Corpus:
         return RetrievalData(captions, self.store, self.words.encode, groups, ["de", "en"], held_out, 16)
 
     def module(self, model: str, **settings: Any) -> Retrieval:
-        """As `pipeline.vse` makes it."""
+        """As `pipeline.retrieval.vse` makes it."""
         arguments = {
             "region_dim": 16, "vocabulary_size": len(self.words), "languages": ["de", "en"], "dim": 32, "word_dim": 16,
         }  # fmt: skip

@@ -21,8 +21,8 @@ from modules.distributed import touch
 from modules.retrieval import Retrieval
 from modules.translation import Translation
 from modules.translator import RegionalTranslator
-from pipeline.settings import TrainerSettings
-from pipeline.synthesis import translate_all
+from pipeline.recipes.settings import TrainerSettings
+from pipeline.translation.batch_translation import translate_all
 from tests.modules.small import Corpus, Diary, OneLanguageARank, make_trainer
 from tests.modules.test_plugins import PLUGINS
 from tests.modules.two import two_processes

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.finder import Finder
-from pipeline.jobs import Workspace
+from pipeline.jobs.workspace import Workspace
+from pipeline.search.exported_model import ExportedModel
 from tests.pipeline.drawn import draw
 from tests.pipeline.tiny import Tiny
 
@@ -39,8 +39,8 @@ def used(tiny: Tiny) -> Tiny:
 
 
 @pytest.fixture(scope="session")
-def finder(used: Tiny) -> Finder:
-    return Finder.load(used.workspace.root / "tiny" / "model")
+def exported(used: Tiny) -> ExportedModel:
+    return ExportedModel.load(used.workspace.root / "tiny" / "model")
 
 
 @pytest.fixture

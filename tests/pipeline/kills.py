@@ -197,9 +197,6 @@ def serve() -> None:
     import pyarrow.parquet as pq
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-    import pipeline.find
-    import pipeline.report  # noqa: F401  these import everything
-
     write_table = pq.write_table
     pq.write_table = lambda table, where, **more: (
         sys.audit("pipeline.table", where),

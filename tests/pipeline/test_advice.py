@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pipeline.__main__ import main
-from pipeline.advice import out_of_memory, unwritten
+from pipeline.jobs.machine_errors import out_of_memory, unwritten
 from tests.pipeline.tiny import Tiny
 
 CPU = RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: 8000000 bytes")
@@ -18,7 +18,7 @@ def test_too_little_memory_names_the_setting_to_lower(fresh: Tiny, monkeypatch, 
     def breaks(*arguments, **more) -> None:
         raise error
 
-    monkeypatch.setattr("pipeline.vse.vse", breaks)
+    monkeypatch.setattr("pipeline.retrieval.vse.vse", breaks)
     assert fresh.main("vse") == 1
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("error: vse:")
@@ -30,7 +30,7 @@ def test_too_little_memory_for_the_doctor(monkeypatch, capsys) -> None:
     def breaks(*arguments) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("pipeline.doctor.doctor", breaks)
+    monkeypatch.setattr("pipeline.corpus.doctor.doctor", breaks)
     assert main(["doctor"]) == 1
     assert capsys.readouterr().err == "error: doctor: this machine has too little memory for this\n"
 
@@ -57,7 +57,7 @@ def test_other_errors_are_not_touched(fresh: Tiny, monkeypatch) -> None:
     def breaks(*arguments, **more) -> None:
         raise RuntimeError("size mismatch")
 
-    monkeypatch.setattr("pipeline.vse.vse", breaks)
+    monkeypatch.setattr("pipeline.retrieval.vse.vse", breaks)
     with pytest.raises(RuntimeError, match="size mismatch"):
         fresh.main("vse")
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pipeline import attention
-from pipeline.app import plain
-from pipeline.finder import Finder
-from pipeline.indexing import update_gallery
-from pipeline.interpreter import Interpreter
-from pipeline.pictures import PictureFolder
-from pipeline.screenshots import appears, browser, drop, served, switch_on, type_words
+from pipeline.drawing import attention
+from pipeline.search.app import plain
+from pipeline.search.exported_model import ExportedModel
+from pipeline.search.exported_translators import ExportedTranslators
+from pipeline.search.indexing import update_gallery
+from pipeline.search.picture_sources import PictureFolder
+from pipeline.search.screenshots import appears, browser, drop, served, switch_on, type_words
 from tests.pipeline.drawn import draw
 from tests.pipeline.tiny import ROOT, Tiny
 
@@ -33,7 +33,7 @@ def gallery(tiny: Tiny, tmp_path_factory) -> Path:
         draw(folder / "own" / f"{number}.png", number)
     shutil.copyfile(folder / "own" / "1.png", folder / "own" / EVIL.replace("/", ""))
     captions = {"en": ["a red bat", "**bold** <script>document.title='caught'</script> $x$"]}
-    update_gallery(folder / "gallery", Finder.load(folder / "model"), PictureFolder(folder / "own"), captions)
+    update_gallery(folder / "gallery", ExportedModel.load(folder / "model"), PictureFolder(folder / "own"), captions)
     return folder / "gallery"
 
 
@@ -47,7 +47,7 @@ def used_english(tiny: Tiny) -> Path:
 @pytest.fixture
 def page(gallery: Path, monkeypatch) -> AppTest:
     monkeypatch.setattr(sys, "argv", ["app", str(gallery)])
-    return AppTest.from_file(str(ROOT / "pipeline" / "app.py"), default_timeout=60).run()
+    return AppTest.from_file(str(ROOT / "pipeline" / "search" / "app.py"), default_timeout=60).run()
 
 
 def texts(page: AppTest) -> list[str]:
@@ -106,7 +106,7 @@ def test_odd_queries_are_answered(page: AppTest, query: str) -> None:
 
 def test_no_gallery_is_one_line(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(sys, "argv", ["app", str(tmp_path / "gone")])
-    page = AppTest.from_file(str(ROOT / "pipeline" / "app.py"), default_timeout=60).run()
+    page = AppTest.from_file(str(ROOT / "pipeline" / "search" / "app.py"), default_timeout=60).run()
     assert not page.exception
     assert "no gallery here" in page.error[0].value
 
@@ -164,7 +164,7 @@ def test_the_server_gives_no_file(address: str, gallery: Path) -> None:
 
 def test_a_language_that_only_translators_read_is_searched_by_translation(used_english: Path, monkeypatch) -> None:
     monkeypatch.setattr(sys, "argv", ["app", str(used_english)])
-    page = AppTest.from_file(str(ROOT / "pipeline" / "app.py"), default_timeout=60).run()
+    page = AppTest.from_file(str(ROOT / "pipeline" / "search" / "app.py"), default_timeout=60).run()
     assert page.selectbox[0].options == ["told apart", "de", "en"]
     page.text_input[0].set_value("ein roter Ball")
     page.selectbox[0].select("de").run()
@@ -180,9 +180,11 @@ def test_a_language_that_only_translators_read_is_searched_by_translation(used_e
 
 def test_nothing_is_found_in_an_empty_gallery(gallery: Path, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "none").mkdir()
-    update_gallery(tmp_path / "gallery", Finder.load(gallery.parent / "model"), PictureFolder(tmp_path / "none"), {})
+    update_gallery(
+        tmp_path / "gallery", ExportedModel.load(gallery.parent / "model"), PictureFolder(tmp_path / "none"), {}
+    )
     monkeypatch.setattr(sys, "argv", ["app", str(tmp_path / "gallery")])
-    page = AppTest.from_file(str(ROOT / "pipeline" / "app.py"), default_timeout=60).run()
+    page = AppTest.from_file(str(ROOT / "pipeline" / "search" / "app.py"), default_timeout=60).run()
     page.text_input[0].set_value("a red bat")
     page.toggle[0].set_value(True).run()
     assert not page.exception
@@ -191,8 +193,8 @@ def test_nothing_is_found_in_an_empty_gallery(gallery: Path, tmp_path: Path, mon
 
 def test_without_a_translator_that_leads_there_the_page_says_so(used_english: Path, monkeypatch) -> None:
     monkeypatch.setattr(sys, "argv", ["app", str(used_english)])
-    monkeypatch.setattr(Interpreter, "targets", lambda self, system, language: [])
-    page = AppTest.from_file(str(ROOT / "pipeline" / "app.py"), default_timeout=60).run()
+    monkeypatch.setattr(ExportedTranslators, "targets", lambda self, system, language: [])
+    page = AppTest.from_file(str(ROOT / "pipeline" / "search" / "app.py"), default_timeout=60).run()
     page.text_input[0].set_value("ein roter Ball")
     page.selectbox[0].select("de")
     page.toggle[1].set_value(True).run()

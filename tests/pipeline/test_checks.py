@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.errors import RecipeError
-from pipeline.recipe import load_recipe
+from pipeline.recipes.loading import load_recipe
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.__main__ import main
-from pipeline.compare import compare
 from pipeline.errors import RecipeError
-from pipeline.jobs import Job, Workspace
+from pipeline.jobs.job import Job
+from pipeline.jobs.workspace import Workspace
+from pipeline.reporting.compare import compare
 
 
 @pytest.fixture

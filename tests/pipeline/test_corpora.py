@@ -12,11 +12,12 @@ from data.corpora import Corpus
 from data.regions import RegionStore, write_regions
 from modules.metrics import fold_scores, retrieval_scores
 from pipeline.__main__ import main
-from pipeline.jobs import Job, Workspace
-from pipeline.prepare import _regions
-from pipeline.ranking import read_ranks
-from pipeline.recipe import load_recipe
-from pipeline.vse import vse_rows
+from pipeline.corpus.prepare import _regions
+from pipeline.jobs.job import Job
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.loading import load_recipe
+from pipeline.retrieval.ranks import read_ranks
+from pipeline.retrieval.vse import vse_rows
 from tests.data.layouts import SIZES, write_folder, write_json, write_karpathy, write_precomputed
 from tests.pipeline.tiny import at
 
@@ -101,7 +102,7 @@ def test_all_that_is_wrong_with_pictures_is_said_before_any_is_read(tmp_path: Pa
     write_folder(tmp_path / "data")
     for name in ("3.png", "5.png"):
         (tmp_path / "data" / "pictures" / name).write_text("no picture")
-    monkeypatch.setattr("pipeline.prepare.Extractor", None)  # it is not asked
+    monkeypatch.setattr("pipeline.corpus.prepare.Extractor", None)  # it is not asked
     monkeypatch.chdir(tmp_path)
     assert main(["prepare", "--recipe", "own", f"--corpus.root={tmp_path / 'data'}"]) == 1
     assert "pictures that cannot be read (2×" in " ".join(capsys.readouterr().err.split())

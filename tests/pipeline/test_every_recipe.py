@@ -14,16 +14,17 @@ import pytest
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
-import pipeline.vse
+import pipeline.retrieval.vse
 from data.captions import Caption, read_captions, write_captions
 from data.regions import write_regions
 from data.retrieval import RetrievalData
 from modules.retrieval import Retrieval
-from pipeline.jobs import Job, Workspace
-from pipeline.prepare import corpus_job
-from pipeline.recipe import CONFIGS, load_recipe
-from pipeline.settings import Recipe, TrainerSettings, parts_of
-from pipeline.training import make_trainer
+from pipeline.corpus.prepare import corpus_job
+from pipeline.jobs.job import Job
+from pipeline.jobs.trainer import make_trainer
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.loading import CONFIGS, load_recipe
+from pipeline.recipes.settings import Recipe, TrainerSettings, parse_path
 from tests.data.layouts import entries, write_folder, write_json
 from tests.data.official import OFFICIAL, pack, write_data
 from tests.pipeline.tiny import at
@@ -106,14 +107,14 @@ def trainings(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
 
     systems = [system for table in recipe.tables.values() for system in table.systems.values()]
     for vse in (recipe.vse, *(system.vse for system in systems)):
-        for row in pipeline.vse.vse_rows(replace(recipe, vse=vse), workspace):
+        for row in pipeline.retrieval.vse.vse_rows(replace(recipe, vse=vse), workspace):
             collect(row.job)
     return found
 
 
 def synthetic(corpus: Path, path: str, folder: Path) -> Path:
     """Human captions of training images as the path would have left them."""
-    origin, *_, target = parts_of(path)[1]
+    origin, *_, target = parse_path(path)[1]
     human = [Caption(**row) for row in read_captions(corpus / "captions.parquet")]
     folder.mkdir()
     write_captions(
@@ -128,7 +129,7 @@ def synthetic(corpus: Path, path: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in CONFIGS.glob("*.yaml")))
 def test_every_row_of_every_system_takes_a_step(name: str, root: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(pipeline.vse, "fit", two_steps)
+    monkeypatch.setattr(pipeline.retrieval.vse, "fit", two_steps)
     with at(tmp_path):
         recipe = load_recipe(name, [*SMALL, f"--corpus.root={root}", *(OF_SCENES if name == "scenes" else [])])
         workspace = Workspace(tmp_path / "artifacts")

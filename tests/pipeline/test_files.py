@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import files
 from pipeline.errors import RecipeError
-from pipeline.files import fingerprint
-from pipeline.jobs import Workspace
-from pipeline.recipe import load_recipe
-from pipeline.vse import vse_rows
+from pipeline.jobs import files
+from pipeline.jobs.files import fingerprint
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.loading import load_recipe
+from pipeline.retrieval.vse import vse_rows
 from tests.pipeline.test_jobs import make
 
 
@@ -72,7 +72,7 @@ def test_json_is_written_whole_or_not_at_all(workspace: Workspace, monkeypatch) 
     def breaks(descriptor: int) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("pipeline.files.os.fsync", breaks)
+    monkeypatch.setattr("pipeline.jobs.files.os.fsync", breaks)
     with pytest.raises(OSError, match="disk full"):
         workspace.note("scenes", "mmt", {"other": make("other")})
     assert path.read_text() == before

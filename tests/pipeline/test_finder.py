@@ -11,61 +11,62 @@ import torch
 
 from data.regions import RegionStore
 from modules.beam import BeamSettings
+from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
-from pipeline.export import _plain
-from pipeline.files import digest_of
-from pipeline.finder import Finder
-from pipeline.gallery import Gallery
-from pipeline.indexing import update_gallery
-from pipeline.mmt import read_translations
-from pipeline.pictures import PictureFolder
-from pipeline.prepare import pictures_of
-from pipeline.recipe import load_recipe
-from pipeline.settings import TrainerSettings
-from pipeline.synthesis import load_translator, translate_all
+from pipeline.jobs.files import digest_of
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.settings import TrainerSettings
+from pipeline.search.export import _plain
+from pipeline.search.exported_model import ExportedModel
+from pipeline.search.gallery import Gallery
+from pipeline.search.indexing import update_gallery
+from pipeline.search.picture_sources import PictureFolder
+from pipeline.translation.batch_translation import translate_all
+from pipeline.translation.mmt import read_translations
+from pipeline.translation.translator_files import load_translator
 from tests.pipeline.tiny import Tiny, at
 
 
-def test_an_exported_model_encodes_as_the_trained_one_did(used: Tiny, finder: Finder) -> None:
+def test_an_exported_model_encodes_as_the_trained_one_did(used: Tiny, exported: ExportedModel) -> None:
     """Pixels through the extractor give the very regions of the corpus, and vectors do not depend on the batch."""
     corpus = used.job("corpus")
     pictures = list(pictures_of(corpus).items())[:5]
-    gallery = Gallery.open(used.workspace.root / "tiny" / "gallery", finder)
+    gallery = Gallery.open(used.workspace.root / "tiny" / "gallery", exported)
     stored = {row["name"]: row["digest"] for row in gallery.rows()}
     kept = gallery._parts.take([stored[name] for name, _ in pictures], "vectors")
-    np.testing.assert_allclose(finder.encode_pictures([path for _, path in pictures]).single(), kept, atol=1e-5)
-    one = finder.encode_pictures([pictures[3][1]]).single()
+    np.testing.assert_allclose(exported.encode_pictures([path for _, path in pictures]).single(), kept, atol=1e-5)
+    one = exported.encode_pictures([pictures[3][1]]).single()
     np.testing.assert_allclose(one[0], kept[3], atol=1e-5)
     texts = ["a red bat", "a small blue box on the left of a ball", "a"]
-    together = finder.encode_captions(texts, "en").single()
-    apart = torch.cat([finder.encode_captions([text], "en").single() for text in texts])
+    together = exported.encode_captions(texts, "en").single()
+    apart = torch.cat([exported.encode_captions([text], "en").single() for text in texts])
     torch.testing.assert_close(together, apart, atol=1e-5, rtol=0)
 
 
 @pytest.fixture
-def moved(finder: Finder, tmp_path: Path) -> Path:
+def moved(exported: ExportedModel, tmp_path: Path) -> Path:
     """The model folder, somewhere else."""
-    return Path(shutil.copytree(finder.folder, tmp_path / "elsewhere" / "model"))
+    return Path(shutil.copytree(exported.folder, tmp_path / "elsewhere" / "model"))
 
 
-def test_a_model_folder_can_be_moved(moved: Path, finder: Finder) -> None:
-    other = Finder.load(moved)
-    assert other.fingerprint == finder.fingerprint
-    assert torch.equal(other.encode_captions(["a bat"]).single(), finder.encode_captions(["a bat"]).single())
+def test_a_model_folder_can_be_moved(moved: Path, exported: ExportedModel) -> None:
+    other = ExportedModel.load(moved)
+    assert other.fingerprint == exported.fingerprint
+    assert torch.equal(other.encode_captions(["a bat"]).single(), exported.encode_captions(["a bat"]).single())
     card = (moved / "README.md").read_text()
     assert "| en |" in card
     assert "Multi" not in card
-    assert str(finder.folder) not in card + (moved / "recipe.yaml").read_text() + (moved / "model.json").read_text()
+    assert str(exported.folder) not in card + (moved / "recipe.yaml").read_text() + (moved / "model.json").read_text()
 
 
 def test_a_changed_or_missing_file_of_a_model_is_one_line(moved: Path) -> None:
     words = (moved / "words.json").read_text()
     (moved / "words.json").write_text(words + " ")
     with pytest.raises(RecipeError, match=r"words\.json: is not what was exported"):
-        Finder.load(moved)
+        ExportedModel.load(moved)
     (moved / "words.json").unlink()
     with pytest.raises(RecipeError, match=r"words\.json: no such file"):
-        Finder.load(moved)
+        ExportedModel.load(moved)
 
 
 def test_a_pickle_is_never_loaded(moved: Path, tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_a_pickle_is_never_loaded(moved: Path, tmp_path: Path) -> None:
     about["files"]["weights.safetensors"] = hashlib.sha256((moved / "weights.safetensors").read_bytes()).hexdigest()
     (moved / "model.json").write_text(json.dumps(about))
     with pytest.raises(RecipeError, match="not a readable safetensors file"):
-        Finder.load(moved)
+        ExportedModel.load(moved)
     assert not (tmp_path / "evil").exists()
 
 
@@ -95,7 +96,7 @@ def test_a_damaged_model_json_is_one_line(moved: Path, change: dict) -> None:
     about = json.loads((moved / "model.json").read_text())
     (moved / "model.json").write_text(json.dumps(about | change))
     with pytest.raises(RecipeError, match=r"model\.json"):
-        Finder.load(moved)
+        ExportedModel.load(moved)
 
 
 def test_what_was_not_exported_is_not_loaded(moved: Path) -> None:
@@ -103,12 +104,12 @@ def test_what_was_not_exported_is_not_loaded(moved: Path) -> None:
     (moved / "text").mkdir()
     (moved / "text" / "pytorch_model.bin").write_bytes(pickle.dumps({}))
     with pytest.raises(RecipeError, match=r"pytorch_model\.bin: was not exported"):
-        Finder.load(moved)
+        ExportedModel.load(moved)
     about = json.loads((moved / "model.json").read_text())
     listed = about["files"] | {"text/pytorch_model.bin": digest_of(moved / "text" / "pytorch_model.bin")}
     (moved / "model.json").write_text(json.dumps(about | {"files": listed}))
     with pytest.raises(RecipeError, match="a file of this kind is not loaded"):
-        Finder.load(moved)
+        ExportedModel.load(moved)
     shutil.rmtree(moved / "text")
     network = json.loads((moved / "network.json").read_text())
     network["arguments"]["pretrained"] = "someone/evil"
@@ -116,7 +117,7 @@ def test_what_was_not_exported_is_not_loaded(moved: Path) -> None:
     listed = about["files"] | {"network.json": digest_of(moved / "network.json")}
     (moved / "model.json").write_text(json.dumps(about | {"files": listed}))
     with pytest.raises(RecipeError, match=r"its text model .* is missing"):
-        Finder.load(moved)
+        ExportedModel.load(moved)
 
 
 def test_the_exported_recipe_is_a_recipe(moved: Path, used: Tiny) -> None:
@@ -124,9 +125,9 @@ def test_the_exported_recipe_is_a_recipe(moved: Path, used: Tiny) -> None:
         assert load_recipe(str(moved / "recipe.yaml")).vse == used.recipe().vse
 
 
-def test_an_export_replaces_nothing_of_others(used: Tiny, finder: Finder, tmp_path: Path) -> None:
+def test_an_export_replaces_nothing_of_others(used: Tiny, exported: ExportedModel, tmp_path: Path) -> None:
     place, thesis = tmp_path / "place", tmp_path / "place" / "thesis.txt"
-    shutil.copytree(finder.folder, place)
+    shutil.copytree(exported.folder, place)
     thesis.write_text("of value")
     assert used.main("export", "--output", str(place)) == 1
     assert thesis.read_text() == "of value"
@@ -138,18 +139,18 @@ def test_an_export_replaces_nothing_of_others(used: Tiny, finder: Finder, tmp_pa
     assert (tmp_path / "place.before" / "model.json").read_text() == "of value"
 
 
-def test_an_export_that_was_killed_between_is_mended(used: Tiny, finder: Finder, tmp_path: Path) -> None:
-    shutil.copytree(finder.folder, tmp_path / "model.before")
-    shutil.copytree(finder.folder, tmp_path / "model.ready")
+def test_an_export_that_was_killed_between_is_mended(used: Tiny, exported: ExportedModel, tmp_path: Path) -> None:
+    shutil.copytree(exported.folder, tmp_path / "model.before")
+    shutil.copytree(exported.folder, tmp_path / "model.ready")
     assert used.main("export", "--output", str(tmp_path / "model")) == 0
     assert {path.name for path in tmp_path.iterdir()} == {"model", "model.lock"}
-    assert Finder.load(tmp_path / "model").fingerprint == finder.fingerprint
+    assert ExportedModel.load(tmp_path / "model").fingerprint == exported.fingerprint
 
 
-def test_a_model_brings_its_translators(used: Tiny, finder: Finder, own: Path, tmp_path: Path) -> None:
+def test_a_model_brings_its_translators(used: Tiny, exported: ExportedModel, own: Path, tmp_path: Path) -> None:
     """As the recipe's own jobs translate; a gallery's copy follows when there are more of them."""
-    assert finder.translators == ["mmt-de-en", "mmt-en-de", "mt-de-en", "mt-en-de"]
-    interpreter = finder.interpreter
+    assert exported.translator_names == ["mmt-de-en", "mmt-en-de", "mt-de-en", "mt-en-de"]
+    interpreter = exported.translators
     assert interpreter.targets("mt", "en") == ["de"]
     assert interpreter.targets("mt", "fr") == []
     regions = RegionStore(used.job("corpus") / "regions")
@@ -169,31 +170,31 @@ def test_a_model_brings_its_translators(used: Tiny, finder: Finder, own: Path, t
     with pytest.raises(RecipeError, match="mmt-en-de looks at regions"):
         interpreter.translate("a bat", "mmt", "en", "de")
     few = tmp_path / "few"
-    shutil.copytree(finder.folder, few)
+    shutil.copytree(exported.folder, few)
     shutil.rmtree(few / "translators")
     about = json.loads((few / "model.json").read_text())
     about["files"] = {name: one for name, one in about["files"].items() if not name.startswith("translators")}
     (few / "model.json").write_text(json.dumps(about))
-    update_gallery(tmp_path / "gallery", Finder.load(few), PictureFolder(own), {})
-    assert Gallery.open(tmp_path / "gallery").finder.translators == []
-    more = update_gallery(tmp_path / "gallery", finder, PictureFolder(own))
+    update_gallery(tmp_path / "gallery", ExportedModel.load(few), PictureFolder(own), {})
+    assert Gallery.open(tmp_path / "gallery").exported.translator_names == []
+    more = update_gallery(tmp_path / "gallery", exported, PictureFolder(own))
     assert more.computed == 0
-    assert Gallery.open(tmp_path / "gallery").finder.translators == finder.translators
+    assert Gallery.open(tmp_path / "gallery").exported.translator_names == exported.translator_names
 
 
-def test_a_folder_of_links_into_a_cache_is_a_model_too(finder: Finder, tmp_path: Path) -> None:
+def test_a_folder_of_links_into_a_cache_is_a_model_too(exported: ExportedModel, tmp_path: Path) -> None:
     """As a download from a hub leaves it: files that are links, and hidden ones beside them."""
     snapshot, blobs = tmp_path / "snapshots" / "abc", tmp_path / "blobs"
     blobs.mkdir()
-    for number, path in enumerate(sorted(path for path in finder.folder.rglob("*") if path.is_file())):
+    for number, path in enumerate(sorted(path for path in exported.folder.rglob("*") if path.is_file())):
         shutil.copyfile(path, blobs / str(number))
-        link = snapshot / path.relative_to(finder.folder)
+        link = snapshot / path.relative_to(exported.folder)
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(blobs / str(number))
     (snapshot / ".gitattributes").write_text("*.safetensors filter=lfs")
-    loaded = Finder.load(snapshot)
-    assert loaded.fingerprint == finder.fingerprint
-    torch.testing.assert_close(loaded.encode_captions(["a bat"]).single(), finder.encode_captions(["a bat"]).single())
+    loaded = ExportedModel.load(snapshot)
+    assert loaded.fingerprint == exported.fingerprint
+    torch.testing.assert_close(loaded.encode_captions(["a bat"]).single(), exported.encode_captions(["a bat"]).single())
 
 
 def rewritten(model: Path, files: dict[str, str]) -> Path:
@@ -207,18 +208,18 @@ def rewritten(model: Path, files: dict[str, str]) -> Path:
     return model
 
 
-def test_translators_that_are_none_are_refused(finder: Finder, tmp_path: Path) -> None:
+def test_translators_that_are_none_are_refused(exported: ExportedModel, tmp_path: Path) -> None:
     """Among them an ensemble, which would name folders elsewhere."""
     for number, name in enumerate(["notes.md", "foo/network.json", "mt-en-fr/network.json"]):
         model = tmp_path / str(number)
-        shutil.copytree(finder.folder, model)
+        shutil.copytree(exported.folder, model)
         with pytest.raises(RecipeError, match="no whole translator; get the model folder again"):
-            Finder.load(rewritten(model, {f"translators/{name}": "{}"}))
+            ExportedModel.load(rewritten(model, {f"translators/{name}": "{}"}))
     ensembles = ('["/etc", "/tmp"]', '["."]', "[1]", '"x"')
     for number, text in enumerate([*(f'{{"ensemble": {members}}}' for members in ensembles), "5", "[]"]):
         model = tmp_path / f"e{number}"
-        shutil.copytree(finder.folder, model)
-        loaded = Finder.load(rewritten(model, {"translators/mt-en-de/network.json": text}))
+        shutil.copytree(exported.folder, model)
+        loaded = ExportedModel.load(rewritten(model, {"translators/mt-en-de/network.json": text}))
         with pytest.raises(RecipeError, match="no translator here"):
             loaded.interpreter.translate("a bat", "mt", "en", "de")
 

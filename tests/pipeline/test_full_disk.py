@@ -79,6 +79,6 @@ def test_another_error_of_the_system_is_not_hidden(fresh: Tiny, monkeypatch) -> 
     def lacks(recipe, workspace, force):
         raise FileNotFoundError("a slip of ours")
 
-    monkeypatch.setattr("pipeline.prepare.prepare", lacks)
+    monkeypatch.setattr("pipeline.corpus.prepare.prepare", lacks)
     with pytest.raises(FileNotFoundError, match="a slip of ours"):
         main(["prepare", "--recipe", str(fresh.yaml)])

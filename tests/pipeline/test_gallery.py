@@ -13,23 +13,23 @@ from PIL import Image
 
 from data.errors import DataError
 from data.regions import RegionStore
+from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
-from pipeline.find import contact_sheet
-from pipeline.finder import Finder
-from pipeline.gallery import Gallery, Hit
-from pipeline.indexing import update_gallery
-from pipeline.pictures import PictureFolder, StoredRegions
-from pipeline.prepare import pictures_of
+from pipeline.search.commands import contact_sheet
+from pipeline.search.exported_model import ExportedModel
+from pipeline.search.gallery import Gallery, Hit
+from pipeline.search.indexing import update_gallery
+from pipeline.search.picture_sources import PictureFolder, StoredRegions
 from tests.pipeline.drawn import names
 from tests.pipeline.tiny import Tiny
 
 
-def test_a_search_is_the_model_s_own_order(used: Tiny, finder: Finder) -> None:
-    gallery = Gallery.open(used.workspace.root / "tiny" / "gallery", finder)
+def test_a_search_is_the_model_s_own_order(used: Tiny, exported: ExportedModel) -> None:
+    gallery = Gallery.open(used.workspace.root / "tiny" / "gallery", exported)
     query = "a small red bat on the left"
     hits = gallery.search(query, top=len(gallery))
     vectors = gallery._parts.take([row["digest"] for row in gallery.rows()], "vectors")
-    scores = torch.from_numpy(vectors) @ finder.encode_captions([query], "en").single()[0]
+    scores = torch.from_numpy(vectors) @ exported.encode_captions([query], "en").single()[0]
     assert [hit.score for hit in hits] == pytest.approx(scores.sort(descending=True)[0].tolist(), abs=1e-5)
     found = {hit.name: hit.score for hit in hits}
     assert found == pytest.approx(
@@ -111,30 +111,30 @@ def test_queries_end_where_their_lines_do(used: Tiny, tmp_path: Path, capsys) ->
 
 
 def test_a_damaged_copy_of_the_model_is_mended_by_the_command_that_is_advised(
-    finder: Finder, own: Path, tmp_path: Path
+    exported: ExportedModel, own: Path, tmp_path: Path
 ) -> None:
     gallery = tmp_path / "gallery"
-    update_gallery(gallery, finder, PictureFolder(own), {"en": ["a bat"]})
+    update_gallery(gallery, exported, PictureFolder(own), {"en": ["a bat"]})
     (words,) = (gallery / "models").glob("*/words.json")
     words.write_text(words.read_text() + " ")
     with pytest.raises(RecipeError, match=r"words\.json"):
         Gallery.open(gallery)
-    update_gallery(gallery, finder, PictureFolder(own))
+    update_gallery(gallery, exported, PictureFolder(own))
     assert len(Gallery.open(gallery).search("a bat")) == 6
 
 
-def test_another_folder_of_the_same_names_sizes_and_dates_is_read_anew(finder: Finder, tmp_path: Path) -> None:
+def test_another_folder_of_the_same_names_sizes_and_dates_is_read_anew(exported: ExportedModel, tmp_path: Path) -> None:
     for name, colour in (("one", "red"), ("two", "blue")):
         (tmp_path / name).mkdir()
         Image.new("RGB", (60, 40), colour).save(tmp_path / name / "a.bmp")
         os.utime(tmp_path / name / "a.bmp", (0, 0))
-        update = update_gallery(tmp_path / "gallery", finder, PictureFolder(tmp_path / name), {})
+        update = update_gallery(tmp_path / "gallery", exported, PictureFolder(tmp_path / name), {})
         assert update.computed == 1
 
 
 @pytest.mark.parametrize("query", ["a " * 50_000, "🐕🐕🐕", "كلب أحمر", "[bold]x[/]", "\x1b[31m<b>"])
-def test_odd_queries_find_something(used: Tiny, finder: Finder, query: str) -> None:
-    assert len(Gallery.open(used.workspace.root / "tiny" / "gallery", finder).search(query, 4)) == 4
+def test_odd_queries_find_something(used: Tiny, exported: ExportedModel, query: str) -> None:
+    assert len(Gallery.open(used.workspace.root / "tiny" / "gallery", exported).search(query, 4)) == 4
 
 
 def test_markup_in_a_query_or_a_name_stays_text() -> None:
@@ -143,22 +143,22 @@ def test_markup_in_a_query_or_a_name_stays_text() -> None:
     assert "<img src=x" not in page
 
 
-def test_a_gallery_of_another_model_or_none_is_refused(finder: Finder, own: Path, tmp_path: Path) -> None:
+def test_a_gallery_of_another_model_or_none_is_refused(exported: ExportedModel, own: Path, tmp_path: Path) -> None:
     gallery = tmp_path / "gallery"
-    update_gallery(gallery, finder, PictureFolder(own), {})
+    update_gallery(gallery, exported, PictureFolder(own), {})
     about = json.loads((gallery / "gallery.json").read_text())
     (gallery / "gallery.json").write_text(json.dumps(about | {"made_of": "other"}))
     with pytest.raises(RecipeError, match="made by another model"):
-        Gallery.open(gallery, finder)
+        Gallery.open(gallery, exported)
     (gallery / "gallery.json").write_text("{")
     with pytest.raises(RecipeError, match="not readable"):
-        Gallery.open(gallery, finder)
+        Gallery.open(gallery, exported)
     with pytest.raises(RecipeError, match="holds something else"):
-        update_gallery(own, finder, PictureFolder(own), {})
+        update_gallery(own, exported, PictureFolder(own), {})
     (gallery / "gallery.json").write_text(json.dumps(about))
     (gallery / "generations" / "1" / "pictures" / "0" / "index.faiss").write_bytes(b"x")
     with pytest.raises(RecipeError, match="build it again"):
-        Gallery.open(gallery, finder)
+        Gallery.open(gallery, exported)
 
 
 def test_a_better_model_does_not_disturb_the_old_gallery(used: Tiny, tmp_path: Path) -> None:
@@ -171,38 +171,38 @@ def test_a_better_model_does_not_disturb_the_old_gallery(used: Tiny, tmp_path: P
     assert copy.main("vse", *better) == 0
     assert copy.main("export", *better) == 0
     assert names(Gallery.open(gallery).search("a red bat")) == before
-    old = Gallery.open(gallery).finder.fingerprint
+    old = Gallery.open(gallery).exported.fingerprint
     assert copy.main("index", *better) == 0
-    assert Gallery.open(gallery).finder.fingerprint != old
+    assert Gallery.open(gallery).exported.fingerprint != old
 
 
-def test_a_search_deletes_nothing(finder: Finder, own: Path, tmp_path: Path) -> None:
+def test_a_search_deletes_nothing(exported: ExportedModel, own: Path, tmp_path: Path) -> None:
     gallery = tmp_path / "gallery"
-    update_gallery(gallery, finder, PictureFolder(own), {})
+    update_gallery(gallery, exported, PictureFolder(own), {})
     (part,) = (gallery / "parts").glob("*/pictures/*.safetensors")
     part.write_bytes(b"damaged")
     with pytest.raises(RecipeError, match="open it again"):
-        Gallery.open(gallery, finder).describe_known("1.png")
+        Gallery.open(gallery, exported).describe_known("1.png")
     assert part.exists()
 
 
-def test_models_of_other_regions_are_refused(used: Tiny, finder: Finder, own: Path, tmp_path: Path) -> None:
-    assert finder.standard is not None
-    other = replace(finder, standard=(finder.standard[0] + 0.5, finder.standard[1]), reads="other")
-    update_gallery(tmp_path / "gallery", finder, PictureFolder(own), {})
+def test_models_of_other_regions_are_refused(used: Tiny, exported: ExportedModel, own: Path, tmp_path: Path) -> None:
+    assert exported.standard is not None
+    other = replace(exported, standard=(exported.standard[0] + 0.5, exported.standard[1]), reads="other")
+    update_gallery(tmp_path / "gallery", exported, PictureFolder(own), {})
     with pytest.raises(RecipeError, match="it reads other regions than"):
-        Gallery.open(tmp_path / "gallery", finder).search("a bat", reranker=other)
+        Gallery.open(tmp_path / "gallery", exported).search("a bat", reranker=other)
     corpus = used.job("corpus")
     stored = StoredRegions(RegionStore(corpus / "regions"), pictures_of(corpus))
     with pytest.raises(RecipeError, match="its regions are not made as those"):
         update_gallery(tmp_path / "stored", other, stored, {})
 
 
-def test_a_name_is_known_however_its_accents_are_typed(finder: Finder, tmp_path: Path) -> None:
+def test_a_name_is_known_however_its_accents_are_typed(exported: ExportedModel, tmp_path: Path) -> None:
     (tmp_path / "pictures").mkdir()
     Image.new("RGB", (60, 40), "red").save(tmp_path / "pictures" / "o\u0308.png")
-    update_gallery(tmp_path / "gallery", finder, PictureFolder(tmp_path / "pictures"), {})
-    opened = Gallery.open(tmp_path / "gallery", finder)
+    update_gallery(tmp_path / "gallery", exported, PictureFolder(tmp_path / "pictures"), {})
+    opened = Gallery.open(tmp_path / "gallery", exported)
     assert opened.place_of("o\u0308.png") == opened.place_of("\u00f6.png") == 0
     assert opened.place_of("o.png") is None
 
@@ -228,8 +228,8 @@ def test_a_model_of_sets_orders_the_first_and_indexes_nothing(used: Tiny, tmp_pa
     options = ("--vse.model=scan-t2i-avg", "--vse.only=[human]", "--vse.epochs=1", "--vse.decay_epoch=1")
     assert scan.main("vse", *options) == 0
     assert scan.main("export", "--output", str(tmp_path / "second"), *options) == 0
-    second = Finder.load(tmp_path / "second")
-    first = Finder.load(used.workspace.root / "tiny" / "model")
+    second = ExportedModel.load(tmp_path / "second")
+    first = ExportedModel.load(used.workspace.root / "tiny" / "model")
     gallery = Gallery.open(used.workspace.root / "tiny" / "gallery", first)
     listed = names(gallery.search("a red bat", 8))
     hits = gallery.search("a red bat", 3, reranker=second, first=8)
@@ -244,35 +244,37 @@ def test_a_model_of_sets_orders_the_first_and_indexes_nothing(used: Tiny, tmp_pa
         update_gallery(tmp_path / "none", second, PictureFolder(Path(paths[0]).parent), {})
 
 
-def test_regions_of_a_folder_s_pictures_are_kept_for_a_second_model(finder: Finder, own: Path, tmp_path: Path) -> None:
-    update_gallery(tmp_path / "gallery", finder, PictureFolder(own), {})
-    gallery = Gallery.open(tmp_path / "gallery", finder)
-    assert [hit.score for hit in gallery.search("a bat", 4, reranker=finder)] == pytest.approx(
+def test_regions_of_a_folder_s_pictures_are_kept_for_a_second_model(
+    exported: ExportedModel, own: Path, tmp_path: Path
+) -> None:
+    update_gallery(tmp_path / "gallery", exported, PictureFolder(own), {})
+    gallery = Gallery.open(tmp_path / "gallery", exported)
+    assert [hit.score for hit in gallery.search("a bat", 4, reranker=exported)] == pytest.approx(
         [hit.score for hit in gallery.search("a bat", 4)], abs=1e-5
     )
 
 
 def test_a_region_is_worth_what_the_score_loses_without_it(
-    used: Tiny, finder: Finder, own: Path, tmp_path: Path
+    used: Tiny, exported: ExportedModel, own: Path, tmp_path: Path
 ) -> None:
     """Against the plain reading, for pictures of a folder and for those of a corpus."""
-    update_gallery(tmp_path / "gallery", finder, PictureFolder(own), {})
+    update_gallery(tmp_path / "gallery", exported, PictureFolder(own), {})
     for folder in (tmp_path / "gallery", used.workspace.root / "tiny" / "gallery"):
-        gallery = Gallery.open(folder, finder)
-        vector = finder.encode_captions(["a small red bat"]).single()
+        gallery = Gallery.open(folder, exported)
+        vector = exported.encode_captions(["a small red bat"]).single()
         hits = gallery.search("a small red bat", 3)
         for hit, (boxes, shares) in zip(hits, gallery.looked_at(vector, hits), strict=True):
-            regions, where = finder.regions_of(hit.path)
+            regions, where = exported.regions_of(hit.path)
             np.testing.assert_allclose(boxes, where, atol=1e-6)
-            whole = finder.encode_regions(regions[None]).single() @ vector[0]
+            whole = exported.encode_regions(regions[None]).single() @ vector[0]
             lost = []
             for left in range(3):
                 rest = np.delete(regions, left, axis=0)
-                lost.append(max(0.0, float(whole - finder.encode_regions(rest[None]).single() @ vector[0])))
+                lost.append(max(0.0, float(whole - exported.encode_regions(rest[None]).single() @ vector[0])))
             np.testing.assert_allclose(shares, np.array(lost) / max(sum(lost), 1e-12), atol=2e-3)
     assert gallery.looked_at(vector, []) == []
 
 
-def test_a_missing_picture_is_named(finder: Finder, tmp_path: Path) -> None:
+def test_a_missing_picture_is_named(exported: ExportedModel, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
-        finder.encode_pictures([tmp_path / "gone.jpg"])
+        exported.encode_pictures([tmp_path / "gone.jpg"])

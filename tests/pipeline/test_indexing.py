@@ -13,17 +13,17 @@ from PIL import Image
 
 from data.extractor import Extractor
 from pipeline.errors import RecipeError
-from pipeline.finder import Finder
-from pipeline.gallery import Gallery
-from pipeline.indexing import update_gallery
-from pipeline.parts import Parts
-from pipeline.pictures import PictureFolder
+from pipeline.search.exported_model import ExportedModel
+from pipeline.search.gallery import Gallery
+from pipeline.search.indexing import update_gallery
+from pipeline.search.picture_sources import PictureFolder
+from pipeline.search.vector_cache import VectorCache
 from tests.pipeline.drawn import draw, names
 from tests.pipeline.kills import Kills, Moment, kills
 from tests.pipeline.tiny import Tiny, at
 
 
-def test_a_gallery_holds_what_can_be_read_and_lists_the_rest(finder: Finder, tmp_path: Path) -> None:
+def test_a_gallery_holds_what_can_be_read_and_lists_the_rest(exported: ExportedModel, tmp_path: Path) -> None:
     folder = tmp_path / "own"
     image = draw(folder / "plain.jpg", 1)
     for mode in ("L", "P", "RGBA", "LA", "1"):
@@ -35,15 +35,15 @@ def test_a_gallery_holds_what_can_be_read_and_lists_the_rest(finder: Finder, tmp
     (folder / "text.png").write_text("no picture")
     (folder / "empty.png").touch()
     Image.new("1", (20_000, 20_000)).save(folder / "huge.png")
-    update = update_gallery(tmp_path / "gallery", finder, PictureFolder(folder), {})
+    update = update_gallery(tmp_path / "gallery", exported, PictureFolder(folder), {})
     assert (update.pictures, update.computed) == (9, 9)
     assert set(update.left) == {"short.jpg", "text.png", "empty.png", "huge.png"}
     assert all(reason.startswith("not a readable picture") for reason in update.left.values())
     assert json.loads((tmp_path / "gallery" / "generations" / "1" / "left.json").read_text()) == update.left
-    assert len(Gallery.open(tmp_path / "gallery", finder).search("a bat", 50)) == 9
+    assert len(Gallery.open(tmp_path / "gallery", exported).search("a bat", 50)) == 9
 
 
-def test_an_update_computes_only_what_is_new(finder: Finder, own: Path, tmp_path: Path, monkeypatch) -> None:
+def test_an_update_computes_only_what_is_new(exported: ExportedModel, own: Path, tmp_path: Path, monkeypatch) -> None:
     gallery, read = tmp_path / "gallery", []
 
     def watched(self, paths, workers, real=Extractor.extract_readable):
@@ -52,19 +52,19 @@ def test_an_update_computes_only_what_is_new(finder: Finder, own: Path, tmp_path
 
     monkeypatch.setattr(Extractor, "extract_readable", watched)
     texts = {"en": ["a bat", "a ball", "a bat"]}
-    first = update_gallery(gallery, finder, PictureFolder(own), texts)
+    first = update_gallery(gallery, exported, PictureFolder(own), texts)
     assert (first.pictures, first.computed, first.gone, first.captions) == (6, 6, 0, {"en": 2})
-    before = Gallery.open(gallery, finder).search("a bat", 10)
+    before = Gallery.open(gallery, exported).search("a bat", 10)
     read.clear()
     (own / "0.png").rename(own / "moved.png")  # known by its content
     shutil.copyfile(own / "1.png", own / "twin.png")
     draw(own / "2.png", 9)
     draw(own / "new.png", 7)
     (own / "3.png").unlink()
-    second = update_gallery(gallery, finder, PictureFolder(own))
+    second = update_gallery(gallery, exported, PictureFolder(own))
     assert sorted(read) == ["2.png", "new.png"]
     assert (second.pictures, second.computed, second.gone, second.captions) == (7, 2, 2, {"en": 2})
-    after = Gallery.open(gallery, finder)
+    after = Gallery.open(gallery, exported)
     assert sorted(names(after.search("a bat", 10))) == [
         "1.png",
         "2.png",
@@ -77,71 +77,71 @@ def test_an_update_computes_only_what_is_new(finder: Finder, own: Path, tmp_path
     scores = {hit.name: hit.score for hit in after.search("a bat", 10)}
     assert scores["moved.png"] == pytest.approx({hit.name: hit.score for hit in before}["0.png"], abs=1e-6)
     assert scores["twin.png"] == scores["1.png"]
-    whole = update_gallery(tmp_path / "anew", finder, PictureFolder(own), texts)
+    whole = update_gallery(tmp_path / "anew", exported, PictureFolder(own), texts)
     assert whole.computed == 6  # twins are computed once
-    anew = {hit.name: hit.score for hit in Gallery.open(tmp_path / "anew", finder).search("a bat", 10)}
+    anew = {hit.name: hit.score for hit in Gallery.open(tmp_path / "anew", exported).search("a bat", 10)}
     assert anew == pytest.approx(scores, abs=1e-6)
 
 
-def test_what_no_generation_needs_is_cleared_away(finder: Finder, own: Path, tmp_path: Path) -> None:
+def test_what_no_generation_needs_is_cleared_away(exported: ExportedModel, own: Path, tmp_path: Path) -> None:
     gallery = tmp_path / "gallery"
     for number in range(4):
         for path in own.glob("*.png"):
             draw(path, 10 * number + int(path.stem))
-        update_gallery(gallery, finder, PictureFolder(own), {"en": [f"a bat {number}"]})
+        update_gallery(gallery, exported, PictureFolder(own), {"en": [f"a bat {number}"]})
     assert {path.name for path in (gallery / "generations").iterdir()} == {"3", "4"}
     (made,) = (gallery / "parts").iterdir()
     assert len(list((made / "pictures").iterdir())) == 2  # of the present generation and the one before
     assert len(list((made / "captions").iterdir())) == 1
 
 
-def test_an_empty_folder_is_an_empty_gallery(finder: Finder, own: Path, tmp_path: Path) -> None:
+def test_an_empty_folder_is_an_empty_gallery(exported: ExportedModel, own: Path, tmp_path: Path) -> None:
     gallery = tmp_path / "gallery"
-    update_gallery(gallery, finder, PictureFolder(own), {})
+    update_gallery(gallery, exported, PictureFolder(own), {})
     shutil.rmtree(own)
     own.mkdir()
-    update = update_gallery(gallery, finder, PictureFolder(own))
+    update = update_gallery(gallery, exported, PictureFolder(own))
     assert (update.pictures, update.gone) == (0, 6)
-    assert Gallery.open(gallery, finder).search("a bat") == []
+    assert Gallery.open(gallery, exported).search("a bat") == []
 
 
-def test_a_damaged_part_is_computed_again(finder: Finder, own: Path, tmp_path: Path) -> None:
+def test_a_damaged_part_is_computed_again(exported: ExportedModel, own: Path, tmp_path: Path) -> None:
     gallery = tmp_path / "gallery"
-    update_gallery(gallery, finder, PictureFolder(own), {})
+    update_gallery(gallery, exported, PictureFolder(own), {})
     (part,) = (gallery / "parts").glob("*/pictures/*.safetensors")
     part.write_bytes(part.read_bytes()[:40])
-    assert update_gallery(gallery, finder, PictureFolder(own)).computed == 6
-    assert len(Gallery.open(gallery, finder).search("a bat")) == 6
+    assert update_gallery(gallery, exported, PictureFolder(own)).computed == 6
+    assert len(Gallery.open(gallery, exported).search("a bat")) == 6
 
 
-def test_a_gallery_replaces_nothing_of_others(finder: Finder, own: Path, tmp_path: Path) -> None:
+def test_a_gallery_replaces_nothing_of_others(exported: ExportedModel, own: Path, tmp_path: Path) -> None:
     drawing = tmp_path / "place" / "parts" / "engine" / "drawing.dwg"
     drawing.parent.mkdir(parents=True)
     drawing.write_text("of value")
     with pytest.raises(RecipeError, match="holds something else"):
-        update_gallery(tmp_path / "place", finder, PictureFolder(own), {})
+        update_gallery(tmp_path / "place", exported, PictureFolder(own), {})
     assert drawing.read_text() == "of value"
 
 
 @pytest.mark.parametrize("damage", ["pictures.parquet", "captions-en.parquet", "all"])
 def test_a_damaged_generation_is_mended_by_the_command_that_is_advised(
-    damage: str, finder: Finder, own: Path, tmp_path: Path
+    damage: str, exported: ExportedModel, own: Path, tmp_path: Path
 ) -> None:
     gallery = tmp_path / "gallery"
-    update_gallery(gallery, finder, PictureFolder(own), {"en": ["a bat"]})
+    update_gallery(gallery, exported, PictureFolder(own), {"en": ["a bat"]})
     place = gallery / "generations" / "1"
     if damage == "all":
         shutil.rmtree(place)
     else:
         (place / damage).write_bytes(b"PAR1")
     with pytest.raises(RecipeError, match="run `make index` again"):
-        Gallery.open(gallery, finder)
-    update_gallery(gallery, finder, PictureFolder(own))
-    assert len(Gallery.open(gallery, finder).search("a bat")) == 6
+        Gallery.open(gallery, exported)
+    update_gallery(gallery, exported, PictureFolder(own))
+    assert len(Gallery.open(gallery, exported).search("a bat")) == 6
 
 
 def test_a_picture_that_changes_while_it_is_read_is_left_for_the_next_update(
-    finder: Finder, own: Path, tmp_path: Path, monkeypatch
+    exported: ExportedModel, own: Path, tmp_path: Path, monkeypatch
 ) -> None:
     def slow(self, paths, workers, real=Extractor.extract_readable):
         draw(own / "0.png", 77)
@@ -150,32 +150,32 @@ def test_a_picture_that_changes_while_it_is_read_is_left_for_the_next_update(
     shutil.copyfile(own / "0.png", own / "twin.png")
     with monkeypatch.context() as patch:
         patch.setattr(Extractor, "extract_readable", slow)
-        first = update_gallery(tmp_path / "gallery", finder, PictureFolder(own), {})
+        first = update_gallery(tmp_path / "gallery", exported, PictureFolder(own), {})
     assert first.left == dict.fromkeys(["0.png", "twin.png"], "changed while it was read; run it again")
-    assert update_gallery(tmp_path / "gallery", finder, PictureFolder(own)).computed == 2
-    update_gallery(tmp_path / "anew", finder, PictureFolder(own), {})
+    assert update_gallery(tmp_path / "gallery", exported, PictureFolder(own)).computed == 2
+    update_gallery(tmp_path / "anew", exported, PictureFolder(own), {})
     anew, mended = (
-        {hit.name: hit.score for hit in Gallery.open(tmp_path / place, finder).search("a bat", 20)}
+        {hit.name: hit.score for hit in Gallery.open(tmp_path / place, exported).search("a bat", 20)}
         for place in ("anew", "gallery")
     )
     assert mended == pytest.approx(anew, abs=1e-6)
 
 
-def test_nothing_at_all_is_a_gallery_too(finder: Finder, tmp_path: Path) -> None:
+def test_nothing_at_all_is_a_gallery_too(exported: ExportedModel, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    update = update_gallery(tmp_path / "gallery", finder, PictureFolder(tmp_path / "empty"), {})
+    update = update_gallery(tmp_path / "gallery", exported, PictureFolder(tmp_path / "empty"), {})
     assert (update.pictures, update.captions) == (0, {})
     assert Gallery.open(tmp_path / "gallery").search("a bat") == []
 
 
-def test_searches_and_updates_at_once_do_no_harm(finder: Finder, own: Path, tmp_path: Path) -> None:
+def test_searches_and_updates_at_once_do_no_harm(exported: ExportedModel, own: Path, tmp_path: Path) -> None:
     gallery, errors, ends = tmp_path / "gallery", [], threading.Event()
-    update_gallery(gallery, finder, PictureFolder(own), {"en": ["a bat"]})
+    update_gallery(gallery, exported, PictureFolder(own), {"en": ["a bat"]})
 
     def look() -> None:
         while not ends.is_set():
             try:
-                assert len(Gallery.open(gallery, finder).search("a bat", 50)) >= 6
+                assert len(Gallery.open(gallery, exported).search("a bat", 50)) >= 6
             except Exception as error:
                 errors.append(error)
 
@@ -184,23 +184,23 @@ def test_searches_and_updates_at_once_do_no_harm(finder: Finder, own: Path, tmp_
         thread.start()
     for number in range(8):
         draw(own / f"more-{number}.png", number + 20)
-        update_gallery(gallery, finder, PictureFolder(own))
+        update_gallery(gallery, exported, PictureFolder(own))
     ends.set()
     for thread in threads:
         thread.join()
     assert errors == []
-    assert len(Gallery.open(gallery, finder)) == 14
+    assert len(Gallery.open(gallery, exported)) == 14
 
 
 def test_parts_give_rows_in_the_order_asked_for(tmp_path: Path) -> None:
-    parts = Parts(tmp_path)
+    parts = VectorCache(tmp_path)
     parts.add(["a", "b"], {"x": np.array([[1], [2]])})
     parts.add(["c"], {"x": np.array([[3]])})
-    again = Parts(tmp_path)
+    again = VectorCache(tmp_path)
     assert again.take(["c", "a", "b", "a"], "x")[:, 0].tolist() == [3, 1, 2, 1]
     again.keep({"c"})
-    assert "a" not in Parts(tmp_path)
-    assert "c" in Parts(tmp_path)
+    assert "a" not in VectorCache(tmp_path)
+    assert "c" in VectorCache(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -219,22 +219,25 @@ def killed(used: Tiny, folder: Path, server: Kills, moment: Moment | None) -> li
     shutil.rmtree(tiny.workspace.root / "tiny" / "gallery")
     arguments = ("index", "--pictures", str(folder / "own"))
     assert tiny.main(*arguments) == 0
-    finder, gallery = Finder.load(tiny.workspace.root / "tiny" / "model"), tiny.workspace.root / "tiny" / "gallery"
-    old = Gallery.open(gallery, finder).search("a bat", 20)
+    exported, gallery = (
+        ExportedModel.load(tiny.workspace.root / "tiny" / "model"),
+        tiny.workspace.root / "tiny" / "gallery",
+    )
+    old = Gallery.open(gallery, exported).search("a bat", 20)
     draw(folder / "own" / "6.png", 6)
     draw(folder / "own" / "0.png", 7)
     (ended,) = server.run(folder, *arguments, moment=moment)
     if moment is not None:
         assert ended.status < 0, ended.said
-        present = Gallery.open(gallery, finder).search("a bat", 20)
+        present = Gallery.open(gallery, exported).search("a bat", 20)
         assert present == old or len(present) == 7
         (again,) = server.run(folder, *arguments)
         assert again.status == 0, again.said
-    new = {hit.name: hit.score for hit in Gallery.open(gallery, finder).search("a bat", 20)}
+    new = {hit.name: hit.score for hit in Gallery.open(gallery, exported).search("a bat", 20)}
     with at(folder):
-        update_gallery(folder / "anew", finder, PictureFolder(folder / "own"), {})
+        update_gallery(folder / "anew", exported, PictureFolder(folder / "own"), {})
         assert new == pytest.approx(
-            {hit.name: hit.score for hit in Gallery.open(folder / "anew", finder).search("a bat", 20)}, abs=1e-6
+            {hit.name: hit.score for hit in Gallery.open(folder / "anew", exported).search("a bat", 20)}, abs=1e-6
         )
     assert not list(gallery.rglob("*.partial"))
     return ended.events
@@ -266,13 +269,13 @@ def test_an_update_killed_at_every_event(used: Tiny, tmp_path: Path, server: Kil
 
 
 def test_shards_find_what_one_index_finds_and_only_changed_ones_are_built(
-    finder: Finder, own: Path, tmp_path: Path, monkeypatch
+    exported: ExportedModel, own: Path, tmp_path: Path, monkeypatch
 ) -> None:
     texts = {"en": ["a bat", "a red ball", "a blue box", "a seal"]}
-    update_gallery(tmp_path / "whole", finder, PictureFolder(own), texts)
-    monkeypatch.setattr("pipeline.indexing.SHARD", 2)
+    update_gallery(tmp_path / "whole", exported, PictureFolder(own), texts)
+    monkeypatch.setattr("pipeline.search.indexing.SHARD", 2)
     gallery = tmp_path / "gallery"
-    update_gallery(gallery, finder, PictureFolder(own), texts)
+    update_gallery(gallery, exported, PictureFolder(own), texts)
     one, several = Gallery.open(tmp_path / "whole"), Gallery.open(gallery)
     for top in (1, 4, 50):
         hits, found = one.search("a red bat", top), several.search("a red bat", top)
@@ -282,7 +285,7 @@ def test_shards_find_what_one_index_finds_and_only_changed_ones_are_built(
     first = gallery / "generations" / "1" / "pictures"
     assert sorted(path.name for path in first.iterdir()) == ["0", "1", "2", "shards.json"]
     draw(own / "zz.png", 8)
-    update_gallery(gallery, finder, PictureFolder(own))
+    update_gallery(gallery, exported, PictureFolder(own))
     second = gallery / "generations" / "2" / "pictures"
     same = [(first / name / "index.faiss").samefile(second / name / "index.faiss") for name in "012"]
     assert same == [True, True, True]
@@ -291,11 +294,11 @@ def test_shards_find_what_one_index_finds_and_only_changed_ones_are_built(
     (second / "1" / "index.faiss").write_bytes(b"damaged")
     with pytest.raises(RecipeError, match="not readable"):
         Gallery.open(gallery)
-    update_gallery(gallery, finder, PictureFolder(own))
+    update_gallery(gallery, exported, PictureFolder(own))
     assert len(Gallery.open(gallery).search("a bat", 50)) == 7
 
 
-def test_two_hundred_pictures_of_all_kinds(finder: Finder, tmp_path: Path) -> None:
+def test_two_hundred_pictures_of_all_kinds(exported: ExportedModel, tmp_path: Path) -> None:
     """JPEG and PNG of many sizes and modes, some turned by EXIF; what cannot be read is listed, the rest is found."""
     folder, rng = tmp_path / "many", np.random.default_rng(0)
     folder.mkdir()
@@ -317,26 +320,26 @@ def test_two_hundred_pictures_of_all_kinds(finder: Finder, tmp_path: Path) -> No
     for path in spoiled[3:]:
         path.write_text("no picture")
     (folder / "notes.txt").write_text("no picture either")
-    done = update_gallery(tmp_path / "gallery", finder, PictureFolder(folder, 2), {"en": ["a bat"]})
+    done = update_gallery(tmp_path / "gallery", exported, PictureFolder(folder, 2), {"en": ["a bat"]})
     assert set(done.left) == {path.name for path in spoiled} | {"notes.txt"}
     assert done.pictures == 200 - len(spoiled)
     gallery = Gallery.open(tmp_path / "gallery")
     hits = gallery.search("a red bat", 500)
     assert {hit.name for hit in hits} == {path.name for path in folder.glob("[0-9]*")} - {path.name for path in spoiled}
     one = folder / "111.png"
-    vector = finder.encode_pictures([one]).single()
+    vector = exported.encode_pictures([one]).single()
     assert max(hit.score for hit in gallery.pictures_near(vector, 1)) == pytest.approx(1.0, abs=1e-4)
 
 
-def test_captions_stay_when_the_model_changes(used: Tiny, finder: Finder, own: Path, tmp_path: Path) -> None:
-    update_gallery(tmp_path / "gallery", finder, PictureFolder(own), {"en": ["a bat", "a ball"]})
-    other = replace(finder, fingerprint="another")
+def test_captions_stay_when_the_model_changes(used: Tiny, exported: ExportedModel, own: Path, tmp_path: Path) -> None:
+    update_gallery(tmp_path / "gallery", exported, PictureFolder(own), {"en": ["a bat", "a ball"]})
+    other = replace(exported, fingerprint="another")
     assert update_gallery(tmp_path / "gallery", other, PictureFolder(own)).captions == {"en": 2}
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut"])
-def test_damaged_parts_are_one_line(finder: Finder, own: Path, tmp_path: Path, damage: str) -> None:
-    update_gallery(tmp_path / "gallery", finder, PictureFolder(own), {})
+def test_damaged_parts_are_one_line(exported: ExportedModel, own: Path, tmp_path: Path, damage: str) -> None:
+    update_gallery(tmp_path / "gallery", exported, PictureFolder(own), {})
     gallery = Gallery.open(tmp_path / "gallery")
     parts = gallery._parts
     (path,) = parts.folder.glob("*.safetensors")

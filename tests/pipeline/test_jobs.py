@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import jobs
 from pipeline.errors import RecipeError
-from pipeline.jobs import FORMAT, Job, Workspace
+from pipeline.jobs import workspace as jobs
+from pipeline.jobs.job import Job
+from pipeline.jobs.workspace import FORMAT, Workspace
 
 ROOT = Path(__file__).parents[2]
 

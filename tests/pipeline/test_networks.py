@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import RecipeError
-from pipeline.jobs import Workspace, chain
-from pipeline.mmt import translator_jobs
-from pipeline.recipe import load_recipe
-from pipeline.vse import vse_rows
+from pipeline.jobs.job import chain
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.loading import load_recipe
+from pipeline.retrieval.vse import vse_rows
+from pipeline.translation.mmt import translator_jobs
 
 TRANSFORMER = "--mmt.network=transformer"
 

@@ -10,7 +10,7 @@ import pytest
 
 from data.captions import Pair, write_pairs
 from data.regions import RegionStore, write_regions
-from pipeline.pairs import BACK, Pairs
+from pipeline.translation.parallel_text import BACK, ParallelText
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def write(folder: Path, pairs: list[Pair]) -> None:
 
 def ids(corpus: Path, captions: bool | None, without_regions: str = "text", back: bool = True) -> list[str]:
     store = RegionStore(corpus / "regions")
-    pairs = Pairs(corpus, corpus, "en-de", store, without_regions, corpus if back else None)
+    pairs = ParallelText(corpus, corpus, "en-de", store, without_regions, corpus if back else None)
     return [row["pair_id"] for row in pairs.rows("train", captions)]
 
 

@@ -7,12 +7,12 @@ import numpy as np
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugin_util import markdown_to_safe_html
 
-from pipeline.dashboards import plain
-from pipeline.embeddings import t_sne
-from pipeline.plots import as_pixels, as_svg, curves, intervals, scatter
-from pipeline.report_page import report_page
-from pipeline.results_store import Result
-from pipeline.sheets import Sheet
+from pipeline.drawing.dashboards import plain
+from pipeline.drawing.embeddings import t_sne
+from pipeline.drawing.plots import as_pixels, as_svg, curves, intervals, scatter
+from pipeline.drawing.text_table import TextTable
+from pipeline.reporting.page import report_page
+from pipeline.reporting.records import Result
 from tests.pipeline.tiny import Tiny
 
 LINES = {"mt": [(10, 1.0), (20, 2.5)], "mmt": [(10, 3.0)]}
@@ -73,7 +73,7 @@ def test_t_sne_keeps_clusters_together_and_is_the_same_each_time() -> None:
 
 
 def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
-    sheets = [Sheet("A <title>", ["name", "R@1"], [["<script>x</script>", "12.5"], ["none", "not run"]])]
+    sheets = [TextTable("A <title>", ["name", "R@1"], [["<script>x</script>", "12.5"], ["none", "not run"]])]
     rows = (("none", 40.0), ("mmt-f", 42.0))
     of_all = ("tiny", "tiny", "test", "san")
     results = [Result(*of_all, row, "en", "task", "mean_recall", x, x - 1, x + 1, 1, 4) for row, x in rows]
@@ -129,7 +129,7 @@ def test_what_an_mmt_looks_at_is_shown(tiny: Tiny) -> None:
 
 
 def test_the_joint_space_is_shown_of_enough_points(fresh: Tiny, monkeypatch) -> None:
-    monkeypatch.setattr("pipeline.embeddings._FEWEST", 4)
+    monkeypatch.setattr("pipeline.drawing.embeddings._FEWEST", 4)
     only = ["--vse.only=[human]", "--vse.rows={human: [en/human + de/human]}", "--vse.epochs=1", "--augment.paths=[]"]
     assert fresh.main("prepare", *only) == fresh.main("vse", *only) == 0
     folder = logs(fresh, "vse", "vse-san-human-1")

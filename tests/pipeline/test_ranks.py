@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import RecipeError
-from pipeline.jobs import Job, Workspace
-from pipeline.processes import rank, run_id, started_together
-from pipeline.settings import TrainerSettings
-from pipeline.training import make_trainer
+from pipeline.jobs.job import Job
+from pipeline.jobs.ranks import rank, run_id, started_together
+from pipeline.jobs.trainer import make_trainer
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import TrainerSettings
 from tests.pipeline.test_jobs import Work, make
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +23,8 @@ ROOT = Path(__file__).parents[2]
 _OTHER_PROCESS = """
 import sys, time
 from pathlib import Path
-from pipeline.jobs import Job, Workspace
+from pipeline.jobs.workspace import Workspace
+from pipeline.jobs.job import Job
 
 def run(folder, inputs):
     with open(sys.argv[2], "a") as calls:
@@ -92,7 +94,7 @@ def _take_part(workspace: Workspace, job: Job, folder: Path) -> dict:
 @pytest.mark.parametrize("collective", [True, False])
 def test_a_rank_above_0_gives_up_when_rank_0_is_gone(workspace: Workspace, monkeypatch, collective: bool) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr("pipeline.processes.PATIENCE", 0.3)
+    monkeypatch.setattr("pipeline.jobs.locks.PATIENCE", 0.3)
     with pytest.raises(RecipeError, match="rank 0 has not been at it"):
         workspace.perform(Job("work", "mmt", 1, {}, {}, lambda folder, inputs: {}, collective=collective))
 
@@ -108,7 +110,7 @@ def test_a_rank_above_0_is_patient_while_rank_0_works(workspace: Workspace, monk
         (final / "manifest.json").write_text("{}")
 
     monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr("pipeline.processes.PATIENCE", 0.3)
+    monkeypatch.setattr("pipeline.jobs.locks.PATIENCE", 0.3)
     with final.with_name(final.name + ".lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         thread = threading.Thread(target=rank_0)
@@ -123,7 +125,7 @@ def test_a_rank_above_0_does_not_join_another_run(workspace: Workspace, monkeypa
     partial.mkdir(parents=True)
     partial.with_suffix(".lock").write_text("of another")
     monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr("pipeline.processes.PATIENCE", 0.3)
+    monkeypatch.setattr("pipeline.jobs.locks.PATIENCE", 0.3)
     with pytest.raises(RecipeError, match="rank 0 has not been at it"):
         workspace.perform(job)
 
@@ -139,14 +141,14 @@ def test_copies_of_ranks_that_were_killed_are_cleared_away(workspace: Workspace)
 
 _RANK_0 = """
 import os, time
-from pipeline import processes
+from pipeline.jobs import locks
 
-processes.GRACE = 0
+locks.GRACE = 0
 if os.fork():
     time.sleep(0.5)
     os._exit(0)
 os.environ["LOCAL_RANK"] = "1"
-with processes.ending_with_rank_0(lambda: {done}):
+with locks.ending_with_rank_0(lambda: {done}):
     time.sleep({seconds})
 """
 

@@ -8,11 +8,11 @@ import yaml
 from data.errors import DataError
 from modules.errors import ModelError
 from pipeline.errors import RecipeError
-from pipeline.jobs import Workspace
-from pipeline.mmt import translator_jobs
-from pipeline.recipe import CONFIGS, build_recipe, load_recipe
-from pipeline.settings import Recipe
-from pipeline.vse import vse_rows
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.loading import CONFIGS, build_recipe, load_recipe
+from pipeline.recipes.settings import Recipe
+from pipeline.retrieval.vse import vse_rows
+from pipeline.translation.mmt import translator_jobs
 
 
 @pytest.fixture(autouse=True)

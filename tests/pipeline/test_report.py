@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import pipeline.results_store as store
+import pipeline.reporting.records as store
 from data.captions import Caption
 from pipeline.__main__ import main
-from pipeline.augment import diversity, synthesis_jobs
 from pipeline.errors import RecipeError
-from pipeline.jobs import Workspace
-from pipeline.mmt import translator_jobs
-from pipeline.recipe import CONFIGS, load_recipe
-from pipeline.report import report
-from pipeline.results_store import Run, append_runs, read_runs
-from pipeline.vse import vse_rows
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.loading import CONFIGS, load_recipe
+from pipeline.reporting.records import Run, append_runs, read_runs
+from pipeline.reporting.report import report
+from pipeline.retrieval.vse import vse_rows
+from pipeline.translation.augment import diversity, synthesis_jobs
+from pipeline.translation.mmt import translator_jobs
 
 OVERRIDES = ["--vse.only=[none,human-de]", "--vse.seeds=[1,2]", "--report.record=true"]
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from modules.index import VectorIndex
-from pipeline.ranking import model_fingerprint, read_ranks
-from pipeline.vse import vse_rows
+from pipeline.retrieval.model_files import model_fingerprint
+from pipeline.retrieval.ranks import read_ranks
+from pipeline.retrieval.vse import vse_rows
 from tests.pipeline.test_bad_artifacts import cut_short, told
 from tests.pipeline.tiny import Tiny
 

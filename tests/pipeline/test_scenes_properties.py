@@ -11,12 +11,12 @@ import torch
 
 from modules.metrics import RetrievalRanks, paired_difference
 from pipeline.__main__ import main
-from pipeline.jobs import Workspace
-from pipeline.mmt import translator_jobs
-from pipeline.prepare import corpus_job
-from pipeline.ranking import read_ranks
-from pipeline.recipe import load_recipe
-from pipeline.vse import vse_rows
+from pipeline.corpus.prepare import corpus_job
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.loading import load_recipe
+from pipeline.retrieval.ranks import read_ranks
+from pipeline.retrieval.vse import vse_rows
+from pipeline.translation.mmt import translator_jobs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 SEEDS = (1, 2, 3)

@@ -19,13 +19,13 @@ from data.corpora.scenes_grammar import LANGUAGES
 from data.regions import RegionStore
 from data.text import tokenize
 from data.translation import TranslationData
-from pipeline.augment import _numbered, diversity, refuse_held_out
 from pipeline.errors import RecipeError
-from pipeline.mmt import read_translations, translator_jobs
-from pipeline.pairs import Pairs
-from pipeline.ranking import read_ranks
-from pipeline.synthesis import Translated
-from pipeline.vse import vse_rows
+from pipeline.retrieval.ranks import read_ranks
+from pipeline.retrieval.vse import vse_rows
+from pipeline.translation.augment import _numbered, diversity, refuse_held_out
+from pipeline.translation.batch_translation import Translated
+from pipeline.translation.mmt import read_translations, translator_jobs
+from pipeline.translation.parallel_text import ParallelText
 from tests.pipeline.tiny import Tiny
 
 # What the stages leave
@@ -84,7 +84,7 @@ def test_mt_and_mmt_start_from_nmt_and_see_the_same_pairs_in_the_same_batches(ti
     batches = []
     store = RegionStore(tiny.job("corpus") / "regions")
     for regions in (None, store):
-        pairs = Pairs(tiny.job("corpus"), tiny.job("text"), "en-de", store, "text")
+        pairs = ParallelText(tiny.job("corpus"), tiny.job("text"), "en-de", store, "text")
         data = TranslationData(
             pairs.select("train", True), pairs.select("val", True), regions, 40, 8, recipe.seed
         )  # fmt: skip
@@ -325,7 +325,7 @@ def test_keyboard_interrupt_says_how_to_go_on(fresh: Tiny, capsys, monkeypatch) 
     def interrupted(recipe, workspace, force):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pipeline.prepare.prepare", interrupted)
+    monkeypatch.setattr("pipeline.corpus.prepare.prepare", interrupted)
     assert fresh.main("prepare") == 130
     assert "goes on from the last checkpoint" in capsys.readouterr().err
 

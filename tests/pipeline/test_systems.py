@@ -12,11 +12,11 @@ from safetensors.torch import load_file
 from data.captions import read_captions, read_pairs
 from modules.translation import Translation
 from pipeline.errors import RecipeError
-from pipeline.jobs import Workspace
-from pipeline.mmt import read_translations, translator_jobs
-from pipeline.recipe import load_recipe
-from pipeline.synthesis import load_translator
-from pipeline.training import load_best
+from pipeline.jobs.trainer import load_best
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.loading import load_recipe
+from pipeline.translation.mmt import read_translations, translator_jobs
+from pipeline.translation.translator_files import load_translator
 from tests.data.official import write_data
 from tests.pipeline.tiny import Tiny
 
@@ -188,7 +188,7 @@ def test_averaged_weights_are_validated_and_kept(fresh: Tiny, monkeypatch) -> No
         validated.append({name: weights.clone() for name, weights in module.translator.state_dict().items()})
         validate(module, *batch)
 
-    monkeypatch.setattr("pipeline.mmt.load_best", load)
+    monkeypatch.setattr("pipeline.translation.mmt.load_best", load)
     monkeypatch.setattr(Translation, "validation_step", watch)
     arguments = ["--mmt.directions=[en-de]", "--mmt.systems=[mt]", "--augment.paths=[]", "--vse.only=[human]"]
     assert fresh.main("prepare", *arguments) == fresh.main("mmt", *arguments) == 0
@@ -233,7 +233,7 @@ mmt:
   beam_size: 2
 report: {record: false}
 """)
-    monkeypatch.setattr("pipeline.training.LOGS", tmp_path / "logs")
+    monkeypatch.setattr("pipeline.jobs.trainer.LOGS", tmp_path / "logs")
     made.root = f"--corpus.root={tmp_path}"  # type: ignore[attr-defined]
     return made
 

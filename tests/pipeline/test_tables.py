@@ -13,12 +13,14 @@ from data.captions import Caption, Pair, write_captions, write_pairs
 from modules.metrics import retrieval_ranks, retrieval_scores
 from pipeline.__main__ import main
 from pipeline.errors import RecipeError
-from pipeline.evaluation import fuse
-from pipeline.jobs import Job, Workspace
-from pipeline.mmt import translators_of
-from pipeline.ranking import load_model, read_ranks
-from pipeline.recipe import load_recipe
-from pipeline.synthesis import lenders_of, refuse_seen_images
+from pipeline.jobs.job import Job
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.loading import load_recipe
+from pipeline.retrieval.fusion import fuse
+from pipeline.retrieval.model_files import load_model
+from pipeline.retrieval.ranks import read_ranks
+from pipeline.translation.leakage import lenders_of, refuse_seen_images
+from pipeline.translation.mmt import translators_of
 from tests.pipeline.tiny import Tiny
 
 pytestmark = pytest.mark.xdist_group("tables")  # what they share takes long: one process makes it

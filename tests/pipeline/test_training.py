@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from pipeline import training
 from pipeline.errors import RecipeError
-from pipeline.training import Estimate, bfloat16_cost, disk_for_training, duration
+from pipeline.jobs import trainer as training
+from pipeline.jobs.trainer import Estimate, bfloat16_cost, disk_for_training, duration
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(40, "40 s"), (99.4, "99 s"), (720, "12 min"), (12600, "3.5 h")])

@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pipeline.mmt import read_translations
-from pipeline.ranking import read_ranks
+from pipeline.retrieval.ranks import read_ranks
+from pipeline.translation.mmt import read_translations
 from tests.pipeline.test_killed import artifact
 from tests.pipeline.tiny import Tiny
 

@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 from data.regions import RegionStore
+from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
-from pipeline.finder import Finder
-from pipeline.gallery import Gallery
-from pipeline.prepare import pictures_of
+from pipeline.search.exported_model import ExportedModel
+from pipeline.search.gallery import Gallery
 from tests.data.networks import make_network
 from tests.pipeline.tiny import Tiny
 
@@ -35,10 +35,10 @@ def test_from_pixels_to_answers(name: str, tmp_path: Path, capsys) -> None:
     model = made.workspace.root / "tiny" / "model"
     shutil.rmtree(network)  # the exported model has its own
     moved = model.rename(tmp_path / "moved")
-    finder = Finder.load(moved)
+    exported = ExportedModel.load(moved)
     assert json.loads((moved / "model.json").read_text())["regions"]["model"] == "vision"
     name_, path = next(iter(pictures_of(corpus).items()))
-    regions, boxes = finder.regions_of(path)
+    regions, boxes = exported.regions_of(path)
     row = store.rows([name_])[0]
     np.testing.assert_allclose(regions, store.regions[row], atol=2e-3)
     np.testing.assert_allclose(boxes, store.boxes[row], atol=1e-5)
@@ -53,7 +53,7 @@ def test_from_pixels_to_answers(name: str, tmp_path: Path, capsys) -> None:
     assert {hit.name for hit in hits} == {"grey.png", "known.png"}
     (moved / "vision" / "model.safetensors").write_bytes(b"something else")
     with pytest.raises(RecipeError, match=r"model\.safetensors: is not what was exported"):
-        Finder.load(moved)
+        ExportedModel.load(moved)
 
 
 def test_another_network_is_another_corpus(tmp_path: Path, capsys) -> None:

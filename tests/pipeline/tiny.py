@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import torch
 
 from pipeline.__main__ import main
-from pipeline.jobs import Workspace
-from pipeline.recipe import load_recipe
-from pipeline.settings import Recipe
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.settings import Recipe
 
 ROOT = Path(__file__).parents[2]
 TINY = """

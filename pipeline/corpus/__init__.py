@@ -1,0 +1,1 @@
+"""Stage prepare, and `doctor`: from a corpus's own files to one caption table and one region store."""

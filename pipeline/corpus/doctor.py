@@ -1,0 +1,79 @@
+"""`doctor`: reads a recipe's data anew and says what is in it and what is wrong with it; writes nothing."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+
+from data.corpora import Corpus
+from data.corpora.registry import CORPORA
+from data.findings import Finding
+from data.report import DataReport, data_report
+from pipeline.drawing.text_table import TextTable
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import printable, say
+from pipeline.recipes.settings import Recipe
+
+
+def doctor(recipe: Recipe, examples: int) -> None:
+    """Print the data report of a recipe's corpus.
+
+    Args:
+        recipe: names the corpus.
+        examples: shown with each finding.
+
+    Raises:
+        DataError: the data cannot be read.
+        RecipeError: a finding would spoil results.
+    """
+    report = diagnose(recipe, examples)
+    for title, rows in report.counts().items():
+        _sheet(title, rows).show()
+    say_findings(report.findings, examples)
+    if report.errors:
+        what = ", ".join(dict.fromkeys(finding.what for finding in report.errors))
+        raise RecipeError(f"{recipe.corpus.name}: {what}; results would be spoiled, mend the data first")
+
+
+def diagnose(recipe: Recipe, examples: int) -> DataReport:
+    """The data report of a recipe's corpus; regions are looked at if the corpus brings them, none are extracted.
+
+    Raises:
+        DataError: the data cannot be read.
+        RecipeError: there are neither regions nor pictures.
+    """
+    corpus = recipe.corpus
+    root = None if corpus.root is None else Path(corpus.root)
+    with tempfile.TemporaryDirectory(prefix="bildwort-") as folder:  # for corpora that make pictures
+        content = CORPORA[corpus.name].read(corpus.options, root, Path(folder))
+        require_regions(content, recipe)
+        return data_report(content, content.open_regions(), examples)
+
+
+def require_regions(content: Corpus, recipe: Recipe) -> None:
+    """Refuse a corpus that has neither regions nor pictures to find them in.
+
+    Raises:
+        RecipeError: it has neither.
+    """
+    if content.regions is None and not content.pictures:
+        raise RecipeError(f"{recipe.corpus.name}: neither regions nor pictures; set corpus.regions or corpus.pictures")
+
+
+def say_findings(findings: Sequence[Finding], examples: int = 1) -> None:
+    """Print how many errors and warnings there are, and a line for each with its first examples."""
+    errors = sum(finding.level == "error" for finding in findings)
+    say(f"data report: {errors} errors, {len(findings) - errors} warnings")
+    for finding in findings:
+        colour = "red" if finding.level == "error" else "yellow"
+        shown = "; ".join(finding.examples[:examples]) + (" …" if finding.count > examples else "")
+        text = escape(printable(f"{finding.what} ({finding.where}): {finding.count:,}× {shown}"))
+        say(f"[{colour}]{finding.level}:[/] {text}")
+
+
+def _sheet(title: str, rows: Sequence[dict[str, Any]]) -> TextTable:
+    """Rows of counts as a table; their keys are the columns."""
+    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row.values()] for row in rows]
+    return TextTable(title, list(rows[0]) if rows else [], cells)

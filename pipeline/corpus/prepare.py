@@ -1,0 +1,165 @@
+"""Stage prepare: a corpus becomes a caption table, a parallel table, a region store and a data report."""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from data.captions import TRAINING_SPLITS, write_captions, write_pairs
+from data.corpora import Corpus
+from data.corpora.registry import CORPORA
+from data.extractor import Extractor
+from data.findings import Finding
+from data.regions import RegionStore, standardise, write_regions
+from data.report import DataReport, data_report
+from pipeline.corpus.doctor import require_regions, say_findings
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import say
+from pipeline.jobs.files import fingerprint
+from pipeline.jobs.job import Job
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe
+
+VERSION = 1
+# options that came after results were recorded, as they were then
+_ADDED_LATER: dict[str, Any] = {"without_regions": "refuse", "monolingual": []}
+EXTRACTED = 3  # the version of regions found in pixels; a corpus that brings its own does not depend on it
+
+
+def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
+    """The one job of this stage: `captions.parquet`, `pairs.parquet`, `regions/`, `pictures.json`, `report.md`."""
+    corpus = recipe.corpus
+    root = None if corpus.root is None else Path(corpus.root)
+    reader = CORPORA[corpus.name]
+    sources = reader.sources(corpus.options, root)
+    brings_regions = reader.brings_regions(corpus.options)
+    settings: dict[str, Any] = {
+        "corpus": corpus.name,
+        "options": {k: v for k, v in asdict(corpus.options).items() if k not in _ADDED_LATER or v != _ADDED_LATER[k]},
+        "files": fingerprint(sources, workspace.root / "fingerprints.json"),
+        "regions": None if brings_regions else _extractor_settings(recipe, workspace),
+    }
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave captions, pairs, regions and the data report."""
+        content = reader.read(corpus.options, root, folder)
+        require_regions(content, recipe)
+        brought = content.open_regions()
+        report = data_report(content, brought)
+        _write_report(report, corpus.name, folder)  # before hours of extracting
+        write_captions(content.captions, folder / "captions.parquet")
+        write_pairs(content.pairs, folder / "pairs.parquet")
+        store = _regions(content, brought, folder, recipe)
+        _write_about(content, folder)
+        if brought is None:
+            report = report.with_regions(content.captions, store)
+            _write_report(report, corpus.name, folder)
+        return {
+            "captions": len(content.captions),
+            "pairs": len(content.pairs),
+            "images": len({caption.image_id for caption in content.captions}),
+            "regions": list(store.regions.shape[1:]),
+            "warnings": len(report.findings),
+        }
+
+    return Job("corpus", "prepare", VERSION, settings, {}, run)
+
+
+def prepare(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
+    """Run the stage and say what is in the corpus."""
+    job = corpus_job(recipe, workspace)
+    folder = workspace.perform(job, force)
+    workspace.note(recipe.name, "prepare", {"corpus": job})
+    counts = workspace.manifest(job)["metrics"]
+    say(
+        f"{recipe.corpus.name}: {counts['captions']:,} captions of {counts['images']:,} images, {counts['pairs']:,} "
+        f"pairs, regions {'×'.join(map(str, counts['regions']))}; data report: {folder / 'report.md'}"
+    )
+    found = json.loads((folder / "report.json").read_text(encoding="utf-8"))["findings"]
+    say_findings([Finding(**one) for one in found])
+
+
+def pictures_of(corpus: Path) -> dict[str, Path]:
+    """Image id → picture file of a prepared corpus; empty where the pictures are not at hand.
+
+    Raises:
+        RecipeError: the corpus is damaged.
+    """
+    pictures = {name: Path(path) for name, path in about_corpus(corpus)["pictures"].items()}
+    return {name: path if path.is_absolute() else corpus / path for name, path in pictures.items()}
+
+
+def twins_of(corpus: Path) -> list[dict[str, str]]:
+    """The twin pictures of a prepared corpus and the word that each settles; none in most corpora.
+
+    Raises:
+        RecipeError: the corpus is damaged.
+    """
+    return about_corpus(corpus)["twins"]
+
+
+def about_corpus(corpus: Path) -> dict[str, Any]:
+    """Task, label, twins and pictures of a prepared corpus.
+
+    Raises:
+        RecipeError: it is damaged.
+    """
+    path = corpus / "about.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecipeError(f"{path}: not readable ({error}); run `make stage-prepare` with ARGS=--force") from None
+
+
+def _extractor_settings(recipe: Recipe, workspace: Workspace) -> dict[str, Any]:
+    """How regions are found in pixels; a network that lies here is known by its files."""
+    settings: dict[str, Any] = asdict(recipe.regions) | {"version": EXTRACTED}
+    if (name := settings.pop("model")) is None:
+        return settings
+    files = sorted(path for path in Path(name).glob("*") if path.is_file())
+    return settings | {"model": fingerprint(files, workspace.root / "fingerprints.json") if files else name}
+
+
+def _write_report(report: DataReport, name: str, folder: Path) -> None:
+    """Write the data report.
+
+    Raises:
+        RecipeError: a finding would spoil results.
+    """
+    (folder / "report.md").write_text(report.as_markdown(), encoding="utf-8")
+    (folder / "report.json").write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
+    if report.errors:
+        say_findings(report.findings)
+        first = report.errors[0]
+        raise RecipeError(
+            f"{name}: {first.what} ({first.count}×, {first.where}: {', '.join(first.examples[:3])}); mend the "
+            f"data; all findings are in {folder / 'report.md'}"
+        )
+
+
+def _regions(content: Corpus, source: RegionStore | None, folder: Path, recipe: Recipe) -> RegionStore:
+    """Copy the corpus's region store row by row, or extract one from its pictures."""
+    target = folder / "regions"
+    if source is None:
+        training = sorted({one.image_id for one in content.captions if one.split in TRAINING_SPLITS})
+        if not training:
+            raise RecipeError(f"{recipe.corpus.name}: no training captions, by whose pictures regions are standardised")
+        Extractor(recipe.regions).extract_all(content.pictures, target, workers=os.cpu_count() or 1)
+        standardise(target, training)
+        return RegionStore(target)
+    paired = {pair.image_id for pair in content.pairs if pair.image_id and pair.image_id in source}
+    wanted = sorted(paired.union(caption.image_id for caption in content.captions))
+    rows = source.rows(wanted)
+    write_regions(target, wanted, ((source.regions[row], source.boxes[row]) for row in rows))
+    return RegionStore(target)
+
+
+def _write_about(content: Corpus, folder: Path) -> None:
+    """Task, label, twins and where the pictures are (those made here by a path that moves with the folder)."""
+    pictures = {
+        name: str(path.relative_to(folder) if path.is_relative_to(folder) else path.absolute())
+        for name, path in content.pictures.items()
+    }
+    about = {"task": content.task, "label": content.label, "twins": content.twins, "pictures": pictures}
+    (folder / "about.json").write_text(json.dumps(about, ensure_ascii=False), encoding="utf-8")

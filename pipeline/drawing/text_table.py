@@ -1,0 +1,38 @@
+"""Tables for people, in the terminal and in Markdown."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from pipeline.jobs.console import CONSOLE, printable
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table: title, column heads and rows of text."""
+
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def as_markdown(self) -> str:
+        """The table as Markdown."""
+        lines = [f"**{self.title}**", "", "| " + " | ".join(self.heads) + " |", "|" + "---|" * len(self.heads)]
+        return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in self.rows])
+
+    def show(self) -> None:
+        """Print the table in the terminal."""
+        table = Table(title=_plain(self.title), title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+        for number, head in enumerate(self.heads):
+            table.add_column(_plain(head), justify="left" if number == 0 else "right", no_wrap=True)
+        for row in self.rows:
+            table.add_row(*map(_plain, row))
+        CONSOLE.print(table)
+
+
+def _plain(text: str) -> str:
+    """Without what the terminal or rich would take for a command."""
+    return escape(printable(text))

@@ -1,0 +1,21 @@
+"""Lines for people, in the terminal."""
+
+from rich.console import Console
+
+from pipeline.jobs.ranks import rank
+
+CONSOLE = Console(highlight=False, soft_wrap=True)
+ERRORS = Console(highlight=False, soft_wrap=True, stderr=True)  # never among translations or hits
+for _console in (CONSOLE, ERRORS):
+    _console.width = max(_console.width, 120)  # better lines that a terminal folds than figures that are cut away
+
+
+def printable(text: str) -> str:
+    """A text that does nothing to a terminal; lines stay lines."""
+    return "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
+def say(text: str) -> None:
+    """Print a line for people, on rank 0 only."""
+    if rank() == 0:
+        CONSOLE.print(text)

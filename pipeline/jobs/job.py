@@ -1,0 +1,64 @@
+"""A job: work that leaves one folder, named by a digest of all that changes what is in it."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+Run = Callable[[Path, dict[str, Path]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One piece of work.
+
+    Attributes:
+        name: `mmt-en-de`, `vse-san-none-1` …; the folder under `artifacts/jobs`.
+        stage: the stage it belongs to; `make stage-<stage>` runs it.
+        version: raised when the code changes what the job computes.
+        settings: plain values that change the result.
+        inputs: jobs whose folders it reads, by a name of its own.
+        run: called with the folder to write into and the inputs' folders; returns figures for the manifest.
+        collective: all ranks of a distributed run take part; else rank 0 alone works and the others wait.
+        runtime: where and how fast it runs; said in the manifest, no part of the key.
+    """
+
+    name: str
+    stage: str
+    version: int
+    settings: Mapping[str, Any]
+    inputs: Mapping[str, "Job"]
+    run: Run = field(compare=False)
+    collective: bool = False
+    runtime: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def key(self) -> str:
+        """Twelve hexadecimal digits of a digest of name, version, settings and the inputs' keys."""
+        content = {
+            "job": self.name,
+            "version": self.version,
+            "settings": self.settings,
+            "inputs": {name: job.key for name, job in self.inputs.items()},
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def needed(job: Job, stage: str) -> list[Job]:
+    """What a job of a stage needs from other stages, directly or through jobs of its own."""
+    found = []
+    for other in job.inputs.values():
+        found += needed(other, stage) if other.stage == stage else [other]
+    return found
+
+
+def chain(jobs: Iterable[Job], stage: str) -> list[Job]:
+    """Jobs of a stage and what they need of that stage, each once and after what it needs."""
+    found: dict[tuple[str, str], Job] = {}
+    for job in jobs:
+        inner = chain((other for other in job.inputs.values() if other.stage == stage), stage)
+        found |= {(one.name, one.key): one for one in [*inner, job]}
+    return list(found.values())

@@ -1,0 +1,120 @@
+"""Processes that share a job: one works at a time, the others wait for it through the file system."""
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch.distributed
+
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import ERRORS, say
+from pipeline.jobs.ranks import run_id, started_together
+
+PATIENCE = 300.0  # seconds that ranks above 0 wait for a rank 0 that shows no sign of life
+GRACE = 5.0  # seconds that ranks above 0 have to end by themselves once rank 0 is gone
+
+
+def meet() -> None:
+    """Wait until all ranks are here, so that none takes what --force deletes for done; nothing before they are one."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier()
+
+
+@contextmanager
+def ending_with_rank_0(done: Callable[[], bool]) -> Iterator[None]:
+    """On a rank above 0: end soon after Lightning's rank 0, the parent, if that leaves work undone.
+
+    This one may be waiting for it elsewhere, for hours. (Rank 0 ends when another one does: Lightning looks after
+    that, as torchrun and SLURM do after all ranks.)
+    """
+    parent, over = os.getppid(), threading.Event()
+
+    def watch() -> None:
+        """End the process once the parent is gone and the time for ending by itself has passed."""
+        while os.getppid() == parent:
+            if over.wait(1):
+                return
+        if not over.wait(GRACE) and not done():
+            ERRORS.print("[red]error:[/] rank 0 has ended; the same command goes on from the last checkpoint")
+            os._exit(1)
+
+    if not started_together():
+        threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def wait_for_rank_0(ready: Callable[[], bool], final: Path, name: str) -> None:
+    """Sleep until `ready`; rank 0 holds the job's lock while it works, so a lock long free tells that it has died.
+
+    Raises:
+        RecipeError: nobody has been at the job for `PATIENCE` seconds.
+    """
+    seen = looked = time.monotonic()
+    while not ready():
+        time.sleep(0.1)
+        now = time.monotonic()
+        if now - looked > PATIENCE / 60:
+            looked = now
+            if _is_held(lock_file(final)):
+                seen = now
+            elif now - seen > PATIENCE and not ready():
+                raise RecipeError(f"{name}: rank 0 has not been at it for {PATIENCE:.0f} s; start all ranks again")
+
+
+def lock_file(final: Path) -> Path:
+    """Where the lock of the job that leaves `final` lies."""
+    return final.with_name(final.name + ".lock")
+
+
+def _is_held(path: Path) -> bool:
+    """Is another process at the job?"""
+    try:
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # nobody has begun
+    return False
+
+
+@contextmanager
+def lock(path: Path, name: str) -> Iterator[None]:
+    """Let one run at a time work on a job and say in the file whose it is; another one waits and says so.
+
+    Raises:
+        RecipeError: the folder cannot be written, or its file system knows no locks.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+")
+    except OSError as error:
+        raise RecipeError(f"{path.parent}: cannot be written ({error.strerror}); set BILDWORT_ARTIFACTS") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"{name}: another process is at it; waiting")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise RecipeError(f"{path}: no locks here ({error.strerror}); set BILDWORT_ARTIFACTS") from None
+        file.truncate(0)
+        file.write(run_id())
+        file.flush()
+        yield
+        file.truncate(0)
+
+
+def is_ours(path: Path) -> bool:
+    """Is rank 0 of this run at the job whose lock this is?"""
+    try:
+        return path.read_text(encoding="utf-8") == run_id()
+    except OSError:
+        return False

@@ -1,0 +1,328 @@
+"""Running Lightning for a job: one trainer, one way to resume, one way to keep the best."""
+
+import io
+import logging
+import math
+import os
+import shutil
+import statistics
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback, LearningRateMonitor, ModelCheckpoint, TQDMProgressBar, WeightAveraging
+from pytorch_lightning.loggers import TensorBoardLogger
+from pytorch_lightning.plugins.environments import LightningEnvironment
+from pytorch_lightning.plugins.io import TorchCheckpointIO
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
+from safetensors.torch import load_file, save
+from torch import nn
+
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import say
+from pipeline.jobs.cost import peak_memory_mb
+from pipeline.jobs.ranks import started_together
+from pipeline.recipes.settings import Recipe, TrainerSettings
+
+LOGS = Path("lightning_logs")
+_LOG_EVERY = 10  # steps
+_PACE_STEPS = 20  # before an estimate is given
+_LONG = 60.0  # seconds; what is shorter needs no estimate
+_SLOW = 1.5  # times float32's; processors with instructions for bfloat16 take a fifth to a half
+logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # it sets its own level when imported
+warnings.filterwarnings("ignore", "predict returned None")  # Synthesis keeps what it finds
+warnings.filterwarnings("ignore", "You have overridden `transfer_batch_to_device`")  # lengths stay where they are
+
+
+def log_folder(recipe: Recipe, stage: str, name: str, folder: Path) -> Path:
+    """TensorBoard's folder of a job that works in `folder`: by name and key, so that two trainings share no curve."""
+    return LOGS / recipe.name / stage / name / folder.name.partition(".")[0]
+
+
+class SeedEachEpoch(Callback):
+    """Draw dropout masks by seed, epoch and rank, so that a resumed run sees what it would have seen."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Seed torch's generators for the epoch."""
+        torch.manual_seed((self.seed * 1_000_003 + trainer.current_epoch) * 1_009 + trainer.global_rank)
+
+
+class Estimate(Callback):
+    """Say how long a training will take, as soon as a few steps have shown their pace; short ones go unannounced."""
+
+    def __init__(self, disk: float) -> None:
+        self.disk = disk
+        self._times: list[float] = []
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        """Take the time; after enough steps, say it."""
+        if len(self._times) > _PACE_STEPS:
+            return
+        self._times.append(time.monotonic())
+        if len(self._times) > _PACE_STEPS:
+            pace = statistics.median(b - a for a, b in zip(self._times, self._times[1:], strict=False))
+            left = int(trainer.estimated_stepping_batches) - trainer.global_step
+            if left * pace > _LONG:
+                say(f"  about {duration(left * pace)} for {left:,} steps, validation apart; "
+                    f"up to {self.disk / 1e6:,.0f} MB on disk")  # fmt: skip
+                if trainer.precision == "bf16-mixed" and pl_module.device.type == "cpu":
+                    advise_precision()
+
+
+def advise_precision() -> None:
+    """Say where bfloat16 costs time instead of saving it: on processors that have no instructions for it."""
+    cost = bfloat16_cost()
+    if cost > _SLOW:
+        say(f"  bfloat16 is slow on this processor (a matrix product takes {cost:.1f} times as long as in float32): "
+            "--trainer.precision=32-true should be quicker, and trains anew")  # fmt: skip
+
+
+def bfloat16_cost(rounds: int = 10) -> float:
+    """How many times as long this processor takes for a matrix product in bfloat16 as in float32, measured in turns.
+
+    Args:
+        rounds: of which the quickest counts.
+    """
+    matrices = [torch.ones(512, 512, dtype=dtype) for dtype in (torch.bfloat16, torch.float32)]  # draws nothing
+    quickest = [math.inf, math.inf]
+    for _ in range(rounds):
+        for place, matrix in enumerate(matrices):
+            since = time.perf_counter()
+            matrix @ matrix
+            quickest[place] = min(quickest[place], time.perf_counter() - since)
+    return quickest[0] / quickest[1]
+
+
+class WholeCheckpoints(TorchCheckpointIO):
+    """Writes a checkpoint beside its place, then renames it: a kill at any moment leaves the old one or the new one.
+
+    Lightning writes to /tmp and moves; from another file system that is a copy, which can stop half-way.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        """Write whole or not at all."""
+        content = io.BytesIO()
+        torch.save(checkpoint, content)  # into memory: on a full disk torch's own writer hides what happened
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_bytes(content.getbuffer())
+        temporary.replace(path)
+
+
+class _Best(ModelCheckpoint):
+    """Keeps the best checkpoint, and knows it again after its folder was moved."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the score from the state and the place from here."""
+        place = str(Path(str(self.dirpath)) / "best.ckpt")
+        scores = state_dict["best_k_models"].values()
+        here = {"dirpath": self.dirpath, "best_model_path": place, "kth_best_model_path": place}
+        super().load_state_dict(state_dict | here | {"best_k_models": dict.fromkeys([place], *scores)})
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it: `40 s`, `12 min`, `3.5 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+class Pace(Callback):
+    """Throughput and memory of rank 0 in TensorBoard, beside each logged loss."""
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Begin to count."""
+        self._since = self._paused = time.monotonic()
+        self._step = trainer.global_step
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Validation is no part of a step."""
+        self._paused = time.monotonic()
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Go on."""
+        self._since += time.monotonic() - self._paused
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Say so, each time that a loss is logged."""
+        steps = trainer.global_step - self._step
+        if steps < _LOG_EVERY or trainer.logger is None:
+            return
+        memory = peak_memory_mb()
+        if pl_module.device.type == "cuda":
+            memory = torch.cuda.max_memory_allocated(pl_module.device) / 1e6
+        pace = {"pace/steps a second": steps / (time.monotonic() - self._since), "pace/peak MB": memory}
+        trainer.logger.log_metrics(pace, trainer.global_step)
+        self.on_train_start(trainer, pl_module)
+
+
+def disk_for_training(module: nn.Module, folder: Path, averaged: bool = False) -> float:
+    """Bytes that training writes at most: two checkpoints with Adam's two moments, one more while it is written.
+
+    Args:
+        module: what is trained.
+        folder: where checkpoints go.
+        averaged: checkpoints hold the weights and their moving average.
+
+    Raises:
+        RecipeError: the disk has less.
+    """
+    wanted = 4.0 * sum(parameter.numel() for parameter in module.parameters()) * (3 * (3 + averaged) + 1)
+    held = sum(path.stat().st_size for path in (folder / "checkpoints").glob("*"))  # of a run that goes on
+    free = shutil.disk_usage(folder).free + held
+    if free < wanted:
+        raise RecipeError(
+            f"{folder}: training needs {wanted / 1e6:,.0f} MB of disk and {free / 1e6:,.0f} MB are free; make room or "
+            "set BILDWORT_ARTIFACTS"
+        )
+    return wanted
+
+
+def make_trainer(settings: TrainerSettings, log_dir: Path | None = None, **more: Any) -> pl.Trainer:
+    """A Lightning trainer for a recipe's settings.
+
+    Raises:
+        RecipeError: a device is asked for that is not there.
+    """
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    if settings.accelerator in ("gpu", "cuda") and not torch.cuda.is_available():
+        raise RecipeError(
+            "trainer.accelerator is gpu, but torch sees no GPU here; use --trainer.accelerator=cpu or auto"
+        )
+    # version="" keeps one folder, so that a resumed run goes on in the same plots
+    logger = TensorBoardLogger(str(log_dir.parent), log_dir.name, version="") if log_dir is not None else False
+    # Lightning takes every command in an allocation of SLURM's for one that srun has started
+    alone = [LightningEnvironment()] if "SLURM_NTASKS" in os.environ and not started_together() else []
+    try:
+        return pl.Trainer(
+            accelerator=settings.accelerator, devices=settings.devices, num_nodes=settings.num_nodes,
+            strategy=settings.strategy, precision=settings.precision,
+            logger=logger, use_distributed_sampler=False, num_sanity_val_steps=0, enable_model_summary=False,
+            enable_progress_bar=settings.progress, log_every_n_steps=_LOG_EVERY,
+            plugins=[WholeCheckpoints(), *alone], **more,
+        )  # fmt: skip
+    except (ValueError, TypeError, MisconfigurationException, ImportError) as error:
+        reason = " ".join(str(error).split())
+        raise RecipeError(f"trainer: Lightning refuses these settings: {reason}") from None
+
+
+def fit(
+    module: pl.LightningModule, data: pl.LightningDataModule, settings: TrainerSettings, folder: Path, log_dir: Path,
+    epochs: int, monitor: str, seed: int, clip: float, callbacks: Sequence[Callback] = (),
+) -> Path:  # fmt: skip
+    """Train, from the last checkpoint in `folder` if there is one.
+
+    Args:
+        module: what is trained.
+        data: its batches; the training sampler must give the same batches for the same epoch number.
+        settings: where and how.
+        folder: the job's folder; checkpoints go below it.
+        log_dir: TensorBoard's folder.
+        epochs: in all.
+        monitor: the logged figure whose highest value is best.
+        seed: of dropout.
+        clip: largest norm of the gradient; 0 does not clip.
+        callbacks: more of them.
+
+    Returns:
+        the checkpoint of the best epoch.
+    """
+    checkpoints = folder / "checkpoints"
+    keep = _Best(
+        checkpoints, filename="best", monitor=monitor, mode="max", save_top_k=1,
+        enable_version_counter=False, save_on_train_epoch_end=True,
+    )  # fmt: skip
+    # A keeper of its own: `save_last` beside `monitor` writes only when an epoch is the best so far.
+    resume = ModelCheckpoint(checkpoints, filename="last", enable_version_counter=False, save_on_train_epoch_end=True)
+    averaged = any(isinstance(callback, WeightAveraging) for callback in callbacks)
+    bar = [TQDMProgressBar(refresh_rate=10)] if settings.progress else []
+    trainer = make_trainer(
+        settings, log_dir, max_epochs=epochs,
+        gradient_clip_val=(clip or None) if module.automatic_optimization else None,
+        callbacks=[
+            SeedEachEpoch(seed), LearningRateMonitor("epoch"), Estimate(disk_for_training(module, folder, averaged)),
+            Pace(), keep, resume, *bar, *callbacks,
+        ],
+    )  # fmt: skip
+    last = checkpoints / "last.ckpt"
+    whole = last.is_file() and (checkpoints / "best.ckpt").is_file()  # else somebody was about to delete them
+    if whole:
+        _require_checkpoint(last, module)
+    with stopping():
+        trainer.fit(module, data, ckpt_path=str(last) if whole else None, weights_only=True)
+    trainer.strategy.barrier()
+    return checkpoints / "best.ckpt"
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Lightning ends the process on Ctrl-C; here it comes out as what it was, so that the command can say a word."""
+    try:
+        yield
+    except SystemExit:
+        raise KeyboardInterrupt from None
+
+
+def _require_checkpoint(path: Path, module: nn.Module) -> None:
+    """Refuse to go on from a checkpoint that is damaged, no checkpoint, or of another network.
+
+    Raises:
+        RecipeError: it is.
+    """
+    advice = "delete it to begin this training again"
+    try:
+        found = torch.load(path, map_location="meta", weights_only=True, mmap=True)["state_dict"]
+        shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
+    except (MemoryError, PermissionError):
+        raise  # not the file's fault
+    except Exception as error:  # a damaged file can raise anything; a pickle is never run
+        reason = " ".join(str(error).split())[:100] or type(error).__name__
+        raise RecipeError(f"{path}: not a readable checkpoint ({reason}); {advice}") from None
+    if shapes != {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}:
+        raise RecipeError(f"{path}: a checkpoint of another network; {advice}")
+
+
+def load_best(module: nn.Module, checkpoint: Path) -> None:
+    """Put the weights of a Lightning checkpoint into the module that it was made of."""
+    module.load_state_dict(torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"])
+
+
+def save_weights(module: nn.Module, path: Path) -> None:
+    """Write a network's weights as safetensors."""
+    path.write_bytes(save({name: tensor.contiguous() for name, tensor in module.state_dict().items()}))
+
+
+def load_weights(module: nn.Module, path: Path, strict: bool = True) -> None:
+    """Read a network's weights.
+
+    Args:
+        module: the network.
+        path: a file that `save_weights` wrote.
+        strict: refuse weights that lack a part of the network; else that part keeps its start values.
+
+    Raises:
+        RecipeError: the file is no safetensors file, or its weights do not fit.
+    """
+    try:
+        weights = load_file(path)
+    except Exception as error:  # safetensors has an error of its own, and raises OSError too
+        raise RecipeError(f"{path}: not a readable safetensors file ({error}); run the stage again") from None
+    try:
+        missing, unexpected = module.load_state_dict(weights, strict=strict)
+    except RuntimeError as error:
+        raise RecipeError(f"{path}: weights of another network ({str(error).splitlines()[-1].strip()})") from None
+    if unexpected:
+        raise RecipeError(f"{path}: weights of another network (it has {unexpected[0]})")
+    del missing

@@ -1,0 +1,277 @@
+"""The workspace: jobs' artifacts on disk.
+
+    artifacts/jobs/<job>/<key>/          finished: whole, and never written again
+    artifacts/jobs/<job>/<key>.partial/  running or interrupted: goes on from its last checkpoint
+    artifacts/jobs/<job>/<key>.before/   what --force is replacing, until the new one is whole
+    artifacts/<recipe>/<stage>.json      which keys a recipe uses
+
+The manifest goes in last and the folder is renamed when it is whole, so what has a name can be read.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import say
+from pipeline.jobs.cost import Cost
+from pipeline.jobs.files import rename_whole, write_whole
+from pipeline.jobs.job import Job
+from pipeline.jobs.locks import ending_with_rank_0, is_ours, lock, lock_file, meet, wait_for_rank_0
+from pipeline.jobs.ranks import rank, run_id, started_together
+
+FORMAT = 1
+_BEGUN = "started.json"
+_LIBRARIES = ("torch", "pytorch-lightning", "numpy", "tokenizers", "sacremoses", "sacrebleu", "faiss-cpu", "faiss-gpu")
+
+
+class Workspace:
+    """The artifacts on disk.
+
+    Args:
+        root: the folder; null is BILDWORT_ARTIFACTS or `artifacts`.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or Path(os.environ.get("BILDWORT_ARTIFACTS", "artifacts"))
+        self._warned = False
+
+    def folder(self, job: Job) -> Path:
+        """Where the finished job's artifact lies or will lie."""
+        return self.root / "jobs" / job.name / job.key
+
+    def done(self, job: Job) -> bool:
+        """Is the job's artifact there?"""
+        return (self.folder(job) / "manifest.json").is_file()
+
+    def manifest(self, job: Job) -> dict[str, Any]:
+        """The manifest of a finished job.
+
+        Raises:
+            RecipeError: it is damaged, or of another format.
+        """
+        return read_manifest(self.folder(job))
+
+    def require(self, job: Job) -> Path:
+        """The folder of a job that must have been done.
+
+        Raises:
+            RecipeError: it has not; the message says which command does it.
+        """
+        if not self.done(job):
+            raise RecipeError(
+                f"{job.name}: not done yet (no {self.folder(job)}); run `make stage-{job.stage}` with the same recipe "
+                "and settings"
+            )
+        self.manifest(job)  # refuses another format
+        return self.folder(job)
+
+    def perform(self, job: Job, force: bool = False) -> Path:
+        """Do a job unless it is done; its inputs must be.
+
+        Returns:
+            its folder.
+
+        Raises:
+            RecipeError: an input is missing, or the folder cannot be written.
+        """
+        inputs = {name: self.require(other) for name, other in job.inputs.items()}
+        final = self.folder(job)
+        partial, before = (final.with_name(final.name + end) for end in (".partial", ".before"))
+        if self.done(job) and not force and not before.exists():
+            self._say_done(job)
+            return final
+        if force and started_together():
+            raise RecipeError(f"{job.name}: --force does not work under torchrun or SLURM; delete {final} instead")
+        if rank() > 0:
+            if force:
+                meet()
+            with ending_with_rank_0(lambda: self.done(job)):
+                return self._follow(job, inputs)
+        with lock(lock_file(final), job.name):
+            if self.done(job) and not force:  # by another process while we waited, or by one killed while it cleared up
+                _delete(before)
+                self._say_done(job)
+                return final
+            for copy in final.parent.glob(f"{partial.name}-*"):  # of ranks that were killed
+                if not copy.name.startswith(f"{partial.name}-{run_id()}-"):
+                    shutil.rmtree(copy, ignore_errors=True)
+            if force:
+                if not _begun(partial).get("forced"):
+                    shutil.rmtree(partial, ignore_errors=True)
+                if self.done(job):  # kept until the new one is whole
+                    _delete(before)
+                    final.rename(before)
+                meet()
+            try:
+                self._work(job, inputs, partial, final, force)
+            except BaseException:
+                if (before / "manifest.json").is_file() and not final.exists():
+                    before.rename(final)
+                raise
+            _delete(before)
+        return final
+
+    def perform_all(self, job: Job, force: bool = False) -> Path:
+        """Do a job and, before it, whatever it needs that is not done; `force` is for the job itself."""
+        for other in job.inputs.values():
+            if not self.done(other):
+                self.perform_all(other)
+        return self.perform(job, force)
+
+    def _work(self, job: Job, inputs: dict[str, Path], partial: Path, final: Path, forced: bool) -> None:
+        """Run a job in `partial`, and give it its name when it is whole."""
+        shutil.rmtree(final, ignore_errors=True)  # a folder without a manifest is no artifact
+        resumed = partial.exists()
+        partial.mkdir(parents=True, exist_ok=True)
+        if not (partial / "manifest.json").is_file():  # else it was stopped just before it got its name
+            say(f"[bold]{job.name}[/] [dim]{job.key}[/] {'goes on' if resumed else 'starts'}")
+            description, cost = self._describe(job), Cost()
+            _note_beginning(partial, description["source"], forced)
+            figures = job.run(partial, inputs)
+            spent = cost.stop()
+            finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            manifest = description | spent | {"finished": finished, "resumed": resumed, "metrics": figures}
+            _write_json(partial / "manifest.json", manifest)
+            say(f"[green]{job.name} done[/] in {spent['wall_s']:.0f} s, {spent['peak_memory_mb']:.0f} MB at most")
+        shutil.rmtree(partial / "checkpoints", ignore_errors=True)  # no sooner: without them it would train again
+        (partial / _BEGUN).unlink(missing_ok=True)
+        rename_whole(partial, final)
+
+    def note(self, recipe: str, stage: str, jobs: Mapping[str, Job]) -> None:
+        """Write down which keys a recipe uses for a stage."""
+        if rank() == 0:
+            path = self.root / recipe / f"{stage}.json"
+            _write_json(path, {name: {"key": job.key, "folder": str(self.folder(job))} for name, job in jobs.items()})
+
+    def _describe(self, job: Job) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "job": job.name,
+            "stage": job.stage,
+            "key": job.key,
+            "version": job.version,
+            "settings": dict(job.settings),
+            "inputs": {name: {"job": other.name, "key": other.key} for name, other in job.inputs.items()},
+            "python": platform.python_version(),
+            "libraries": _library_versions(),
+            "source": source_digest(),
+            "runtime": dict(job.runtime),
+            "machine": _machine(),
+        }
+
+    def _say_done(self, job: Job) -> None:
+        say(f"[dim]{job.name} {job.key} is up to date[/]")
+        if not self._warned and self.manifest(job).get("source") != source_digest():
+            self._warned = True
+            say("[yellow]the source has changed since at least one of these jobs ran; ARGS=--force runs them again[/]")
+
+    def _follow(self, job: Job, inputs: dict[str, Path]) -> Path:
+        """What ranks above 0 do: take part in collective work, then wait until rank 0 has finished the folder."""
+        final = self.folder(job)
+        partial = final.with_name(final.name + ".partial")
+        if job.collective:
+            begun = lock_file(final)
+            wait_for_rank_0(lambda: self.done(job) or (is_ours(begun) and partial.exists()), final, job.name)
+            if not (partial / "manifest.json").is_file() and not self.done(job):
+                # A copy of its own: rank 0 may rename its folder while we still write.
+                own = partial.with_name(f"{partial.name}-{run_id()}-{rank()}")
+                shutil.rmtree(own, ignore_errors=True)
+                own.mkdir()
+                (own / "checkpoints").symlink_to((partial / "checkpoints").absolute())
+                job.run(own, inputs)
+                shutil.rmtree(own)
+        wait_for_rank_0(lambda: self.done(job), final, job.name)
+        return final
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest in a finished job's folder.
+
+    Raises:
+        RecipeError: it is damaged, or of another format.
+    """
+    path = folder / "manifest.json"
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(manifest, dict):
+            raise ValueError(f"it holds a {type(manifest).__name__}")
+    except (OSError, ValueError) as error:
+        raise RecipeError(f"{path}: not a readable manifest ({error}); delete the folder and run again") from None
+    if manifest.get("format") != FORMAT:
+        stage = f"`make stage-{manifest['stage']}`" if "stage" in manifest else "its stage"
+        raise RecipeError(
+            f"{path}: format {manifest.get('format')}, this code reads {FORMAT}; run {stage} with ARGS=--force"
+        )
+    return manifest
+
+
+def _delete(artifact: Path) -> None:
+    """Delete an artifact if it is there; its manifest first, for half of one must not be taken for whole."""
+    with suppress(OSError):
+        (artifact / "manifest.json").unlink(missing_ok=True)
+        shutil.rmtree(artifact, ignore_errors=True)
+
+
+def _begun(partial: Path) -> dict[str, Any]:
+    """How an interrupted job was begun; empty if it was not."""
+    try:
+        return dict(json.loads((partial / _BEGUN).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _note_beginning(partial: Path, source: str, forced: bool) -> None:
+    """Note how a job is begun, or say that what goes on was begun by other code.
+
+    Raises:
+        RecipeError: it was begun in another format.
+    """
+    begun = _begun(partial)
+    if not begun:
+        _write_json(partial / _BEGUN, {"format": FORMAT, "source": source, "forced": forced})
+    elif begun.get("format") != FORMAT:
+        raise RecipeError(f"{partial}: begun in format {begun.get('format')}, this code writes {FORMAT}; delete it")
+    elif begun.get("source") != source:
+        say(f"[yellow]the source has changed since this was begun; delete {partial} to begin again[/]")
+
+
+def source_digest() -> str:
+    """A digest of all Python files of the three packages."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parents[2]
+    for package in ("data", "modules", "pipeline"):
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _machine() -> dict[str, Any]:
+    """What of the machine may change the last digits of a figure."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {"processor": platform.machine(), "instructions": torch.backends.cpu.get_cpu_capability(),
+            "threads": torch.get_num_threads(), "gpu": gpu}  # fmt: skip
+
+
+def _library_versions() -> dict[str, str]:
+    found = {}
+    for name in _LIBRARIES:
+        try:
+            found[name] = version(name)
+        except ImportError:
+            continue
+    return found
+
+
+def _write_json(path: Path, content: Any) -> None:
+    write_whole(path, json.dumps(content, indent=1, ensure_ascii=False))

@@ -1,0 +1,271 @@
+"""Settings that contradict one another, or that nothing can be made of: one line, before anything runs."""
+
+import difflib
+import math
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from modules.beam import BeamSettings
+from modules.errors import ModelError
+from modules.losses import LOSSES
+from modules.retrieval_models import model_class, option_names
+from modules.translation import build_translator, network_options
+from pipeline.errors import RecipeError
+from pipeline.recipes.decoding import decoding_of
+from pipeline.recipes.settings import (
+    CHANNEL,
+    MmtSettings,
+    Recipe,
+    TrainerSettings,
+    VseSettings,
+    members_of,
+    opposite,
+    parse_path,
+    parse_system,
+)
+
+
+def check(recipe: Recipe, where: str) -> None:
+    """Refuse settings that contradict one another.
+
+    Raises:
+        RecipeError: two do; it names both, and `where` they stand.
+    """
+    _check_systems(recipe.vse, recipe.mmt, where)
+    _check_vse_numbers(recipe.vse, where)
+    _check_vse(recipe.vse, where)
+    _check_mmt(recipe.mmt, where)
+    _check_numbers(recipe, where)
+    _check_augment(recipe, where)
+
+
+def refuse_unknown(values: Any, known: set[str], where: str, prefix: str) -> None:
+    """Refuse keys that are not known, and name the nearest.
+
+    Raises:
+        RecipeError: there is one, or `values` has no keys.
+    """
+    if not isinstance(values, Mapping):
+        raise RecipeError(f"{where}: {prefix.rstrip('.')} is {values!r}; expected keys with values")
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, 1)
+            hint = f"did you mean {prefix}{near[0]}?" if near else f"known are {', '.join(sorted(known))}"
+            raise RecipeError(f"{where}: unknown key {prefix}{key}; {hint}")
+
+
+def _check_systems(vse: VseSettings, mmt: MmtSettings, where: str) -> None:
+    """Refuse models that do not exist, or cannot be fused, searched or re-ranked with so."""
+    models = vse.fuse or [vse.model, *([vse.first] if vse.first else [])]
+    known = set[str]().union(*(option_names(model_class(name)) for name in models))
+    refuse_unknown(vse.options, known, where, "vse.options.")
+    if vse.fuse and vse.translate:
+        raise RecipeError(f"{where}: vse.fuse and vse.translate are both set; leave one out")
+    if len(vse.fuse) == 1:
+        raise RecipeError(f"{where}: vse.fuse has {vse.fuse[0]!r} alone; expected two models or more")
+    if vse.translate is not None:
+        system, _, direction = vse.translate.partition(":")
+        blind = system in mmt.systems and all(parse_system(name)[0] == "mt" for name in members_of(system)[0])
+        if not blind or direction not in mmt.directions or not set(direction.split("-")) <= set(vse.test):
+            raise RecipeError(
+                f"{where}: vse.translate is {vse.translate!r}; expected mt:de-en (a query has no picture), its "
+                f"direction one of mmt.directions ({', '.join(mmt.directions)}) and its languages of vse.test"
+            )
+    if vse.first is not None:
+        _check_first(vse, vse.first, where)
+
+
+def _check_first(vse: VseSettings, first: str, where: str) -> None:
+    """Refuse lists that cannot be made or re-ranked."""
+    for name, other in (("fuse", vse.fuse), ("translate", vse.translate)):
+        if other:
+            raise RecipeError(f"{where}: vse.first and vse.{name} are both set; leave one out")
+    if first == vse.model:
+        raise RecipeError(f"{where}: vse.first and vse.model are both {first!r}; expected another one to re-rank")
+    if (score := model_class(first).score) != "inner product":
+        raise RecipeError(f"{where}: vse.first is {first!r}, whose score is of {score}; expected an inner product")
+
+
+def _check_vse(vse: VseSettings, where: str) -> None:
+    """Refuse what no retrieval model can be trained or tested by."""
+    for row in vse.only:
+        if row not in vse.rows:
+            raise RecipeError(f"{where}: vse.only names {row!r}, but vse.rows has {', '.join(vse.rows)}")
+    for name in ("seeds", "rows", "select", "test"):
+        if not getattr(vse, name):
+            raise RecipeError(f"{where}: vse.{name} is empty; expected one entry or more")
+    for name in ("seeds", "only", "select", "test"):
+        listed = getattr(vse, name)
+        if len({str(one) for one in listed}) < len(listed):
+            raise RecipeError(f"{where}: vse.{name} has an entry twice: {', '.join(map(str, listed))}")
+    for row, groups in vse.rows.items():
+        if not groups:
+            raise RecipeError(f"{where}: vse.rows.{row} is empty; expected caption groups like en/human")
+    for language in vse.select:
+        if language not in vse.test:
+            raise RecipeError(f"{where}: vse.select names {language!r}, but vse.test has {', '.join(vse.test)}")
+    if vse.loss not in (None, *LOSSES):
+        raise RecipeError(f"{where}: vse.loss is {vse.loss!r}; expected one of {', '.join(LOSSES)}")
+    if vse.type_weights and (vse.loss or model_class(vse.model).loss) != "hardest":
+        raise RecipeError(f"{where}: vse.type_weights weighs the hardest negatives, but vse.loss is not `hardest`")
+    if vse.pretrained is not None and vse.words == "fasttext":
+        raise RecipeError(f"{where}: vse.words is fasttext, but vse.pretrained reads the words; leave one out")
+    if vse.warmup_epochs > vse.epochs:
+        raise RecipeError(f"{where}: vse.warmup_epochs {vse.warmup_epochs} is more than vse.epochs {vse.epochs}")
+
+
+_AT_LEAST = {1: ("epochs", "batch_size", "folds", "dim", "word_dim", "min_count", "first_k"),
+             0: ("warmup_epochs", "decay_epoch", "clip", "margin", "pretrained_rate")}  # fmt: skip
+
+
+def _check_vse_numbers(vse: VseSettings, where: str) -> None:
+    """Refuse numbers of retrieval models that training would only stumble over later."""
+    for least, names in _AT_LEAST.items():
+        for name in names:
+            if getattr(vse, name) < least:
+                raise RecipeError(f"{where}: vse.{name} is {getattr(vse, name)}; expected {least} or more")
+    if vse.steps is not None and vse.steps < 1:
+        raise RecipeError(f"{where}: vse.steps is {vse.steps}; expected 1 or more, or null for all captions")
+    if min(vse.seeds, default=0) < 0:
+        raise RecipeError(f"{where}: vse.seeds has {min(vse.seeds)}; expected 0 or more")
+    for name in ("learning_rate", "decay"):
+        if getattr(vse, name) <= 0:
+            raise RecipeError(f"{where}: vse.{name} is {getattr(vse, name)}; expected more than 0")
+    for name in ("dropout", "drop_regions", "drop_words"):
+        if not 0 <= getattr(vse, name) < 1:
+            raise RecipeError(f"{where}: vse.{name} is {getattr(vse, name)}; expected a share from 0 to below 1")
+    if vse.type_weights and (min(vse.type_weights.values()) < 0 or not max(vse.type_weights.values())):
+        raise RecipeError(f"{where}: vse.type_weights are {vse.type_weights}; expected 0 or more, one of them above 0")
+
+
+def _check_augment(recipe: Recipe, where: str) -> None:
+    """Refuse searches that cannot be made, and paths that no translator walks."""
+    mmt = recipe.mmt
+    for name, settings in recipe.augment.searches.items():
+        if not re.fullmatch(r"\w+", name):
+            raise RecipeError(f"{where}: augment.searches has {name!r}; expected letters and digits")
+        try:
+            decoding_of(settings, recipe.seed)
+        except ModelError as error:
+            raise RecipeError(f"{where}: augment.searches.{name}: {error}") from None
+    for path in recipe.augment.paths:
+        system, languages, search = parse_path(path)
+        if system not in mmt.systems or len(languages) < 2:
+            known = ", ".join(mmt.systems)
+            raise RecipeError(f"{where}: augment.paths has {path!r}; expected SYSTEM:en-de, SYSTEM:en-de-en … with a "
+                              f"SYSTEM of mmt.systems ({known})")  # fmt: skip
+        if search is not None and search not in recipe.augment.searches:
+            known = ", ".join(recipe.augment.searches) or "none"
+            raise RecipeError(f"{where}: augment.paths has {path!r}; augment.searches has {known}")
+        if search is not None and members_of(system)[1]:
+            wanted = recipe.augment.searches[search]
+            if wanted.method != "beam" or wanted.groups > 1:
+                raise RecipeError(
+                    f"{where}: augment.paths has {path!r}, but a channel reranks a plain beam, and augment.searches."
+                    f"{search} {'has groups' if wanted.method == 'beam' else 'draws'}; leave one out"
+                )
+        for hop in pairwise(languages):
+            if "-".join(hop) not in mmt.directions:
+                raise RecipeError(f"{where}: augment.paths has {path!r}, but mmt.directions lacks {'-'.join(hop)!r}")
+
+
+def _check_trainer(trainer: TrainerSettings, section: str, where: str) -> None:
+    """Refuse numbers that torch would."""
+    if trainer.threads is not None and trainer.threads < 1:
+        raise RecipeError(f"{where}: {section}.trainer.threads is {trainer.threads}; expected 1 or more, or null")
+    if trainer.workers < 0:
+        raise RecipeError(f"{where}: {section}.trainer.workers is {trainer.workers}; expected 0 or more")
+
+
+def _check_numbers(recipe: Recipe, where: str) -> None:
+    """Refuse numbers of translators, and of all stages, that only stumble later."""
+    mmt, augment = recipe.mmt, recipe.augment
+    for section in ("mmt", "augment", "vse"):
+        _check_trainer(getattr(recipe, section).trainer, section, where)
+    if recipe.report.resamples < 100:
+        raise RecipeError(f"{where}: report.resamples is {recipe.report.resamples}; expected 100 or more")
+    for section, settings in (("mmt", mmt), ("augment", augment)):
+        try:
+            BeamSettings(settings.beam_size, settings.length_penalty)
+        except ModelError as error:
+            raise RecipeError(f"{where}: {section}: {error}") from None
+        if settings.batch_tokens < 1:
+            raise RecipeError(f"{where}: {section}.batch_tokens is {settings.batch_tokens}; expected 1 or more")
+    for name in ("dropout", "label_smoothing"):
+        if not 0 <= getattr(mmt, name) < 1:
+            raise RecipeError(f"{where}: mmt.{name} is {getattr(mmt, name)}; expected from 0 to below 1")
+    for name, phase in (("pretrain", mmt.pretrain), ("finetune", mmt.finetune)):
+        if phase.learning_rate <= 0 or phase.warmup < 0:
+            raise RecipeError(
+                f"{where}: mmt.{name}.learning_rate is {phase.learning_rate} and mmt.{name}.warmup {phase.warmup}; "
+                "expected a rate above 0 and 0 or more steps"
+            )
+    for direction in mmt.directions:
+        if not re.fullmatch(r"(\w+)-(?!\1$)\w+", direction):
+            raise RecipeError(f"{where}: mmt.directions has {direction!r}; expected two languages, like en-de")
+
+
+def _check_mmt(mmt: MmtSettings, where: str) -> None:
+    """Refuse what no translator can be made of, or trained by."""
+    for name, phase in (("pretrain", mmt.pretrain), ("finetune", mmt.finetune)):
+        if phase.steps < (name == "finetune") or phase.eval_every < 1:
+            raise RecipeError(
+                f"{where}: mmt.{name}.steps is {phase.steps} and mmt.{name}.eval_every {phase.eval_every}; expected "
+                "1 or more (only mmt.pretrain.steps may be 0)"
+            )
+        if not 0 <= phase.average < 1:
+            raise RecipeError(f"{where}: mmt.{name}.average is {phase.average}; expected from 0 (none) to below 1")
+        if phase.r_drop < 0:
+            raise RecipeError(f"{where}: mmt.{name}.r_drop is {phase.r_drop}; expected 0 (without) or more, like 5")
+        if phase.steps and phase.steps % phase.eval_every:
+            raise RecipeError(
+                f"{where}: mmt.{name}.steps is {phase.steps}, no multiple of mmt.{name}.eval_every {phase.eval_every}"
+            )
+    refuse_unknown(mmt.network_options, set(network_options(mmt.network)), where, "mmt.network_options.")
+    sizes = {"vocabulary_size": 4, "embedding_dim": mmt.embedding_dim, "hidden_dim": mmt.hidden_dim}
+    try:
+        with torch.device("meta"):  # shapes alone
+            build_translator(mmt.network, region_dim=1, **sizes, **mmt.network_options)
+    except (ModelError, TypeError, RuntimeError) as error:
+        raise RecipeError(f"{where}: mmt.network {mmt.network!r}, mmt.network_options: {error}") from None
+    for place, system in enumerate(mmt.systems):
+        _check_system(mmt, system, mmt.systems[:place], where)
+    if not 0 <= mmt.channel.weight < math.inf or mmt.channel.beam_size < 1:
+        raise RecipeError(f"{where}: mmt.channel.weight is {mmt.channel.weight} and mmt.channel.beam_size "
+                          f"{mmt.channel.beam_size}; expected 0 or more, and 1 or more")  # fmt: skip
+    for direction in mmt.back_translate:
+        if direction not in mmt.directions or not mmt.pretrain.steps:
+            raise RecipeError(
+                f"{where}: mmt.back_translate has {direction!r}; expected one of mmt.directions "
+                f"({', '.join(mmt.directions)}), and mmt.pretrain.steps above 0"
+            )
+    for origin, times in mmt.repeat.items():
+        if times < 1:
+            raise RecipeError(f"{where}: mmt.repeat.{origin} is {times}; expected 1 or more")
+    if mmt.repeat and not mmt.pretrain.steps:
+        raise RecipeError(f"{where}: mmt.repeat is of pre-training, but mmt.pretrain.steps is 0; leave one out")
+
+
+def _check_system(mmt: MmtSettings, system: str, before: list[str], where: str) -> None:
+    """Refuse a system that is none, or whose parts are not trained before it."""
+    names, channel = members_of(system)
+    if CHANNEL in names:
+        raise RecipeError(f"{where}: mmt.systems has {system!r}; a {CHANNEL} stands last, once, behind a translator")
+    if "+" in system:
+        for name in names:
+            if name not in before or names.count(name) > 1:
+                raise RecipeError(f"{where}: mmt.systems has {system!r}, but {name!r} is not once before it")
+    if not all(re.fullmatch(r"mm?t([2-9]|[1-9]\d+)?", name) for name in names) or system in before:
+        raise RecipeError(f"{where}: mmt.systems has {system!r}; expected mt, mmt, mt2 …, mt+mmt …, mt+channel …, "
+                          "each once")  # fmt: skip
+    for direction in mmt.directions if channel else ():
+        back = opposite(direction)
+        if not ("mt" in mmt.systems and back in mmt.directions) and direction not in mmt.back_translate:
+            raise RecipeError(
+                f"{where}: mmt.systems has {system!r}, but nothing translates {back}; expected it in "
+                f"mmt.directions and mt in mmt.systems, or a recipe that lends it as mmt.back_translate.{direction}"
+            )

@@ -1,0 +1,26 @@
+"""The searches that a recipe asks for, as the modules know them."""
+
+from modules.beam import BeamSettings
+from modules.errors import ModelError
+from modules.sampling import SampleSettings
+from modules.translation import Search
+from pipeline.recipes.settings import SearchSettings
+
+_OF_BEAM, _OF_SAMPLE = ("beam_size", "groups", "diversity"), ("temperature", "top_p")
+
+
+def decoding_of(settings: SearchSettings, seed: int) -> Search:
+    """The search that settings describe.
+
+    Raises:
+        ModelError: they describe none, or have what only the other method reads.
+    """
+    for name in _OF_SAMPLE if settings.method == "beam" else _OF_BEAM:
+        if getattr(settings, name) != getattr(SearchSettings(), name):
+            raise ModelError(f"{name} is nothing to method {settings.method}; leave it out or take the other method")
+    normalised = {"length_penalty": settings.length_penalty}
+    if settings.method == "sample":
+        return SampleSettings(settings.captions, settings.temperature, settings.top_p, seed=seed, **normalised)
+    if not 1 <= settings.captions <= settings.beam_size:
+        raise ModelError(f"captions is {settings.captions}; expected 1 to beam_size ({settings.beam_size})")
+    return BeamSettings(settings.beam_size, groups=settings.groups, diversity=settings.diversity, **normalised)

@@ -1,0 +1,262 @@
+"""Reading a recipe: base, file and command line laid over one another, then checked and typed before anything runs."""
+
+import difflib
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import yaml
+from jsonargparse import ArgumentError, ArgumentParser
+
+from data.corpora.registry import CORPORA
+from data.extractor import ExtractorSettings
+from pipeline.errors import RecipeError
+from pipeline.recipes.checks import check, refuse_unknown
+from pipeline.recipes.settings import (
+    AugmentSettings,
+    CorpusSettings,
+    MmtSettings,
+    Recipe,
+    ReportSettings,
+    System,
+    TrainerSettings,
+    VseSettings,
+)
+from pipeline.recipes.settings import Table as TableSettings
+
+T = TypeVar("T")
+_COMMAND_LINE = "the command line"
+CONFIGS = Path(__file__).parents[1] / "configs"
+_SECTIONS: dict[str, type] = {
+    "regions": ExtractorSettings,
+    "mmt": MmtSettings,
+    "augment": AugmentSettings,
+    "vse": VseSettings,
+    "report": ReportSettings,
+}
+# What makes a system of a table what it is: on the command line these are for `stage-vse`, not for tables.
+_OF_A_SYSTEM = {
+    "model", "options", "fuse", "translate", "first", "first_k", "loss", "words", "pretrained", "pretrained_rate",
+    "drop_regions", "drop_words", "rows", "only", "select", "test", "folds",
+}  # fmt: skip
+_TOP = {"base", "seed", "trainer", "corpus", "tables", *_SECTIONS}
+
+
+def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
+    """Read a recipe by name (`pipeline/configs/<name>.yaml`) or path, with overrides `--section.key=value`.
+
+    Raises:
+        RecipeError: no such recipe, an unknown key, a value of the wrong type, or settings that contradict.
+    """
+    path, given = _find(name), list(overrides)
+    raw = _read_with_base(path)
+    whole = raw
+    for override in given:
+        whole = _merge(whole, _parse_override(override), _COMMAND_LINE)
+    file_vse = _mapping(raw, "vse", str(path))
+    try:
+        recipe = build_recipe(whole, path.stem, str(path), file_vse)
+    except RecipeError:
+        build_recipe(raw, path.stem, str(path))  # is the file at fault?
+        recipe = build_recipe(whole, path.stem, _COMMAND_LINE, file_vse)
+    lent = [override for override in given if ".root=" in override or "trainer." in override.partition("=")[0]]
+    return replace(recipe, lent=lent)
+
+
+def lender(recipe: Recipe, name: str, section: str = "augment") -> Recipe:
+    """The recipe whose translators or captions a section of another borrows, with the borrower's trainer and data root.
+
+    Raises:
+        RecipeError: there is none, or it leads back to itself.
+    """
+    if name == recipe.name:
+        raise RecipeError(f"recipe {name}: {section} borrows from itself; name another recipe or leave it out")
+    found = load_recipe(name, recipe.lent)
+    if found.augment.translators or found.augment.captions:
+        raise RecipeError(f"recipe {recipe.name}: {section} borrows from {name}, which borrows itself; name its lender")
+    return found
+
+
+def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str, Any] | None = None) -> Recipe:
+    """Check and type a recipe that has been read into plain values; `where` names its file in errors.
+
+    Tables lie over the `vse` section, but what makes a system is taken from `file_vse`, the file's own, if given.
+    """
+    refuse_unknown(raw, _TOP, where, "")
+    trainer = raw.get("trainer") or {}
+    refuse_unknown(trainer, _names(TrainerSettings), where, "trainer.")
+    sections: dict[str, Any] = {}
+    values_of: dict[str, dict[str, Any]] = {}
+    for section, kind in _SECTIONS.items():
+        values = values_of[section] = _mapping(raw, section, where)
+        if "trainer" in _names(kind):
+            values["trainer"] = {**trainer, **_mapping(values, "trainer", where, f"{section}.")}
+        sections[section] = typed(kind, values, where, section)
+    seed = raw.get("seed", 0)
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise RecipeError(f"{where}: seed is {seed!r}; expected a whole number from 0")
+    recipe = Recipe(name=name, seed=seed, corpus=_corpus(_mapping(raw, "corpus", where), where), **sections)
+    check(recipe, where)
+    below = {key: value for key, value in values_of["vse"].items() if file_vse is None or key not in _OF_A_SYSTEM}
+    below |= {key: value for key, value in (file_vse or {}).items() if key in _OF_A_SYSTEM}
+    for title, table in _mapping(raw, "tables", where).items():
+        recipe.tables[str(title)] = _table(recipe, table, below, where, f"tables.{title}")
+    return recipe
+
+
+def typed(kind: type[T], values: Mapping[str, Any], where: str, section: str) -> T:
+    """Make the dataclass `kind` of plain values, or say which key is unknown or has a value of the wrong type."""
+    _check_keys(kind, values, where, section)
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(kind, "it")
+    try:
+        return parser.instantiate_classes(parser.parse_object({"it": deepcopy(dict(values))})).it
+    except (ArgumentError, TypeError, ValueError) as error:
+        text = (
+            " ".join(str(error).split()).replace('Parser key "it.', f'key "{section}.').replace('"it"', f'"{section}"')
+        )
+        raise RecipeError(f"{where}: {text}") from None
+
+
+def _table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], where: str, prefix: str) -> TableSettings:
+    """A table whose systems' settings are laid over the recipe's own, each checked like a recipe."""
+    refuse_unknown(raw, _names(TableSettings), where, f"{prefix}.")
+    systems = {}
+    for name, values in _mapping(raw, "systems", where, f"{prefix}.").items():
+        inner = f"{prefix}.systems.{name}"
+        refuse_unknown(values, _names(System), where, f"{inner}.")
+        laid = _merge(dict(vse), _mapping(values, "vse", where, f"{inner}."), where)
+        rows = values.get("rows") or list(laid.get("rows") or VseSettings().rows)
+        settings = typed(VseSettings, laid | {"only": rows}, where, f"{inner}.vse")
+        check(replace(recipe, vse=settings), f"{where}: {inner}")
+        if raw.get("folds") and (settings.folds == 1 or settings.fuse or settings.translate or settings.first):
+            raise RecipeError(
+                f"{where}: {prefix}.folds needs vse.folds of 2 or more, without vse.fuse, vse.translate and vse.first"
+            )
+        if raw.get("language", "en") not in settings.test:
+            raise RecipeError(f"{where}: {prefix}.language is {raw.get('language', 'en')!r}, which vse.test lacks")
+        published = _mapping(values, "published", where, f"{inner}.")
+        for row, figures in published.items():
+            numbers = isinstance(figures, list) and all(isinstance(value, int | float) for value in figures)
+            if row not in rows or not numbers or len(figures) != 6:
+                raise RecipeError(f"{where}: {inner}.published.{row}: expected R@1, 5, 10 both ways of one of its rows")
+        systems[str(name)] = System(rows, settings, published)
+    plain = {key: value for key, value in raw.items() if key != "systems"}
+    return replace(typed(TableSettings, plain, where, prefix), systems=systems)
+
+
+def _mapping(values: Mapping[str, Any], key: str, where: str, prefix: str = "") -> dict[str, Any]:
+    value = values.get(key) or {}
+    if not isinstance(value, Mapping):
+        raise RecipeError(f"{where}: {prefix}{key} is {value!r}; expected keys with values")
+    return dict(value)
+
+
+def _find(name: str, folder: Path = Path()) -> Path:
+    path = folder / name if name.endswith((".yaml", ".yml")) else CONFIGS / f"{name}.yaml"
+    if not path.is_file():
+        known = sorted(p.stem for p in CONFIGS.glob("*.yaml"))
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        raise RecipeError(f"recipe {name!r}: no file {path}; {hint}")
+    return path.resolve()
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML whose keys stand once: of two the library would take the last without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """As the library does, but for a key that stands twice."""
+        first: dict[str, yaml.ScalarNode] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and (before := first.setdefault(key.value, key)) is not key:
+                here, there = (one.start_mark.line + 1 for one in (key, before))
+                raise yaml.YAMLError(f"{key.value!r} stands in line {there} and again in line {here}; write it once")
+        return super().construct_mapping(node, deep)
+
+
+def _read_with_base(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
+    try:
+        raw = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: not a YAML file of ours ({' '.join(str(error).split())})") from None
+    if not isinstance(raw, dict):
+        found = "nothing" if raw is None else type(raw).__name__
+        raise RecipeError(f"{path}: expected sections (corpus, mmt, vse …), found {found}")
+    base = raw.pop("base", None)
+    if base is None:
+        return raw
+    if not isinstance(base, str):
+        raise RecipeError(f"{path}: base is {base!r}; expected the name or path of one recipe")
+    if path in seen:
+        raise RecipeError(f"{path}: its base leads back to itself")
+    below = _read_with_base(_find(base, path.parent), (*seen, path))
+    if _corpus_name(raw) not in (None, _corpus_name(below) or CorpusSettings.name):
+        below.pop("corpus", None)  # another corpus has other keys
+    below.pop("tables", None)  # their figures were published for the base's own settings
+    return _merge(below, raw, str(path))
+
+
+def _corpus_name(raw: Mapping[str, Any]) -> Any:
+    corpus = raw.get("corpus")
+    return corpus.get("name") if isinstance(corpus, Mapping) else None
+
+
+def _merge(below: dict[str, Any], above: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Lay one mapping over another; `rows` and other mappings are laid over key by key, lists replaced."""
+    merged = dict(below)
+    for key, value in above.items():
+        if isinstance(value, Mapping) and isinstance(merged.get(key), dict):
+            merged[key] = _merge(merged[key], value, where)
+        elif isinstance(merged.get(key), dict):
+            if value is not None:  # a section without keys changes nothing
+                raise RecipeError(f"{where}: {key} is a section; expected {key}.KEY, found {value!r}")
+        else:
+            merged[key] = value
+    return merged
+
+
+def _parse_override(argument: str) -> dict[str, Any]:
+    key, equals, text = argument.removeprefix("--").partition("=")
+    if not argument.startswith("--") or not equals or not key:
+        raise RecipeError(f"argument {argument!r}: expected --section.key=value")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise RecipeError(f"argument {argument!r}: its value is not YAML; quote it") from None
+    if isinstance(value, str):  # YAML reads 5e-4 as text
+        with suppress(ValueError):
+            value = float(value)
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return value
+
+
+def _corpus(values: dict[str, Any], where: str) -> CorpusSettings:
+    name = values.pop("name", "scenes")
+    root = values.pop("root", None) or os.environ.get("BILDWORT_DATA") or None
+    if not isinstance(name, str) or name not in CORPORA:
+        near = difflib.get_close_matches(str(name), list(CORPORA), 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(CORPORA)}"
+        raise RecipeError(f"{where}: corpus.name is {name!r}; {hint}")
+    return CorpusSettings(name, root, typed(CORPORA[name].settings, values, where, "corpus"))
+
+
+def _check_keys(kind: type, values: Mapping[str, Any], where: str, prefix: str) -> None:
+    refuse_unknown(values, _names(kind), where, f"{prefix}.")
+    hints = get_type_hints(kind)
+    for key, value in values.items():
+        inner = next((t for t in (hints[key], *get_args(hints[key])) if is_dataclass(t)), None)
+        if inner is not None and isinstance(value, Mapping):
+            named = value if get_origin(hints[key]) is dict else {None: value}
+            for name, one in named.items():
+                where_in = f"{prefix}.{key}" if name is None else f"{prefix}.{key}.{name}"
+                _check_keys(inner, one, where, where_in)  # type: ignore[arg-type]
+
+
+def _names(kind: type) -> set[str]:
+    return {field.name for field in fields(kind)}

@@ -1,0 +1,349 @@
+"""Everything a recipe can say, section by section. The defaults are the main paper's settings where it names them."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from data.extractor import ExtractorSettings
+
+
+@dataclass
+class TrainerSettings:
+    """Where and how training runs; `<stage>.trainer` overlays the recipe's top-level `trainer`."""
+
+    accelerator: str = "auto"
+    """`auto`, `cpu` or `gpu` (Lightning's names)."""
+    devices: int | str = 1
+    """How many devices on each machine, or `auto` for all; more than one trains by DDP."""
+    num_nodes: int = 1
+    """How many machines (started by torchrun or SLURM)."""
+    strategy: str = "auto"
+    """Lightning's strategy; `auto` is right unless you know better."""
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    """`32-true`, or `bf16-mixed` for matrix products in bfloat16."""
+    threads: int | None = None
+    """CPU threads a process; null leaves the choice to torch."""
+    workers: int = 0
+    """Processes that prepare batches; 0 prepares them in the training process."""
+    progress: bool = True
+    """Show progress bars."""
+
+
+RUNTIME_ONLY = {"accelerator", "devices", "num_nodes", "strategy", "threads", "workers", "progress"}
+"""Trainer settings that do not change a result, so they stay out of a job's key."""
+
+
+ADDED_LATER = {
+    "translators", "captions", "fuse", "translate", "folds", "loss", "drop_regions", "drop_words", "pretrained",
+    "pretrained_rate", "first", "first_k", "network", "network_options", "repeat",
+    "average", "without_regions", "systems", "searches", "pretrain_captions", "r_drop",
+    "back_translate",
+}  # fmt: skip
+"""Settings that came after results were recorded: at their defaults, which is how those were computed, they stay out
+of a job's key."""
+
+
+@dataclass
+class CorpusSettings:
+    """Which corpus; the other keys of the section are the corpus's own (`data/corpora/<name>.py`)."""
+
+    name: str = "scenes"
+    """One of `data.corpora`'s readers."""
+    root: str | None = None
+    """Folder that the corpus's paths start from; null: the environment's BILDWORT_DATA."""
+    options: Any = None
+    """The corpus's own settings (a dataclass), filled from the section's other keys."""
+
+
+@dataclass
+class Phase:
+    """One training of a translator."""
+
+    steps: int = 20000
+    """Optimiser steps in all; 0 leaves the phase out."""
+    eval_every: int = 1000
+    """Steps between validations (and checkpoints); the best by validation BLEU is kept."""
+    learning_rate: float = 1e-3
+    """Adam's, after warm-up."""
+    warmup: int = 400
+    """Steps of linear warm-up."""
+    average: float = 0.0
+    """Decay of the moving average of the weights, which is what is validated and kept; 0 keeps them as they are."""
+    r_drop: float = 0.0
+    """α of R-Drop: batches are read doubled, with other dropout, and the two halves must agree (on a CPU a step takes
+    twice as long); 0 is without."""
+
+
+@dataclass
+class ChannelSettings:
+    """How a `…+channel` reranks n-best lists (`modules.noisy_channel`)."""
+
+    weight: float = 0.3
+    """λ, of the log-probability of the source, given the translation."""
+    beam_size: int = 10
+    """Least width of the beam; all that it finds is reranked."""
+
+
+@dataclass
+class MmtSettings:
+    """Translators: NMT on text, then MT and MMT on captions with the same pairs and steps."""
+
+    directions: list[str] = field(default_factory=lambda: ["en-de", "de-en"])
+    """source-target."""
+    systems: list[str] = field(default_factory=lambda: ["mt", "mmt"])
+    """What is trained: `mt`, `mmt`; `mt2`, `mt3` … with other seeds from the start, NMT included; `mt2+mmt` are two of
+    them in one search; `mt+channel`, `mt2+mmt+channel` … rerank its n-best lists with the `mt` of the opposite
+    direction: this recipe's, or the one that `back_translate` borrows."""
+    channel: ChannelSettings = field(default_factory=ChannelSettings)
+    """Of the systems that end in `+channel`."""
+    network: Literal["bilstm", "transformer"] = "bilstm"
+    """The paper's Bi-LSTM over threads, or a small Transformer."""
+    network_options: dict[str, Any] = field(default_factory=dict)
+    """The Transformer's own settings: `layers`, `heads`, and `look` (`gate` or `tokens`)."""
+    vocabulary: int = 10000
+    """Sub-words of the joint BPE."""
+    embedding_dim: int = 512
+    """E, size of a word vector; of all states of a Transformer."""
+    hidden_dim: int = 256
+    """H, size of an encoder state in each direction, the decoder's is 2H; a Transformer's feed-forward width."""
+    repeat: dict[str, int] = field(default_factory=dict)
+    """How often a pass of pre-training reads the pairs of an origin (`task1: 5`); others once."""
+    dropout: float = 0.3
+    """Share of numbers dropped."""
+    label_smoothing: float = 0.1
+    """Share of probability spread over the vocabulary."""
+    batch_tokens: int = 2048
+    """Padded tokens of a batch, over all devices."""
+    clip: float = 1.0
+    """Largest norm of the gradient."""
+    pretrain: Phase = field(default_factory=Phase)
+    """NMT on pairs without regions (on all pairs where each has regions)."""
+    pretrain_captions: bool = False
+    """NMT reads the pairs that MT and MMT are fine-tuned on as well."""
+    back_translate: dict[str, str] = field(default_factory=dict)
+    """Direction → a recipe whose `mt` of the opposite direction translates the training sentences that have no
+    source; pre-training reads both (Sennrich et al. 2016)."""
+    finetune: Phase = field(default_factory=lambda: Phase(4000, 400, 5e-4, 100))
+    """MT and MMT on pairs with regions."""
+    without_regions: Literal["text", "captions"] = "text"
+    """Pairs about pictures that have no regions: `text` to pre-train on, or `captions` to fine-tune and test on like
+    the others; an MMT is shown zeros for their regions."""
+    beam_size: int = 5
+    """Of the test translations."""
+    length_penalty: float = 1.0
+    """α of log p / length^α."""
+    trainer: TrainerSettings = field(default_factory=TrainerSettings)
+    """Overlay of the recipe's trainer."""
+
+
+@dataclass
+class SearchSettings:
+    """How a translator is searched, and for how many captions a source."""
+
+    method: Literal["beam", "sample"] = "beam"
+    """Beam search (diverse with `groups`), or words drawn by their probability."""
+    captions: int = 1
+    """Captions a source: the best that differ."""
+    beam_size: int = 5
+    """Hypotheses kept while searching."""
+    groups: int = 1
+    """Beams that share `beam_size` and avoid one another's words (diverse beam search)."""
+    diversity: float = 0.5
+    """What a word costs a group for each hypothesis of earlier groups that says it there, in log-probability."""
+    temperature: float = 1.0
+    """Of sampling; below 1 draws likelier words."""
+    top_p: float = 1.0
+    """Sampling draws among the likeliest words of this probability together."""
+    length_penalty: float = 1.0
+    """α of log p / length^α."""
+
+
+@dataclass
+class AugmentSettings:
+    """Caption synthesis, for training images only."""
+
+    paths: list[str] = field(default_factory=lambda: ["mmt:en-de", "mt:en-de", "mmt:en-de-en", "mt:en-de-en"])
+    """`system:languages` on the way; each hop starts from the path without its last language. `system:languages@NAME`
+    makes the last hop by a search of `searches`."""
+    searches: dict[str, SearchSettings] = field(default_factory=dict)
+    """Other searches than `beam_size` and `length_penalty` say, by name."""
+    translators: str | None = None
+    """Another recipe, whose translators are used (COCO's captions by Multi30K's); null: this recipe's own."""
+    captions: str | None = None
+    """Another recipe on the same images, whose synthetic captions are used; null: this recipe's own."""
+    beam_size: int = 5
+    """Hypotheses kept while searching."""
+    length_penalty: float = 1.0
+    """α of log p / length^α."""
+    batch_tokens: int = 2048
+    """Padded source tokens of a batch."""
+    trainer: TrainerSettings = field(default_factory=TrainerSettings)
+    """Overlay of the recipe's trainer."""
+
+
+@dataclass
+class VseSettings:
+    """Retrieval models: one job for each row and seed."""
+
+    model: str = "san"
+    """One of `modules.retrieval_models`."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """The model's own settings."""
+    rows: dict[str, list[str]] = field(default_factory=lambda: {"none": ["en/human"]})
+    """Row of the table → groups of captions that fill batches in equal shares, each a slot `language/source`,
+    or slots of one image joined by ` + `, with counts (`2*en/human + de/human`)."""
+    only: list[str] = field(default_factory=list)
+    """Rows to train and show; empty: all."""
+    seeds: list[int] = field(default_factory=lambda: [1])
+    """One model a row and seed."""
+    dim: int = 512
+    """H, size of the joint space."""
+    word_dim: int = 300
+    """Size of a word vector."""
+    words: Literal["random", "fasttext"] = "random"
+    """Start of the word vectors: random, or fastText trained on the row's training captions."""
+    min_count: int = 4
+    """Words seen less often in training captions are unknown."""
+    share_words: bool = True
+    """Languages share words that are written alike."""
+    margin: float = 0.2
+    """α of Eq. 9 (the paper names none)."""
+    type_weights: dict[str, float] = field(default_factory=dict)
+    """β of Eq. 9 by caption type `language/source`; empty: equal."""
+    warmup_epochs: int = 1
+    """Epochs with the mean of hinges before hardest negatives."""
+    batch_size: int = 128
+    """Images with their captions a batch, over all devices."""
+    epochs: int = 24
+    """Passes over the row's captions."""
+    steps: int | None = None
+    """Steps an epoch, to compare rows at equal steps; null: as many as the row's captions fill."""
+    learning_rate: float = 5e-4
+    """Adam's."""
+    decay_epoch: int = 15
+    """After this epoch the learning rate is multiplied by `decay`."""
+    decay: float = 0.1
+    """Factor of the learning rate after `decay_epoch`."""
+    clip: float = 2.0
+    """Largest norm of the gradient; 0 does not clip."""
+    dropout: float = 0.0
+    """Share of word vectors' numbers dropped."""
+    select: list[str] = field(default_factory=lambda: ["en"])
+    """Languages whose validation rsum chooses the epoch."""
+    test: list[str] = field(default_factory=lambda: ["en", "de"])
+    """Languages tested, on human captions."""
+    unseen: Literal["mark", "error"] = "mark"
+    """A tested language that a row never saw: its figures are marked, or the row is refused."""
+    folds: int = 1
+    """Equal parts that the test images are cut into, in the order of the corpus, each ranked by itself; the means of
+    their figures stand beside those on all images (COCO's 1K and 5K: 5). Of one model: with `fuse`, `translate` or
+    `first` there are none."""
+    fuse: list[str] = field(default_factory=list)
+    """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
+    translate: str | None = None
+    """Translate-search, `mt:de-en`: German test captions are translated, and ranked by a model that reads English."""
+    first: str | None = None
+    """An indexed model, trained with these settings too, the first of whose lists `model` re-ranks; null: none."""
+    first_k: int = 100
+    """How many of them."""
+    loss: str | None = None
+    """`hardest` (Eq. 9-10), `sum` (Eq. 8), `infonce` or `sigmoid`; null: the model's own."""
+    drop_regions: float = 0.0
+    """Share of an image's regions left out while training."""
+    drop_words: float = 0.0
+    """Share of a caption's words left out while training."""
+    pretrained: str | None = None
+    """A text model of `transformers` (folder or hub name) whose states stand for word vectors; null: none."""
+    pretrained_rate: float = 0.0
+    """Its learning rate as a share of `learning_rate`; 0 freezes it."""
+    trainer: TrainerSettings = field(default_factory=TrainerSettings)
+    """Overlay of the recipe's trainer."""
+
+
+@dataclass
+class ReportSettings:
+    """Tables."""
+
+    resamples: int = 1000
+    """Bootstrap resamples of the images."""
+    record: bool = False
+    """Append finished runs to the committed `pipeline/results/<recipe>.csv`."""
+
+
+@dataclass
+class System:
+    """A line of systems in a published table: settings laid over the recipe's `vse`, and the rows trained so."""
+
+    rows: list[str]
+    """Of `vse.rows`."""
+    vse: VseSettings
+    """The recipe's, with what the system says otherwise."""
+    published: dict[str, list[float]]
+    """Row → the published R@1, 5, 10 text→image, then image→text."""
+
+
+@dataclass
+class Table:
+    """A table of the paper, or one like it."""
+
+    title: str
+    """What it shows."""
+    language: str = "en"
+    """Of the captions."""
+    folds: bool = False
+    """Means over `vse.folds` instead of all test images."""
+    systems: dict[str, System] = field(default_factory=dict)
+    """By the name that is printed."""
+
+
+@dataclass
+class Recipe:
+    """One experiment. `name` is the file's; sections are the stages."""
+
+    name: str
+    seed: int
+    corpus: CorpusSettings
+    regions: ExtractorSettings
+    mmt: MmtSettings
+    augment: AugmentSettings
+    vse: VseSettings
+    report: ReportSettings
+    tables: dict[str, Table] = field(default_factory=dict)
+    lent: list[str] = field(default_factory=list)
+    """Overrides that a recipe it borrows from gets too: those of trainers and of the data root."""
+
+
+CHANNEL = "channel"
+
+
+def parse_system(system: str) -> tuple[str, int]:
+    """What a system is, `nmt`, `mt` or `mmt`, and its number: `mmt3` → (`mmt`, 3), `mt` → (`mt`, 1)."""
+    kind = system.rstrip("0123456789")
+    return kind, int(system[len(kind) :] or 1)
+
+
+def opposite(direction: str) -> str:
+    """The other way round: `en-de` → `de-en`."""
+    return "-".join(reversed(direction.split("-")))
+
+
+def members_of(system: str) -> tuple[list[str], bool]:
+    """The translators that search together, and whether a channel reranks what they find."""
+    names = system.split("+")
+    return (names[:-1], True) if names[1:] and names[-1] == CHANNEL else (names, False)
+
+
+def parse_path(path: str) -> tuple[str, list[str], str | None]:
+    """A path of captions: its system, its languages and its search; `mt:en-de@wide` → (`mt`, [`en`, `de`], `wide`)."""
+    system, _, rest = path.partition(":")
+    way, _, search = rest.partition("@")
+    return system, way.split("-"), search if "@" in rest else None
+
+
+def result_settings(settings: Any) -> dict[str, Any]:
+    """The settings of a section that change a result: all but where and how fast it runs."""
+    plain = asdict(settings)
+    defaults = asdict(type(settings)())
+    plain = {key: value for key, value in plain.items() if key not in ADDED_LATER or value != defaults[key]}
+    if "trainer" in plain:
+        plain["trainer"] = {key: value for key, value in plain["trainer"].items() if key not in RUNTIME_ONLY}
+    return plain

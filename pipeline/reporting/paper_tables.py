@@ -1,0 +1,109 @@
+"""Stage table: a table of the paper, trained where it is not, ours beside the published figures."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from modules.metrics import RECALLS
+from pipeline.drawing.text_table import TextTable
+from pipeline.errors import RecipeError
+from pipeline.jobs.job import Job, chain
+from pipeline.jobs.ranks import rank
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe, Table
+from pipeline.reporting.records import append_runs, read_runs
+from pipeline.reporting.results import NOT_RUN, Figures, finished_runs, over_seeds
+from pipeline.retrieval.vse import Row, vse_rows
+
+
+def table_rows(recipe: Recipe, workspace: Workspace, name: str) -> list[tuple[str, str, Row]]:
+    """System, row and job of every cell of a table, seed by seed."""
+    return [
+        (system, row.name, row)
+        for system, settings in recipe.tables[name].systems.items()
+        for row in vse_rows(replace(recipe, vse=settings.vse), workspace)
+    ]
+
+
+def table(recipe: Recipe, workspace: Workspace, name: str | None) -> None:
+    """Train what a table lacks, with all that it needs, and print it.
+
+    Raises:
+        RecipeError: the recipe has no such table.
+    """
+    if name not in recipe.tables:
+        if not recipe.tables:
+            raise RecipeError(f"recipe {recipe.name} has no tables; try `make table TABLE=1 RECIPE=multi30k-flickr8k`")
+        asked = f"no table {name!r}" if name else "no table was asked for"
+        raise RecipeError(f"{asked}: recipe {recipe.name} has {', '.join(recipe.tables)}; use `make table TABLE=…`")
+    for _, _, row in table_rows(recipe, workspace, name):
+        workspace.perform_all(row.job)
+        if recipe.report.record and rank() == 0:
+            append_runs(recipe.name, list(finished_runs(workspace, chain([row.job], "vse"))))
+    if rank() > 0:
+        return
+    for sheet in paper_tables(name, Figures(recipe, workspace, read_runs(recipe.name))):
+        sheet.show()
+
+
+def paper_tables(name: str, figures: Figures) -> list[TextTable]:
+    """The table, ours above the published figures and the difference, and tests between its rows."""
+    recipe, workspace = figures.recipe, figures.workspace
+    settings = recipe.tables[name]
+    cells: dict[tuple[str, str], dict[int, Job]] = {}
+    titles, tested = {}, {}
+    for system, row, cell in table_rows(recipe, workspace, name):
+        cells.setdefault((system, row), {})[cell.seed] = cell.job
+        titles[system, row] = cell.title(settings.language)
+        if settings.language not in cell.unseen:
+            tested[system, row] = cells[system, row]
+    lines = []
+    for (system, row), jobs in cells.items():
+        published = settings.systems[system].published.get(row)
+        lines += _lines(figures, system, titles[system, row], list(jobs.values()), settings, published)
+    heads = ["system", "trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "rsum", "95 %", "val rsum", "seeds"]
+    title = f"{settings.title}; {figures.label}"
+    sheets = [TextTable(title, heads, lines)]
+    if not settings.folds:
+        sheets.append(_tests(figures, tested, settings.language, f"{title}: paired tests, rsum"))
+    return [sheet for sheet in sheets if sheet.rows]
+
+
+def _lines(
+    figures: Figures, system: str, row: str, jobs: Sequence[Job], settings: Table, published: Sequence[float] | None
+) -> list[list[str]]:
+    """A cell's figures, mean over seeds; and where there are published ones, those and the difference."""
+    names = (*RECALLS, "rsum")
+    cell = figures.cell(jobs, system, row, settings.language, settings.folds)
+    ours = [system, row, NOT_RUN, *[""] * 9]
+    if cell is not None:
+        ours[2:] = [
+            *(f"{cell.mean[name]:.1f}" for name in names),
+            cell.bounds("rsum"),
+            cell.validated(),
+            over_seeds(cell.by_seed["rsum"]),
+        ]
+    if published is None:
+        return [ours]
+    theirs = [*published, sum(published)]
+    lines = [ours, ["", "published", *(f"{value:.1f}" for value in theirs), "", "", ""]]
+    if cell is not None:
+        away = [f"{cell.mean[name] - value:+.1f}" for name, value in zip(names, theirs, strict=True)]
+        lines.append(["", "difference", *away, cell.bounds("rsum", less=theirs[-1]), "", ""])
+    return lines
+
+
+def _tests(figures: Figures, cells: dict[tuple[str, str], dict[int, Job]], language: str, title: str) -> TextTable:
+    """Each row of a system against the system's first row and `copies`, and each system against the table's first."""
+    wanted = []
+    for system in dict.fromkeys(system for system, _ in cells):
+        rows = [row for other, row in cells if other == system]
+        for below in dict.fromkeys((rows[0], "copies")):
+            wanted += [((system, row), (system, below)) for row in rows if row not in (below, rows[0])]
+        wanted.append(((system, rows[0]), next(iter(cells))))
+    lines = []
+    for cell, base in wanted:
+        if cell != base and base in cells and (
+            found := figures.difference(cells[cell], cells[base], language, "rsum")
+        ):  # fmt: skip
+            lines.append([f"{' '.join(cell)} − {base[1] if cell[0] == base[0] else ' '.join(base)}", *found])
+    return TextTable(title, ["difference", "rsum", "95 %", "p", "seeds"], lines)

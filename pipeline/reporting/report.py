@@ -1,0 +1,252 @@
+"""Stage report: every figure as a row, and tables of them in the terminal and in Markdown."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from data.text import words_of
+from modules.metrics import RECALLS
+from modules.translation_metrics import NO_METEOR, bleu_of, bleu_statistics, by_image, paired_gain
+from pipeline.corpus.prepare import corpus_job
+from pipeline.drawing.text_table import TextTable
+from pipeline.jobs.console import say
+from pipeline.jobs.files import write_whole
+from pipeline.jobs.job import Job, chain
+from pipeline.jobs.trainer import LOGS
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe, parse_path
+from pipeline.reporting.page import report_page
+from pipeline.reporting.paper_tables import paper_tables, table_rows
+from pipeline.reporting.records import append_runs, read_runs, write_results
+from pipeline.reporting.results import COUNTS_OF_CAPTIONS, NOT_RUN, Figures, finished_runs, over_seeds
+from pipeline.retrieval.vse import Row, vse_rows
+from pipeline.translation.augment import synthesis_jobs
+from pipeline.translation.incongruent_images import SHOWN
+from pipeline.translation.mmt import incongruent_jobs_of, read_translations, translators_of
+
+
+def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
+    """Collect what has been run, write `results.jsonl` and `report.md`, record finished runs."""
+    rows, translators = vse_rows(recipe, workspace), translators_of(recipe, workspace)
+    looks = incongruent_jobs_of(recipe, workspace)
+    synthetic = synthesis_jobs(recipe, workspace)
+    if recipe.report.record:
+        of_tables = [row.job for name in recipe.tables for _, _, row in table_rows(recipe, workspace, name)]
+        ranked = chain([*(row.job for row in rows), *of_tables], "vse")
+        kept = [*translators.values(), *looks.values(), *synthetic.values(), *ranked]
+        append_runs(recipe.name, list(finished_runs(workspace, kept)))
+    committed = read_runs(recipe.name)
+    figures = _ReportTables(recipe, workspace, committed)
+    cut = recipe.vse.folds > 1 and not (recipe.vse.fuse or recipe.vse.translate or recipe.vse.first)
+    sheets = [
+        figures.translators(translators),
+        figures.gains(translators),
+        figures.looks(looks),
+        figures.diversity(synthetic),
+        *(figures.retrieval(rows, language) for language in recipe.vse.test),
+        *(figures.retrieval(rows, language, folds=True) for language in recipe.vse.test if cut),
+        *(figures.differences(rows, language) for language in recipe.vse.test),
+        *(sheet for name in recipe.tables for sheet in paper_tables(name, figures)),
+        figures.costs(
+            [
+                corpus_job(recipe, workspace),
+                *translators.values(),
+                *synthetic.values(),
+                *chain((row.job for row in rows), "vse"),
+            ]
+        ),
+    ]
+    sheets = [sheet for sheet in sheets if sheet.rows]
+    folder = workspace.root / recipe.name / "report"
+    write_results(figures.results, folder / "results.jsonl")
+    write_whole(folder / "report.md", "\n\n".join(sheet.as_markdown() for sheet in sheets) + "\n")
+    title, trained = f"{recipe.name}: {figures.label}", [*translators.values(), *(row.job for row in rows)]
+    report_page(folder / "report.html", title, sheets, figures.results, LOGS / recipe.name, trained)
+    for sheet in sheets:
+        sheet.show()
+    say(
+        f"{len(figures.results)} figures: {folder / 'results.jsonl'}; the tables: {folder / 'report.md'}, with plots: "
+        f"{folder / 'report.html'}"
+    )
+
+
+_SHOWN = ("val_bleu", "test_bleu", "test_bleu_tokenised", "test_chrf", "test_ter", "ambiguous", "swapped_ambiguous",
+          "other_words")  # fmt: skip
+
+
+_RATES = ("distinct_1", "distinct_2", "pairwise_bleu", "mean_words")
+_MEASURES = (("bleu", "tokenised BLEU", 1), ("loglik", "log p a token", 3), ("ambiguous", "ambiguous words", 1))
+
+
+class _ReportTables(Figures):
+    """The report's tables."""
+
+    def translators(self, jobs: dict[str, Job]) -> TextTable:
+        """BLEU of each translator on test, and on words that only the picture settles where the corpus has them."""
+        table, twins = [], False
+        for name, job in jobs.items():
+            if name.startswith(("text-", "back-")):  # no translators
+                continue
+            system, _, direction = name.partition("-")
+            target = direction.partition("-")[2]
+            scores = self.scores(job)
+            if not scores:
+                table.append([name, *[NOT_RUN] * 8])
+                continue
+            for metric in sorted(scores):
+                of_split = metric[1].partition("_")[2] in ("bleu", "bleu_tokenised", "chrf", "ter")
+                if metric[0] == "" and (of_split or "ambiguous" in metric[1] or "other_words" in metric[1]):
+                    split, _, rest = metric[1].partition("_") if of_split else ("twins", "", metric[1])
+                    count = int(scores.get(("", f"{split}_sentences"), 0))
+                    self.add(split, system, direction, target, rest, scores[metric], None, None, 1, count)
+            shown = [scores.get(("", key)) for key in _SHOWN]
+            twins = twins or shown[5] is not None
+            table.append([name, *("–" if value is None else f"{value:.1f}" for value in shown)])
+        heads = [
+            "translator",
+            "val BLEU",
+            "test BLEU",
+            "tokenised",
+            "chrF",
+            "TER",
+            "ambiguous words %",
+            "… with the twin's picture",
+            "other words %",
+        ]
+        if not twins:
+            heads, table = heads[:6], [row[:6] for row in table]
+        signatures = [self._manifest_metric(job, "bleu_signature") for job in jobs.values() if self.workspace.done(job)]
+        signature = next(filter(None, signatures), "sacreBLEU")
+        title = f"Translation, {self.label} ({signature}; tokenised: Moses, lower-cased; {NO_METEOR})"
+        return TextTable(title, heads, table)
+
+    def gains(self, jobs: dict[str, Job]) -> TextTable:
+        """Test BLEU of each system less that of the first of its direction, on the same sentences; not of NMT."""
+        table, first = [], dict[str, tuple[str, Tensor]]()
+        for name, job in jobs.items():
+            system, _, direction = name.partition("-")
+            folder = self.workspace.folder(job)
+            if name.startswith(("text-", "back-", "nmt")) or not (folder / "test.parquet").is_file():
+                continue
+            target, rows = direction.partition("-")[2], read_translations(folder, "test")
+            references = [words_of(row["reference"], target) for row in rows]
+            statistics = bleu_statistics([row["tokens"] for row in rows], references)
+            ours = by_image(statistics, [row["image_id"] for row in rows])
+            base, theirs = first.setdefault(direction, (system, ours))
+            if base == system:
+                continue
+            d = paired_gain(ours, theirs, bleu_of, self.recipe.report.resamples)
+            self.add("test", system, direction, target, f"bleu_tokenised-{base}", d.value, d.low, d.high, 1, len(rows))
+            table.append([f"{name} − {base}", f"{d.value:+.2f}", f"{d.low:+.2f} … {d.high:+.2f}", f"{d.p_value:.3f}"])
+        heads = ["difference", "tokenised BLEU", "95 %", "p"]
+        return TextTable("Paired differences of translators over the same test images", heads, table)
+
+    def looks(self, jobs: dict[str, Job]) -> TextTable:
+        """Each MMT with its own regions, and what it loses with another image's and with zeros."""
+        table = []
+        for name, job in jobs.items():
+            found = {metric: value for (_, metric), value in self.scores(job).items()}
+            if "own_bleu" not in found:
+                table += [] if self.workspace.done(job) else [[name, NOT_RUN, *[""] * 3]]
+                continue
+            system, _, direction = name.partition("-")
+            target = direction.partition("-")[2]
+            n = int(found["looks_sentences"])
+            measures = [one for one in _MEASURES if f"own_{one[0]}" in found]
+            for place, (measure, title, digits) in enumerate(measures):
+                cells = []
+                for shown in SHOWN:
+                    value, gain = found[f"{shown}_{measure}"], f"own-{shown}_{measure}"
+                    row = f"{direction}, {shown} regions"
+                    self.add("test", system, row, target, measure, value, None, None, 1, n)
+                    cells.append(f"{value:.{digits}f}")
+                    if gain in found:
+                        less, low, high = (found[gain + end] for end in ("", "_low", "_high"))
+                        self.add("test", system, row, target, f"own-{shown} {measure}", less, low, high, 1, n)
+                        low, less, high = (0.0 - bound for bound in (high, less, low))
+                        cells[-1] += f"; {less:+.{digits}f} ({low:+.{digits}f} … {high:+.{digits}f})"
+                title += f" of {found['choices']:.0f}" if measure == "ambiguous" else ""
+                table.append(["" if place else name, title, *cells])
+        heads = ["translator", "", "its own", "another image's", "zeros"]
+        return TextTable(
+            f"Does it look? Test, {self.label}, by the regions it is shown; 95 % over images", heads, table
+        )
+
+    def diversity(self, jobs: dict[str, Job]) -> TextTable:
+        """Different tokens of the training captions before and after adding each path's captions."""
+        rows = []
+        for path, job in jobs.items():
+            found = {metric: value for (_, metric), value in self.scores(job).items()}
+            if not found:
+                rows.append([path, *[NOT_RUN] * 10])
+                continue
+            system, languages, _ = parse_path(path)
+            measures = [(name, 0) for name in COUNTS_OF_CAPTIONS] + [(name, 1) for name in _RATES]
+            count, cells = int(found["captions"]), []
+            for name, digits in measures:
+                self.add("train", system, path, languages[-1], name, found[name], None, None, 1, count)
+                cells.append(f"{found[name]:,.{digits}f}")
+            rows.append([path, *cells])
+        heads = ["path", "captions", "before", "after", "new", "= parent", "= human", "dist-1", "dist-2", "pair BLEU",
+                 "words"]  # fmt: skip
+        title = "Lexical diversity of training captions: different tokens before, after, in the new ones alone"
+        return TextTable(title, heads, rows)
+
+    def retrieval(self, rows: Sequence[Row], language: str, folds: bool = False) -> TextTable:
+        """R@K of each row in one language, mean over seeds, with a bootstrap interval of the mean recall.
+
+        With `folds` the means over folds of the test images instead, without intervals.
+        """
+        table = []
+        for name, named in _by_name(rows).items():
+            jobs = [row.job for row in named]
+            if language not in named[0].languages:
+                table.append([name, "–", *[""] * 9])
+                continue
+            name = named[0].title(language)
+            if (cell := self.cell(jobs, named[0].system, name, language, folds)) is None:
+                table.append([name, NOT_RUN, *[""] * 9])
+            else:
+                means = [f"{cell.mean[metric]:.1f}" for metric in (*RECALLS, "mean_recall")]
+                table.append([name, *means, cell.bounds("mean_recall"), cell.validated(),
+                              over_seeds(cell.by_seed["mean_recall"])])  # fmt: skip
+        heads = ["trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "mean recall", "95 %", "val rsum", "seeds"]
+        where = f"test, mean of {self.recipe.vse.folds} folds" if folds else "test"
+        return TextTable(f"Retrieval, {rows[0].system}, {language}, {where}, {self.label} ({self.task})", heads, table)
+
+    def differences(self, rows: Sequence[Row], language: str) -> TextTable:
+        """Mean recall of each row against the first one that has this language, on the same images and seeds."""
+        jobs = {
+            name: {row.seed: row.job for row in named if self.workspace.done(row.job)}
+            for name, named in _by_name(rows).items()
+            if language in named[0].languages - named[0].unseen
+        }
+        names, table = [name for name, finished in jobs.items() if finished], []
+        for place, base in enumerate(names[:2]):
+            for name in names[place + 1 :]:
+                if found := self.difference(jobs[name], jobs[base], language, "mean_recall"):
+                    table.append([f"{name} − {base}", *found])
+        heads = ["difference", "mean recall", "95 %", "p", "seeds"]
+        return TextTable(f"Paired differences over the same {language} test images", heads, table)
+
+    def costs(self, jobs: Sequence[Job]) -> TextTable:
+        """Wall time, CPU time and peak memory of each job that ran here."""
+        rows = []
+        for job in jobs:
+            if self.workspace.done(job):
+                m = self.workspace.manifest(job)
+                wall = f"{m['wall_s']:.0f}" + (" (resumed)" if m["resumed"] else "")
+                rows.append([job.stage, job.name, wall, f"{m['cpu_s']:.0f}", f"{m['peak_memory_mb']:.0f}"])
+        return TextTable("Cost", ["stage", "job", "wall s", "CPU s", "peak MB"], rows)
+
+    def _manifest_metric(self, job: Job, name: str) -> Any:
+        return self.workspace.manifest(job)["metrics"].get(name)
+
+
+def _by_name(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows of one name, seed by seed."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.name, []).append(row)
+    return found

@@ -1,0 +1,168 @@
+"""Figures of finished jobs: from their artifacts, or from the committed CSV that outlives them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import stdev
+
+from modules.metrics import RECALLS, bootstrap_interval, paired_difference
+from pipeline.jobs.job import Job
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe
+from pipeline.reporting.records import Result, Run
+from pipeline.retrieval.ranks import read_ranks
+
+NOT_RUN = "not run"
+COUNTS_OF_CAPTIONS = (
+    "captions", "unique_source", "unique_with_synthetic", "unique_synthetic", "copies_of_parent", "copies_of_human",
+)  # fmt: skip
+_COUNTS = ("choices", *COUNTS_OF_CAPTIONS)
+
+
+def finished_runs(workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Run]:
+    """The figures of jobs whose artifacts are here, as rows of the committed CSV."""
+    for job in jobs:
+        if not workspace.done(job):
+            continue
+        manifest = workspace.manifest(job)
+        metrics = manifest["metrics"]
+        flat = {
+            ("", name): float(value)
+            for name, value in metrics.items()
+            if isinstance(value, float) or name.endswith("_sentences") or name in _COUNTS
+        }
+        for part in ("test", "val", "twins", "folds"):
+            for language, scores in metrics.get(part, {}).items():
+                prefix = "" if part == "test" else f"{part}_"
+                flat |= {(language, prefix + name): value for name, value in scores.items()}
+        for (language, name), value in flat.items():
+            yield Run(
+                job.name, job.key, language, name, round(value, 4), manifest["wall_s"], manifest["peak_memory_mb"]
+            )
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A line of a retrieval table: the mean over the seeds that have been run.
+
+    Attributes:
+        mean: metric → percent, `RECALLS`, `mean_recall` and `rsum`.
+        interval: metric → ends of its 95 % interval over images; empty where an artifact is gone, and for folds.
+        by_seed: metric → its value in each run.
+        validation: mean rsum on validation, what systems are chosen by; None where it was not validated.
+    """
+
+    mean: Mapping[str, float]
+    interval: Mapping[str, tuple[float, float]]
+    by_seed: Mapping[str, Sequence[float]]
+    validation: float | None
+
+    def validated(self) -> str:
+        """The rsum on validation as tables print it."""
+        return "–" if self.validation is None else f"{self.validation:.1f}"
+
+    def bounds(self, metric: str, less: float | None = None) -> str:
+        """The interval as tables print it, or that of the difference from a figure without one."""
+        if metric not in self.interval:
+            return "–"
+        low, high = self.interval[metric]
+        return f"{low:.1f} … {high:.1f}" if less is None else f"{low - less:+.1f} … {high - less:+.1f}"
+
+
+class Figures:
+    """All figures that a recipe's tables show; each is kept as a row of the results.
+
+    Args:
+        recipe: whose.
+        workspace: its artifacts.
+        committed: runs whose artifacts may be gone.
+    """
+
+    def __init__(self, recipe: Recipe, workspace: Workspace, committed: Sequence[Run]) -> None:
+        self.recipe, self.workspace = recipe, workspace
+        self.results: list[Result] = []
+        self.committed: dict[tuple[str, str], dict[tuple[str, str], Run]] = {}
+        for run in committed:
+            self.committed.setdefault((run.job, run.key), {})[run.language, run.metric] = run
+        options = recipe.corpus.options
+        self.label, self.task = (
+            getattr(options, "label", recipe.corpus.name),
+            getattr(options, "task", recipe.corpus.name),
+        )
+
+    def add(self, split: str, system: str, source: str, language: str, metric: str, value: float,
+            low: float | None, high: float | None, seeds: int, n: int) -> None:  # fmt: skip
+        """Keep a figure as a row."""
+        found = Result(self.recipe.name, self.label, split, system, source, language, self.task, metric,
+                       round(value, 4), low, high, seeds, n)  # fmt: skip
+        if found not in self.results:  # a row may stand in several tables
+            self.results.append(found)
+
+    def scores(self, job: Job) -> dict[tuple[str, str], float]:
+        """(language, metric) → value of a job, from its artifact or else from the committed CSV."""
+        runs = list(finished_runs(self.workspace, [job])) or list(self.committed.get((job.name, job.key), {}).values())
+        return {(run.language, run.metric): run.value for run in runs}
+
+    def cell(self, jobs: Sequence[Job], system: str, row: str, language: str, folds: bool = False) -> Cell | None:
+        """The figures of one row's jobs, a job a seed, kept as rows of the results; None if none was run.
+
+        Args:
+            jobs: of the row.
+            system: what the results call it.
+            row: what it was trained on.
+            language: of the captions.
+            folds: the mean over folds of the test images instead of all at once.
+        """
+        part = "folds_" if folds else ""
+        counted = [job for job in jobs if (language, f"{part}t2i_r1") in self.scores(job)]
+        if not counted:
+            return None
+        scores = [self.scores(job) for job in counted]
+        by_seed = {name: [one[language, part + name] for one in scores] for name in (*RECALLS, "mean_recall", "rsum")}
+        mean = {name: sum(values) / len(values) for name, values in by_seed.items()}
+        n = int(scores[0][language, "folds_images"]) if folds else 0
+        interval: dict[str, tuple[float, float]] = {}
+        if not folds and all(self.workspace.done(job) for job in counted):
+            ranks = [read_ranks(self.workspace.folder(job), language) for job in counted]
+            found = bootstrap_interval(ranks, self.recipe.report.resamples)
+            interval = {name: (round(found[name].low, 4), round(found[name].high, 4)) for name in mean}
+            n = len(ranks[0].image_to_text)
+        for name, value in mean.items():
+            low, high = interval.get(name, (None, None))
+            self.add(fold_split(n) if folds else "test", system, row, language, name, value, low, high, len(scores), n)
+        validated = [one[language, "val_rsum"] for one in scores if (language, "val_rsum") in one]
+        validation = sum(validated) / len(scores) if len(validated) == len(scores) else None
+        if validation is not None:
+            self.add("val", system, row, language, "rsum", validation, None, None, len(scores), 0)
+        return Cell(mean, interval, by_seed, validation)
+
+    def difference(self, jobs: Mapping[int, Job], base: Mapping[int, Job], language: str, metric: str) -> list[str]:
+        """How a row differs from another on the same images and the seeds of both, a job a seed.
+
+        Returns:
+            the difference, its 95 % interval, the p-value of a paired test and the seeds, as tables print them; empty
+            where no seed's ranks of both are here.
+        """
+        seeds = [
+            seed for seed in jobs.keys() & base.keys()
+            if all(self.workspace.done(job) and (language, "t2i_r1") in self.scores(job)
+                   for job in (jobs[seed], base[seed]))
+        ]  # fmt: skip
+        if not seeds:
+            return []
+        ours, theirs = (
+            [read_ranks(self.workspace.folder(side[seed]), language) for seed in sorted(seeds)] for side in (jobs, base)
+        )
+        d = paired_difference(ours, theirs, self.recipe.report.resamples)[metric]
+        by_seed = [self.scores(jobs[s])[language, metric] - self.scores(base[s])[language, metric] for s in seeds]
+        return [f"{d.value:+.2f}", f"{d.low:+.2f} … {d.high:+.2f}", f"{d.p_value:.3f}", over_seeds(by_seed)]
+
+
+def over_seeds(values: Sequence[float]) -> str:
+    """How many seeds, and the standard deviation over them, which intervals over images know nothing of."""
+    return f"{len(values)} (sd {stdev(values):.1f})" if len(values) > 1 else str(len(values))
+
+
+def fold_split(images: float) -> str:
+    """The split of figures that are means over folds of so many images: `test-1k`."""
+    count = int(images)
+    return f"test-{count // 1000}k" if count and count % 1000 == 0 else f"test-{count}"

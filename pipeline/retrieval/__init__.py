@@ -1,0 +1,1 @@
+"""Stage vse: retrieval models are trained and ranked."""

@@ -1,0 +1,36 @@
+"""Ranking in folds: the test images in equal parts, each ranked alone (COCO's 1K)."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from data.captions import read_captions
+from data.regions import RegionStore
+from modules.metrics import fold_scores
+from pipeline.jobs.job import Job
+from pipeline.jobs.workspace import read_manifest
+from pipeline.recipes.settings import VseSettings
+from pipeline.retrieval.model_files import load_model
+from pipeline.retrieval.ranks import rank_split, write_ranks
+
+VERSION = 1
+
+
+def folds_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
+    """Rank the test by a trained model as a whole and in `vse.folds` equal parts, each by itself (COCO's 1K)."""
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the ranks of the whole, and the means over folds."""
+        module, text = load_model(inputs["model"], settings.test, settings.pretrained)
+        captions = read_captions(inputs["corpus"] / "captions.parquet")
+        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        rank_split(module, text, captions, store, settings.trainer, folds=settings.folds)
+        images = float(len(module.folds[0]))
+        folds = {language: fold_scores(ranks) | {"images": images} for language, ranks in module.fold_ranks.items()}
+        validated = read_manifest(inputs["model"])["metrics"].get("val", {})
+        return {"test": write_ranks(folder, module.ranks), "folds": folds, "val": validated}
+
+    inputs = {"corpus": corpus, "model": trained}
+    name = trained.name.replace("vse-", f"folds-{settings.folds}-", 1)
+    plain = {"test": settings.test, "folds": settings.folds}
+    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer))

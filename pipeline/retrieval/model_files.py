@@ -1,0 +1,67 @@
+"""A trained retrieval model on disk."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from data.text import PretrainedTokens, TextInput, load_text_input
+from modules.retrieval import Retrieval
+from modules.retrieval_models.base import RetrievalModel
+from pipeline.errors import RecipeError
+from pipeline.jobs.files import fingerprint
+from pipeline.jobs.trainer import load_weights, save_weights
+
+
+def save_model(folder: Path, name: str, arguments: Mapping[str, Any], model: RetrievalModel) -> None:
+    """Write what `load_model` needs beside the text input's `words.json`."""
+    (folder / "network.json").write_text(json.dumps({"model": name, "arguments": arguments}, indent=1))
+    save_weights(model, folder / "weights.safetensors")
+
+
+def load_model(folder: Path, languages: Sequence[str], pretrained: str | None = None) -> tuple[Retrieval, TextInput]:
+    """A trained retrieval model, ready to be tested in some languages, and its text input.
+
+    Args:
+        folder: of the job that trained it.
+        languages: that it will be tested in.
+        pretrained: where the text model that it was made on lies now, if it has one.
+
+    Raises:
+        RecipeError: the folder holds no model, or its parts do not fit.
+    """
+    path = folder / "network.json"
+    try:
+        network = json.loads(path.read_text(encoding="utf-8"))
+        name, arguments = network["model"], network["arguments"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecipeError(
+            f"{path}: no retrieval model here ({error!r}); run `make stage-vse` with ARGS=--force"
+        ) from None
+    if pretrained is not None:
+        arguments = arguments | {"pretrained": pretrained}
+    text = load_text_input(folder / "words.json") if pretrained is None else PretrainedTokens(pretrained)
+    if len(text) != arguments.get("vocabulary_size"):
+        raise RecipeError(f"{folder}: words.json has {len(text)} entries, the model {arguments.get('vocabulary_size')}")
+    try:
+        module = Retrieval(
+            name, arguments, loss=None, margin=0, type_weights=None, warmup_epochs=0, learning_rate=0, decay_epoch=1,
+            decay=1, test_languages=list(languages), select=[],
+        )  # fmt: skip
+    except (TypeError, RuntimeError) as error:
+        raise RecipeError(f"{path}: not of this code ({error}); run `make stage-vse` with ARGS=--force") from None
+    load_weights(module.model, folder / "weights.safetensors")
+    return module.eval(), text
+
+
+def model_fingerprint(folder: Path) -> str:
+    """A digest of a trained model's weights, settings and text input: other vectors come of another one.
+
+    Raises:
+        RecipeError: a file is missing.
+    """
+    paths = [folder / name for name in ("network.json", "weights.safetensors", "words.json")]
+    for path in paths:
+        if not path.is_file():
+            raise RecipeError(f"{path}: no such file; delete {folder} and run `make stage-vse`")
+    return fingerprint(paths)

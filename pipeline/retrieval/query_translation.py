@@ -1,0 +1,65 @@
+"""Query translation: test captions are translated, then ranked by a model of the other language."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset as Table
+
+from data.captions import HUMAN, read_captions
+from data.regions import RegionStore
+from modules.beam import BeamSettings
+from pipeline.errors import RecipeError
+from pipeline.jobs.job import Job
+from pipeline.recipes.settings import AugmentSettings, VseSettings
+from pipeline.retrieval.model_files import load_model
+from pipeline.retrieval.ranks import rank_split, write_ranks
+from pipeline.translation.batch_translation import translate_all
+from pipeline.translation.leakage import lenders_of, refuse_seen_images
+from pipeline.translation.translator_files import load_translator
+
+VERSION = 1
+
+
+def translated_job(
+    name: str, trained: Job, corpus: Job, translator: Job, direction: str, settings: VseSettings, beam: AugmentSettings
+) -> Job:
+    """Translate-search: test captions of one language are translated, and a model of the other language ranks them.
+
+    The figures are those of the translated language, queries and gallery. The translations are kept beside them. The
+    translator is shown no picture: a query has none.
+
+    Raises:
+        RecipeError: a test image has no caption in that language, so the gallery would be another one.
+    """
+    source, target = direction.split("-")
+    plain = {"direction": direction, "beam_size": beam.beam_size, "length_penalty": beam.length_penalty}
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the translations, and the ranks of them."""
+        refuse_seen_images(inputs)
+        captions = read_captions(inputs["corpus"] / "captions.parquet")
+        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        rows = [
+            row for row in captions.to_list()
+            if row["split"] == "test" and row["language"] == source and row["source"] == HUMAN
+        ]  # fmt: skip
+        network, bpe = load_translator(inputs["translator"])
+        lacking = {row["image_id"] for row in captions if row["split"] == "test" and row["source"] == HUMAN}
+        lacking -= {row["image_id"] for row in rows}
+        if lacking:
+            first = min(lacking)
+            raise RecipeError(f"{name}: {len(lacking)} test images have no caption in {source!r}, first {first!r}")
+        found = translate_all(
+            network, bpe, bpe.encode_all([row["text"] for row in rows], source), [None] * len(rows), None, target,
+            BeamSettings(beam.beam_size, beam.length_penalty), beam.batch_tokens, settings.trainer,
+        )  # fmt: skip
+        spoken = [row | {"language": target, "text": best.text} for row, (best, *_) in zip(rows, found, strict=True)]
+        table = Table.from_list(spoken, features=captions.features)
+        table.to_parquet(folder / "translated.parquet")
+        module, text = load_model(inputs["model"], [target], settings.pretrained)
+        rank_split(module, text, table, store, settings.trainer)
+        return {"test": write_ranks(folder, {source: module.ranks[target]})}
+
+    inputs = {"corpus": corpus, "model": trained, "translator": translator} | lenders_of(translator, corpus)
+    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer))

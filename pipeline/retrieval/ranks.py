@@ -1,0 +1,101 @@
+"""The ranks that testing a retrieval model leaves on disk."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from datasets import Dataset as Table
+
+from data.regions import RegionStore
+from data.retrieval import RetrievalData
+from data.text import TextInput
+from modules.metrics import RetrievalRanks, retrieval_scores
+from modules.retrieval import Retrieval
+from pipeline.errors import RecipeError
+from pipeline.jobs.trainer import make_trainer
+from pipeline.recipes.settings import TrainerSettings
+
+_ARRAYS = ("text_to_image", "image_to_text", "caption_image")
+
+
+def rank_split(
+    module: Retrieval, text: TextInput, captions: Table, store: RegionStore, settings: TrainerSettings,
+    split: str = "test", folds: int = 1,
+) -> RetrievalData:  # fmt: skip
+    """Rank the images and captions of `test` or `val` in the module's languages; what was ranked.
+
+    The ranks are left in `module.ranks`, those of each fold of the test in `module.fold_ranks`.
+
+    Raises:
+        RecipeError: the model does not read such regions, or the test cannot be cut into such folds.
+    """
+    if store.dim != module.model.region_dim:
+        raise RecipeError(
+            f"{store.folder}: regions have {store.dim} numbers, the model reads {module.model.region_dim}"
+        )
+    data = RetrievalData(captions, store, text.encode, [], module.model.languages, {split: module.test_languages})
+    module.folds = folds_of(data, folds, module.test_languages) if split == "test" else []
+    trainer = make_trainer(settings)
+    (trainer.test if split == "test" else trainer.validate)(module, data, verbose=False)
+    return data
+
+
+def write_ranks(folder: Path, ranks: Mapping[str, RetrievalRanks]) -> dict[str, dict[str, float]]:
+    """Write the ranks of each language; their scores."""
+    for language, found in ranks.items():
+        np.savez(folder / f"ranks-{language}.npz", **{name: getattr(found, name).cpu().numpy() for name in _ARRAYS})
+    return {language: retrieval_scores(found) for language, found in ranks.items()}
+
+
+def validation_scores(ranks: Mapping[str, RetrievalRanks | None]) -> dict[str, dict[str, float]]:
+    """The rsum of each language that was validated: what systems are chosen by."""
+    return {language: {"rsum": retrieval_scores(found)["rsum"]} for language, found in ranks.items() if found}
+
+
+def read_ranks(folder: Path, language: str) -> RetrievalRanks:
+    """The test ranks that a finished job left for one language.
+
+    Raises:
+        RecipeError: the file is missing or damaged.
+    """
+    arrays = read_arrays(folder / f"ranks-{language}.npz", _ARRAYS)
+    return RetrievalRanks(*(torch.from_numpy(array) for array in arrays))
+
+
+def read_arrays(path: Path, names: Sequence[str]) -> list[Any]:
+    """Arrays of an `.npz` file by name.
+
+    Raises:
+        RecipeError: the file is missing or damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return [arrays[name] for name in names]
+    except (OSError, ValueError, KeyError, BadZipFile) as error:
+        raise RecipeError(f"{path}: not readable ({error}); delete {path.parent} and run `make stage-vse`") from None
+
+
+def folds_of(data: RetrievalData, count: int, languages: Sequence[str]) -> list[torch.Tensor]:
+    """The images of each fold of the test, none if there is but one.
+
+    Raises:
+        RecipeError: folds would not be equal, or one has no caption in a tested language.
+    """
+    keys = data.image_keys("test")
+    if count == 1:
+        return []
+    if len(keys) % count:
+        raise RecipeError(f"vse.folds is {count}, but {len(keys)} test images cannot be cut into as many equal parts")
+    folds = torch.tensor(keys).chunk(count)
+    for language in languages:
+        spoken = torch.tensor(data.image_keys("test", language))
+        for number, fold in enumerate(folds, 1):
+            if not torch.isin(fold, spoken).any():
+                raise RecipeError(
+                    f"vse.folds is {count}, but fold {number} has no human caption in {language!r}; take fewer folds, "
+                    "or leave the language out of vse.test"
+                )
+    return list(folds)

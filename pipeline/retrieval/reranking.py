@@ -1,0 +1,120 @@
+"""Jobs that index what a trained model makes of the test, and re-rank the first of its lists by another model."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from data.captions import read_captions
+from data.regions import RegionStore
+from modules.errors import ModelError
+from modules.index import VectorIndex
+from modules.metrics import RetrievalRanks
+from modules.reranking import FirstLists, first_lists, reranked
+from modules.search import Encodings, Similarity
+from pipeline.errors import RecipeError
+from pipeline.jobs.job import Job
+from pipeline.recipes.settings import VseSettings
+from pipeline.retrieval.model_files import load_model, model_fingerprint
+from pipeline.retrieval.ranks import rank_split, read_ranks, write_ranks
+
+VERSION = 1
+_IDS = "ids.json"
+_Rank = Callable[[Similarity, Encodings, Encodings, Tensor], RetrievalRanks]
+
+
+def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
+    """Index all test images and the test captions of each language by a trained model of an inner product.
+
+    Leaves `images/` and `captions-<language>/`, each an index with the ids of its rows, and the ranks by them.
+    """
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the indexes, and the ranks by them."""
+        module, text = load_model(inputs["model"], settings.test, settings.pretrained)
+        captions = read_captions(inputs["corpus"] / "captions.parquet")
+        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        vectors: dict[str, Tensor] = {}
+        for language, metric in module.metrics.items():
+            metric.rank = partial(_keep, vectors, language, metric.rank)
+        data = rank_split(module, text, captions, store, settings.trainer)
+        made_of = model_fingerprint(inputs["model"])
+        for name, kept in vectors.items():
+            images, said = data.ranked("test", name.removeprefix("captions-"))
+            VectorIndex(kept, gpu=-1).save(folder / name, made_of)
+            (folder / name / _IDS).write_text(json.dumps(images if name == "images" else said), encoding="utf-8")
+        return {"test": write_ranks(folder, module.ranks)}
+
+    inputs = {"corpus": corpus, "model": trained}
+    name = trained.name.replace("vse-", "index-", 1)
+    return Job(name, "vse", VERSION, {"test": settings.test}, inputs, run, True, asdict(settings.trainer))
+
+
+def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSettings) -> Job:
+    """Put the first `vse.first_k` of the indexed model's lists in the order of a trained model's score.
+
+    Raises:
+        RecipeError: an index is damaged, of another checkpoint than the indexed model's, or of another test.
+    """
+    first = index.inputs["model"]
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the ranks."""
+        made_of = model_fingerprint(inputs["first"])
+        lists = {language: _lists(inputs["index"], made_of, language, settings.first_k) for language in settings.test}
+        module, text = load_model(inputs["model"], settings.test, settings.pretrained)
+        captions = read_captions(inputs["corpus"] / "captions.parquet")
+        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        for language, metric in module.metrics.items():
+            metric.rank = partial(_rerank, lists[language])
+        data = rank_split(module, text, captions, store, settings.trainer)
+        for language in module.ranks:
+            for part, ids in zip(("images", f"captions-{language}"), data.ranked("test", language), strict=True):
+                _require_ids(inputs["index"], part, ids)
+        return {"test": write_ranks(folder, module.ranks)}
+
+    inputs = {"corpus": corpus, "first": first, "index": index, "model": trained}
+    plain = {"test": settings.test, "first_k": settings.first_k}
+    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+
+
+def _keep(
+    vectors: dict[str, Tensor], language: str, rank: _Rank,
+    similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor,
+) -> RetrievalRanks:  # fmt: skip
+    """Rank as the model does, and keep the vectors that were ranked."""
+    vectors["images"], vectors[f"captions-{language}"] = images.single(), captions.single()
+    return rank(similarity, images, captions, links)
+
+
+def _rerank(
+    first: FirstLists, similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor
+) -> RetrievalRanks:
+    """`reranked`, as a metric calls it: the links are those of the lists."""
+    return reranked(similarity, images, captions, first)
+
+
+def _lists(folder: Path, made_of: str, language: str, k: int) -> FirstLists:
+    """The first k of each query of one language, by the indexes in an index job's folder."""
+    try:
+        images, captions = (
+            VectorIndex.load(folder / part, made_of, gpu=-1) for part in ("images", f"captions-{language}")
+        )
+        return first_lists(images, captions, read_ranks(folder, language), k)
+    except ModelError as error:
+        raise RecipeError(f"{error}: delete {folder} and run `make stage-vse`") from None
+
+
+def _require_ids(folder: Path, part: str, ids: list[str]) -> None:
+    """Refuse an index whose rows are not these images or captions, in this order."""
+    path = folder / part / _IDS
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecipeError(f"{path}: not readable ({error}); delete {folder} and run `make stage-vse`") from None
+    if known != ids:
+        raise RecipeError(f"{path}: not the {part} of this test; delete {folder} and run `make stage-vse`")

@@ -1,0 +1,315 @@
+"""Stage vse: a retrieval model for each row and seed, selected on validation, ranked on test."""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset as Table
+from datasets import concatenate_datasets
+
+from data.captions import HUMAN, read_captions
+from data.regions import RegionStore
+from data.retrieval import RetrievalData, Slot, parse_group
+from data.text import PretrainedTokens, TextInput, WordVocabulary
+from data.vectors import train_vectors
+from modules.retrieval import Retrieval
+from modules.retrieval_models import model_class, option_names
+from pipeline.corpus.prepare import corpus_job, pictures_of, twins_of
+from pipeline.drawing.dashboards import query_galleries
+from pipeline.drawing.embeddings import JointSpace
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import say
+from pipeline.jobs.files import fingerprint
+from pipeline.jobs.job import Job, chain, needed
+from pipeline.jobs.trainer import fit, load_best, log_folder, make_trainer
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe, VseSettings, result_settings
+from pipeline.retrieval.folds import folds_job
+from pipeline.retrieval.fusion import fusion_job, similarity_job
+from pipeline.retrieval.model_files import save_model
+from pipeline.retrieval.query_translation import translated_job
+from pipeline.retrieval.ranks import folds_of, validation_scores, write_ranks
+from pipeline.retrieval.reranking import index_job, rerank_job
+from pipeline.retrieval.twins import twin_scores
+from pipeline.translation.augment import synthesis_jobs
+from pipeline.translation.mmt import translators_of
+
+VERSION = 2  # 2: inner products of scores are in float32, under bf16-mixed too
+_READ_BY_TRANSFORMERS = (".json", ".txt", ".model", ".safetensors", ".bin")
+_NOT_OF_TRAINING = ("rows", "only", "seeds", "fuse", "translate", "first", "first_k", "unseen", "folds")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a model trained on some captions, with some seed.
+
+    Attributes:
+        name: of `vse.rows`.
+        seed: of its training.
+        job: what ranks the test.
+        system: what the line is called beside its figures: the model, the models fused, the model and its translator,
+            the model and whose lists it re-ranks.
+        languages: those that its figures are of.
+        unseen: which of them it never saw.
+    """
+
+    name: str
+    seed: int
+    job: Job
+    system: str
+    languages: frozenset[str]
+    unseen: frozenset[str]
+
+    def title(self, language: str) -> str:
+        """What its figures of a language are labelled with: those of one that it never saw are marked."""
+        return f"{self.name} (never saw {language})" if language in self.unseen else self.name
+
+
+def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
+    """All rows and seeds of a recipe in the order of its table, whether they have been trained or not.
+
+    Raises:
+        RecipeError: a row can not be trained, or is tested in a language that it never saw and the recipe refuses that.
+    """
+    settings = recipe.vse
+    corpus, synthetic = corpus_job(recipe, workspace), synthesis_jobs(recipe, workspace)
+    names = settings.only or list(settings.rows)
+    translators = translators_of(recipe, workspace) if settings.translate else {}
+    words, rows = _pretrained_files(settings, workspace), []
+    for seed in settings.seeds:
+        for name in names:
+            spoken = {slot.language for text in settings.rows[name] for slot in parse_group(text)}
+            members = [
+                _vse_job(recipe, of_model(settings, model), name, seed, corpus, synthetic, words)
+                for model in settings.fuse or filter(None, [settings.model, settings.first])
+            ]
+            job, system, asked = members[0], settings.model, set(settings.test)
+            unseen = asked - spoken  # languages that it never saw
+            if settings.fuse:
+                scored = [similarity_job(member, corpus, settings) for member in members]
+                job = fusion_job(f"fusion-{'-'.join(settings.fuse)}-{name}-{seed}", scored, settings)
+                system = " + ".join(settings.fuse)
+            elif settings.translate:
+                title, direction = settings.translate.replace(":", "-"), settings.translate.partition(":")[2]
+                if (translator := translators.get(title)) is None:
+                    other = recipe.augment.captions or recipe.augment.translators
+                    raise RecipeError(f"vse.translate is {settings.translate!r}, but {other} trains no {title}")
+                title = f"search-{title}-{settings.model}-{name}-{seed}"
+                job = translated_job(title, job, corpus, translator, direction, settings, recipe.augment)
+                system, (source, target) = f"{system} by {settings.translate}", direction.split("-")
+                asked, unseen = {source}, set() if target in spoken else {source}  # it reads the translation
+            elif settings.first:
+                index = index_job(members[1], corpus, settings)
+                job = rerank_job(f"rerank-{settings.first}-{system}-{name}-{seed}", index, job, corpus, settings)
+                system = f"{system} on the first {settings.first_k} of {settings.first}"
+            elif settings.folds > 1:
+                job = folds_job(job, corpus, settings)
+            if unseen and settings.unseen == "error":
+                first = min(unseen)
+                raise RecipeError(
+                    f"vse.rows.{name} is tested in {first!r}, but reads only {', '.join(sorted(spoken))}; leave "
+                    f"{first!r} out of vse.test, the row out of vse.only, or set vse.unseen=mark"
+                )
+            rows.append(Row(name, seed, job, system, frozenset(asked), frozenset(unseen)))
+    return rows
+
+
+def of_model(settings: VseSettings, model: str) -> VseSettings:
+    """The settings for one of several models: of the options, those that are its own."""
+    own = option_names(model_class(model))
+    return replace(settings, model=model, options={key: one for key, one in settings.options.items() if key in own})
+
+
+def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
+    """Run the stage and say each model's test scores."""
+    rows, settings = vse_rows(recipe, workspace), recipe.vse
+    for row in rows:  # all inputs before the first hour is spent
+        for job in needed(row.job, "vse"):
+            workspace.require(job)
+    _require_written(settings, read_captions(workspace.folder(corpus_job(recipe, workspace)) / "captions.parquet"))
+    for job in chain([row.job for row in rows], "vse"):
+        workspace.perform_all(job, force)
+    for row in rows:
+        metrics = workspace.manifest(row.job)["metrics"]
+        for part, where in (("test", ""), ("folds", f", mean of {settings.folds} folds")):
+            for language, scores in metrics.get(part, {}).items():
+                recall = " ".join(f"{scores[f'{way}_r{k}']:.1f}" for way in ("t2i", "i2t") for k in (1, 5, 10))
+                mean = scores["mean_recall"]
+                say(f"  {row.job.name}: {language}{where} R@1/5/10 text→image, image→text {recall}; mean {mean:.1f}")
+    workspace.note(recipe.name, "vse", {row.job.name: row.job for row in rows})
+
+
+def _pretrained_files(settings: VseSettings, workspace: Workspace) -> dict[str, str]:
+    """What stands in keys for a pretrained model in a folder: its contents, wherever they lie."""
+    folder = Path(settings.pretrained or "")
+    if settings.pretrained is None or not folder.is_dir():
+        return {}
+    files = sorted(path for path in folder.iterdir() if path.suffix in _READ_BY_TRANSFORMERS)
+    return {"pretrained": fingerprint(files, workspace.root / "fingerprints.json")}
+
+
+def _vse_job(
+    recipe: Recipe, settings: VseSettings, row: str, seed: int, corpus: Job, synthetic: dict[str, Job],
+    pretrained: dict[str, str],
+) -> Job:  # fmt: skip
+    groups = [parse_group(text) for text in settings.rows[row]]
+    sources = sorted({slot.source for group in groups for slot in group} - {HUMAN})
+    for source in sources:
+        if source not in synthetic:
+            raise RecipeError(
+                f"vse.rows.{row} trains on {source!r}, which augment.paths lacks ({', '.join(synthetic)})"
+            )
+    types = dict.fromkeys(slot.type for group in groups for slot in group)
+    if unknown := sorted(settings.type_weights.keys() - types.keys()):
+        raise RecipeError(f"vse.type_weights names {unknown[0]!r}, but row {row} trains on {', '.join(types)}")
+    plain = {key: value for key, value in result_settings(settings).items() if key not in _NOT_OF_TRAINING}
+    plain |= {"groups": settings.rows[row], "seed": seed} | pretrained
+    name = f"vse-{settings.model}-{row}-{seed}"
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Train, choose the best epoch, rank the test."""
+        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        tables = [read_captions(inputs[place] / "captions.parquet") for place in ("corpus", *sources)]
+        _require_training_images(tables[0], dict(zip(sources, tables[1:], strict=True)))
+        captions = concatenate_datasets(tables)
+        languages = sorted({slot.language for group in groups for slot in group} | set(settings.test))
+        text = _text_input(settings, captions, groups, folder)
+        trained = {slot.language for group in groups for slot in group}
+        watched = _watched(settings, trained)
+        _require_languages(captions, {"val": watched, "test": settings.test})
+        data = RetrievalData(
+            captions, store, text.encode, groups, languages, {"val": watched, "test": settings.test},
+            settings.batch_size, seed, settings.steps, settings.trainer.workers,
+        )  # fmt: skip
+        arguments = _arguments(settings, store, text, languages)
+        module = _module(settings, arguments, data.types, seed)
+        folds_of(data, settings.folds, settings.test)  # before hours are spent
+        if settings.words == "fasttext":
+            module.model.set_word_vectors(_vectors(settings, captions, data.types, text, folder))
+        pictures, log_dir = pictures_of(inputs["corpus"]), log_folder(recipe, "vse", name, folder)
+        best = fit(
+            module, data, settings.trainer, folder, log_dir, settings.epochs, "val/rsum", seed, settings.clip,
+            query_galleries(captions, watched, text.encode, store, pictures),
+        )  # fmt: skip
+        load_best(module, best)
+        make_trainer(settings.trainer).validate(module, data, verbose=False)
+        validated = validation_scores(module.ranks)
+        save_model(folder, settings.model, arguments, module.model)
+        of_test = (captions, settings.test, text.encode, store, pictures, "test")
+        shown = [*query_galleries(*of_test), *query_galleries(*of_test, kind=JointSpace)]
+        make_trainer(settings.trainer, log_dir, callbacks=shown).test(module, data, verbose=False)
+        twins = twins_of(inputs["corpus"])
+        return {
+            "test": write_ranks(folder, module.ranks), "val": validated,
+            "twins": twin_scores(module, captions, store, text, twins, folder),
+            "steps_an_epoch": len(data.train_dataloader()), "vocabulary": len(text),
+            "parameters": sum(p.numel() for p in module.parameters()),
+        }  # fmt: skip
+
+    inputs = {"corpus": corpus} | {source: synthetic[source] for source in sources}
+    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+
+
+def _arguments(settings: VseSettings, store: RegionStore, text: TextInput, languages: list[str]) -> dict[str, Any]:
+    return {
+        "region_dim": store.dim, "vocabulary_size": len(text), "languages": languages, "dim": settings.dim,
+        "word_dim": settings.word_dim, "dropout": settings.dropout, "pretrained": settings.pretrained,
+        **settings.options,
+    }  # fmt: skip
+
+
+def _module(settings: VseSettings, arguments: dict[str, Any], types: list[str], seed: int) -> Retrieval:
+    weights = [settings.type_weights.get(name, 0.0) for name in types] if settings.type_weights else None
+    torch.manual_seed(seed)
+    return (model_class(settings.model).module or Retrieval)(
+        settings.model, arguments, settings.loss, settings.margin, weights, settings.warmup_epochs,
+        settings.learning_rate, settings.decay_epoch, settings.decay, settings.test, settings.select,
+        settings.drop_regions, settings.drop_words, settings.pretrained_rate,
+    )  # fmt: skip
+
+
+def _require_training_images(human: Table, synthetic: Mapping[str, Table]) -> None:
+    """Refuse synthetic captions of images that this corpus does not train on; they may come from another recipe.
+
+    Raises:
+        RecipeError: there is one.
+    """
+    rows = zip(human["image_id"][:], human["split"][:], strict=True)
+    trained = {image_id for image_id, split in rows if split == "train"}
+    for source, table in synthetic.items():
+        if strangers := set(table["image_id"][:]) - trained:
+            raise RecipeError(
+                f"{source}: captions of {len(strangers)} images that are not in train here, first {min(strangers)!r}; "
+                "use captions written for the same split (augment.captions)"
+            )
+
+
+def _require_written(settings: VseSettings, captions: Table) -> None:
+    """Refuse, before the first row is trained, human captions of a row or of the test that the corpus has not.
+
+    Raises:
+        RecipeError: there are none of a language.
+    """
+    for name in settings.only or settings.rows:
+        slots = [slot for text in settings.rows[name] for slot in parse_group(text)]
+        written = [slot.language for slot in slots if slot.source == HUMAN]
+        _require_languages(captions, {"train": written}, f"vse.rows.{name}")
+        watched = _watched(settings, {slot.language for slot in slots})
+        _require_languages(captions, {"val": watched, "test": settings.test})
+
+
+def _watched(settings: VseSettings, trained: Container[str]) -> list[str]:
+    """Languages that a model is validated in: those of its test that it learned or is selected by."""
+    return [language for language in settings.test if language in trained or language in settings.select]
+
+
+def _require_languages(captions: Table, wanted: Mapping[str, Sequence[str]], key: str = "vse.test") -> None:
+    """Refuse a language that a split has no human caption in, and name the setting that wants it.
+
+    Raises:
+        RecipeError: there is one.
+    """
+    columns = (captions[name][:] for name in ("split", "language", "source"))
+    found = {(split, language) for split, language, source in zip(*columns, strict=True) if source == HUMAN}
+    for split, languages in wanted.items():
+        for language in languages:
+            if (split, language) not in found:
+                has = sorted(other for where, other in found if where == split)
+                raise RecipeError(
+                    f"{key} names {language!r}, but the corpus has no human caption of it for {split}; it has "
+                    f"{', '.join(has) or 'none'}; name another, or give pictures of that split captions"
+                )
+
+
+def _text_input(settings: VseSettings, captions: Table, groups: list[tuple[Slot, ...]], folder: Path) -> TextInput:
+    """The words of the row's own training captions, or a pretrained model's; saved beside the weights."""
+    if settings.pretrained is not None:
+        tokens = PretrainedTokens(settings.pretrained)
+        tokens.save(folder / "words.json")
+        return tokens
+    texts, languages = _training_text(captions, [slot.type for group in groups for slot in group])
+    vocabulary = WordVocabulary.build(texts, languages, settings.min_count, settings.share_words)
+    vocabulary.save(folder / "words.json")
+    return vocabulary
+
+
+def _vectors(settings: VseSettings, captions: Table, types: list[str], text: TextInput, folder: Path) -> torch.Tensor:
+    """fastText vectors of the vocabulary, trained once on the row's training captions and kept in its folder."""
+    assert isinstance(text, WordVocabulary)
+    path = folder / "vectors.npy"
+    if not path.is_file():
+        temporary = path.with_name("half.npy")  # one that is cut short must not be read
+        train_vectors(*_training_text(captions, types), text.words, settings.word_dim, temporary)
+        temporary.replace(path)
+    return torch.from_numpy(np.load(path, allow_pickle=False))
+
+
+def _training_text(captions: Table, types: list[str]) -> tuple[list[str], list[str]]:
+    rows = [
+        row for row in captions.to_list()
+        if row["split"] == "train" and f"{row['language']}/{row['source']}" in types
+    ]  # fmt: skip
+    return [row["text"] for row in rows], [row["language"] for row in rows]

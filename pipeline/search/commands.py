@@ -1,0 +1,243 @@
+"""`index`, `search` and `describe`: a trained model in use, from the shell."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.markup import escape as markup
+
+from data.captions import HUMAN, read_captions
+from data.lines import read_lines
+from data.regions import RegionStore
+from pipeline.corpus.prepare import corpus_job, pictures_of
+from pipeline.drawing.pictures import embedded, read_thumbnail
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import printable, say
+from pipeline.jobs.files import write_whole
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe
+from pipeline.search.export import chosen_row, export, is_export_of
+from pipeline.search.exported_model import ExportedModel
+from pipeline.search.gallery import Gallery, Hit
+from pipeline.search.indexing import update_gallery
+from pipeline.search.picture_sources import PictureFolder, Pictures, StoredRegions
+
+_SHOWN = 20  # left-out files that are named on the screen
+_SIZE = 220  # pixels of a picture on a contact sheet
+
+
+class Query(NamedTuple):
+    """What is searched for: a sentence, its language if that was said, and how many pictures are wanted."""
+
+    text: str
+    language: str | None
+    top: int
+
+
+def model_of(recipe: Recipe, workspace: Workspace) -> Path:
+    """Where a recipe's model is exported to, unless the command says otherwise."""
+    return workspace.root / recipe.name / "model"
+
+
+def gallery_of(recipe: Recipe, workspace: Workspace) -> Path:
+    """Where a recipe's gallery lies, unless the command says otherwise."""
+    return workspace.root / recipe.name / "gallery"
+
+
+def index(
+    recipe: Recipe, workspace: Workspace, model: Path | None, gallery: Path | None, pictures: Path | None, workers: int
+) -> None:
+    """Bring a gallery up to date: with the pictures of a folder, or with those of the recipe's corpus.
+
+    Captions are the human ones of the corpus. The recipe's best model is exported where none is given.
+
+    Args:
+        recipe: whose corpus and model.
+        workspace: its artifacts.
+        model: an exported model; None: the recipe's.
+        gallery: where to; None: the recipe's.
+        pictures: a folder; None: those of the corpus.
+        workers: processes that read pictures.
+
+    Raises:
+        RecipeError: there is no model, or it does not read such pictures.
+    """
+    exported = ExportedModel.load(model) if model is not None else _own_model(recipe, workspace)
+    corpus, captions, found = corpus_job(recipe, workspace), None, None
+    if workspace.done(corpus):
+        folder, captions = workspace.folder(corpus), {language: list[str]() for language in exported.languages}
+        for row in read_captions(folder / "captions.parquet").to_list():
+            if row["source"] == HUMAN and row["language"] in captions:
+                captions[row["language"]].append(row["text"])
+        found = StoredRegions(RegionStore(folder / "regions", check_values=False), pictures_of(folder))
+    source: Pictures | None = found if pictures is None else PictureFolder(pictures, workers)
+    if source is None:
+        workspace.require(corpus)  # says what to run
+        raise AssertionError
+    place = gallery or gallery_of(recipe, workspace)
+    done = update_gallery(place, exported, source, captions)
+    for name, reason in list(done.left.items())[:_SHOWN]:
+        say(f"[yellow]left out:[/] {_marked(name)}: {_marked(reason)}")
+    if len(done.left) > _SHOWN:
+        say(f"… and {len(done.left) - _SHOWN:,} more; all are in left.json of {_marked(str(place))}")
+    spoken = ", ".join(f"{count:,} {language}" for language, count in done.captions.items())
+    say(
+        f"{_marked(str(place))}: {done.pictures:,} pictures ({done.computed:,} new, {done.gone:,} gone, "
+        f"{len(done.left):,} left out), captions: {spoken or 'none'}"
+    )
+
+
+def search(
+    recipe: Recipe, workspace: Workspace, gallery: Path | None, query: str | None,
+    queries: Path | None, language: str | None, top: int, rerank: Path | None, as_json: bool, sheet: Path | None,
+) -> None:  # fmt: skip
+    """Print the pictures nearest to a sentence, or to each of a file.
+
+    Args:
+        recipe: whose gallery, where none is given.
+        workspace: its artifacts.
+        gallery: what `index` made; it holds its model.
+        query: the sentence.
+        queries: a sentence a line, or in a `.jsonl` file an object a line: `query`, and if wanted `language`, `top`.
+        language: of the queries that do not say; None: told apart.
+        top: pictures for each query that does not say.
+        rerank: an exported model of sets that orders the first hundred.
+        as_json: JSON lines in place of a table.
+        sheet: an HTML page with the pictures, written too.
+
+    Raises:
+        RecipeError: there is no query or no gallery, or they do not fit.
+    """
+    if (query is None) == (queries is None):
+        raise RecipeError("search: give a query or --queries FILE, one of the two")
+    asked = [Query(query, language, top)] if query is not None else []
+    if queries is not None:
+        asked = list(_queries(queries, language, top))
+    opened = Gallery.open(gallery or gallery_of(recipe, workspace))
+    second = None if rerank is None else ExportedModel.load(rerank)
+    answers = []
+    for one in asked:
+        hits = opened.search(one.text, one.top, one.language, second)
+        spoken = one.language or opened.exported.language_of(one.text)
+        answers.append((one.text, spoken, hits))
+        _print_hits({"query": one.text, "language": spoken}, hits, as_json, heading=len(asked) > 1)
+    if sheet is not None:
+        try:
+            if sheet.is_dir():
+                raise RecipeError(f"--sheet {sheet}: a folder; expected a file")
+            write_whole(sheet, contact_sheet(answers))
+        except OSError as error:
+            raise RecipeError(f"--sheet {sheet}: {error.strerror}; expected a file in a folder") from None
+
+
+def describe(
+    recipe: Recipe, workspace: Workspace, gallery: Path | None, picture: str | None, top: int, as_json: bool
+) -> None:
+    """Print the captions nearest to a picture (a file, or the name of one in the gallery), in every language.
+
+    Args:
+        recipe: whose gallery, where none is given.
+        workspace: its artifacts.
+        gallery: what `index` made; it holds its model.
+        picture: a file, or a name.
+        top: captions of each language.
+        as_json: JSON lines in place of a table.
+
+    Raises:
+        RecipeError: there is no such picture.
+    """
+    if picture is None:
+        raise RecipeError("describe: give a picture, a file or the name of one in the gallery")
+    if top < 1:
+        raise RecipeError(f"describe: {top} captions are wanted; expected 1 or more")
+    opened = Gallery.open(gallery or gallery_of(recipe, workspace))
+    known = opened.place_of(picture) is not None
+    found = opened.describe_known(picture, top) if known else opened.describe(Path(picture), top)
+    if not found:
+        raise RecipeError(f"{opened.folder}: it has no captions; run `make index` with a recipe that has")
+    for language, hits in found.items():
+        _print_hits({"picture": picture, "language": language}, hits, as_json, heading=True)
+
+
+def contact_sheet(answers: Sequence[tuple[str, str, Sequence[Hit]]]) -> str:
+    """One HTML page, its pictures inside it: for each query what was found, best first."""
+    sections = []
+    for query, language, hits in answers:
+        figures = "".join(
+            f"<figure>{embedded(read_thumbnail(hit.path, _SIZE))}<figcaption>{escape(hit.name)} "
+            f"<small>{hit.score:.3f}</small></figcaption></figure>"
+            for hit in hits
+        )
+        sections.append(
+            f'<section><h2 dir="auto" lang="{escape(language)}">{escape(query)}</h2><div>{figures}</div></section>'
+        )
+    return _PAGE.format(body="\n".join(sections))
+
+
+def _own_model(recipe: Recipe, workspace: Workspace) -> ExportedModel:
+    """The recipe's exported model; it is exported where it is not, or no longer the best."""
+    row, folder = chosen_row(recipe, workspace), model_of(recipe, workspace)
+    if is_export_of(folder, recipe, workspace, row):
+        with suppress(RecipeError):  # it is damaged
+            return ExportedModel.load(folder)
+    return export(recipe, workspace, folder)
+
+
+def _queries(path: Path, language: str | None, top: int) -> Iterator[Query]:
+    """The queries of a file; an error names the line."""
+    for number, line in enumerate(read_lines(path, "a query a line"), 1):
+        if path.suffix != ".jsonl":
+            if not line.strip():
+                raise RecipeError(f"{path}:{number}: the query is empty; leave the line out")
+            yield Query(line.strip(), language, top)
+            continue
+        try:
+            content = json.loads(line)
+            query = Query(content["query"], content.get("language", language), content.get("top", top))
+            if not isinstance(query.text, str) or type(query.top) is not int:
+                raise TypeError("query is a text, top a whole number")
+            if not query.text.strip() or query.top < 1:
+                raise ValueError("query is empty" if query.top > 0 else f"top is {query.top}, not 1 or more")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise RecipeError(
+                f'{path}:{number}: {error}; expected {{"query": …}}, "language" and "top" if wanted'
+            ) from None
+        yield query
+
+
+def _print_hits(about: dict[str, Any], hits: Sequence[Hit], as_json: bool, heading: bool) -> None:
+    if as_json:
+        found = [
+            {"name": hit.name, "score": round(hit.score, 5)} | ({"path": str(hit.path)} if hit.path else {})
+            for hit in hits
+        ]
+        print(json.dumps(about | {"hits": found}, ensure_ascii=False))
+        return
+    if heading:
+        print(" ".join(printable(one) for one in about.values()))
+    for rank, hit in enumerate(hits, 1):
+        print(f"{rank:4d}  {hit.score:6.3f}  {printable(str(hit.path or hit.name))}")
+    if not hits:
+        print("nothing: the gallery is empty", file=sys.stderr)
+
+
+def _marked(text: str) -> str:
+    """`printable`, with what rich would take for markup escaped."""
+    return markup(printable(text))
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Bildwort: search</title><style>
+body {{ font: 15px/1.4 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; color: #1f2328 }}
+section > div {{ display: flex; flex-wrap: wrap; gap: 1em }}
+h2 {{ overflow-wrap: anywhere; font-size: 1.1em }}
+figure {{ margin: 0; width: 14em }} figcaption {{ overflow-wrap: anywhere }} small {{ color: #6e7781 }}
+img {{ max-width: 100% }}
+</style></head><body>
+{body}
+</body></html>
+"""

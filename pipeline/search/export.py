@@ -1,0 +1,279 @@
+"""`export`: a trained retrieval model as a folder that needs nothing else (loaded by `ExportedModel`)."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.markup import escape
+from safetensors.numpy import save_file
+
+from data.captions import HUMAN
+from data.regions import read_standard
+from data.retrieval import parse_group
+from pipeline.corpus.prepare import EXTRACTED, about_corpus
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import say
+from pipeline.jobs.files import digest_of, rename_whole
+from pipeline.jobs.job import Job
+from pipeline.jobs.locks import lock
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe
+from pipeline.retrieval.vse import Row, vse_rows
+from pipeline.search.exported_model import ABOUT, FORMAT, STANDARD, TEXT, TRANSLATORS, VISION, ExportedModel, read_about
+from pipeline.translation.mmt import translators_of
+from pipeline.translation.translator_files import TRANSLATOR_FILES
+
+_CARD = """---
+language: [{languages}]
+tags: [image-text-retrieval, multilingual, bildwort]
+---
+
+# {name}
+
+Finds pictures from words and words from pictures, in {spoken}. Trained by Bildwort's recipe `{recipe}`
+(`recipe.yaml`) on {corpus}: {captions}.
+
+{reads}{interprets}
+
+## Figures
+
+R@K in percent on {corpus}, test.
+
+| language | text→image R@1 / 5 / 10 | image→text R@1 / 5 / 10 | mean recall |
+|---|---|---|---|
+{figures}
+
+## Use
+
+```python
+from pipeline.search.exported_model import ExportedModel
+
+exported = ExportedModel.load("this folder")
+vectors = exported.encode_captions(["{example}"]).single()
+```
+
+Weights are safetensors; no file here is a pickle. `{about}` has a digest of each, and they are checked when loaded.
+"""
+_MARK = ".exporting"
+_BESIDE = ("partial", "ready", "before")
+_PLAIN = {"en": "a dog runs", "de": "ein Hund rennt", "fr": "un chien court", "cs": "pes běží"}
+
+
+def export(recipe: Recipe, workspace: Workspace, output: Path) -> ExportedModel:
+    """Write a trained model of a recipe to a folder: of `vse.only` and `vse.seeds` the best.
+
+    The best is the best on validation among those that know the most languages.
+
+    Args:
+        recipe: whose models.
+        workspace: its artifacts.
+        output: the folder; it must not exist, or hold an exported model that is replaced.
+
+    Raises:
+        RecipeError: there is no such model, or the folder holds something else.
+    """
+    output = output.absolute()
+    if not output.name:
+        raise RecipeError(f"--output {output}: expected a folder of its own")
+    chosen = chosen_row(recipe, workspace)
+    half, ready, before = (output.with_name(f"{output.name}.{end}") for end in _BESIDE)
+    with lock(output.with_name(f"{output.name}.lock"), f"export {output}"):
+        if before.exists() and not output.exists():  # of an export that was killed
+            before.rename(output)
+        for folder in (output, half, ready, before):
+            _require_ours(folder)
+        for folder in (half, ready, before):
+            shutil.rmtree(folder, ignore_errors=True)
+        half.mkdir(parents=True)
+        (half / _MARK).touch()
+        name = _write(recipe, workspace, chosen, half)
+        (half / _MARK).unlink()
+        exported = ExportedModel.load(half)  # what cannot be loaded is not left behind
+        rename_whole(half, ready)
+        if output.exists():
+            output.rename(before)
+        ready.rename(output)
+        shutil.rmtree(before, ignore_errors=True)
+    say(f"{escape(name)}, seed {chosen.seed}: {escape(str(output))}")
+    return replace(exported, folder=output)
+
+
+def _require_ours(folder: Path) -> None:
+    """Refuse to replace a folder that is no exported model, or holds more than that.
+
+    Raises:
+        RecipeError: it is so.
+    """
+    if not folder.exists() or (folder / _MARK).is_file() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    try:
+        names = {ABOUT, *read_about(folder)["files"]}
+        foreign = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()} - names
+    except RecipeError:
+        foreign = {"other files"}
+    if foreign:
+        raise RecipeError(
+            f"{folder}: holds {min(foreign)}, which is no part of an exported model; choose another folder"
+        )
+
+
+def _write(recipe: Recipe, workspace: Workspace, chosen: Row, half: Path) -> str:
+    """Write all files of the model folder; the model's name."""
+    source, manifest = workspace.require(chosen.job), workspace.manifest(chosen.job)
+    corpus = workspace.require(chosen.job.inputs["corpus"])
+    network = json.loads((source / "network.json").read_text(encoding="utf-8"))
+    for name in ("network.json", "weights.safetensors", "words.json"):
+        shutil.copyfile(source / name, half / name)
+    if pretrained := network["arguments"].get("pretrained"):
+        _copy_text_model(pretrained, half / TEXT)
+        network["arguments"]["pretrained"] = TEXT
+        (half / "network.json").write_text(json.dumps(network, indent=1), encoding="utf-8")
+        (half / "words.json").write_text(json.dumps({"pretrained": TEXT}), encoding="utf-8")
+    regions = _write_regions(recipe, corpus, half)
+    translators = exported_translators(recipe, workspace, chosen)
+    for one in translators:
+        (half / TRANSLATORS / one.name).mkdir(parents=True)
+        for file in TRANSLATOR_FILES:
+            shutil.copyfile(workspace.folder(one) / file, half / TRANSLATORS / one.name / file)
+    (half / "recipe.yaml").write_text(
+        yaml.safe_dump(_plain(recipe), allow_unicode=True, sort_keys=False), encoding="utf-8"
+    )
+    languages = _languages(recipe, chosen)
+    name = f"{network['model']}, {chosen.name}, {recipe.name}"
+    card = _card(recipe, chosen, name, languages, manifest["metrics"]["test"], about_corpus(corpus), regions,
+                 [one.name for one in translators])  # fmt: skip
+    (half / "README.md").write_text(card, encoding="utf-8")
+    files = [path for path in sorted(half.rglob("*")) if path.is_file() and path.name != _MARK]
+    about = {
+        "format": FORMAT, "name": name, "languages": languages, "regions": regions, "row": chosen.name,
+        "seed": chosen.seed, "job": chosen.job.name, "key": chosen.job.key, "test": manifest["metrics"]["test"],
+        "translators": {one.name: one.key for one in translators},
+        "files": {path.relative_to(half).as_posix(): digest_of(path) for path in files},
+    }  # fmt: skip
+    (half / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
+    return name
+
+
+def _write_regions(recipe: Recipe, corpus: Path, half: Path) -> dict[str, Any] | None:
+    """How regions are found in pixels; None where they were made elsewhere."""
+    if (standard := read_standard(corpus / "regions")) is None:
+        return None
+    save_file(dict(zip(("mean", "scale"), standard, strict=True)), half / STANDARD)
+    regions: dict[str, Any] = asdict(recipe.regions) | {"version": EXTRACTED}
+    if recipe.regions.model is not None:
+        from data.vision import copy_network  # transformers' models take seconds to import
+
+        copy_network(recipe.regions.model, half / VISION)
+        regions["model"] = VISION
+    return regions
+
+
+def chosen_row(recipe: Recipe, workspace: Workspace) -> Row:
+    """Of the rows and seeds that have been trained, the best on validation of those that know the most languages.
+
+    Raises:
+        RecipeError: none has been, or the settings are of several models.
+    """
+    rows = [one for one in vse_rows(recipe, workspace) if one.job.name.startswith("vse-")]
+    if not rows:
+        raise RecipeError("export: these settings fuse, re-rank or translate; export one model (vse.model) of them")
+    done = [one for one in rows if workspace.done(one.job)]
+    if not done:
+        raise RecipeError(
+            f"export: {rows[0].job.name} has not been trained, nor another of vse.only and vse.seeds; run `make "
+            "stage-vse` with the same recipe and settings"
+        )
+
+    def merit(one: Row) -> tuple[int, float]:
+        """How many languages it knows, and its validation."""
+        languages = _languages(recipe, one)
+        validated = workspace.manifest(one.job)["metrics"].get("val", {})
+        scores = [scores["rsum"] for language, scores in validated.items() if language in languages]
+        return len(languages), sum(scores) / max(1, len(scores))
+
+    return max(done, key=merit)
+
+
+def _languages(recipe: Recipe, row: Row) -> list[str]:
+    """Those that the row was trained on."""
+    return sorted({slot.language for text in recipe.vse.rows[row.name] for slot in parse_group(text)})
+
+
+def _plain(recipe: Recipe) -> dict[str, Any]:
+    """What `load_recipe` reads as this recipe, but for where its data lies."""
+    plain = {key: value for key, value in asdict(recipe).items() if key not in ("name", "tables", "lent", "report")}
+    plain["regions"]["model"] = _shown(recipe.regions.model)
+    plain["vse"]["pretrained"] = _shown(recipe.vse.pretrained)
+    corpus = plain["corpus"]
+    return plain | {"corpus": {"name": corpus["name"]} | corpus["options"]}
+
+
+def exported_translators(recipe: Recipe, workspace: Workspace, chosen: Row) -> list[Job]:
+    """The recipe's MT, and MMT that reads regions as a model does, as far as they have been trained."""
+    corpus, found = chosen.job.inputs["corpus"], []
+    for name, job in translators_of(recipe, workspace).items():
+        system = name.partition("-")[0]
+        fits = system == "mt" or (system == "mmt" and job.inputs["corpus"].key == corpus.key)
+        if fits and workspace.done(job):
+            found.append(job)
+    return found
+
+
+def is_export_of(folder: Path, recipe: Recipe, workspace: Workspace, chosen: Row) -> bool:
+    """Does a folder hold this model, with the translators that there are now?"""
+    try:
+        about = read_about(folder)
+        translators = {job.name: job.key for job in exported_translators(recipe, workspace, chosen)}
+        return bool(about["key"] == chosen.job.key and about["translators"] == translators)
+    except (RecipeError, KeyError):
+        return False
+
+
+def _shown(network: str | None) -> str | None:
+    """A network's name on the hub, or that of its folder without where it lies."""
+    return Path(network).name if network is not None and Path(network).exists() else network
+
+
+def _copy_text_model(name: str, folder: Path) -> None:
+    """The tokenizer and configuration of a pretrained text model, with its weights, wherever they lie."""
+    from transformers import AutoModel, AutoTokenizer
+
+    try:
+        AutoTokenizer.from_pretrained(name, trust_remote_code=False).save_pretrained(folder)
+        AutoModel.from_pretrained(name, trust_remote_code=False).save_pretrained(folder)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise RecipeError(f"export: the text model {name!r} is no longer there ({reason}); put it back") from None
+
+
+def _card(
+    recipe: Recipe, row: Row, name: str, languages: list[str], test: Mapping[str, Mapping[str, float]],
+    corpus: Mapping[str, Any], regions: Mapping[str, Any] | None, translators: Sequence[str],
+) -> str:  # fmt: skip
+    """The model card."""
+    slots = {slot for text in recipe.vse.rows[row.name] for slot in parse_group(text)}
+    captions = ", ".join(
+        f"{slot.language} captions by {'people' if slot.source == HUMAN else f'a translator ({slot.source})'}"
+        for slot in sorted(slots, key=lambda slot: (slot.language, slot.source))
+    )
+    lines = []
+    for language, scores in test.items():
+        ways = [" / ".join(f"{scores[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)) for way in ("t2i", "i2t")]
+        unseen = "" if language in languages else " (never saw it)"
+        lines.append(f"| {language}{unseen} | {ways[0]} | {ways[1]} | {scores['mean_recall']:.1f} |")
+    reads = (
+        "It reads pictures, from pixels: regions are found by " + (
+            f"{_shown(recipe.regions.model)} (`{VISION}/`)." if regions["model"] else "the built-in extractor."
+        ) if regions else
+        "It reads region features that were made elsewhere: it searches a region store, not pixels."
+    )  # fmt: skip
+    interprets = f" It brings translators: {', '.join(translators)} (`{TRANSLATORS}/`)." if translators else ""
+    return _CARD.format(
+        languages=", ".join(languages), name=name, spoken=", ".join(languages), recipe=recipe.name,
+        corpus=corpus["label"], captions=captions, reads=reads, interprets=interprets, figures="\n".join(lines),
+        about=ABOUT, example=_PLAIN.get(languages[-1], _PLAIN["en"]),
+    )  # fmt: skip

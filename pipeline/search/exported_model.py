@@ -1,0 +1,317 @@
+"""A trained retrieval model as a folder that can be moved and shared, and what it makes of pictures and captions.
+
+    exported = ExportedModel.load("model")
+    vectors = exported.encode_captions(["zwei Hunde spielen im Schnee"]).single()
+
+The folder holds `network.json`, `weights.safetensors` and `words.json` (with a pretrained text model also `text/`),
+`regions.safetensors` with the standardisation of regions found in pixels (those of a pretrained network: also
+`vision/`), the recipe and its translators (`translators/`), a model card, and `model.json`
+with a digest of each file. Nothing in it is a pickle.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from safetensors.numpy import load_file
+
+from data.extractor import Extractor, ExtractorSettings
+from data.languages import language_of
+from data.regions import standardised
+from data.text import TextInput
+from data.translation import pad
+from modules.retrieval_models.base import RetrievalModel
+from modules.search import Encodings
+from pipeline.corpus.prepare import EXTRACTED
+from pipeline.errors import RecipeError
+from pipeline.jobs.files import digest_of
+from pipeline.retrieval.model_files import load_model, model_fingerprint
+from pipeline.search.exported_translators import ExportedTranslators
+from pipeline.translation.translator_files import TRANSLATOR_FILES
+
+FORMAT = 1
+ABOUT, STANDARD, TEXT, VISION = "model.json", "regions.safetensors", "text", "vision"
+TRANSLATORS = "translators"
+_BATCH = 128
+_OF_REGIONS = ("regions", "size", "version")
+_KINDS = (".json", ".safetensors", ".txt", ".model", ".yaml", ".md")
+Regions = tuple[NDArray[np.floating], NDArray[np.floating]]
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """A trained retrieval model that encodes pictures and captions.
+
+    Attributes:
+        folder: where it was loaded from.
+        name: of the model and what it was trained on (`san, mmt-f`).
+        languages: that it was trained on, as codes.
+        model: the network, ready to be used.
+        text: what it reads words with.
+        extractor: how regions are found in pixels; None for a model that reads regions made elsewhere.
+        standard: mean and scale (D,) of those regions.
+        reads: a digest of how regions are made from pixels; None for a model that reads regions made elsewhere.
+        fingerprint: a digest of what decides the vectors.
+        translator_names: `mt-en-de`, `mmt-en-de` …, those of its recipe.
+    """
+
+    folder: Path
+    name: str
+    languages: list[str]
+    model: RetrievalModel
+    text: TextInput
+    extractor: Extractor | None
+    standard: Regions | None
+    reads: str | None
+    fingerprint: str
+    translator_names: list[str]
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "ExportedModel":
+        """Load what `pipeline.search.export` wrote; each file is checked first.
+
+        Raises:
+            RecipeError: a file is missing, has changed, or is of another format.
+        """
+        folder = Path(folder)
+        about = read_about(folder)
+        _check_files(folder, about["files"])
+        pretrained = str(folder / TEXT) if f"{TEXT}/config.json" in about["files"] else None
+        if pretrained is None and _names_text_model(folder):
+            raise RecipeError(f"{folder}: its text model ({TEXT}/) is missing; get the model folder again")
+        module, text = load_model(folder, about["languages"], pretrained)
+        if unknown := set(about["languages"]) - set(module.model.languages):
+            raise RecipeError(
+                f"{folder / ABOUT}: the network does not know {min(unknown)!r}; get the model folder again"
+            )
+        extractor = standard = reads = None
+        fingerprint = model_fingerprint(folder)
+        if about["regions"] is not None:
+            if about["regions"]["version"] != EXTRACTED:
+                raise RecipeError(f"{folder}: its regions were found by another version of the extractor; train again")
+            extractor = _extractor(folder, about)
+            standard = read_standard(folder / STANDARD, module.model.region_dim)
+            reads = _reads_of(about, standard)
+            fingerprint = hashlib.sha256(f"{fingerprint} {reads}".encode()).hexdigest()[:16]
+        names = _translators(folder, about["files"])
+        return cls(
+            folder, about["name"], about["languages"], module.model, text, extractor, standard, reads, fingerprint,
+            names,
+        )  # fmt: skip
+
+    @cached_property
+    def translators(self) -> ExportedTranslators:
+        """Its translators, ready to be used."""
+        return ExportedTranslators(self.folder / TRANSLATORS, self.translator_names)
+
+    def encode_pictures(self, pictures: Sequence[str | Path | Image.Image]) -> Encodings:
+        """Encode pictures, files or images of any size and mode.
+
+        Raises:
+            DataError: one cannot be read.
+            RecipeError: the model reads regions made elsewhere.
+        """
+        return self.encode_regions(np.stack([self.regions_of(picture)[0] for picture in pictures]))
+
+    def regions_of(self, picture: str | Path | Image.Image) -> Regions:
+        """Regions (R, D) of a picture as the model reads them, and their boxes (R, 4) in 0…1; raises as above."""
+        if self.extractor is None:
+            raise RecipeError(
+                f"{self.folder}: this model reads regions that were made elsewhere, not pixels; search the pictures of "
+                "its corpus, or train one on regions found in pixels"
+            )
+        found, boxes = self.extractor.extract(Path(picture) if isinstance(picture, str) else picture)
+        return self.standardised(found), boxes
+
+    def standardised(self, regions: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Regions (…, D) as the extractor leaves them, centred and scaled as those that the model was trained on."""
+        assert self.standard is not None
+        return standardised(regions.astype(np.float16), *self.standard)
+
+    def encode_regions(self, regions: NDArray[np.floating]) -> Encodings:
+        """Encode images by their regions (N, R, D).
+
+        Raises:
+            RecipeError: regions are of another width than the model reads.
+        """
+        if regions.ndim != 3 or regions.shape[2] != self.model.region_dim:
+            raise RecipeError(f"{self.folder}: the model reads regions (N, R, {self.model.region_dim}), these are "
+                              f"{regions.shape}")  # fmt: skip
+        parts: list[torch.Tensor] = []
+        with torch.inference_mode():
+            for start in range(0, len(regions), _BATCH):
+                some = torch.from_numpy(regions[start : start + _BATCH].astype(np.float32))
+                parts += Encodings.of(self.model.encode_images(some, torch.ones(some.shape[:2]).bool())).parts
+        return Encodings(parts)
+
+    def region_shares(self, regions: NDArray[np.floating], vector: torch.Tensor) -> NDArray[np.floating]:
+        """What each region is worth for the score of images and a caption: what is lost if it is left out.
+
+        Args:
+            regions: (N, R, D).
+            vector: (1, H) of the caption.
+
+        Returns:
+            (N, R), each row positive and of sum 1, or 0 where no region helps.
+        """
+        images, count = regions.shape[:2]
+        if count == 1:
+            return np.zeros((images, 1))
+        masks = torch.cat([torch.ones(1, count), 1 - torch.eye(count)]).bool()  # the whole, then without each
+        scores = []
+        with torch.inference_mode():
+            for one in torch.from_numpy(regions.astype(np.float32)):
+                encoded = self.model.encode_images(one.expand(count + 1, -1, -1), masks)
+                scores.append(Encodings.of(encoded).single() @ vector[0])
+        together = torch.stack(scores)
+        lost = (together[:, :1] - together[:, 1:]).clamp(min=0)
+        return (lost / lost.sum(1, keepdim=True).clamp(min=1e-12)).numpy()
+
+    def encode_captions(self, texts: Sequence[str], language: str | None = None) -> Encodings:
+        """Encode captions or queries.
+
+        Args:
+            texts: surface sentences.
+            language: of all of them; None: told apart, each by itself.
+
+        Raises:
+            RecipeError: the model was not trained on that language.
+        """
+        spoken = [self.language_of(text) if language is None else self.require_language(language) for text in texts]
+        for text in texts:
+            if not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text):
+                raise RecipeError(f"{text.encode('utf-8', 'backslashreplace').decode()!r}: not UTF-8; convert it")
+        numbers = [self.text.encode(text, one) for text, one in zip(texts, spoken, strict=True)]
+        places = torch.tensor([self.model.languages.index(one) for one in spoken])
+        order = sorted(range(len(texts)), key=lambda place: len(numbers[place]))
+        found: dict[int, torch.Tensor] = {}
+        with torch.inference_mode():
+            for start in range(0, len(order), _BATCH):
+                some = order[start : start + _BATCH]
+                tokens = pad([numbers[place] for place in some])
+                lengths = torch.tensor([len(numbers[place]) for place in some])
+                encoded = self.model.encode_captions(tokens, lengths, places[some])
+                found |= zip(some, Encodings.of(encoded).parts, strict=True)
+        return Encodings([found[place] for place in range(len(texts))])
+
+    def require_language(self, language: str) -> str:
+        """The language, if the model was trained on it; else a RecipeError."""
+        if language not in self.languages:
+            known = ", ".join(self.languages)
+            raise RecipeError(f"language {language!r}: the model {self.folder} was trained on {known}; choose of those")
+        return language
+
+    def language_of(self, text: str) -> str:
+        """Which of the model's languages a sentence is in."""
+        return language_of(text, self.languages)
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """What `model.json` says of an exported model.
+
+    Raises:
+        RecipeError: there is none, or it is damaged or of another format.
+    """
+    path = folder / ABOUT
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        kinds = {"format": int, "name": str, "languages": list, "files": dict}
+        whole = all(isinstance(about[name], kind) for name, kind in kinds.items()) and about["languages"]
+        whole = whole and all(isinstance(one, str) for one in [*about["languages"], *about["files"].values()])
+        regions = about["regions"]
+        if not whole or not (regions is None or {type(regions[name]) for name in _OF_REGIONS} == {int}):
+            raise ValueError("it is not complete")
+        if any(Path(name).is_absolute() or ".." in Path(name).parts for name in about["files"]):
+            raise ValueError("it names files outside the folder")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecipeError(f"{path}: no exported model here ({error!r}); run `make export`") from None
+    if about["format"] != FORMAT:
+        raise RecipeError(f"{path}: format {about['format']}, this code reads {FORMAT}; run `make export` again")
+    return dict(about)
+
+
+def read_standard(path: Path, dim: int) -> Regions:
+    """Mean and scale (D,) of regions.
+
+    Raises:
+        RecipeError: they are missing, damaged or of another width.
+    """
+    try:
+        arrays = load_file(path)
+        mean, scale = arrays["mean"], arrays["scale"]
+        if mean.shape != (dim,) or scale.shape != (dim,) or not (np.isfinite(mean).all() and (scale > 0).all()):
+            raise ValueError(f"expected mean and scale of {dim} numbers")
+    except Exception as error:  # safetensors has an error of its own
+        raise RecipeError(f"{path}: not readable ({error!r}); get the model folder again") from None
+    return mean, scale
+
+
+def _translators(folder: Path, files: Mapping[str, str]) -> list[str]:
+    """The translators of an exported model, each whole and by itself."""
+    found: dict[str, set[str]] = {}
+    for name in files:
+        if name.startswith(f"{TRANSLATORS}/"):
+            of, _, file = name.removeprefix(f"{TRANSLATORS}/").partition("/")
+            found.setdefault(of, set()).add(file)
+    for name, held in found.items():
+        if not re.fullmatch(r"mm?t-[a-z]{2,3}-[a-z]{2,3}", name) or held != set(TRANSLATOR_FILES):
+            raise RecipeError(f"{folder / TRANSLATORS / name}: no whole translator; get the model folder again")
+    return sorted(found)
+
+
+def _extractor(folder: Path, about: Mapping[str, Any]) -> Extractor:
+    """What finds regions in pixels as it did for training."""
+    settings = about["regions"]
+    network = None
+    if settings.get("model") is not None:
+        network = str(folder / VISION)
+        if f"{VISION}/config.json" not in about["files"]:
+            raise RecipeError(f"{folder}: its vision network ({VISION}/) is missing; get the model folder again")
+    return Extractor(ExtractorSettings(settings["regions"], settings["size"], network))
+
+
+def _reads_of(about: Mapping[str, Any], standard: Regions) -> str:
+    """A digest of how regions are made from pixels."""
+    settings = about["regions"]
+    digest = hashlib.sha256(f"{EXTRACTED} {settings['regions']} {settings['size']}".encode())
+    for name, content in sorted(about["files"].items()):
+        if name.startswith(f"{VISION}/"):
+            digest.update(f" {name} {content}".encode())
+    for array in standard:
+        digest.update(array.astype(np.float32).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _names_text_model(folder: Path) -> bool:
+    """Does an exported model want a text model, which would be looked for elsewhere?"""
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # `load_model` says what is wrong
+        network, words = (json.loads((folder / name).read_text("utf-8")) for name in ("network.json", "words.json"))
+        return network["arguments"].get("pretrained") is not None or "pretrained" in words
+    return False
+
+
+def _check_files(folder: Path, files: dict[str, str]) -> None:
+    """Refuse a model folder whose files are not those that were exported, or of a kind that could be a pickle."""
+    paths = [path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir()]
+    present = {path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts)} - {ABOUT}
+    for name in sorted({"network.json", "weights.safetensors", "words.json", *files}):
+        if name not in files:
+            raise RecipeError(f"{folder / ABOUT}: names no {name}; get the model folder again")
+        if name not in present:
+            raise RecipeError(f"{folder / name}: no such file, though {ABOUT} names it; get the model folder again")
+        if Path(name).suffix not in _KINDS:
+            raise RecipeError(f"{folder / name}: a file of this kind is not loaded; expected {', '.join(_KINDS)}")
+        if digest_of(folder / name) != files[name]:
+            raise RecipeError(f"{folder / name}: is not what was exported; get the model folder again")
+    if foreign := sorted(present - files.keys()):
+        raise RecipeError(f"{folder / foreign[0]}: was not exported; move it out of the model folder")

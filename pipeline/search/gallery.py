@@ -1,0 +1,265 @@
+"""A gallery on disk: pictures and captions as a model's vectors, indexed; updated while it is searched.
+
+    gallery/gallery.json              which generation is the present one; replaced in one step
+    gallery/generations/<n>/          pictures.parquet and the index pictures/, the same of captions-<language>
+    gallery/models/<copy>/            the exported model that made them, by a digest of what is in it
+    gallery/parts/<model>/<kind>/     vectors (of pictures also regions and boxes) by the content they are of
+
+An update computes what no part holds, a part at a time, then writes a new generation and points to it. Killed at any
+moment, the old generation answers, and the next update finds the parts that were finished. The generation before the
+present one stays, for whoever has just opened it.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from data.pictures import composed
+from data.regions import RegionStore
+from modules.errors import ModelError
+from modules.shards import ShardedIndex
+from pipeline.errors import RecipeError
+from pipeline.search.exported_model import ExportedModel
+from pipeline.search.vector_cache import VectorCache
+
+FORMAT = 2
+POINTER = "gallery.json"
+
+
+class Hit(NamedTuple):
+    """Something that was found.
+
+    Attributes:
+        name: of a picture, or the text of a caption.
+        score: the model's, higher is nearer.
+        path: the picture's file, None where it is not at hand or for a caption.
+        language: of a caption, None for a picture.
+    """
+
+    name: str
+    score: float
+    path: Path | None = None
+    language: str | None = None
+
+
+class Gallery:
+    """One generation of a gallery, opened to be searched.
+
+    Args:
+        folder: of the gallery.
+        exported: the model that made its vectors.
+        generation: which.
+        languages: of its captions.
+    """
+
+    def __init__(self, folder: Path, exported: ExportedModel, generation: str, languages: Sequence[str]) -> None:
+        self.folder, self.exported = folder, exported
+        place = folder / "generations" / generation
+        self._rows = pq.read_table(place / "pictures.parquet", memory_map=True)
+        self._index = _load_index(place / "pictures", exported) if len(self) else None
+        self._captions: dict[str, tuple[pa.ChunkedArray, ShardedIndex]] = {}
+        for language in languages:
+            texts = pq.read_table(place / f"captions-{language}.parquet", memory_map=True)["text"]
+            self._captions[language] = texts, _load_index(place / f"captions-{language}", exported)
+
+    @classmethod
+    def open(cls, folder: str | Path, exported: ExportedModel | None = None) -> "Gallery":
+        """Open the present generation.
+
+        Args:
+            folder: of the gallery.
+            exported: its model, if that is loaded already; None: it is loaded from the gallery.
+
+        Raises:
+            RecipeError: there is none, it is damaged, or another model made it.
+        """
+        folder = Path(folder)
+        while True:
+            about = read_pointer(folder)
+            if about is None:
+                raise RecipeError(f"{folder}: no gallery here; run `make index`")
+            if exported is not None and about["made_of"] != exported.fingerprint:
+                raise RecipeError(f"{folder}: made by another model ({about['model']}); run `make index` with this one")
+            try:
+                made_by = exported or ExportedModel.load(folder / "models" / about["copy"])
+                return cls(folder, made_by, about["generation"], about["languages"])
+            except (OSError, pa.ArrowException, KeyError, RecipeError) as error:
+                if read_pointer(folder) == about:  # else it was updated while we read
+                    reason = " ".join(str(error).split())
+                    raise RecipeError(f"{folder}: not readable ({reason}); run `make index` again") from None
+
+    def __len__(self) -> int:
+        return int(self._rows.num_rows)
+
+    def rows(self, places: Sequence[int] | None = None) -> list[dict[str, Any]]:
+        """What is known of pictures, `name`, `path`, `digest` …, by their places; None: of all."""
+        table = self._rows if places is None else self._rows.take(pa.array(places, pa.int64()))
+        found: list[dict[str, Any]] = table.to_pylist()
+        return found
+
+    def place_of(self, name: str) -> int | None:
+        """The place of a picture, however the accents of its name are typed; None if it is not in the gallery."""
+        places = (pc.index(self._rows["name"], one).as_py() for one in (name, composed(name)))
+        return next((int(place) for place in places if place >= 0), None)
+
+    def search(
+        self,
+        query: str,
+        top: int = 10,
+        language: str | None = None,
+        reranker: ExportedModel | None = None,
+        first: int = 100,
+    ) -> list[Hit]:
+        """Find the pictures nearest to a sentence.
+
+        Args:
+            query: the sentence; cut at 100 tokens.
+            top: pictures wanted.
+            language: of the query; None: told apart.
+            reranker: a model of sets (SCAN) that puts the first ones in its own order and gives their scores.
+            first: how many it orders, at least `top`.
+
+        Raises:
+            RecipeError: the query is empty, or in a language that the model does not know.
+        """
+        if not query.strip():
+            raise RecipeError("search: the query is empty; give a few words")
+        if top < 1:
+            raise RecipeError(f"search: {top} pictures are wanted; expected 1 or more")
+        vector = self.exported.encode_captions([query], language).single()
+        places = self._near(vector, max(top, first if reranker else 0))
+        if reranker is not None and places:
+            places = self._reranked(reranker, query, language, [place for place, _ in places])
+        return self._hits(places[:top])
+
+    def describe(self, picture: str | Path | Image.Image, top: int = 5) -> dict[str, list[Hit]]:
+        """Find the captions nearest to a picture, in every language of the gallery.
+
+        Raises:
+            DataError: the picture cannot be read.
+            RecipeError: the model reads no pixels.
+        """
+        return self.captions_near(self.exported.encode_pictures([picture]).single(), top)
+
+    def captions_near(self, vector: torch.Tensor, top: int = 5) -> dict[str, list[Hit]]:
+        """The captions nearest to a picture's vector (1, H), in every language of the gallery."""
+        return {language: self._nearest(vector, language, top) for language in self._captions}
+
+    def pictures_near(self, vector: torch.Tensor, top: int = 10) -> list[Hit]:
+        """The pictures nearest to a vector (1, H)."""
+        return self._hits(self._near(vector, top))
+
+    def describe_known(self, name: str, top: int = 5) -> dict[str, list[Hit]]:
+        """The same for a picture of the gallery, by its name.
+
+        Raises:
+            RecipeError: there is no such picture.
+        """
+        if (place := self.place_of(name)) is None:
+            raise RecipeError(f"{self.folder}: no picture {name!r} in the gallery")
+        (row,) = self.rows([place])
+        return self.captions_near(torch.from_numpy(self._parts.take([row["digest"]], "vectors")), top)
+
+    def looked_at(self, vector: torch.Tensor, hits: Sequence[Hit]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+        """The boxes (R, 4) of pictures that were found, and what each is worth (R,) for the score with a caption.
+
+        Args:
+            vector: (1, H) of the caption.
+            hits: pictures of this gallery.
+        """
+        if not hits:
+            return []
+        rows = self.rows([place for hit in hits if (place := self.place_of(hit.name)) is not None])
+        parts = self._parts
+        shares = self.exported.region_shares(self._regions(rows, parts), vector)
+        return list(zip(parts.take([row["digest"] for row in rows], "boxes"), shares, strict=True))
+
+    @property
+    def _parts(self) -> VectorCache:
+        return VectorCache(self.folder / "parts" / self.exported.fingerprint / "pictures")
+
+    def _near(self, vector: torch.Tensor, top: int) -> list[tuple[int, float]]:
+        """Rows of the pictures nearest to a vector (1, H), with their scores."""
+        if self._index is None:
+            return []
+        scores, rows = (part[0].tolist() for part in self._index.search(vector, top))
+        return [(row, score) for score, row in zip(scores, rows, strict=True) if row >= 0]
+
+    def _nearest(self, vector: torch.Tensor, language: str, top: int) -> list[Hit]:
+        texts, index = self._captions[language]
+        scores, rows = (part[0].tolist() for part in index.search(vector, top))
+        return [
+            Hit(texts[row].as_py(), score, None, language) for score, row in zip(scores, rows, strict=True) if row >= 0
+        ]
+
+    def _hits(self, found: Sequence[tuple[int, float]]) -> list[Hit]:
+        rows = self.rows([place for place, _ in found])
+        return [
+            Hit(row["name"], score, Path(row["path"]) if row["path"] else None)
+            for row, (_, score) in zip(rows, found, strict=True)
+        ]
+
+    def _regions(self, rows: Sequence[Mapping[str, Any]], parts: VectorCache) -> NDArray[Any]:
+        """Regions (N, R, D) of pictures, as the model reads them."""
+        stores = {row["store"] for row in rows}
+        if stores == {None}:
+            return parts.take([row["digest"] for row in rows], "regions")
+        store = RegionStore(Path(next(iter(stores))), check_values=False)
+        return store.take(store.rows([row["name"] for row in rows]))
+
+    def _reranked(
+        self, reranker: ExportedModel, query: str, language: str | None, places: Sequence[int]
+    ) -> list[tuple[int, float]]:
+        """The same places in the order of a second model, with its scores."""
+        if reranker.reads != self.exported.reads:
+            raise RecipeError(
+                f"{reranker.folder}: it reads other regions than {self.exported.name}; a second model must be trained "
+                "on the same corpus with the same `regions`"
+            )
+        images = reranker.encode_regions(self._regions(self.rows(places), self._parts))
+        spoken = reranker.encode_captions([query], language)
+        with torch.inference_mode():
+            scores = reranker.model.similarity(images[:], spoken[:])[:, 0]
+        order = scores.argsort(descending=True, stable=True).tolist()
+        return [(places[place], float(scores[place])) for place in order]
+
+
+def _load_index(folder: Path, exported: ExportedModel) -> ShardedIndex:
+    try:
+        return ShardedIndex.load(folder, exported.fingerprint)
+    except ModelError as error:
+        raise RecipeError(f"{error}: run `make index` again") from None
+
+
+def read_pointer(folder: Path) -> dict[str, Any] | None:
+    """Which generation is the present one; None where there is no gallery.
+
+    Raises:
+        RecipeError: the file is damaged, or of another format.
+    """
+    path = folder / POINTER
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        if about["format"] != FORMAT:
+            raise ValueError(f"format {about['format']}, this code reads {FORMAT}")
+        if not (isinstance(about["generation"], str) and about["generation"].isdigit()):
+            raise ValueError("it names no generation")
+        languages = about["languages"]
+        if not all(isinstance(one, str) and one.isalpha() for one in [*languages]):
+            raise ValueError("its languages are none")
+        if Path(str(about["copy"])).name != about["copy"]:
+            raise ValueError("it names no model")
+        return {name: about[name] for name in ("generation", "made_of", "model", "copy", "languages")}
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = str(error) if type(error) is ValueError else repr(error)
+        raise RecipeError(f"{path}: not readable ({reason}); delete {folder} and run `make index`") from None

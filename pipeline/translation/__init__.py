@@ -1,0 +1,1 @@
+"""Stages mmt and augment: translators are trained, tested, and write captions."""

@@ -1,0 +1,217 @@
+"""Stage augment: human captions of training images become synthetic ones, along each path of translators."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from data.captions import Caption, read_captions, write_captions
+from data.regions import RegionStore
+from data.text import spaced, words_of
+from modules.translation_metrics import distinct, pairwise_bleu
+from pipeline.corpus.prepare import corpus_job, pictures_of
+from pipeline.drawing.dashboards import Example, examples_html
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import say
+from pipeline.jobs.job import Job
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.decoding import decoding_of
+from pipeline.recipes.loading import lender
+from pipeline.recipes.settings import Recipe, SearchSettings, parse_path, result_settings
+from pipeline.translation.batch_translation import Translated, translate_all
+from pipeline.translation.leakage import lenders_of, refuse_seen_images
+from pipeline.translation.mmt import translators_of
+from pipeline.translation.translator_files import load_translator
+
+VERSION = 1
+_EXAMPLES = 20
+_BLEU_IMAGES, _BLEU_CAPTIONS = 500, 5
+_NOT_OF_A_PATH = ("paths", "batch_tokens", "translators", "captions", "searches")
+
+
+def synthesis_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
+    """A job for each path that a recipe names, and for each shorter path that it goes through."""
+    if recipe.augment.captions:
+        return synthesis_jobs(lender(recipe, recipe.augment.captions), workspace)
+    corpus, translators = corpus_job(recipe, workspace), translators_of(recipe, workspace)
+    jobs: dict[str, Job] = {}
+    for path in sorted(recipe.augment.paths, key=lambda path: path.count("-")):
+        _add_path(jobs, path, recipe, corpus, translators)
+    return jobs
+
+
+def augment(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
+    """Run the stage and say how many different words each path adds."""
+    jobs = synthesis_jobs(recipe, workspace)
+    for job in jobs.values():  # all inputs before the first hour is spent
+        for other in job.inputs.values():
+            if other.stage != "augment":
+                workspace.require(other)
+    for job in jobs.values():
+        folder = workspace.perform(job, force)
+        figures = workspace.manifest(job)["metrics"]
+        say(
+            f"  {job.name}: {figures['captions']:,} captions; unique tokens {figures['unique_source']:,} → "
+            f"{figures['unique_with_synthetic']:,}; examples: {folder / 'examples.html'}"
+        )
+    workspace.note(recipe.name, "augment", jobs)
+
+
+def _add_path(jobs: dict[str, Job], path: str, recipe: Recipe, corpus: Job, translators: dict[str, Job]) -> None:
+    if path in jobs:
+        return
+    system, languages, _ = parse_path(path)
+    before = None
+    if len(languages) > 2:
+        shorter = f"{system}:{'-'.join(languages[:-1])}"
+        _add_path(jobs, shorter, recipe, corpus, translators)
+        before = jobs[shorter]
+    wanted = f"{system}-{languages[-2]}-{languages[-1]}"
+    if wanted not in translators:
+        raise RecipeError(f"augment.paths has {path!r}, but {recipe.augment.translators} trains no {wanted}")
+    translator = translators[wanted]
+    jobs[path] = _synthesis_job(recipe, path, corpus, translator, before)
+
+
+def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, before: Job | None) -> Job:
+    settings = recipe.augment
+    plain = {key: value for key, value in result_settings(settings).items() if key not in _NOT_OF_A_PATH}
+    _, (origin, *_), name = parse_path(path)
+    spoken, target = parse_path(path)[1][-2:]
+    wanted = SearchSettings(beam_size=settings.beam_size, length_penalty=settings.length_penalty)
+    if name is not None:
+        wanted = settings.searches[name]
+        plain = {key: plain[key] for key in plain if key not in ("beam_size", "length_penalty")}
+        plain |= {"search": asdict(wanted), "seed": recipe.seed}
+        plain |= {"of": "each beam"} if wanted.groups > 1 else {}  # it was the likeliest of all beams once
+    # the best of a plain path; else as many as a search keeps, since equal ones may be among them
+    most = 1 if name is None else wanted.captions if wanted.method == "sample" else wanted.beam_size
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Translate, and leave captions and examples."""
+        refuse_seen_images(inputs)
+        human = [Caption(**row) for row in read_captions(inputs["corpus"] / "captions.parquet")]
+        if "before" in inputs:
+            source = [Caption(**row) for row in read_captions(inputs["before"] / "captions.parquet")]
+        else:
+            source = [one for one in human if one.language == spoken and one.split == "train"]
+        refuse_held_out(source, human)
+        if not source:
+            raise RecipeError(f"augment {path}: no training caption in {spoken!r}; see the data report of the corpus")
+        network, bpe = load_translator(inputs["translator"])
+        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        if network.regions is not None and network.regions.in_features != store.dim:
+            raise RecipeError(
+                f"augment {path}: {translator.name} looks at regions of {network.regions.in_features} numbers, this "
+                f"corpus has {store.dim}; use translators trained on the same features (augment.translators)"
+            )
+        found = translate_all(
+            network, bpe, bpe.encode_all([one.text for one in source], spoken), [one.image_id for one in source],
+            store, target, decoding_of(wanted, recipe.seed), settings.batch_tokens, settings.trainer, most,
+        )  # fmt: skip
+        synthetic = [
+            Caption(one.image_id, f"{one.parent or one.caption_id}|{path}{number}", target, new.text, "train", path,
+                    one.parent or one.caption_id, new.score)
+            for one, translations in zip(source, found, strict=True)
+            for number, new in _numbered(translations, wanted.captions)
+        ]  # fmt: skip
+        if not synthetic:
+            raise RecipeError(f"augment {path}: every translation is empty; train longer (mmt.finetune.steps)")
+        write_captions(synthetic, folder / "captions.parquet")
+        originals = {one.caption_id: one for one in human}
+        pictures = pictures_of(inputs["corpus"])
+        _write_examples(folder, path, synthetic, originals, pictures, (origin, target))
+        train = [one for one in human if one.split == "train"]
+        empty = sum(not any(new.text.strip() for new in translations) for translations in found)
+        return diversity(train, synthetic, origin) | {"empty": empty}
+
+    inputs = {"corpus": corpus, "translator": translator} | lenders_of(translator, corpus)
+    inputs |= {"before": before} if before is not None else {}
+    name = f"synthetic-{path.replace(':', '-')}"
+    return Job(name, "augment", VERSION, plain | {"path": path}, inputs, run, True, asdict(settings.trainer))
+
+
+def _numbered(translations: Sequence[Translated], count: int) -> Iterator[tuple[str, Translated]]:
+    """The best translations that differ and are not empty, and what their ids end in: nothing, #2, #3 …"""
+    differing: dict[str, Translated] = {}
+    for new in translations:
+        if new.text.strip():
+            differing.setdefault(new.text, new)
+    for number, new in enumerate(list(differing.values())[:count], 1):
+        yield f"#{number}" if number > 1 else "", new
+
+
+def refuse_held_out(source: Sequence[Caption], human: Sequence[Caption]) -> None:
+    """Refuse to translate a caption whose image is in any split but train.
+
+    Raises:
+        RecipeError: there is one.
+    """
+    split_of = {caption.image_id: caption.split for caption in human}
+    for caption in source:
+        if split_of.get(caption.image_id) != "train":
+            raise RecipeError(
+                f"caption {caption.caption_id!r}: its image is in split {split_of.get(caption.image_id)!r}; only "
+                "captions of training images are translated"
+            )
+
+
+def diversity(human: Sequence[Caption], synthetic: Sequence[Caption], origin: str) -> dict[str, Any]:
+    """Lexical diversity as the paper counts it: different Moses tokens before and after, a count for each language.
+
+    Tokens of different languages count apart, as the paper's 8,830 → 19,960 (English + German) do. Beside it: the
+    share of different words and pairs of words in all (distinct-1, -2; Li et al. 2016), how like the new captions of
+    one image are (mean BLEU of one against another; of 500 images, five captions each), and how many say what a human
+    caption says already. Distinct-n and BLEU are of one caption a source and of pairs: more captions do not lower them.
+
+    Args:
+        human: training captions of all languages.
+        synthetic: made from them.
+        origin: the language that the path starts from; `before` counts its captions alone.
+    """
+    said = [words_of(one.text, one.language) for one in synthetic]
+    known = {one.caption_id: words_of(one.text, one.language) for one in human}
+    before = {(origin, word) for one in human if one.language == origin for word in known[one.caption_id].split()}
+    after = {(one.language, word) for one, text in zip(synthetic, said, strict=True) for word in text.split()}
+    copies = sum(text == known.get(one.parent or "") for one, text in zip(synthetic, said, strict=True))
+    written = {(one.language, known[one.caption_id]) for one in human}
+    existing = sum((one.language, text) in written for one, text in zip(synthetic, said, strict=True))
+    languages = Counter(language for language, _ in before | after)
+    of_image: dict[str, list[str]] = {}
+    for one, text in zip(synthetic, said, strict=True):
+        of_image.setdefault(one.image_id, []).append(text)
+    chosen = random.Random(0).sample(sorted(of_image), min(_BLEU_IMAGES, len(of_image)))
+    return {
+        "captions": len(synthetic),
+        "unique_source": len(before),
+        "unique_synthetic": len(after),
+        "unique_with_synthetic": len(before | after),
+        "unique_by_language": dict(languages),
+        "copies_of_parent": copies,
+        "copies_of_human": existing,
+        **distinct(
+            [text for one, text in zip(synthetic, said, strict=True) if "#" not in one.caption_id.split("|")[-1]]
+        ),
+        "pairwise_bleu": pairwise_bleu([of_image[image_id][:_BLEU_CAPTIONS] for image_id in chosen]),
+        "mean_words": round(sum(len(spaced(one.text, one.language).split()) for one in synthetic) / len(synthetic), 2),
+    }
+
+
+def _write_examples(
+    folder: Path, path: str, synthetic: Sequence[Caption], originals: dict[str, Caption],
+    pictures: Mapping[str, Path], languages: tuple[str, str],
+) -> None:  # fmt: skip
+    """Leave some pairs of captions as `examples.md` and, with their pictures, as `examples.html`."""
+    chosen = random.Random(0).sample(list(synthetic), min(_EXAMPLES, len(synthetic)))
+    rows = [
+        Example(one.image_id, pictures.get(one.image_id), originals[one.parent or ""].text, one.text, one.score)
+        for one in chosen
+    ]
+    lines = ["| image | human | synthetic | score |", "|---|---|---|---|"]
+    for row in rows:
+        human, new = (text.replace("|", " ") for text in (row.human, row.synthetic))
+        lines.append(f"| {row.image_id} | {human} | {new} | {row.score:.2f} |")
+    (folder / "examples.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    examples_html(folder / "examples.html", path, rows, languages)

@@ -1,0 +1,49 @@
+"""Translating many sentences with a finished translator: what testing translators and augmentation share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from data.regions import RegionStore
+from data.text import BEGIN, END, JointBPE, spaced
+from data.translation import Sentences, in_order_loader
+from modules.beam import Hypothesis
+from modules.distributed import gather_objects
+from modules.translation import Search, Searched, Synthesis
+from pipeline.jobs.trainer import make_trainer, stopping
+from pipeline.recipes.settings import TrainerSettings
+
+
+@dataclass(frozen=True)
+class Translated:
+    """One translation: in surface form, Moses-tokenised, and its score (`modules.beam.Hypothesis`)."""
+
+    text: str
+    tokens: str
+    score: float
+
+
+def translate_all(
+    translator: Searched, bpe: JointBPE, source: Sequence[Sequence[int]], image_ids: Sequence[str | None],
+    regions: RegionStore | None, target: str, search: Search, batch_tokens: int, settings: TrainerSettings,
+    n_best: int = 1,
+) -> list[list[Translated]]:  # fmt: skip
+    """Translate sentences (token numbers) into language `target`, in their order, on all devices of `settings`.
+
+    A text-only translator is not shown the regions, whatever is given.
+
+    Returns:
+        for each sentence its translations, best first, at most `n_best`.
+    """
+    trainer = make_trainer(settings)
+    regions = regions if translator.regions is not None else None
+    sentences = Sentences(source, None, image_ids)
+    loader = in_order_loader(sentences, regions, batch_tokens, trainer.global_rank, trainer.world_size)
+    synthesis = Synthesis(translator.eval(), search, BEGIN, END, n_best)
+    with stopping():
+        trainer.predict(synthesis, loader, return_predictions=False)
+    found = dict(gather_objects(list(synthesis.found.items()), trainer.world_size))
+    return [[_read(one, bpe, target) for one in found[number]] for number in range(len(source))]
+
+
+def _read(one: Hypothesis, bpe: JointBPE, target: str) -> Translated:
+    return Translated(bpe.decode(one.tokens, target), spaced(bpe.decode_tokens(one.tokens), target), one.score)

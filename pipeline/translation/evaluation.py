@@ -1,0 +1,79 @@
+"""Testing a finished translator: its translations of validation, test and twins, and their scores."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data.regions import RegionStore
+from data.text import UNSPACED, tokenize, words_of
+from modules.beam import BeamSettings
+from modules.translation_metrics import ambiguity_scores, translation_scores
+from pipeline.recipes.settings import MmtSettings
+from pipeline.translation.batch_translation import Translated, translate_all
+from pipeline.translation.parallel_text import ParallelText
+from pipeline.translation.translator_files import load_translator
+
+
+def evaluate_translator(folder: Path, pairs: ParallelText, store: RegionStore, settings: MmtSettings) -> dict[str, Any]:
+    """Translate validation, test and twins; leave the translations, give back BLEU and the ambiguity scores."""
+    figures: dict[str, Any] = {}
+    for split in ("val", "test", "twins"):
+        rows = pairs.rows(split, captions=True)
+        if not rows:
+            continue
+        found = _translate(folder, pairs, rows, [row["seen_id"] for row in rows], store, settings)
+        references = [row[pairs.target] for row in rows]
+        scores = translation_scores(
+            [one.text for one in found], references, [one.tokens for one in found],
+            [words_of(text, pairs.target) for text in references], pairs.target in UNSPACED,
+        )  # fmt: skip
+        figures |= {
+            f"{split}_bleu": scores.sacre, f"{split}_bleu_tokenised": scores.tokenised, f"{split}_chrf": scores.chrf,
+            f"{split}_ter": scores.ter, "bleu_signature": scores.signature, f"{split}_sentences": len(rows),
+        }  # fmt: skip
+        _write_translations(folder / f"{split}.parquet", pairs, rows, found)
+    if pairs.twins and pairs.direction == "en-de":
+        figures |= _test_twins(folder, pairs, store, settings)
+    return figures
+
+
+def _test_twins(folder: Path, pairs: ParallelText, store: RegionStore, settings: MmtSettings) -> dict[str, Any]:
+    """Ambiguous words of the twin pictures: with the right regions and, for a translator that looks, the twin's."""
+    twins = {row["image_id"]: row for row in pairs.twins}
+    rows = [row for row in pairs.rows("twins", captions=True) if row["image_id"] in twins]
+    about = [twins[row["image_id"]] for row in rows]
+    reference = {row["image_id"]: tokenize(row["de"], "de") for row in rows}
+    figures: dict[str, Any] = {}
+    for kind, key in (("", "image_id"), ("swapped_", "twin_id")):
+        found = _translate(folder, pairs, rows, [entry[key] for entry in about], store, settings)
+        scores = ambiguity_scores(
+            [one.tokens for one in found], [reference[entry["image_id"]] for entry in about],
+            [reference[entry["twin_id"]] for entry in about], [entry["word"] for entry in about],
+            [entry["expected"] for entry in about],
+        )  # fmt: skip
+        figures |= {kind + name: value for name, value in scores.items()}
+    return figures
+
+
+def _translate(
+    folder: Path, pairs: ParallelText, rows: list[dict[str, Any]], image_ids: list[str | None], store: RegionStore,
+    settings: MmtSettings,
+) -> list[Translated]:  # fmt: skip
+    translator, bpe = load_translator(folder)
+    beam = BeamSettings(settings.beam_size, settings.length_penalty)
+    source = [row["source_tokens"] for row in rows]
+    found = translate_all(
+        translator, bpe, source, image_ids, store, pairs.target, beam, settings.batch_tokens, settings.trainer
+    )
+    return [best for best, *_ in found]
+
+
+def _write_translations(path: Path, pairs: ParallelText, rows: list[dict[str, Any]], found: list[Translated]) -> None:
+    table = [
+        {"pair_id": row["pair_id"], "image_id": row["image_id"], "source": row[pairs.source],
+         "reference": row[pairs.target], "hypothesis": one.text, "tokens": one.tokens, "score": one.score}
+        for row, one in zip(rows, found, strict=True)
+    ]  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(table), path)

@@ -1,0 +1,197 @@
+"""Does a translator look? The same test with each sentence's own regions, with another image's, and with zeros."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from pytorch_lightning.utilities import rank_zero_only
+from torch import Tensor
+from torch.utils.tensorboard import SummaryWriter
+
+from data.regions import RegionStore
+from data.text import JointBPE, words_of
+from data.translation import Sentences, in_order_loader
+from modules.ambiguity import ambiguous_words, choices, hits
+from modules.beam import BeamSettings
+from modules.noisy_channel import log_likelihoods
+from modules.translation import Translator
+from modules.translation_metrics import bleu_of, bleu_statistics, by_image, paired_gain
+from pipeline.corpus.prepare import pictures_of
+from pipeline.drawing.attention import Seen, attention_html, attention_sheet
+from pipeline.drawing.dashboards import plain
+from pipeline.jobs.job import Job
+from pipeline.recipes.settings import MmtSettings
+from pipeline.translation.batch_translation import translate_all
+from pipeline.translation.parallel_text import ParallelText
+from pipeline.translation.translator_files import load_translator
+
+VERSION = 3  # intervals over images
+SHOWN = ("own", "other", "zeros")
+_DRAWN, _LOGGED = 20, 8  # sentences whose attention is drawn, and in TensorBoard
+
+
+def incongruent_job(
+    translator: Job, corpus: Job, text: Job, direction: str, settings: MmtSettings, log_dir: Path
+) -> Job:
+    """A job that leaves `looks.parquet`, a row a sentence, and `attention.html` where there are pictures.
+
+    Figures, for each of `SHOWN`: `…_bleu` (tokenised), `…_loglik` (natural logarithm of the human translation's
+    probability, a token) and `…_ambiguous` (% of ambiguous words translated as the human did, where there are any);
+    `own-other_…` and `own-zeros_…` are differences, their intervals over images `…_low` and `…_high`. There are none
+    where no test sentence has regions. Some of it goes to TensorBoard's folder `log_dir`.
+    """
+    plain = {name: getattr(settings, name) for name in ("beam_size", "length_penalty", "without_regions")}
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Translate three times, score, compare and draw."""
+        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        pairs = ParallelText(inputs["corpus"], inputs["text"], direction, store, settings.without_regions)
+        rows = [row for row in pairs.rows("test", captions=True) if row["seen_id"]]
+        images = [row["seen_id"] for row in rows]
+        if len(set(images)) < 2:
+            return {"looks_sentences": len(rows)}
+        network, bpe = load_translator(inputs["translator"])
+        shown = {"own": images, "other": another(images), "zeros": [None] * len(rows)}
+        said, figures = {}, {}
+        for name, seen in shown.items():
+            found = translate_all(
+                network, bpe, [row["source_tokens"] for row in rows], seen, store, pairs.target,
+                BeamSettings(settings.beam_size, settings.length_penalty), settings.batch_tokens, settings.trainer,
+            )  # fmt: skip
+            said[name] = [best.tokens for best, *_ in found]
+            figures[name] = _likelihood(network, rows, seen, store, settings.batch_tokens)  # type: ignore[arg-type]
+        scores = _scores(pairs, rows, said, figures)
+        _write(folder / "looks.parquet", rows, shown, said, figures)
+        pictures = pictures_of(inputs["corpus"])
+        if pictures:
+            seen = _looks(network, bpe, pairs, rows, store, pictures)  # type: ignore[arg-type]
+            attention_html(folder / "attention.html", translator.name, seen, (pairs.source, pairs.target))
+            _log(log_dir, seen, rows, said, pairs)
+        return {"looks_sentences": len(rows)} | scores
+
+    inputs = {"corpus": corpus, "text": text, "translator": translator}
+    return Job(f"looks-{translator.name}", "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+
+
+def another(images: Sequence[str]) -> list[str]:
+    """For each sentence the image of another one, always the same and never its own; two images or more."""
+    different = sorted(set(images))
+    random.Random(0).shuffle(different)
+    after = dict(zip(different, different[1:] + different[:1], strict=True))
+    return [after[image_id] for image_id in images]
+
+
+def _likelihood(
+    network: Translator,
+    rows: Sequence[dict[str, Any]],
+    seen: Sequence[str | None],
+    store: RegionStore,
+    batch_tokens: int,
+) -> Tensor:
+    """Log-probability of each human translation, and its tokens with the end mark: (N, 2)."""
+    sentences = Sentences([row["source_tokens"] for row in rows], [row["target_tokens"] for row in rows], seen)
+    found = torch.zeros(len(rows), 2, dtype=torch.float64)
+    for batch in in_order_loader(sentences, store, batch_tokens):
+        found[batch["index"], 0] = log_likelihoods(network, batch).double()
+        found[batch["index"], 1] = batch["target_lengths"].double()
+    return found
+
+
+def _scores(
+    pairs: ParallelText, rows: Sequence[dict[str, Any]], said: dict[str, list[str]], likelihood: dict[str, Tensor]
+) -> dict[str, Any]:
+    """All figures of the job; ambiguous words are those of the pairs about training pictures, with regions or not."""
+    train = [row for row in pairs.rows("train", captions=None) if row["image_id"]]
+    source, target = (
+        [words_of(row[language], language).split() for row in train] for language in (pairs.source, pairs.target)
+    )
+    lexicon = ambiguous_words(source, target)
+    reference = [words_of(row[pairs.target], pairs.target) for row in rows]
+    to_choose = [
+        choices(lexicon, words_of(row[pairs.source], pairs.source).split(), human.split())
+        for row, human in zip(rows, reference, strict=True)
+    ]
+    statistics = {
+        name: {
+            "bleu": bleu_statistics(said[name], reference),
+            "loglik": likelihood[name],
+            "ambiguous": torch.tensor(
+                [[hits(found, text.split()), len(found)] for found, text in zip(to_choose, said[name], strict=True)],
+                dtype=torch.float64,
+            ),
+        }
+        for name in SHOWN
+    }
+    rate = {"bleu": bleu_of, "loglik": lambda sums: sums[..., 0] / sums[..., 1],
+            "ambiguous": lambda sums: 100 * sums[..., 0] / sums[..., 1].clamp(min=1)}  # fmt: skip
+    figures: dict[str, Any] = {"ambiguous_words": len(lexicon), "choices": sum(map(len, to_choose))}
+    if not figures["choices"]:
+        del rate["ambiguous"]
+    images = [row["seen_id"] for row in rows]
+    for measure, score in rate.items():
+        summed = {name: by_image(one[measure], images) for name, one in statistics.items()}
+        for name in SHOWN:
+            figures[f"{name}_{measure}"] = float(score(summed[name].sum(0)))
+        for other in SHOWN[1:]:
+            gain = paired_gain(summed["own"], summed[other], score)
+            name = f"own-{other}_{measure}"
+            figures |= {name: gain.value, f"{name}_low": gain.low, f"{name}_high": gain.high, f"{name}_p": gain.p_value}
+    return figures
+
+
+def _write(
+    path: Path, rows: Sequence[dict[str, Any]], shown: dict[str, Any], said: dict[str, list[str]],
+    likelihood: dict[str, Tensor],
+) -> None:  # fmt: skip
+    table = [
+        {"pair_id": row["pair_id"]}
+        | {f"{name}_image": shown[name][place] for name in SHOWN}
+        | {f"{name}_tokens": said[name][place] for name in SHOWN}
+        | {f"{name}_loglik": float(likelihood[name][place, 0]) for name in SHOWN}
+        for place, row in enumerate(rows)
+    ]
+    pq.write_table(pa.Table.from_pylist(table), path)
+
+
+@rank_zero_only
+def _log(
+    log_dir: Path, seen: Sequence[Seen], rows: Sequence[dict[str, Any]], said: dict[str, list[str]], pairs: ParallelText
+) -> None:
+    """Attention on the pictures, and translations that differ with the picture, in TensorBoard."""
+    differ = [place for place in range(len(rows)) if len({said[name][place] for name in SHOWN}) > 1]
+    lines = ["| source | reference | its own picture | another picture | no picture |", "|" + "---|" * 5]
+    for place in random.Random(0).sample(differ, min(_LOGGED, len(differ))):
+        texts = [rows[place][pairs.source], rows[place][pairs.target], *(said[name][place] for name in SHOWN)]
+        lines.append("| " + " | ".join(plain(text) for text in texts) + " |")
+    with SummaryWriter(str(log_dir)) as board:
+        board.add_text("translations/with and without the picture", "\n".join(lines))
+        if seen:
+            board.add_image("attention/test", np.asarray(attention_sheet(seen[:_LOGGED])), dataformats="HWC")
+
+
+def _looks(
+    network: Translator, bpe: JointBPE, pairs: ParallelText, rows: Sequence[dict[str, Any]], store: RegionStore,
+    pictures: dict[str, Path],
+) -> list[Seen]:  # fmt: skip
+    """What words look at, with the human translation read word by word, of sentences drawn by lot."""
+    rows = [row for row in rows if row["seen_id"] in pictures]
+    chosen = random.Random(0).sample(rows, min(_DRAWN, len(rows)))
+    sides = {"source": "source_tokens", "target": "target_tokens"}
+    seen = []
+    for row in chosen:
+        sentences = Sentences([row["source_tokens"]], [row["target_tokens"]], [row["seen_id"]])
+        (batch,) = in_order_loader(sentences, store, 1)
+        with torch.no_grad():
+            names = ("source", "source_lengths", "regions", "target", "target_lengths")
+            weights = network.look_weights(*(batch[name] for name in names))[0].tolist()
+        tokens = [bpe.tokenizer.id_to_token(number) or "" for number in row[sides[network.looks_at]]]
+        boxes = store.boxes[store.rows([row["seen_id"]])[0]]
+        texts, picture = (row[pairs.source], row[pairs.target]), pictures[row["seen_id"]]
+        seen.append(Seen(row["seen_id"], picture, texts, tokens, weights[: len(tokens)], boxes))
+    return seen

@@ -1,0 +1,51 @@
+"""The guard against borrowed translators that were trained on this corpus's validation or test images."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from data.captions import TRAINING_SPLITS, read_captions, read_pairs
+from pipeline.errors import RecipeError
+from pipeline.jobs.job import Job
+
+
+def lenders_of(translator: Job, corpus: Job) -> dict[str, Job]:
+    """The other corpora that a translator learned from, itself or through one that back-translated for it.
+
+    Returns:
+        inputs `lender`, `lender2` … for `refuse_seen_images`; none if all it has read is of this corpus.
+    """
+    others = {key: job for key, job in _corpora(translator).items() if key != corpus.key}
+    return {f"lender{number if number > 1 else ''}": job for number, job in enumerate(others.values(), 1)}
+
+
+def _corpora(job: Job) -> dict[str, Job]:
+    found = {job.key: job} if job.name == "corpus" else {}
+    for other in job.inputs.values():
+        found |= _corpora(other)
+    return found
+
+
+def refuse_seen_images(inputs: Mapping[str, Path]) -> None:
+    """Refuse a translator that learned from another corpus's sentences about validation or test images of this one.
+
+    Args:
+        inputs: of a job: `corpus`, and `lenders_of` its translator.
+
+    Raises:
+        RecipeError: it did.
+    """
+    lenders = [folder for name, folder in inputs.items() if name.startswith("lender")]
+    learned = {image_id for folder in lenders for image_id in _images(folder, "pairs", training=True)}
+    held_out = (image_id for table in ("captions", "pairs") for image_id in _images(inputs["corpus"], table, False))
+    if seen := learned.intersection(held_out) if learned else set():
+        raise RecipeError(
+            f"the borrowed translators learned from sentences about {len(seen)} val or test "
+            f"images of this corpus, first {min(seen)!r}; borrow from a recipe whose split leaves them out"
+        )
+
+
+def _images(corpus: Path, table: str, training: bool) -> set[str]:
+    """The images that a table of a prepared corpus has in training splits, or in the others."""
+    rows = (read_pairs if table == "pairs" else read_captions)(corpus / f"{table}.parquet")
+    of_rows = zip(rows["image_id"][:], rows["split"][:], strict=True)
+    return {image_id for image_id, split in of_rows if image_id and (split in TRAINING_SPLITS) == training}

@@ -1,0 +1,309 @@
+"""Stage mmt: for each direction a vocabulary, NMT on text, from it MT and MMT on captions, ensembles and channels."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from pytorch_lightning.callbacks import EMAWeightAveraging
+
+from data.captions import read_pairs
+from data.regions import RegionStore
+from data.text import BEGIN, END, PADDING, UNSPACED, JointBPE, tokenize
+from data.translation import TranslationData
+from modules.translation import Translation, network_options
+from modules.translation_metrics import surface_bleu
+from pipeline.corpus.prepare import corpus_job, pictures_of, prepare
+from pipeline.drawing.dashboards import log_translations
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import say
+from pipeline.jobs.job import Job
+from pipeline.jobs.trainer import fit, load_best, load_weights, log_folder, save_weights
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.loading import lender
+from pipeline.recipes.settings import (
+    CHANNEL,
+    MmtSettings,
+    Phase,
+    Recipe,
+    members_of,
+    opposite,
+    parse_system,
+    result_settings,
+)
+from pipeline.translation.back_translation import back_translation_job
+from pipeline.translation.evaluation import evaluate_translator
+from pipeline.translation.incongruent_images import incongruent_job
+from pipeline.translation.parallel_text import ParallelText
+from pipeline.translation.translator_files import save_network, save_several
+
+TEXT_VERSION = 1
+VERSION = 2
+_OF_SOME_JOBS = (
+    "directions", "pretrain", "finetune", "network_options", "repeat", "systems", "pretrain_captions",
+    "back_translate", "channel",
+)  # fmt: skip
+
+
+def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
+    """The jobs of this stage in order: of each direction `text-…`, `back-…`, `nmt-…`, `mt-…`, `mmt-…`, `mt+mmt-…`;
+    after all of them `mt+channel-…`.
+
+    A direction and its opposite share a vocabulary, and what other directions a recipe names does not change it.
+    Systems of one number share an NMT: `mt2` and `mmt2` start from `nmt2`.
+    """
+    numbers = sorted({parse_system(system)[1] for system in recipe.mmt.systems if "+" not in system} or {1})
+    corpus, jobs = corpus_job(recipe, workspace), dict[str, Job]()
+    for direction in recipe.mmt.directions:
+        languages = sorted(direction.split("-"))
+        text = jobs.setdefault(f"text-{'-'.join(languages)}", _text_job(recipe.mmt, languages, corpus))
+        if direction in recipe.mmt.back_translate:
+            jobs[f"back-{direction}"] = _back_translation(recipe, workspace, direction, corpus, text)
+        starts: dict[int, Job] = {}
+        for number in numbers if recipe.mmt.pretrain.steps else ():
+            name, back = "nmt" if number == 1 else f"nmt{number}", jobs.get(f"back-{direction}")
+            starts[number] = _translator_job(recipe, name, direction, corpus, text, None, back)
+            jobs[starts[number].name] = starts[number]
+        for system in recipe.mmt.systems:
+            if "+" not in system:
+                start = starts.get(parse_system(system)[1])
+                jobs[f"{system}-{direction}"] = _translator_job(recipe, system, direction, corpus, text, start)
+            elif not members_of(system)[1]:
+                jobs[f"{system}-{direction}"] = _joint_job(recipe, system, direction, jobs)
+    for direction in recipe.mmt.directions:
+        for system in (one for one in recipe.mmt.systems if members_of(one)[1]):
+            back = jobs.get(f"mt-{opposite(direction)}") or jobs[f"back-{direction}"].inputs["translator"]
+            jobs[f"{system}-{direction}"] = _joint_job(recipe, system, direction, jobs, back)
+    return jobs
+
+
+def _back_translation(recipe: Recipe, workspace: Workspace, direction: str, corpus: Job, text: Job) -> Job:
+    """The job that gives a direction's one-sided sentences their source, by a borrowed MT of the opposite direction."""
+    name = recipe.mmt.back_translate[direction]
+    other = lender(recipe, name, "mmt.back_translate")
+    if other.mmt.back_translate:
+        raise RecipeError(f"recipe {recipe.name}: mmt.back_translate borrows from {name}, which borrows itself")
+    wanted = f"mt-{opposite(direction)}"
+    if (translator := translator_jobs(other, workspace).get(wanted)) is None:
+        raise RecipeError(f"recipe {recipe.name}: mmt.back_translate.{direction} is {name!r}, which trains no {wanted}")
+    return back_translation_job(recipe.mmt, direction, corpus, text, translator)
+
+
+def incongruent_jobs(recipe: Recipe, jobs: dict[str, Job]) -> dict[str, Job]:
+    """For each MMT among `translator_jobs` the job that shows whether it looks."""
+    found = {}
+    for direction in recipe.mmt.directions:
+        for system in recipe.mmt.systems:
+            if "+" not in system and parse_system(system)[0] == "mmt":
+                job = jobs[f"{system}-{direction}"]
+                found[job.name] = incongruent_job(
+                    job, job.inputs["corpus"], job.inputs["text"], direction, recipe.mmt,
+                    log_folder(recipe, "mmt", job.name, Path(job.key)),
+                )  # fmt: skip
+    return found
+
+
+def translators_of(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
+    """The translators that a recipe uses: its own, or those that it borrows."""
+    return translator_jobs(whose(recipe), workspace)
+
+
+def incongruent_jobs_of(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
+    """The `incongruent_jobs` of the translators that a recipe uses."""
+    recipe = whose(recipe)
+    return incongruent_jobs(recipe, translator_jobs(recipe, workspace))
+
+
+def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
+    """Run the stage, preparing what is not prepared, and say each translator's BLEU."""
+    own, recipe = recipe.name, whose(recipe)
+    if recipe.name != own:
+        say(f"the translators of {own} are those of {recipe.name}")
+    if not workspace.done(corpus_job(recipe, workspace)):
+        prepare(recipe, workspace)
+    jobs = translator_jobs(recipe, workspace)
+    _require_lenders(recipe, workspace, jobs)
+    for job in jobs.values():
+        workspace.perform(job, force)
+        figures = workspace.manifest(job)["metrics"]
+        if "test_bleu" in figures:
+            say(
+                f"  {job.name}: test BLEU {figures['test_bleu']:.1f} ({figures['bleu_signature']}), "
+                f"tokenised {figures['test_bleu_tokenised']:.1f}"
+            )
+    looks = incongruent_jobs(recipe, jobs)
+    for job in looks.values():
+        workspace.perform(job, force)
+    workspace.note(recipe.name, "mmt", jobs | {job.name: job for job in looks.values()})
+
+
+def _require_lenders(recipe: Recipe, workspace: Workspace, jobs: dict[str, Job]) -> None:
+    """Refuse to spend the first hour where the last needs what another recipe has not trained."""
+    for direction, name in recipe.mmt.back_translate.items():
+        borrowed = jobs[f"back-{direction}"].inputs["translator"]
+        if not workspace.done(borrowed):
+            wanted = f"--mmt.directions=[{borrowed.name.removeprefix('mt-')}] --mmt.systems=[mt]"
+            raise RecipeError(
+                f"mmt.back_translate.{direction} borrows {borrowed.name} of {name}, which is not done yet; run `make "
+                f'stage-mmt RECIPE={name} ARGS="{" ".join([wanted, *recipe.lent])}"` first'
+            )
+
+
+def whose(recipe: Recipe) -> Recipe:
+    """The recipe that trains a recipe's translators."""
+    other = recipe.augment.captions or recipe.augment.translators
+    return lender(recipe, other) if other else recipe
+
+
+def read_translations(folder: Path, split: str) -> list[dict[str, Any]]:
+    """What a finished translator made of a split: rows of pair_id, image_id, source, reference, hypothesis …"""
+    return pq.read_table(folder / f"{split}.parquet").to_pylist()
+
+
+def _text_job(settings: MmtSettings, languages: list[str], corpus: Job) -> Job:
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the vocabulary, and all pairs as token numbers."""
+        pairs = read_pairs(inputs["corpus"] / "pairs.parquet")
+        lacking = [language for language in languages if language not in pairs.column_names]
+        if lacking:
+            raise RecipeError(
+                f"mmt.directions need {lacking[0]!r}, which no pair of the corpus has; pairs are read from "
+                "corpus.parallel, or of a corpus that has its own, in corpus.languages"
+            )
+        train = [row for row in pairs if row["split"] == "train"]
+        texts = (tokenize(row[language], language) for row in train for language in languages if row[language])
+        bpe = JointBPE.train(texts, settings.vocabulary)
+        bpe.save(folder / "bpe.json")
+        columns = {
+            language: bpe.encode_all([text or "" for text in pairs[language]], language) for language in languages
+        }
+        pq.write_table(pa.table({name: pa.array(ids, pa.list_(pa.int32())) for name, ids in columns.items()}),
+                       folder / "tokens.parquet")  # fmt: skip
+        return {"vocabulary": len(bpe), "pairs": len(pairs)}
+
+    plain = {"languages": languages, "vocabulary": settings.vocabulary}
+    return Job("text", "mmt", TEXT_VERSION, plain, {"corpus": corpus}, run)
+
+
+def _translator_job(
+    recipe: Recipe, system: str, direction: str, corpus: Job, text: Job, start: Job | None, back: Job | None = None
+) -> Job:
+    settings = recipe.mmt
+    kind, number = parse_system(system)
+    phase = settings.pretrain if kind == "nmt" else settings.finetune
+    seed = recipe.seed + number - 1
+    plain = {key: value for key, value in result_settings(settings).items() if key not in _OF_SOME_JOBS}
+    if options := _options_of(settings, kind):
+        plain["network_options"] = options
+    if kind == "nmt":
+        of_pretraining = {"repeat": settings.repeat, "pretrain_captions": settings.pretrain_captions}
+        plain |= {name: value for name, value in of_pretraining.items() if value}
+    plain |= {"system": kind, "direction": direction, "phase": result_settings(phase), "seed": seed}
+    name = f"{system}-{direction}"
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Train, then translate validation, test and twins."""
+        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        pairs = ParallelText(
+            inputs["corpus"], inputs["text"], direction, store, settings.without_regions, inputs.get("back")
+        )
+        bpe = JointBPE.load(inputs["text"] / "bpe.json")
+        network = {
+            "vocabulary_size": len(bpe), "region_dim": store.dim if kind == "mmt" else None,
+            "embedding_dim": settings.embedding_dim, "hidden_dim": settings.hidden_dim,
+            "dropout": settings.dropout, "padding": PADDING, **settings.network_options,
+        }  # fmt: skip
+        if settings.network != "bilstm":  # what has no name is one
+            network["network"] = settings.network
+        looks = store if kind == "mmt" else None
+        figures = _train(recipe, seed, folder, inputs, name, phase, pairs, network, bpe, looks)
+        save_network(folder, network, bpe)
+        figures |= evaluate_translator(folder, pairs, store, settings)
+        _show(recipe, folder, inputs["corpus"], name)
+        return figures
+
+    more = {"start": start, "back": back}
+    inputs = {"corpus": corpus, "text": text} | {name: job for name, job in more.items() if job is not None}
+    return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+
+
+def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job], channel: Job | None = None) -> Job:
+    """Several translators in one search; with a channel, of one or more.
+
+    A borrowed channel has learned nothing about held-out images: who lends it has translated for `back-…`, which
+    looks after that.
+    """
+    settings, name = recipe.mmt, f"{system}-{direction}"
+    plain: dict[str, Any] = {key: getattr(settings, key) for key in ("beam_size", "length_penalty", "without_regions")}
+    members = {member: jobs[f"{member}-{direction}"] for member in members_of(system)[0]}
+    first = next(iter(members.values()))
+    inputs = {"corpus": first.inputs["corpus"], "text": first.inputs["text"]} | members
+    if channel is not None:
+        plain[CHANNEL], inputs[CHANNEL] = asdict(settings.channel), channel
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Bring the parts together, then translate validation, test and twins."""
+        parts = {member: inputs[member] for member in members}
+        save_several(folder, parts, inputs.get(CHANNEL), settings.channel, direction)
+        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        pairs = ParallelText(inputs["corpus"], inputs["text"], direction, store, settings.without_regions)
+        figures = evaluate_translator(folder, pairs, store, settings)
+        _show(recipe, folder, inputs["corpus"], name)
+        return figures
+
+    return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+
+
+def _show(recipe: Recipe, folder: Path, corpus: Path, name: str) -> None:
+    """Some test translations in TensorBoard."""
+    if (folder / "test.parquet").is_file():
+        log_dir = log_folder(recipe, "mmt", name, folder)
+        log_translations(log_dir, read_translations(folder, "test"), pictures_of(corpus))
+
+
+def _options_of(settings: MmtSettings, system: str) -> dict[str, Any]:
+    """The network's options that change a system's result: none at its default, those of regions where it looks."""
+    defaults = network_options(settings.network)
+    return {
+        name: value
+        for name, value in settings.network_options.items()
+        if value != defaults[name] and (name != "look" or system == "mmt")
+    }
+
+
+def _train(
+    recipe: Recipe, seed: int, folder: Path, inputs: dict[str, Path], name: str, phase: Phase, pairs: ParallelText,
+    network: dict[str, Any], bpe: JointBPE, store: RegionStore | None,
+) -> dict[str, Any]:  # fmt: skip
+    """Train one translator and leave its best weights in the folder."""
+    settings = recipe.mmt
+    pretraining = name.startswith("nmt")
+    if pretraining:
+        train = pairs.select("train", captions=None if settings.pretrain_captions else False, repeat=settings.repeat)
+    else:
+        train = pairs.select("train", captions=True)
+    alike = None if pretraining else True  # MT and MMT are chosen by the same sentences
+    validation = pairs.select("val", captions=alike)
+    torch.manual_seed(seed)  # start values, whatever ran before in this process
+    module = Translation(
+        network, phase.learning_rate, phase.warmup, phase.steps, settings.label_smoothing, BEGIN, END,
+        agreement=phase.r_drop,
+    )  # fmt: skip
+    module.reference = pairs.texts(pairs.target, "val", captions=alike)
+    module.decode = lambda tokens: bpe.decode(tokens, pairs.target)
+    module.bleu = surface_bleu(pairs.target in UNSPACED)
+    if "start" in inputs:
+        load_weights(module.translator, inputs["start"] / "weights.safetensors", strict=False)
+    data = TranslationData(
+        train, validation, store, settings.batch_tokens, phase.eval_every, seed, settings.trainer.workers
+    )
+    log_dir = log_folder(recipe, "mmt", name, folder)
+    best = fit(
+        module, data, settings.trainer, folder, log_dir, phase.steps // phase.eval_every, "val/bleu", seed,
+        settings.clip, [EMAWeightAveraging(decay=phase.average)] if phase.average else [],
+    )  # fmt: skip
+    load_best(module, best)
+    save_weights(module.translator, folder / "weights.safetensors")
+    return {"train_pairs": len(train), "steps": phase.steps, "parameters": sum(p.numel() for p in module.parameters())}

@@ -1,0 +1,87 @@
+"""The parallel table of a prepared corpus with its token numbers, seen in one direction."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data.captions import read_pairs
+from data.regions import RegionStore
+from data.translation import Sentences
+from pipeline.corpus.prepare import twins_of
+from pipeline.errors import RecipeError
+
+BACK = "back.parquet"  # of a back-translation
+_OF_BACK = ("pair_id", "text", "tokens")  # the last two of the source
+
+
+class ParallelText:
+    """The parallel table with its token numbers, seen in one direction.
+
+    Sentences without a source have none here, unless `back` is the folder of a back-translation that wrote it. A row's
+    `seen_id` is its image where that has regions, else None; `caption` says that it is fine-tuned and tested
+    on, which rows of images without regions are if `without_regions` is `captions`.
+    """
+
+    def __init__(
+        self, corpus: Path, text: Path, direction: str, store: RegionStore, without_regions: str,
+        back: Path | None = None,
+    ) -> None:  # fmt: skip
+        self.direction = direction
+        self.source, self.target = direction.split("-")
+        self.twins = twins_of(corpus)
+        tokens = _read(text / "tokens.parquet", [self.source, self.target])
+        source, target = (tokens[name].to_pylist() for name in (self.source, self.target))
+        seen = {image_id: image_id for image_id in store.ids}
+        about = "seen_id" if without_regions == "text" else "image_id"
+        rows = [
+            row | {"source_tokens": s, "target_tokens": t, "seen_id": seen.get(row["image_id"])}
+            for row, s, t in zip(read_pairs(corpus / "pairs.parquet").to_list(), source, target, strict=True)
+            if row[self.target]
+        ]
+        written = {} if back is None else {row["pair_id"]: row for row in _read(back / BACK, _OF_BACK).to_pylist()}
+        self._rows = [row | {"caption": row[about] is not None, "made_up": False} for row in rows if row[self.source]]
+        self._rows += [
+            row | {self.source: new["text"], "source_tokens": new["tokens"], "caption": False, "made_up": True}
+            for row in rows
+            if not row[self.source] and (new := written.get(row["pair_id"]))
+        ]
+
+    def rows(self, split: str, captions: bool | None) -> list[dict[str, Any]]:
+        """Pairs of a split: captions, text to pre-train on, or (None) all."""
+        rows = [row for row in self._rows if row["split"] == split]
+        if captions is None or (captions is False and all(row["caption"] or row["made_up"] for row in rows)):
+            return rows  # people wrote no text without pictures: learn from all of it
+        return [row for row in rows if row["caption"] == captions]
+
+    def select(self, split: str, captions: bool | None, repeat: Mapping[str, int] | None = None) -> Sentences:
+        """The same as token numbers, those of some origins several times.
+
+        Raises:
+            RecipeError: there are none, or none of an origin that is to be repeated.
+        """
+        rows = self.rows(split, captions)
+        origins = {row["origin"] for row in rows}
+        for origin in repeat or {}:
+            if origin not in origins:
+                raise RecipeError(f"mmt.repeat names {origin!r}; the pairs are of {', '.join(sorted(origins))}")
+        rows = [row for row in rows for _ in range((repeat or {}).get(row["origin"], 1))]
+        if not rows:
+            kind = {True: "with regions ", False: "", None: ""}[captions]
+            raise RecipeError(f"mmt: no {self.direction} pair {kind}for {split}; see the data report of the corpus")
+        source, target = ([row[f"{side}_tokens"] for row in rows] for side in ("source", "target"))
+        return Sentences(source, target, [row["seen_id"] for row in rows])
+
+    def texts(self, language: str, split: str, captions: bool | None) -> list[str]:
+        """Surface sentences of the same pairs, in the same order."""
+        return [row[language] for row in self.rows(split, captions)]
+
+
+def _read(path: Path, columns: Sequence[str]) -> pa.Table:
+    try:
+        return pq.read_table(path, columns=list(columns))
+    except (OSError, pa.ArrowException) as error:
+        raise RecipeError(f"{path}: not readable ({str(error).splitlines()[0]}); run `make stage-mmt` with "
+                          "ARGS=--force") from None  # fmt: skip
