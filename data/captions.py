@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from datasets import Dataset
 
 from data.errors import DataError
+
+if TYPE_CHECKING:  # takes a second to import
+    from datasets import Dataset
 
 HUMAN = "human"
 TRAINING_SPLITS = ("train", "translation")  # retrieval trains on the first; translators may read both
@@ -57,7 +60,7 @@ def write_captions(captions: Iterable[Caption], path: Path) -> None:
     pq.write_table(pa.Table.from_pylist([asdict(caption) for caption in captions], schema=_SCHEMA), path)
 
 
-def read_captions(path: Path) -> Dataset:
+def read_captions(path: Path) -> "Dataset":
     """Read a caption table; its columns are the fields of `Caption`.
 
     Raises:
@@ -67,6 +70,8 @@ def read_captions(path: Path) -> Dataset:
     missing = [name for name in _SCHEMA.names if name not in table.column_names]
     if missing:
         raise DataError(f"{path}: no column {missing[0]!r}; a caption table has {', '.join(_SCHEMA.names)}")
+    from datasets import Dataset
+
     return Dataset(table.select(_SCHEMA.names))
 
 
@@ -78,7 +83,7 @@ def write_pairs(pairs: Sequence[Pair], path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
 
 
-def read_pairs(path: Path) -> Dataset:
+def read_pairs(path: Path) -> "Dataset":
     """Read a parallel table: `pair_id, image_id, split, origin` and a column for each language.
 
     Raises:
@@ -88,6 +93,8 @@ def read_pairs(path: Path) -> Dataset:
     missing = [name for name in _PAIR_COLUMNS if name not in table.column_names]
     if missing:
         raise DataError(f"{path}: no column {missing[0]!r}; a parallel table has {', '.join(_PAIR_COLUMNS)}")
+    from datasets import Dataset
+
     return Dataset(table)
 
 

@@ -15,9 +15,10 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from data.captions import HUMAN
 from data.errors import DataError
+from data.padding import pad
 from data.regions import RegionStore
 from data.sentences import sentence_hash
-from data.translation import loader, pad, share
+from data.translation import loader, share
 
 Visit = tuple[int, ...]
 """One image's turn in a batch: the numbers of the captions that come with it."""

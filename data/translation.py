@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from data.padding import pad
 from data.regions import RegionStore
-from data.text import BEGIN, END, PADDING
+from data.text import BEGIN, END
 
 _POOL = 50  # batches' worth of sentences that are sorted by length together
 
@@ -216,12 +217,3 @@ def cut(ordered: list[int], lengths: NDArray[np.int64], batch_tokens: int) -> li
             longest = int(lengths[number])
         batches[-1].append(number)
     return batches
-
-
-def pad(sentences: Sequence[Sequence[int]]) -> Tensor:
-    """Token numbers of sentences as one (B, N) tensor, padding behind."""
-    width = max(len(sentence) for sentence in sentences)
-    batch = np.full((len(sentences), width), PADDING, dtype=np.int64)
-    for row, sentence in enumerate(sentences):
-        batch[row, : len(sentence)] = sentence
-    return torch.from_numpy(batch)

@@ -3,7 +3,6 @@
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel
 
 from modules.errors import ModelError
 
@@ -21,6 +20,8 @@ class PretrainedWords(nn.Module):
     """
 
     def __init__(self, name: str) -> None:
+        from transformers import AutoConfig, AutoModel  # seconds to import
+
         super().__init__()
         try:
             config = AutoConfig.from_pretrained(name, trust_remote_code=False)

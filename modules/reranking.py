@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from modules.encodings import Encodings, Similarity
 from modules.errors import ModelError
 from modules.index import VectorIndex
 from modules.metrics import RetrievalRanks, require_finite, require_links
-from modules.search import ROUNDING, Encodings, Similarity
+from modules.search import ROUNDING
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from torch.nn import functional as F
 
 from modules.augmentation import drop_regions, drop_words
 from modules.distributed import gather_rows, sum_over_ranks, touch
+from modules.encodings import Encodings, Similarity
 from modules.losses import RankingLoss, negative_mask
 from modules.metrics import RetrievalRanks
 from modules.pretrained import PretrainedWords
 from modules.retrieval_models import build_model
 from modules.retrieval_models.base import Batch, Encoding, Pairs
-from modules.search import Encodings, RetrievalMetric, Similarity, block_similarity, exact_ranks, ranks_by_index
+from modules.search import RetrievalMetric, block_similarity, exact_ranks, ranks_by_index
 from modules.training import TrainedModule
 
 

@@ -6,7 +6,6 @@ and ranks by blocks take scores that differ by no more than rounding as ties.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
+from modules.encodings import Encoding, Encodings, Similarity
 from modules.errors import ModelError
 from modules.index import VectorIndex
 from modules.metrics import (
@@ -28,54 +28,15 @@ from modules.metrics import (
 )
 
 CLOSE = 1e-5  # float32 products of unit vectors err by less; nearer scores are compared again in float64
+
+
 EQUAL = 1e-12  # the same for float64
+
+
 ROUNDING = 5e-7  # four units in the last place of a float32 score of 1
+
+
 MAX_CLOSE = 32  # a query with more close calls is counted whole
-
-Encoding = tuple[Tensor, Tensor]
-"""What a retrieval model makes of N images or captions: vectors (N, T, H) and their mask (N, T), true where real."""
-Similarity = Callable[[Encoding, Encoding], Tensor]
-"""A model's score: encoded images and captions -> (I, C), higher is nearer."""
-
-
-@dataclass(frozen=True)
-class Encodings:
-    """What a retrieval model makes of all images or captions that are ranked, each without padding.
-
-    Some are padded when they are taken out, so that memory is that of the real vectors and of a block.
-
-    Attributes:
-        parts: vectors (T, H) of each item.
-    """
-
-    parts: list[Tensor]
-
-    @classmethod
-    def of(cls, encoding: Encoding) -> "Encodings":
-        """Take the padding out of one encoding of all items."""
-        vectors, mask = encoding
-        return cls(list(vectors[mask].split(mask.sum(dim=1).tolist())))
-
-    def __len__(self) -> int:
-        return len(self.parts)
-
-    def __getitem__(self, rows: slice | Tensor) -> Encoding:
-        parts = self.select(rows).parts
-        vectors = torch.cat(parts)
-        lengths = torch.tensor([len(part) for part in parts])
-        mask = (torch.arange(int(lengths.max())) < lengths[:, None]).to(vectors.device)
-        padded = vectors.new_zeros(*mask.shape, vectors.shape[1])
-        padded[mask] = vectors
-        return padded, mask
-
-    def select(self, rows: slice | Tensor) -> "Encodings":
-        """Some of the items, nothing copied."""
-        some = self.parts[rows] if isinstance(rows, slice) else [self.parts[row] for row in rows.tolist()]
-        return Encodings(some)
-
-    def single(self) -> Tensor:
-        """Vectors (N, H) of items that have one each."""
-        return torch.cat(self.parts)
 
 
 def ranks_by_index(

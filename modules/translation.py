@@ -1,47 +1,20 @@
 """Training a translator: text-only pre-training (NMT) and fine-tuning on captions as MT or, with regions, as MMT."""
 
-import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor
 
-from modules.beam import BeamSettings, Hypothesis, beam_search
+from modules.beam import BeamSettings, Hypothesis
 from modules.cross_entropy import agreeing_cross_entropy, smoothed_cross_entropy
 from modules.distributed import gather_objects, sum_over_ranks
-from modules.ensemble import Ensemble
 from modules.errors import ModelError
-from modules.noisy_channel import NoisyChannel
-from modules.sampling import SampleSettings, sample
 from modules.training import BatchModule, TrainedModule
-from modules.transformer import TransformerTranslator
 from modules.translation_metrics import surface_bleu
-from modules.translator import RegionalTranslator
-
-Batch = dict[str, Tensor]
-Translator = RegionalTranslator | TransformerTranslator
-Searched = Translator | Ensemble | NoisyChannel
-Search = BeamSettings | SampleSettings
-NETWORKS: dict[str, type[Translator]] = {"bilstm": RegionalTranslator, "transformer": TransformerTranslator}
-
-
-def network_options(network: str) -> dict[str, Any]:
-    """The settings that only this network has, and their defaults."""
-    own, common = (inspect.signature(kind.__init__).parameters for kind in (NETWORKS[network], RegionalTranslator))
-    return {name: parameter.default for name, parameter in own.items() if name not in common}
-
-
-def build_translator(network: str = "bilstm", **arguments: Any) -> Translator:
-    """A fresh translator.
-
-    Args:
-        network: one of `NETWORKS`.
-        arguments: its own.
-    """
-    return NETWORKS[network](**arguments)
+from modules.translators import Batch, Search, Searched, build_translator, translate
 
 
 class Translation(TrainedModule):
@@ -169,22 +142,3 @@ class Synthesis(BatchModule):
         found = translate(self.translator, batch, self.search, self.begin, self.end)
         for number, best in zip(batch["index"].tolist(), found, strict=True):
             self.found[number] = best[: self.n_best]
-
-
-def translate(
-    translator: Searched, batch: Mapping[str, Tensor], settings: Search, begin: int, end: int
-) -> list[list[Hypothesis]]:
-    """Translations of the sentences of a batch (`source`, `source_lengths`, `regions` if it looks), best first.
-
-    Raises:
-        ModelError: it has a channel, which reranks no such search.
-    """
-    if isinstance(translator, NoisyChannel):
-        found = translate(translator.direct, batch, translator.widened(settings), begin, end)  # type: ignore[arg-type]
-        return translator.rerank(batch, found, begin, end)
-    with torch.no_grad():
-        memory = translator.encode(batch["source"], batch["source_lengths"], batch.get("regions"))
-        longest = (settings.max_ratio * batch["source_lengths"]).long() + 10
-        if isinstance(settings, SampleSettings):
-            return sample(translator, memory, settings, begin, end, longest, batch["index"].tolist())
-        return beam_search(translator, memory, settings, begin, end, longest)

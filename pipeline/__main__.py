@@ -161,8 +161,9 @@ def _run(known: argparse.Namespace, overrides: list[str]) -> None:
 
 def _use(known: argparse.Namespace, recipe: Recipe) -> None:
     """What is done with a trained model."""
-    from pipeline.search.commands import describe, index, model_of, search
-    from pipeline.search.export import export
+    from pipeline.search.commands import describe, search
+    from pipeline.search.export import export, model_of
+    from pipeline.search.index_command import index
 
     workspace = Workspace()
     with _told("vse"):

@@ -8,12 +8,10 @@ from typing import ClassVar, Literal, TypeVar
 from torch import Tensor, nn
 
 from modules.encoders import word_table
+from modules.encodings import Encoding
 from modules.errors import ModelError
 from modules.pretrained import PretrainedWords
 from modules.scores import inner_product, order_violation
-
-Encoding = tuple[Tensor, Tensor]
-"""Vectors (N, T, H) and their mask (N, T); T = 1 where an item is one vector."""
 
 Batch = dict[str, Tensor]
 

@@ -5,15 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
-
 from data.corpora import Corpus
 from data.corpora.registry import CORPORA
 from data.findings import Finding
 from data.report import DataReport, data_report
 from pipeline.drawing.text_table import TextTable
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import printable, say
+from pipeline.jobs.console import escaped, say
 from pipeline.recipes.settings import Recipe
 
 
@@ -69,7 +67,7 @@ def say_findings(findings: Sequence[Finding], examples: int = 1) -> None:
     for finding in findings:
         colour = "red" if finding.level == "error" else "yellow"
         shown = "; ".join(finding.examples[:examples]) + (" …" if finding.count > examples else "")
-        text = escape(printable(f"{finding.what} ({finding.where}): {finding.count:,}× {shown}"))
+        text = escaped(f"{finding.what} ({finding.where}): {finding.count:,}× {shown}")
         say(f"[{colour}]{finding.level}:[/] {text}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from data.captions import TRAINING_SPLITS, write_captions, write_pairs
 from data.corpora import Corpus
 from data.corpora.registry import CORPORA
-from data.extractor import Extractor
+from data.extractor import EXTRACTOR_VERSION, Extractor
 from data.findings import Finding
 from data.regions import RegionStore, standardise, write_regions
 from data.report import DataReport, data_report
@@ -24,7 +24,6 @@ from pipeline.recipes.settings import Recipe
 VERSION = 1
 # options that came after results were recorded, as they were then
 _ADDED_LATER: dict[str, Any] = {"without_regions": "refuse", "monolingual": []}
-EXTRACTED = 3  # the version of regions found in pixels; a corpus that brings its own does not depend on it
 
 
 def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
@@ -114,7 +113,7 @@ def about_corpus(corpus: Path) -> dict[str, Any]:
 
 def _extractor_settings(recipe: Recipe, workspace: Workspace) -> dict[str, Any]:
     """How regions are found in pixels; a network that lies here is known by its files."""
-    settings: dict[str, Any] = asdict(recipe.regions) | {"version": EXTRACTED}
+    settings: dict[str, Any] = asdict(recipe.regions) | {"version": EXTRACTOR_VERSION}
     if (name := settings.pop("model")) is None:
         return settings
     files = sorted(path for path in Path(name).glob("*") if path.is_file())

@@ -19,8 +19,8 @@ from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
 from data.captions import HUMAN
+from data.padding import pad
 from data.regions import RegionStore
-from data.translation import pad
 from pipeline.drawing.pictures import BLACK, GREEN, GREY, Hit, Line, embedded, hit_sheet, picture_sheet, read_thumbnail
 
 _BLOCK = 128

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
 
-from pipeline.jobs.console import CONSOLE, printable
+from pipeline.jobs.console import CONSOLE, escaped
 
 
 @dataclass(frozen=True)
@@ -25,14 +24,9 @@ class TextTable:
 
     def show(self) -> None:
         """Print the table in the terminal."""
-        table = Table(title=_plain(self.title), title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+        table = Table(title=escaped(self.title), title_justify="left", header_style="bold", box=SIMPLE_HEAD)
         for number, head in enumerate(self.heads):
-            table.add_column(_plain(head), justify="left" if number == 0 else "right", no_wrap=True)
+            table.add_column(escaped(head), justify="left" if number == 0 else "right", no_wrap=True)
         for row in self.rows:
-            table.add_row(*map(_plain, row))
+            table.add_row(*map(escaped, row))
         CONSOLE.print(table)
-
-
-def _plain(text: str) -> str:
-    """Without what the terminal or rich would take for a command."""
-    return escape(printable(text))

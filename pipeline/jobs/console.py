@@ -1,6 +1,7 @@
 """Lines for people, in the terminal."""
 
 from rich.console import Console
+from rich.markup import escape
 
 from pipeline.jobs.ranks import rank
 
@@ -13,6 +14,11 @@ for _console in (CONSOLE, ERRORS):
 def printable(text: str) -> str:
     """A text that does nothing to a terminal; lines stay lines."""
     return "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
+def escaped(text: str) -> str:
+    """`printable`, with what rich would take for markup escaped."""
+    return escape(printable(text))
 
 
 def say(text: str) -> None:

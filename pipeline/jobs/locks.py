@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch.distributed
-
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import ERRORS, say
 from pipeline.jobs.ranks import run_id, started_together
@@ -20,6 +18,8 @@ GRACE = 5.0  # seconds that ranks above 0 have to end by themselves once rank 0 
 
 def meet() -> None:
     """Wait until all ranks are here, so that none takes what --force deletes for done; nothing before they are one."""
+    import torch.distributed
+
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.barrier()
 

@@ -2,8 +2,6 @@
 
 import errno
 
-import torch
-
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
@@ -37,6 +35,8 @@ def out_of_memory(error: BaseException, stage: str) -> str | None:
         error: what was raised.
         stage: where.
     """
+    import torch
+
     known = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(text in str(error) for text in _NO_MEMORY)
     if not known:
         return None

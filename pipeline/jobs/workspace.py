@@ -20,8 +20,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
 from pipeline.jobs.cost import Cost
@@ -258,6 +256,8 @@ def source_digest() -> str:
 
 def _machine() -> dict[str, Any]:
     """What of the machine may change the last digits of a figure."""
+    import torch
+
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {"processor": platform.machine(), "instructions": torch.backends.cpu.get_cpu_capability(),
             "threads": torch.get_num_threads(), "gpu": gpu}  # fmt: skip

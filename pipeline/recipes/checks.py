@@ -7,15 +7,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-import torch
-
-from modules.beam import BeamSettings
-from modules.errors import ModelError
-from modules.losses import LOSSES
-from modules.retrieval_models import model_class, option_names
-from modules.translation import build_translator, network_options
 from pipeline.errors import RecipeError
-from pipeline.recipes.decoding import decoding_of
 from pipeline.recipes.settings import (
     CHANNEL,
     MmtSettings,
@@ -35,12 +27,15 @@ def check(recipe: Recipe, where: str) -> None:
     Raises:
         RecipeError: two do; it names both, and `where` they stand.
     """
-    _check_systems(recipe.vse, recipe.mmt, where)
+    _check_retrieval_systems(recipe.vse, recipe.mmt, where)
     _check_vse_numbers(recipe.vse, where)
     _check_vse(recipe.vse, where)
     _check_mmt(recipe.mmt, where)
     _check_numbers(recipe, where)
-    _check_augment(recipe, where)
+    _check_paths(recipe, where)
+    from pipeline.recipes.network_checks import check_networks  # imports torch: what is cheap to find is found before
+
+    check_networks(recipe, where)
 
 
 def refuse_unknown(values: Any, known: set[str], where: str, prefix: str) -> None:
@@ -58,11 +53,8 @@ def refuse_unknown(values: Any, known: set[str], where: str, prefix: str) -> Non
             raise RecipeError(f"{where}: unknown key {prefix}{key}; {hint}")
 
 
-def _check_systems(vse: VseSettings, mmt: MmtSettings, where: str) -> None:
-    """Refuse models that do not exist, or cannot be fused, searched or re-ranked with so."""
-    models = vse.fuse or [vse.model, *([vse.first] if vse.first else [])]
-    known = set[str]().union(*(option_names(model_class(name)) for name in models))
-    refuse_unknown(vse.options, known, where, "vse.options.")
+def _check_retrieval_systems(vse: VseSettings, mmt: MmtSettings, where: str) -> None:
+    """Refuse models that cannot be fused, re-ranked, or searched by translation."""
     if vse.fuse and vse.translate:
         raise RecipeError(f"{where}: vse.fuse and vse.translate are both set; leave one out")
     if len(vse.fuse) == 1:
@@ -86,8 +78,6 @@ def _check_first(vse: VseSettings, first: str, where: str) -> None:
             raise RecipeError(f"{where}: vse.first and vse.{name} are both set; leave one out")
     if first == vse.model:
         raise RecipeError(f"{where}: vse.first and vse.model are both {first!r}; expected another one to re-rank")
-    if (score := model_class(first).score) != "inner product":
-        raise RecipeError(f"{where}: vse.first is {first!r}, whose score is of {score}; expected an inner product")
 
 
 def _check_vse(vse: VseSettings, where: str) -> None:
@@ -108,10 +98,6 @@ def _check_vse(vse: VseSettings, where: str) -> None:
     for language in vse.select:
         if language not in vse.test:
             raise RecipeError(f"{where}: vse.select names {language!r}, but vse.test has {', '.join(vse.test)}")
-    if vse.loss not in (None, *LOSSES):
-        raise RecipeError(f"{where}: vse.loss is {vse.loss!r}; expected one of {', '.join(LOSSES)}")
-    if vse.type_weights and (vse.loss or model_class(vse.model).loss) != "hardest":
-        raise RecipeError(f"{where}: vse.type_weights weighs the hardest negatives, but vse.loss is not `hardest`")
     if vse.pretrained is not None and vse.words == "fasttext":
         raise RecipeError(f"{where}: vse.words is fasttext, but vse.pretrained reads the words; leave one out")
     if vse.warmup_epochs > vse.epochs:
@@ -142,16 +128,12 @@ def _check_vse_numbers(vse: VseSettings, where: str) -> None:
         raise RecipeError(f"{where}: vse.type_weights are {vse.type_weights}; expected 0 or more, one of them above 0")
 
 
-def _check_augment(recipe: Recipe, where: str) -> None:
-    """Refuse searches that cannot be made, and paths that no translator walks."""
+def _check_paths(recipe: Recipe, where: str) -> None:
+    """Refuse names of searches that a path cannot hold, and paths that no translator of the recipe makes."""
     mmt = recipe.mmt
-    for name, settings in recipe.augment.searches.items():
+    for name in recipe.augment.searches:
         if not re.fullmatch(r"\w+", name):
             raise RecipeError(f"{where}: augment.searches has {name!r}; expected letters and digits")
-        try:
-            decoding_of(settings, recipe.seed)
-        except ModelError as error:
-            raise RecipeError(f"{where}: augment.searches.{name}: {error}") from None
     for path in recipe.augment.paths:
         system, languages, search = parse_path(path)
         if system not in mmt.systems or len(languages) < 2:
@@ -189,10 +171,6 @@ def _check_numbers(recipe: Recipe, where: str) -> None:
     if recipe.report.resamples < 100:
         raise RecipeError(f"{where}: report.resamples is {recipe.report.resamples}; expected 100 or more")
     for section, settings in (("mmt", mmt), ("augment", augment)):
-        try:
-            BeamSettings(settings.beam_size, settings.length_penalty)
-        except ModelError as error:
-            raise RecipeError(f"{where}: {section}: {error}") from None
         if settings.batch_tokens < 1:
             raise RecipeError(f"{where}: {section}.batch_tokens is {settings.batch_tokens}; expected 1 or more")
     for name in ("dropout", "label_smoothing"):
@@ -225,13 +203,6 @@ def _check_mmt(mmt: MmtSettings, where: str) -> None:
             raise RecipeError(
                 f"{where}: mmt.{name}.steps is {phase.steps}, no multiple of mmt.{name}.eval_every {phase.eval_every}"
             )
-    refuse_unknown(mmt.network_options, set(network_options(mmt.network)), where, "mmt.network_options.")
-    sizes = {"vocabulary_size": 4, "embedding_dim": mmt.embedding_dim, "hidden_dim": mmt.hidden_dim}
-    try:
-        with torch.device("meta"):  # shapes alone
-            build_translator(mmt.network, region_dim=1, **sizes, **mmt.network_options)
-    except (ModelError, TypeError, RuntimeError) as error:
-        raise RecipeError(f"{where}: mmt.network {mmt.network!r}, mmt.network_options: {error}") from None
     for place, system in enumerate(mmt.systems):
         _check_system(mmt, system, mmt.systems[:place], where)
     if not 0 <= mmt.channel.weight < math.inf or mmt.channel.beam_size < 1:

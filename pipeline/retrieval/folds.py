@@ -10,8 +10,9 @@ from modules.metrics import fold_scores
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import read_manifest
 from pipeline.recipes.settings import VseSettings
-from pipeline.retrieval.model_files import load_model
-from pipeline.retrieval.ranks import rank_split, write_ranks
+from pipeline.retrieval.ranks import load_module, rank_split, write_ranks
+
+VERSION = 1
 
 VERSION = 1
 
@@ -21,7 +22,7 @@ def folds_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the ranks of the whole, and the means over folds."""
-        module, text = load_model(inputs["model"], settings.test, settings.pretrained)
+        module, text = load_module(inputs["model"], settings.test, settings.pretrained)
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         rank_split(module, text, captions, store, settings.trainer, folds=settings.folds)

@@ -15,8 +15,7 @@ from modules.metrics import RetrievalRanks, retrieval_ranks
 from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
-from pipeline.retrieval.model_files import load_model
-from pipeline.retrieval.ranks import rank_split, read_arrays, validation_scores, write_ranks
+from pipeline.retrieval.ranks import load_module, rank_split, read_arrays, validation_scores, write_ranks
 
 VERSION = 2  # validation beside test
 _SCORES = ("scores", "images", "captions", "links")
@@ -33,7 +32,7 @@ def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         for split, languages in (("val", settings.select), ("test", settings.test)):
-            module, text = load_model(inputs["model"], languages, settings.pretrained)
+            module, text = load_module(inputs["model"], languages, settings.pretrained)
             module.scores = {}
             data = rank_split(module, text, captions, store, settings.trainer, split)
             for language, scores in module.scores.items():

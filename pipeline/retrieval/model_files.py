@@ -1,16 +1,16 @@
 """A trained retrieval model on disk."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from data.text import PretrainedTokens, TextInput, load_text_input
-from modules.retrieval import Retrieval
-from modules.retrieval_models.base import RetrievalModel
+from modules.retrieval_models import RetrievalModel, build_model
 from pipeline.errors import RecipeError
 from pipeline.jobs.files import fingerprint
-from pipeline.jobs.trainer import load_weights, save_weights
+from pipeline.jobs.weights import load_weights, save_weights
 
 
 def save_model(folder: Path, name: str, arguments: Mapping[str, Any], model: RetrievalModel) -> None:
@@ -19,17 +19,25 @@ def save_model(folder: Path, name: str, arguments: Mapping[str, Any], model: Ret
     save_weights(model, folder / "weights.safetensors")
 
 
-def load_model(folder: Path, languages: Sequence[str], pretrained: str | None = None) -> tuple[Retrieval, TextInput]:
-    """A trained retrieval model, ready to be tested in some languages, and its text input.
+def load_model(folder: Path, pretrained: str | None = None) -> tuple[RetrievalModel, TextInput]:
+    """A trained retrieval model, ready to be used, and its text input.
 
     Args:
-        folder: of the job that trained it.
-        languages: that it will be tested in.
+        folder: of the job that trained it, or an exported model's.
         pretrained: where the text model that it was made on lies now, if it has one.
 
     Raises:
         RecipeError: the folder holds no model, or its parts do not fit.
     """
+    name, arguments, text = read_network(folder, pretrained)
+    with refusing_other_code(folder):
+        model = build_model(name, **arguments)
+    load_weights(model, folder / "weights.safetensors")
+    return model.eval(), text
+
+
+def read_network(folder: Path, pretrained: str | None = None) -> tuple[str, dict[str, Any], TextInput]:
+    """The name and arguments of a trained model, and its text input; arguments and errors as for `load_model`."""
     path = folder / "network.json"
     try:
         network = json.loads(path.read_text(encoding="utf-8"))
@@ -43,15 +51,18 @@ def load_model(folder: Path, languages: Sequence[str], pretrained: str | None = 
     text = load_text_input(folder / "words.json") if pretrained is None else PretrainedTokens(pretrained)
     if len(text) != arguments.get("vocabulary_size"):
         raise RecipeError(f"{folder}: words.json has {len(text)} entries, the model {arguments.get('vocabulary_size')}")
+    return name, arguments, text
+
+
+@contextmanager
+def refusing_other_code(folder: Path) -> Iterator[None]:
+    """Raise what building a network from a folder raises as a `RecipeError`."""
     try:
-        module = Retrieval(
-            name, arguments, loss=None, margin=0, type_weights=None, warmup_epochs=0, learning_rate=0, decay_epoch=1,
-            decay=1, test_languages=list(languages), select=[],
-        )  # fmt: skip
+        yield
     except (TypeError, RuntimeError) as error:
-        raise RecipeError(f"{path}: not of this code ({error}); run `make stage-vse` with ARGS=--force") from None
-    load_weights(module.model, folder / "weights.safetensors")
-    return module.eval(), text
+        raise RecipeError(
+            f"{folder / 'network.json'}: not of this code ({error}); run `make stage-vse` with ARGS=--force"
+        ) from None
 
 
 def model_fingerprint(folder: Path) -> str:

@@ -12,11 +12,12 @@ from modules.beam import BeamSettings
 from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import AugmentSettings, VseSettings
-from pipeline.retrieval.model_files import load_model
-from pipeline.retrieval.ranks import rank_split, write_ranks
+from pipeline.retrieval.ranks import load_module, rank_split, write_ranks
 from pipeline.translation.batch_translation import translate_all
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.translation.translator_files import load_translator
+
+VERSION = 1
 
 VERSION = 1
 
@@ -57,7 +58,7 @@ def translated_job(
         spoken = [row | {"language": target, "text": best.text} for row, (best, *_) in zip(rows, found, strict=True)]
         table = Table.from_list(spoken, features=captions.features)
         table.to_parquet(folder / "translated.parquet")
-        module, text = load_model(inputs["model"], [target], settings.pretrained)
+        module, text = load_module(inputs["model"], [target], settings.pretrained)
         rank_split(module, text, table, store, settings.trainer)
         return {"test": write_ranks(folder, {source: module.ranks[target]})}
 

@@ -16,9 +16,32 @@ from modules.metrics import RetrievalRanks, retrieval_scores
 from modules.retrieval import Retrieval
 from pipeline.errors import RecipeError
 from pipeline.jobs.trainer import make_trainer
+from pipeline.jobs.weights import load_weights
 from pipeline.recipes.settings import TrainerSettings
+from pipeline.retrieval.model_files import read_network, refusing_other_code
 
 _ARRAYS = ("text_to_image", "image_to_text", "caption_image")
+
+
+def load_module(folder: Path, languages: Sequence[str], pretrained: str | None = None) -> tuple[Retrieval, TextInput]:
+    """A trained retrieval model, ready to be tested in some languages, and its text input.
+
+    Args:
+        folder: of the job that trained it.
+        languages: that it will be tested in.
+        pretrained: where the text model that it was made on lies now, if it has one.
+
+    Raises:
+        RecipeError: the folder holds no model, or its parts do not fit.
+    """
+    name, arguments, text = read_network(folder, pretrained)
+    with refusing_other_code(folder):
+        module = Retrieval(
+            name, arguments, loss=None, margin=0, type_weights=None, warmup_epochs=0, learning_rate=0, decay_epoch=1,
+            decay=1, test_languages=list(languages), select=[],
+        )  # fmt: skip
+    load_weights(module.model, folder / "weights.safetensors")
+    return module.eval(), text
 
 
 def rank_split(

@@ -11,16 +11,16 @@ from torch import Tensor
 
 from data.captions import read_captions
 from data.regions import RegionStore
+from modules.encodings import Encodings, Similarity
 from modules.errors import ModelError
 from modules.index import VectorIndex
 from modules.metrics import RetrievalRanks
 from modules.reranking import FirstLists, first_lists, reranked
-from modules.search import Encodings, Similarity
 from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
-from pipeline.retrieval.model_files import load_model, model_fingerprint
-from pipeline.retrieval.ranks import rank_split, read_ranks, write_ranks
+from pipeline.retrieval.model_files import model_fingerprint
+from pipeline.retrieval.ranks import load_module, rank_split, read_ranks, write_ranks
 
 VERSION = 1
 _IDS = "ids.json"
@@ -35,7 +35,7 @@ def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the indexes, and the ranks by them."""
-        module, text = load_model(inputs["model"], settings.test, settings.pretrained)
+        module, text = load_module(inputs["model"], settings.test, settings.pretrained)
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         vectors: dict[str, Tensor] = {}
@@ -66,7 +66,7 @@ def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSe
         """Leave the ranks."""
         made_of = model_fingerprint(inputs["first"])
         lists = {language: _lists(inputs["index"], made_of, language, settings.first_k) for language in settings.test}
-        module, text = load_model(inputs["model"], settings.test, settings.pretrained)
+        module, text = load_module(inputs["model"], settings.test, settings.pretrained)
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         for language, metric in module.metrics.items():

@@ -24,7 +24,8 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
 from pipeline.jobs.files import fingerprint
 from pipeline.jobs.job import Job, chain, needed
-from pipeline.jobs.trainer import fit, load_best, log_folder, make_trainer
+from pipeline.jobs.trainer import fit, log_folder, make_trainer
+from pipeline.jobs.weights import load_best
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings, result_settings
 from pipeline.retrieval.folds import folds_job

@@ -1,32 +1,22 @@
-"""`index`, `search` and `describe`: a trained model in use, from the shell."""
+"""`search` and `describe`: a gallery is asked, from the shell."""
 
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.markup import escape as markup
-
-from data.captions import HUMAN, read_captions
 from data.lines import read_lines
-from data.regions import RegionStore
-from pipeline.corpus.prepare import corpus_job, pictures_of
 from pipeline.drawing.pictures import embedded, read_thumbnail
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import printable, say
+from pipeline.jobs.console import printable
 from pipeline.jobs.files import write_whole
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
-from pipeline.search.export import chosen_row, export, is_export_of
 from pipeline.search.exported_model import ExportedModel
-from pipeline.search.gallery import Gallery, Hit
-from pipeline.search.indexing import update_gallery
-from pipeline.search.picture_sources import PictureFolder, Pictures, StoredRegions
+from pipeline.search.gallery import Gallery, Hit, gallery_of
 
-_SHOWN = 20  # left-out files that are named on the screen
 _SIZE = 220  # pixels of a picture on a contact sheet
 
 
@@ -36,59 +26,6 @@ class Query(NamedTuple):
     text: str
     language: str | None
     top: int
-
-
-def model_of(recipe: Recipe, workspace: Workspace) -> Path:
-    """Where a recipe's model is exported to, unless the command says otherwise."""
-    return workspace.root / recipe.name / "model"
-
-
-def gallery_of(recipe: Recipe, workspace: Workspace) -> Path:
-    """Where a recipe's gallery lies, unless the command says otherwise."""
-    return workspace.root / recipe.name / "gallery"
-
-
-def index(
-    recipe: Recipe, workspace: Workspace, model: Path | None, gallery: Path | None, pictures: Path | None, workers: int
-) -> None:
-    """Bring a gallery up to date: with the pictures of a folder, or with those of the recipe's corpus.
-
-    Captions are the human ones of the corpus. The recipe's best model is exported where none is given.
-
-    Args:
-        recipe: whose corpus and model.
-        workspace: its artifacts.
-        model: an exported model; None: the recipe's.
-        gallery: where to; None: the recipe's.
-        pictures: a folder; None: those of the corpus.
-        workers: processes that read pictures.
-
-    Raises:
-        RecipeError: there is no model, or it does not read such pictures.
-    """
-    exported = ExportedModel.load(model) if model is not None else _own_model(recipe, workspace)
-    corpus, captions, found = corpus_job(recipe, workspace), None, None
-    if workspace.done(corpus):
-        folder, captions = workspace.folder(corpus), {language: list[str]() for language in exported.languages}
-        for row in read_captions(folder / "captions.parquet").to_list():
-            if row["source"] == HUMAN and row["language"] in captions:
-                captions[row["language"]].append(row["text"])
-        found = StoredRegions(RegionStore(folder / "regions", check_values=False), pictures_of(folder))
-    source: Pictures | None = found if pictures is None else PictureFolder(pictures, workers)
-    if source is None:
-        workspace.require(corpus)  # says what to run
-        raise AssertionError
-    place = gallery or gallery_of(recipe, workspace)
-    done = update_gallery(place, exported, source, captions)
-    for name, reason in list(done.left.items())[:_SHOWN]:
-        say(f"[yellow]left out:[/] {_marked(name)}: {_marked(reason)}")
-    if len(done.left) > _SHOWN:
-        say(f"… and {len(done.left) - _SHOWN:,} more; all are in left.json of {_marked(str(place))}")
-    spoken = ", ".join(f"{count:,} {language}" for language, count in done.captions.items())
-    say(
-        f"{_marked(str(place))}: {done.pictures:,} pictures ({done.computed:,} new, {done.gone:,} gone, "
-        f"{len(done.left):,} left out), captions: {spoken or 'none'}"
-    )
 
 
 def search(
@@ -178,15 +115,6 @@ def contact_sheet(answers: Sequence[tuple[str, str, Sequence[Hit]]]) -> str:
     return _PAGE.format(body="\n".join(sections))
 
 
-def _own_model(recipe: Recipe, workspace: Workspace) -> ExportedModel:
-    """The recipe's exported model; it is exported where it is not, or no longer the best."""
-    row, folder = chosen_row(recipe, workspace), model_of(recipe, workspace)
-    if is_export_of(folder, recipe, workspace, row):
-        with suppress(RecipeError):  # it is damaged
-            return ExportedModel.load(folder)
-    return export(recipe, workspace, folder)
-
-
 def _queries(path: Path, language: str | None, top: int) -> Iterator[Query]:
     """The queries of a file; an error names the line."""
     for number, line in enumerate(read_lines(path, "a query a line"), 1):
@@ -223,11 +151,6 @@ def _print_hits(about: dict[str, Any], hits: Sequence[Hit], as_json: bool, headi
         print(f"{rank:4d}  {hit.score:6.3f}  {printable(str(hit.path or hit.name))}")
     if not hits:
         print("nothing: the gallery is empty", file=sys.stderr)
-
-
-def _marked(text: str) -> str:
-    """`printable`, with what rich would take for markup escaped."""
-    return markup(printable(text))
 
 
 _PAGE = """<!doctype html>

@@ -12,9 +12,10 @@ from rich.markup import escape
 from safetensors.numpy import save_file
 
 from data.captions import HUMAN
+from data.extractor import EXTRACTOR_VERSION
 from data.regions import read_standard
 from data.retrieval import parse_group
-from pipeline.corpus.prepare import EXTRACTED, about_corpus
+from pipeline.corpus.prepare import about_corpus
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
 from pipeline.jobs.files import digest_of, rename_whole
@@ -58,6 +59,8 @@ vectors = exported.encode_captions(["{example}"]).single()
 
 Weights are safetensors; no file here is a pickle. `{about}` has a digest of each, and they are checked when loaded.
 """
+
+
 _MARK = ".exporting"
 _BESIDE = ("partial", "ready", "before")
 _PLAIN = {"en": "a dog runs", "de": "ein Hund rennt", "fr": "un chien court", "cs": "pes běží"}
@@ -163,7 +166,7 @@ def _write_regions(recipe: Recipe, corpus: Path, half: Path) -> dict[str, Any] |
     if (standard := read_standard(corpus / "regions")) is None:
         return None
     save_file(dict(zip(("mean", "scale"), standard, strict=True)), half / STANDARD)
-    regions: dict[str, Any] = asdict(recipe.regions) | {"version": EXTRACTED}
+    regions: dict[str, Any] = asdict(recipe.regions) | {"version": EXTRACTOR_VERSION}
     if recipe.regions.model is not None:
         from data.vision import copy_network  # transformers' models take seconds to import
 
@@ -277,3 +280,8 @@ def _card(
         corpus=corpus["label"], captions=captions, reads=reads, interprets=interprets, figures="\n".join(lines),
         about=ABOUT, example=_PLAIN.get(languages[-1], _PLAIN["en"]),
     )  # fmt: skip
+
+
+def model_of(recipe: Recipe, workspace: Workspace) -> Path:
+    """Where a recipe's model is exported to, unless the command says otherwise."""
+    return workspace.root / recipe.name / "model"

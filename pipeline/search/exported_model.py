@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,19 +25,20 @@ from numpy.typing import NDArray
 from PIL import Image
 from safetensors.numpy import load_file
 
-from data.extractor import Extractor, ExtractorSettings
+from data.extractor import EXTRACTOR_VERSION, Extractor, ExtractorSettings
 from data.languages import language_of
+from data.padding import pad
 from data.regions import standardised
 from data.text import TextInput
-from data.translation import pad
+from modules.encodings import Encodings
 from modules.retrieval_models.base import RetrievalModel
-from modules.search import Encodings
-from pipeline.corpus.prepare import EXTRACTED
 from pipeline.errors import RecipeError
 from pipeline.jobs.files import digest_of
 from pipeline.retrieval.model_files import load_model, model_fingerprint
-from pipeline.search.exported_translators import ExportedTranslators
 from pipeline.translation.translator_files import TRANSLATOR_FILES
+
+if TYPE_CHECKING:
+    from pipeline.search.exported_translators import ExportedTranslators
 
 FORMAT = 1
 ABOUT, STANDARD, TEXT, VISION = "model.json", "regions.safetensors", "text", "vision"
@@ -89,29 +90,31 @@ class ExportedModel:
         pretrained = str(folder / TEXT) if f"{TEXT}/config.json" in about["files"] else None
         if pretrained is None and _names_text_model(folder):
             raise RecipeError(f"{folder}: its text model ({TEXT}/) is missing; get the model folder again")
-        module, text = load_model(folder, about["languages"], pretrained)
-        if unknown := set(about["languages"]) - set(module.model.languages):
+        model, text = load_model(folder, pretrained)
+        if unknown := set(about["languages"]) - set(model.languages):
             raise RecipeError(
                 f"{folder / ABOUT}: the network does not know {min(unknown)!r}; get the model folder again"
             )
         extractor = standard = reads = None
         fingerprint = model_fingerprint(folder)
         if about["regions"] is not None:
-            if about["regions"]["version"] != EXTRACTED:
+            if about["regions"]["version"] != EXTRACTOR_VERSION:
                 raise RecipeError(f"{folder}: its regions were found by another version of the extractor; train again")
             extractor = _extractor(folder, about)
-            standard = read_standard(folder / STANDARD, module.model.region_dim)
+            standard = read_standard(folder / STANDARD, model.region_dim)
             reads = _reads_of(about, standard)
             fingerprint = hashlib.sha256(f"{fingerprint} {reads}".encode()).hexdigest()[:16]
         names = _translators(folder, about["files"])
         return cls(
-            folder, about["name"], about["languages"], module.model, text, extractor, standard, reads, fingerprint,
+            folder, about["name"], about["languages"], model, text, extractor, standard, reads, fingerprint,
             names,
         )  # fmt: skip
 
     @cached_property
-    def translators(self) -> ExportedTranslators:
+    def translators(self) -> "ExportedTranslators":
         """Its translators, ready to be used."""
+        from pipeline.search.exported_translators import ExportedTranslators  # imports Lightning: seconds
+
         return ExportedTranslators(self.folder / TRANSLATORS, self.translator_names)
 
     def encode_pictures(self, pictures: Sequence[str | Path | Image.Image]) -> Encodings:
@@ -283,7 +286,7 @@ def _extractor(folder: Path, about: Mapping[str, Any]) -> Extractor:
 def _reads_of(about: Mapping[str, Any], standard: Regions) -> str:
     """A digest of how regions are made from pixels."""
     settings = about["regions"]
-    digest = hashlib.sha256(f"{EXTRACTED} {settings['regions']} {settings['size']}".encode())
+    digest = hashlib.sha256(f"{EXTRACTOR_VERSION} {settings['regions']} {settings['size']}".encode())
     for name, content in sorted(about["files"].items()):
         if name.startswith(f"{VISION}/"):
             digest.update(f" {name} {content}".encode())

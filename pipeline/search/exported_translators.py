@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from data.padding import pad
 from data.text import BEGIN, END
-from data.translation import pad
 from modules.beam import BeamSettings
-from modules.translation import translate
+from modules.translators import translate
 from pipeline.errors import RecipeError
 from pipeline.translation.translator_files import load_translator
 

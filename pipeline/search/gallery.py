@@ -27,6 +27,8 @@ from data.regions import RegionStore
 from modules.errors import ModelError
 from modules.shards import ShardedIndex
 from pipeline.errors import RecipeError
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.vector_cache import VectorCache
 
@@ -263,3 +265,8 @@ def read_pointer(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error) if type(error) is ValueError else repr(error)
         raise RecipeError(f"{path}: not readable ({reason}); delete {folder} and run `make index`") from None
+
+
+def gallery_of(recipe: Recipe, workspace: Workspace) -> Path:
+    """Where a recipe's gallery lies, unless the command says otherwise."""
+    return workspace.root / recipe.name / "gallery"

@@ -26,7 +26,8 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
-from pipeline.search.commands import gallery_of, index
+from pipeline.search.gallery import gallery_of
+from pipeline.search.index_command import index
 
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / ".screenshots"

@@ -8,7 +8,8 @@ from data.text import BEGIN, END, JointBPE, spaced
 from data.translation import Sentences, in_order_loader
 from modules.beam import Hypothesis
 from modules.distributed import gather_objects
-from modules.translation import Search, Searched, Synthesis
+from modules.translation import Synthesis
+from modules.translators import Search, Searched
 from pipeline.jobs.trainer import make_trainer, stopping
 from pipeline.recipes.settings import TrainerSettings
 

@@ -20,8 +20,8 @@ from data.translation import Sentences, in_order_loader
 from modules.ambiguity import ambiguous_words, choices, hits
 from modules.beam import BeamSettings
 from modules.noisy_channel import log_likelihoods
-from modules.translation import Translator
 from modules.translation_metrics import bleu_of, bleu_statistics, by_image, paired_gain
+from modules.translators import Translator
 from pipeline.corpus.prepare import pictures_of
 from pipeline.drawing.attention import Seen, attention_html, attention_sheet
 from pipeline.drawing.dashboards import plain

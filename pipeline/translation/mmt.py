@@ -13,14 +13,16 @@ from data.captions import read_pairs
 from data.regions import RegionStore
 from data.text import BEGIN, END, PADDING, UNSPACED, JointBPE, tokenize
 from data.translation import TranslationData
-from modules.translation import Translation, network_options
+from modules.translation import Translation
 from modules.translation_metrics import surface_bleu
+from modules.translators import network_options
 from pipeline.corpus.prepare import corpus_job, pictures_of, prepare
 from pipeline.drawing.dashboards import log_translations
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
 from pipeline.jobs.job import Job
-from pipeline.jobs.trainer import fit, load_best, load_weights, log_folder, save_weights
+from pipeline.jobs.trainer import fit, log_folder
+from pipeline.jobs.weights import load_best, load_weights, save_weights
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import lender
 from pipeline.recipes.settings import (

@@ -13,9 +13,9 @@ from data.text import UNKNOWN, JointBPE
 from modules.ensemble import Ensemble
 from modules.errors import ModelError
 from modules.noisy_channel import NoisyChannel
-from modules.translation import Searched, build_translator
+from modules.translators import Searched, build_translator
 from pipeline.errors import RecipeError
-from pipeline.jobs.trainer import load_weights
+from pipeline.jobs.weights import load_weights
 from pipeline.recipes.settings import CHANNEL, ChannelSettings
 
 TRANSLATOR_FILES = ("network.json", "bpe.json", "weights.safetensors")

@@ -18,7 +18,8 @@ from data.text import BEGIN, END, PADDING, JointBPE, tokenize
 from data.translation import InOrder, SentenceBatches, Sentences, TokenBatches
 from modules.beam import BeamSettings
 from modules.training import BatchModule
-from modules.translation import Translation, translate
+from modules.translation import Translation
+from modules.translators import translate
 from tests.benchmarks.timing import BF16
 
 VOCABULARY, DIM, HIDDEN, LAYERS, HEADS, DROPOUT = 8000, 128, 256, 4, 4, 0.1

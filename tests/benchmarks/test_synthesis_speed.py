@@ -25,7 +25,7 @@ from data.text import JointBPE
 from data.translation import SentenceBatches
 from modules.beam import BeamSettings
 from modules.transformer import TransformerTranslator
-from pipeline.jobs.trainer import save_weights
+from pipeline.jobs.weights import save_weights
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import TrainerSettings

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 import modules.cross_entropy
 from modules.beam import BeamSettings, beam_search, follow, top
 from modules.errors import ModelError
-from modules.translation import build_translator, translate
+from modules.translators import build_translator, translate
 
 V, BEGIN, END, LONGEST = 5, 1, 2, 3
 SOURCE, LENGTHS = torch.tensor([[3, 4, 3], [4, 0, 0], [3, 3, 0]]), torch.tensor([3, 1, 2])

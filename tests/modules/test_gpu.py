@@ -10,7 +10,8 @@ import modules.scores
 from modules.beam import BeamSettings
 from modules.noisy_channel import NoisyChannel
 from modules.training import BatchModule
-from modules.translation import Translation, translate
+from modules.translation import Translation
+from modules.translators import translate
 from tests.modules.cases import LANGUAGES, LENGTHS, N, make, make_batch, scores
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")

@@ -8,7 +8,7 @@ from modules.beam import BeamSettings, Hypothesis
 from modules.errors import ModelError
 from modules.noisy_channel import NoisyChannel, log_likelihoods
 from modules.sampling import SampleSettings
-from modules.translation import translate
+from modules.translators import translate
 from tests.modules.test_ensemble import BEGIN, END, LENGTHS, REGIONS, SOURCE, member
 
 BACK = 9  # words of the channel

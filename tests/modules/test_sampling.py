@@ -7,7 +7,7 @@ import torch
 
 from modules.errors import ModelError
 from modules.sampling import SampleSettings, sample
-from modules.translation import build_translator, translate
+from modules.translators import build_translator, translate
 
 V, BEGIN, END, LONGEST = 5, 1, 2, 3
 SOURCE, LENGTHS = torch.tensor([[3, 4, 3], [4, 0, 0], [3, 3, 0]]), torch.tensor([3, 1, 2])

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from modules.errors import ModelError
 from modules.transformer import TransformerTranslator
 from modules.transformer_layers import DecoderLayer, EncoderLayer, drop, fused, plain, softmax
-from modules.translation import build_translator, network_options
+from modules.translators import build_translator, network_options
 
 B, N, K, D, V, E, HIDDEN, HEADS = 3, 5, 4, 6, 11, 8, 10, 2
 LENGTHS, TARGETS = torch.tensor([4, 5, 1]), torch.tensor([3, 2, 4])

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from data.captions import read_captions, read_pairs
 from modules.translation import Translation
 from pipeline.errors import RecipeError
-from pipeline.jobs.trainer import load_best
+from pipeline.jobs.weights import load_best
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.translation.mmt import read_translations, translator_jobs

@@ -17,8 +17,7 @@ from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.retrieval.fusion import fuse
-from pipeline.retrieval.model_files import load_model
-from pipeline.retrieval.ranks import read_ranks
+from pipeline.retrieval.ranks import load_module, read_ranks
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.translation.mmt import translators_of
 from tests.pipeline.tiny import Tiny
@@ -66,7 +65,7 @@ def test_a_loaded_model_scores_as_the_trained_one_did(trained: Tiny) -> None:
         ranks = retrieval_ranks(*(torch.from_numpy(validated[name]) for name in ("scores", "links")))
     kept = trained.metrics("vse-san-human-1")["val"]["en"]["rsum"]  # of the best epoch: what chose it
     assert kept == pytest.approx(retrieval_scores(ranks)["rsum"])
-    module, text = load_model(folder, ["en"])
+    module, text = load_module(folder, ["en"])
     assert module.model.vocabulary_size == len(text)
 
 

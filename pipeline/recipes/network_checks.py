@@ -1,0 +1,64 @@
+"""Checks of settings that networks decide about: which models, losses and searches there are, and what they take."""
+
+import torch
+
+from modules.beam import BeamSettings
+from modules.errors import ModelError
+from modules.losses import LOSSES
+from modules.retrieval_models import model_class, option_names
+from modules.translators import build_translator, network_options
+from pipeline.errors import RecipeError
+from pipeline.recipes.checks import refuse_unknown
+from pipeline.recipes.decoding import decoding_of
+from pipeline.recipes.settings import MmtSettings, Recipe, VseSettings
+
+
+def check_networks(recipe: Recipe, where: str) -> None:
+    """Refuse models, losses, networks and searches that do not exist or do not take such settings.
+
+    Raises:
+        ModelError: there is no such retrieval model.
+        RecipeError: there is no such loss, network or search, or it does not take a setting.
+    """
+    _check_retrieval_models(recipe.vse, where)
+    _check_loss(recipe.vse, where)
+    _check_translator(recipe.mmt, where)
+    for section in (recipe.mmt, recipe.augment):
+        name = "mmt" if section is recipe.mmt else "augment"
+        try:
+            BeamSettings(section.beam_size, section.length_penalty)
+        except ModelError as error:
+            raise RecipeError(f"{where}: {name}: {error}") from None
+    for name, settings in recipe.augment.searches.items():
+        try:
+            decoding_of(settings, recipe.seed)
+        except ModelError as error:
+            raise RecipeError(f"{where}: augment.searches.{name}: {error}") from None
+
+
+def _check_retrieval_models(vse: VseSettings, where: str) -> None:
+    """Refuse models that do not exist, options that none of them takes, and first models that cannot be indexed."""
+    models = vse.fuse or [vse.model, *([vse.first] if vse.first else [])]
+    known = set[str]().union(*(option_names(model_class(name)) for name in models))
+    refuse_unknown(vse.options, known, where, "vse.options.")
+    if vse.first is not None and (score := model_class(vse.first).score) != "inner product":
+        raise RecipeError(f"{where}: vse.first is {vse.first!r}, whose score is of {score}; expected an inner product")
+
+
+def _check_loss(vse: VseSettings, where: str) -> None:
+    """Refuse losses that do not exist, and weights that the loss does not read."""
+    if vse.loss not in (None, *LOSSES):
+        raise RecipeError(f"{where}: vse.loss is {vse.loss!r}; expected one of {', '.join(LOSSES)}")
+    if vse.type_weights and (vse.loss or model_class(vse.model).loss) != "hardest":
+        raise RecipeError(f"{where}: vse.type_weights weighs the hardest negatives, but vse.loss is not `hardest`")
+
+
+def _check_translator(mmt: MmtSettings, where: str) -> None:
+    """Refuse a network of translators that cannot be built."""
+    refuse_unknown(mmt.network_options, set(network_options(mmt.network)), where, "mmt.network_options.")
+    sizes = {"vocabulary_size": 4, "embedding_dim": mmt.embedding_dim, "hidden_dim": mmt.hidden_dim}
+    try:
+        with torch.device("meta"):  # shapes alone
+            build_translator(mmt.network, region_dim=1, **sizes, **mmt.network_options)
+    except (ModelError, TypeError, RuntimeError) as error:
+        raise RecipeError(f"{where}: mmt.network {mmt.network!r}, mmt.network_options: {error}") from None

@@ -1,0 +1,71 @@
+"""`index`: a gallery is brought up to date, from the shell."""
+
+from contextlib import suppress
+from pathlib import Path
+
+from data.captions import HUMAN, read_captions
+from data.regions import RegionStore
+from pipeline.corpus.prepare import corpus_job, pictures_of
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import escaped, say
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe
+from pipeline.search.export import chosen_row, export, is_export_of, model_of
+from pipeline.search.exported_model import ExportedModel
+from pipeline.search.gallery import gallery_of
+from pipeline.search.indexing import update_gallery
+from pipeline.search.picture_sources import PictureFolder, Pictures, StoredRegions
+
+_SHOWN = 20  # left-out files that are named on the screen
+
+
+def index(
+    recipe: Recipe, workspace: Workspace, model: Path | None, gallery: Path | None, pictures: Path | None, workers: int
+) -> None:
+    """Bring a gallery up to date: with the pictures of a folder, or with those of the recipe's corpus.
+
+    Captions are the human ones of the corpus. The recipe's best model is exported where none is given.
+
+    Args:
+        recipe: whose corpus and model.
+        workspace: its artifacts.
+        model: an exported model; None: the recipe's.
+        gallery: where to; None: the recipe's.
+        pictures: a folder; None: those of the corpus.
+        workers: processes that read pictures.
+
+    Raises:
+        RecipeError: there is no model, or it does not read such pictures.
+    """
+    exported = ExportedModel.load(model) if model is not None else _own_model(recipe, workspace)
+    corpus, captions, found = corpus_job(recipe, workspace), None, None
+    if workspace.done(corpus):
+        folder, captions = workspace.folder(corpus), {language: list[str]() for language in exported.languages}
+        for row in read_captions(folder / "captions.parquet").to_list():
+            if row["source"] == HUMAN and row["language"] in captions:
+                captions[row["language"]].append(row["text"])
+        found = StoredRegions(RegionStore(folder / "regions", check_values=False), pictures_of(folder))
+    source: Pictures | None = found if pictures is None else PictureFolder(pictures, workers)
+    if source is None:
+        workspace.require(corpus)  # says what to run
+        raise AssertionError
+    place = gallery or gallery_of(recipe, workspace)
+    done = update_gallery(place, exported, source, captions)
+    for name, reason in list(done.left.items())[:_SHOWN]:
+        say(f"[yellow]left out:[/] {escaped(name)}: {escaped(reason)}")
+    if len(done.left) > _SHOWN:
+        say(f"… and {len(done.left) - _SHOWN:,} more; all are in left.json of {escaped(str(place))}")
+    spoken = ", ".join(f"{count:,} {language}" for language, count in done.captions.items())
+    say(
+        f"{escaped(str(place))}: {done.pictures:,} pictures ({done.computed:,} new, {done.gone:,} gone, "
+        f"{len(done.left):,} left out), captions: {spoken or 'none'}"
+    )
+
+
+def _own_model(recipe: Recipe, workspace: Workspace) -> ExportedModel:
+    """The recipe's exported model; it is exported where it is not, or no longer the best."""
+    row, folder = chosen_row(recipe, workspace), model_of(recipe, workspace)
+    if is_export_of(folder, recipe, workspace, row):
+        with suppress(RecipeError):  # it is damaged
+            return ExportedModel.load(folder)
+    return export(recipe, workspace, folder)
