@@ -24,7 +24,7 @@ export PIP_CONSTRAINT := $(CURDIR)/.ci/constraints.txt
 # Before torch starts: waiting threads must not spin on shared cores.
 export OMP_WAIT_POLICY := PASSIVE
 export TOKENIZERS_PARALLELISM := false
-PIPELINE = $(PY) -m pipeline
+PIPELINE = $(VENV)/bin/bildwort
 OPTIONS = --recipe $(RECIPE) $(ARGS)
 IN_GALLERY = $(if $(GALLERY),--gallery "$(GALLERY)")
 
@@ -104,7 +104,7 @@ report: setup ## tables of all that has been run
 	@$(PIPELINE) report $(OPTIONS)
 
 tensorboard: setup ## open the dashboards (lightning_logs)
-	@$(VENV)/bin/tensorboard --logdir lightning_logs --bind_all=false
+	@$(VENV)/bin/tensorboard --logdir lightning_logs --host $(ADDRESS)
 
 clean: ## delete all that was trained: artifacts and dashboards (the environment stays)
 	rm -rf artifacts lightning_logs/*/

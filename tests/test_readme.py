@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.__main__ import _OPTIONS
+from pipeline.recipes.command_line import split_settings
 from pipeline.recipes.loading import load_recipe
 
 ROOT = Path(__file__).parents[1]
@@ -28,10 +28,7 @@ def test_every_recipe_and_override_of_the_readme_loads():
     for recipe in set(re.findall(r"RECIPE=([a-z0-9-]+)", README)):
         load_recipe(recipe)
     for recipe, overrides in re.findall(r'(?:RECIPE=([a-z0-9-]+) )?ARGS="([^"…]+)"', README):
-        given = overrides.split()
-        load_recipe(
-            recipe or "scenes", [one for one in given if one.removeprefix("--").partition("=")[0] not in _OPTIONS]
-        )
+        load_recipe(recipe or "scenes", split_settings(overrides.split())[0])
 
 
 def test_paths_of_the_readme_exist():

@@ -79,6 +79,12 @@ def prepare(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     say_findings([Finding(**one) for one in found])
 
 
+def prepare_if_missing(recipe: Recipe, workspace: Workspace) -> None:
+    """Run the stage if the corpus has not been prepared: what stages that read it do first."""
+    if not workspace.done(corpus_job(recipe, workspace)):
+        prepare(recipe, workspace)
+
+
 def pictures_of(corpus: Path) -> dict[str, Path]:
     """Image id → picture file of a prepared corpus; empty where the pictures are not at hand.
 

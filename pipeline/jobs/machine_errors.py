@@ -1,6 +1,12 @@
 """What to say of errors that are the machine's: a full or closed disk, too little memory, a process that has died."""
 
 import errno
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pipeline.errors import RecipeError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -50,3 +56,29 @@ def lost_process(error: BaseException, stage: str) -> str | None:
     if not any(text in str(error).lower() for text in _LOST):
         return None
     return f"{stage}: another process of this run has ended; the same command goes on from the last checkpoint"
+
+
+@contextmanager
+def explained(command: str) -> Iterator[None]:
+    """Raise the machine's errors (too little memory, a lost process) as a `RecipeError` that says what to do."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if (line := out_of_memory(error, command) or lost_process(error, command)) is None:
+            raise
+        raise RecipeError(line) from None
+
+
+def _thread_failed(failure: threading.ExceptHookArgs) -> None:
+    """Leave to the main thread what a full disk does to TensorBoard's writer: it hears of it at its next figure."""
+    if not (isinstance(failure.exc_value, OSError) and unwritten(failure.exc_value)):
+        threading.__excepthook__(failure)
+
+
+def quieten() -> None:
+    """Hide Lightning's notices about settings that are chosen on purpose."""
+    threading.excepthook = _thread_failed
+    for message in (".*does not have many workers.*", ".*Checkpoint directory.*exists and is not empty.*",
+                    ".*LeafSpec.*", ".*isinstance.treespec.*", ".*You're resuming from a checkpoint.*",
+                    ".*no-op.*", ".*Trying to infer the .batch_size.*"):  # fmt: skip
+        warnings.filterwarnings("ignore", message)

@@ -22,7 +22,7 @@ from pipeline.recipes.settings import (
 
 
 def check(recipe: Recipe, where: str) -> None:
-    """Refuse settings that contradict one another.
+    """Refuse settings that contradict one another; what networks decide about is for `check_networks`.
 
     Raises:
         RecipeError: two do; it names both, and `where` they stand.
@@ -33,9 +33,6 @@ def check(recipe: Recipe, where: str) -> None:
     _check_mmt(recipe.mmt, where)
     _check_numbers(recipe, where)
     _check_paths(recipe, where)
-    from pipeline.recipes.network_checks import check_networks  # imports torch: what is cheap to find is found before
-
-    check_networks(recipe, where)
 
 
 def refuse_unknown(values: Any, known: set[str], where: str, prefix: str) -> None:

@@ -31,7 +31,7 @@ from pipeline.recipes.settings import Table as TableSettings
 T = TypeVar("T")
 _COMMAND_LINE = "the command line"
 CONFIGS = Path(__file__).parents[1] / "configs"
-_SECTIONS: dict[str, type] = {
+SECTIONS: dict[str, type] = {
     "regions": ExtractorSettings,
     "mmt": MmtSettings,
     "augment": AugmentSettings,
@@ -43,7 +43,7 @@ _OF_A_SYSTEM = {
     "model", "options", "fuse", "translate", "first", "first_k", "loss", "words", "pretrained", "pretrained_rate",
     "drop_regions", "drop_words", "rows", "only", "select", "test", "folds",
 }  # fmt: skip
-_TOP = {"base", "seed", "trainer", "corpus", "tables", *_SECTIONS}
+_TOP = {"base", "seed", "trainer", "corpus", "tables", *SECTIONS}
 
 
 def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
@@ -63,6 +63,13 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     except RecipeError:
         build_recipe(raw, path.stem, str(path))  # is the file at fault?
         recipe = build_recipe(whole, path.stem, _COMMAND_LINE, file_vse)
+    from pipeline.recipes.network_checks import check_networks  # imports torch: what is cheap to find is found before
+
+    try:
+        check_networks(recipe, str(path))
+    except RecipeError:
+        check_networks(build_recipe(raw, path.stem, str(path)), str(path))
+        check_networks(recipe, _COMMAND_LINE)
     lent = [override for override in given if ".root=" in override or "trainer." in override.partition("=")[0]]
     return replace(recipe, lent=lent)
 
@@ -91,7 +98,7 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
     refuse_unknown(trainer, _names(TrainerSettings), where, "trainer.")
     sections: dict[str, Any] = {}
     values_of: dict[str, dict[str, Any]] = {}
-    for section, kind in _SECTIONS.items():
+    for section, kind in SECTIONS.items():
         values = values_of[section] = _mapping(raw, section, where)
         if "trainer" in _names(kind):
             values["trainer"] = {**trainer, **_mapping(values, "trainer", where, f"{section}.")}

@@ -14,14 +14,20 @@ from pipeline.recipes.settings import MmtSettings, Recipe, VseSettings
 
 
 def check_networks(recipe: Recipe, where: str) -> None:
-    """Refuse models, losses, networks and searches that do not exist or do not take such settings.
+    """Refuse models, losses, networks and searches that do not exist or do not take such settings, in tables too.
 
     Raises:
         ModelError: there is no such retrieval model.
         RecipeError: there is no such loss, network or search, or it does not take a setting.
     """
-    _check_retrieval_models(recipe.vse, where)
-    _check_loss(recipe.vse, where)
+    of_tables = {
+        f"{where}: tables.{title}.systems.{name}": system.vse
+        for title, table in recipe.tables.items()
+        for name, system in table.systems.items()
+    }
+    for place, vse in {where: recipe.vse, **of_tables}.items():
+        _check_retrieval_models(vse, place)
+        _check_loss(vse, place)
     _check_translator(recipe.mmt, where)
     for section in (recipe.mmt, recipe.augment):
         name = "mmt" if section is recipe.mmt else "augment"

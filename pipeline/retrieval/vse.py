@@ -17,7 +17,7 @@ from data.text import PretrainedTokens, TextInput, WordVocabulary
 from data.vectors import train_vectors
 from modules.retrieval import Retrieval
 from modules.retrieval_models import model_class, option_names
-from pipeline.corpus.prepare import corpus_job, pictures_of, twins_of
+from pipeline.corpus.prepare import corpus_job, pictures_of, prepare_if_missing, twins_of
 from pipeline.drawing.dashboards import query_galleries
 from pipeline.drawing.embeddings import JointSpace
 from pipeline.errors import RecipeError
@@ -127,6 +127,7 @@ def of_model(settings: VseSettings, model: str) -> VseSettings:
 def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage and say each model's test scores."""
     rows, settings = vse_rows(recipe, workspace), recipe.vse
+    prepare_if_missing(recipe, workspace)
     for row in rows:  # all inputs before the first hour is spent
         for job in needed(row.job, "vse"):
             workspace.require(job)

@@ -11,7 +11,7 @@ from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore
 from data.text import spaced, words_of
 from modules.translation_metrics import distinct, pairwise_bleu
-from pipeline.corpus.prepare import corpus_job, pictures_of
+from pipeline.corpus.prepare import corpus_job, pictures_of, prepare_if_missing
 from pipeline.drawing.dashboards import Example, examples_html
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
@@ -44,6 +44,7 @@ def synthesis_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
 
 def augment(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage and say how many different words each path adds."""
+    prepare_if_missing(recipe, workspace)
     jobs = synthesis_jobs(recipe, workspace)
     for job in jobs.values():  # all inputs before the first hour is spent
         for other in job.inputs.values():

@@ -16,7 +16,7 @@ from data.translation import TranslationData
 from modules.translation import Translation
 from modules.translation_metrics import surface_bleu
 from modules.translators import network_options
-from pipeline.corpus.prepare import corpus_job, pictures_of, prepare
+from pipeline.corpus.prepare import corpus_job, pictures_of, prepare_if_missing
 from pipeline.drawing.dashboards import log_translations
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
@@ -123,8 +123,7 @@ def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     own, recipe = recipe.name, whose(recipe)
     if recipe.name != own:
         say(f"the translators of {own} are those of {recipe.name}")
-    if not workspace.done(corpus_job(recipe, workspace)):
-        prepare(recipe, workspace)
+    prepare_if_missing(recipe, workspace)
     jobs = translator_jobs(recipe, workspace)
     _require_lenders(recipe, workspace, jobs)
     for job in jobs.values():

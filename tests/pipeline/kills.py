@@ -160,7 +160,7 @@ def child(order: dict[str, Any], said: int, events: int) -> None:
     os.environ["BILDWORT_ARTIFACTS"] = str(folder / "artifacts")
     os.chdir(folder)
     watch(folder / "artifacts", events, Moment(**order["moment"]) if order["moment"] else None)
-    from pipeline.__main__ import main
+    from pipeline.cli import main
 
     stage, *more = order["arguments"]
     status = main([stage, "--recipe", str(folder / "tiny.yaml"), *more])

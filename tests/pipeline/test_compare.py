@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.__main__ import main
+from pipeline.cli import main
 from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
@@ -83,7 +83,7 @@ def test_a_damaged_manifest_is_one_line(workspace: Workspace) -> None:
 def test_from_the_shell(workspace: Workspace, monkeypatch, capsys) -> None:
     first, second = run(workspace, 0.1, 10.0), run(workspace, 0.2, 12.5)
     monkeypatch.setenv("BILDWORT_ARTIFACTS", str(workspace.root))
-    assert main(["report", "--compare", first, second]) == 0
+    assert main(["compare", first, second]) == 0
     assert "settings.phase.rate" in capsys.readouterr().out
-    assert main(["mmt", "--compare", first, second]) == 1
-    assert "goes with report" in capsys.readouterr().err
+    assert main(["compare", first, second, "--vse.dim=3"]) == 1
+    assert "compare takes no settings" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from data.captions import Caption, Pair
 from data.corpora import Corpus
 from data.regions import RegionStore, write_regions
 from modules.metrics import fold_scores, retrieval_scores
-from pipeline.__main__ import main
+from pipeline.cli import main
 from pipeline.corpus.prepare import _regions
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace

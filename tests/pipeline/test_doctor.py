@@ -10,7 +10,7 @@ import pytest
 
 from data.captions import Pair
 from data.corpora import multi30k
-from pipeline.__main__ import main
+from pipeline.cli import main
 from tests.data.official import write_data
 from tests.data.spoiling import Copy
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.__main__ import main
+from pipeline.cli import main
 from tests.pipeline.kills import Kills, Moment, kills
 from tests.pipeline.tiny import Tiny
 

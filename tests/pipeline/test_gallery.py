@@ -74,8 +74,7 @@ def test_the_shell_prints_names_json_and_a_sheet(used: Tiny, tmp_path: Path, cap
         (("search", "a", "--sheet", "."), "expected a file"), (("search", "a", "--sheet", "x" * 300), "File name too"),
         (("index", "--gallery", "tiny.yaml/x"), "cannot be made"), (("export", "--output", "/"), "a folder of its own"),
         (("describe",), "give a picture"), (("describe", "gone.jpg"), "no such file"),
-        (("index", "--pictures", "gone"), "no such folder"), (("vse", "a dog"), "'a dog' goes with search or describe"),
-        (("index", "--top", "3"), "--top goes with search, describe, not with index"),
+        (("index", "--pictures", "gone"), "no such folder"), (("vse", "a dog"), "two recipes are named, 'a dog'"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line(used: Tiny, arguments: tuple[str, ...], said: str, capsys) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import pipeline.reporting.records as store
 from data.captions import Caption
-from pipeline.__main__ import main
+from pipeline.cli import main
 from pipeline.errors import RecipeError
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import CONFIGS, load_recipe

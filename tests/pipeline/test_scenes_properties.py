@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from modules.metrics import RetrievalRanks, paired_difference
-from pipeline.__main__ import main
+from pipeline.cli import main
 from pipeline.corpus.prepare import corpus_job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe

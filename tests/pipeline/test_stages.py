@@ -273,8 +273,8 @@ def test_brackets_in_an_error_are_printed_as_they_are(fresh: Tiny, capsys) -> No
 
 
 def test_a_missing_upstream_artifact_names_the_make_line(fresh: Tiny, tiny: Tiny, capsys, tmp_path: Path) -> None:
-    assert "`make stage-prepare`" in told(fresh, capsys, "augment")
-    assert "`make stage-prepare`" in told(fresh, capsys, "vse")
+    assert "`make stage-mmt`" in told(fresh, capsys, "augment")  # the corpus is prepared
+    assert "`make stage-augment`" in told(fresh, capsys, "vse")
     (tmp_path / "later").mkdir()
     later = tiny.without(tmp_path / "later", "synthetic-mmt-en-de-en")
     line = told(later, capsys, "vse", "--vse.epochs=5")

@@ -11,7 +11,7 @@ import torch
 
 from data.captions import Caption, Pair, write_captions, write_pairs
 from modules.metrics import retrieval_ranks, retrieval_scores
-from pipeline.__main__ import main
+from pipeline.cli import main
 from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace

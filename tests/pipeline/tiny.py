@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import torch
 
-from pipeline.__main__ import main
+from pipeline.cli import main
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import Recipe

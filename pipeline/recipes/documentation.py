@@ -1,0 +1,103 @@
+"""Settings with their documentation: those of a recipe, and all that there are."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from textwrap import wrap
+from typing import Any, get_args, get_type_hints
+
+import docstring_parser
+import yaml
+
+from data.corpora.registry import CORPORA
+from pipeline.errors import RecipeError
+from pipeline.recipes.loading import SECTIONS
+from pipeline.recipes.settings import CorpusSettings, Recipe, TrainerSettings
+
+_WIDTH = 110
+_OF_ITSELF = ("name", "tables", "lent", "corpus")
+
+
+def documented_recipe(recipe: Recipe) -> str:
+    """A recipe as YAML: every setting with its value and, above it, its documentation; it loads as the same recipe."""
+    lines = [f"# recipe {recipe.name}", f"seed: {recipe.seed}", "corpus:", f"  name: {recipe.corpus.name}"]
+    if recipe.corpus.root is not None:
+        lines.append(f"  root: {_value(recipe.corpus.root)}")
+    lines += _lines(recipe.corpus.options, "  ")
+    for name in SECTIONS:
+        lines += [f"{name}:", *_lines(getattr(recipe, name), "  ")]
+    return "\n".join(lines)
+
+
+def documented_keys(section: str | None = None) -> Iterator[str]:
+    """A line for each setting (`key: type = default`), below it its documentation.
+
+    Args:
+        section: the settings of one section; None: of all.
+
+    Raises:
+        RecipeError: there is no such section.
+    """
+    kinds: dict[str, type] = {"trainer": TrainerSettings, "corpus": CorpusSettings, **SECTIONS}
+    if section is not None and section not in kinds:
+        raise RecipeError(f"config keys: no section {section!r}; there are {', '.join(kinds)}")
+    for name, kind in kinds.items():
+        if section in (None, name):
+            yield from _keys(kind, name)
+            for corpus, reader in CORPORA.items() if name == "corpus" else ():
+                yield f"# of corpus.name {corpus}"
+                yield from _keys(reader.settings, name)
+
+
+def _keys(kind: type, prefix: str) -> Iterator[str]:
+    hints, texts = get_type_hints(kind), documentation(kind)
+    for field in fields(kind):
+        if kind is CorpusSettings and field.name == "options":
+            continue
+        hint = hints[field.name]
+        if is_dataclass(hint) and isinstance(hint, type):
+            yield from _keys(hint, f"{prefix}.{field.name}")
+            continue
+        named = hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint).replace("typing.", "")
+        yield f"{prefix}.{field.name}: {named}{_default(field)}"
+        yield from wrap(texts.get(field.name, ""), _WIDTH, initial_indent="    ", subsequent_indent="    ")
+
+
+def _default(field: "Field[Any]") -> str:
+    if field.default is not MISSING:
+        return f" = {_value(field.default)}"
+    return "" if field.default_factory is MISSING else f" = {_value(_plain(field.default_factory()))}"
+
+
+def _lines(settings: Any, indent: str) -> Iterator[str]:
+    texts = documentation(type(settings))
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        yield from wrap(
+            texts.get(field.name, ""), _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
+        )
+        if is_dataclass(value):
+            yield f"{indent}{field.name}:"
+            yield from _lines(value, f"{indent}  ")
+        else:
+            yield f"{indent}{field.name}: {_value(_plain(value))}"
+
+
+def documentation(kind: type) -> Mapping[str, str]:
+    """What is written about each field of a settings class, on one line: below it, or under `Attributes`."""
+    found = docstring_parser.parse_from_object(kind)
+    return {one.arg_name: " ".join((one.description or "").split()) for one in found.params}
+
+
+def _plain(value: Any) -> Any:
+    """Plain values of dataclasses inside mappings and lists."""
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _value(value: Any) -> str:
+    """A value on one line, as YAML reads it."""
+    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**9, sort_keys=False)
+    return text.strip().removesuffix("...").strip()

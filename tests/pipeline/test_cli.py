@@ -1,0 +1,138 @@
+"""The command line: its commands, their options, settings, help, and what it imports."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import STAGES, main, recipe_names
+from pipeline.errors import RecipeError
+from pipeline.recipes.command_line import split_settings
+from pipeline.recipes.documentation import documented_keys, documented_recipe
+from pipeline.recipes.loading import CONFIGS, load_recipe
+from tests.pipeline.tiny import ROOT, Tiny
+
+COMMANDS = [*STAGES, "all", "doctor", "table", "compare", "translate", "export", "index", "search", "describe",
+            "recipes", "config"]  # fmt: skip
+HEAVY = ("torch", "pytorch_lightning", "transformers", "datasets", "sklearn", "matplotlib", "scipy", "pandas")
+
+
+@pytest.mark.parametrize(
+    ("given", "settings", "rest"),
+    [
+        ("vse --vse.epochs 3 own", ["--vse.epochs=3"], ["vse", "own"]),
+        ("vse own --vse.epochs=3 --force", ["--vse.epochs=3"], ["vse", "own", "--force"]),
+        ("--seed 4 --trainer.devices=2", ["--seed=4", "--trainer.devices=2"], []),
+        ("--mmt.length_penalty -1", ["--mmt.length_penalty=-1"], []),
+        ("search --top 3 -- --vse.epochs", [], ["search", "--top", "3", "--", "--vse.epochs"]),
+        ("translate --with mt:en-de --output a.b", [], ["translate", "--with", "mt:en-de", "--output", "a.b"]),
+    ],
+)
+def test_settings_are_parted_from_options(given: str, settings: list[str], rest: list[str]) -> None:
+    assert split_settings(given.split()) == (settings, rest)
+
+
+def test_a_value_is_taken_whole() -> None:
+    assert split_settings(["--vse.rows", "{a: [en/human]}", "--a.b=x\ny=z"])[0] == [
+        "--vse.rows={a: [en/human]}", "--a.b=x\ny=z",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [["--vse.epochs"], ["--vse.epochs", "--force"]])
+def test_a_setting_without_a_value_is_one_line(given: list[str]) -> None:
+    with pytest.raises(RecipeError, match=r"'--vse.epochs': no value; expected --vse.epochs VALUE"):
+        split_settings(given)
+
+
+def test_both_forms_of_a_setting_do_the_same(fresh: Tiny, capsys) -> None:
+    for setting in (["--vse.epochs", "none"], ["--vse.epochs=none"]):
+        assert fresh.main("vse", *setting) == 1
+        assert 'key "vse.epochs"' in capsys.readouterr().err
+
+
+def test_a_recipe_may_stand_alone_or_behind_its_option(capsys) -> None:
+    shown = []
+    for arguments in (["own"], ["--recipe", "own"], ["-r", "own"], ["own", "--recipe", "own"]):
+        assert main(["config", "show", *arguments]) == 0
+        shown.append(capsys.readouterr().out)
+    assert len(set(shown)) == 1
+    assert main(["config", "show", "own", "--recipe", "scenes"]) == 1
+    assert "two recipes are named" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help_of_its_own(command: str, capsys) -> None:
+    assert main([command, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert f"bildwort {command}" in text
+    assert ("--force" in text) == (command in ("prepare", "mmt", "augment", "vse", "all"))
+    assert ("--queries" in text) == (command == "search")
+
+
+def test_the_commands_are_listed(capsys) -> None:
+    assert main([]) == 2
+    listed = capsys.readouterr().out
+    assert all(f" {command} " in listed for command in COMMANDS)
+
+
+def test_version(capsys) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"bildwort {version('bildwort')}\n"
+
+
+def test_all_recipes_are_listed_with_a_line_each(capsys) -> None:
+    assert main(["recipes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == recipe_names() == sorted(path.stem for path in CONFIGS.glob("*.yaml"))
+    assert all(len(line.split()) > 3 for line in lines)
+    assert recipe_names("multi30k-off")[0] == "multi30k-official"
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(CONFIGS.glob("*.yaml"))])
+def test_a_documented_recipe_is_the_same_recipe(name: str, tmp_path: Path) -> None:
+    recipe = load_recipe(name)
+    (tmp_path / f"{name}.yaml").write_text(documented_recipe(recipe), encoding="utf-8")
+    assert load_recipe(str(tmp_path / f"{name}.yaml")) == replace(recipe, tables={})
+
+
+def test_every_setting_is_listed_with_its_documentation(capsys) -> None:
+    lines = list(documented_keys())
+    for place, line in enumerate(lines):
+        if not line.startswith((" ", "#")):
+            assert lines[place + 1].startswith("    "), f"{line} is not documented"
+    assert main(["config", "keys", "vse"]) == 0
+    assert "vse.epochs: int = 24\n" in capsys.readouterr().out
+    assert main(["config", "keys", "vsee"]) == 1
+    assert "no section 'vsee'" in capsys.readouterr().err
+
+
+def imported(code: str, *arguments: str) -> tuple[str, set[str]]:
+    """What a fresh process prints, and which heavy libraries it has imported."""
+    script = f"import sys; {code}; print('|', *(name for name in {HEAVY} if name in sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    said, _, names = done.stdout.rpartition("|")
+    return said + done.stderr, set(names.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--help"], "augment"), (["vse", "--help"], "--force"), (["recipes"], "scenes"),
+        (["vse", "--vse.epoch=3"], "did you mean vse.epochs?"), (["mmt", "--mmt.clip=x"], "mmt.clip"),
+        (["vse", "--vse.epochs=0"], "vse.epochs is 0"), (["config", "keys"], "vse.margin"),
+    ],
+)  # fmt: skip
+def test_help_and_wrong_settings_need_no_heavy_library(arguments: list[str], expected: str) -> None:
+    said, names = imported("from pipeline.cli import main; main(sys.argv[1:])", *arguments)
+    assert expected in said
+    assert not names
+
+
+def test_a_search_needs_torch_alone() -> None:
+    code = "import pipeline.search.commands; from pipeline.recipes.loading import load_recipe; load_recipe('scenes')"
+    assert imported(code)[1] == {"torch"}
