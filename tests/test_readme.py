@@ -36,6 +36,20 @@ def test_paths_of_the_readme_exist():
         assert (ROOT / path).exists() or "<" in path, path
 
 
+@pytest.mark.parametrize("folder", ["pipeline", "data", "modules"])
+def test_paths_of_a_folder_s_own_readme_exist(folder: str) -> None:
+    text = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/-]+(?:\.py|\.yaml|/))`", text)
+    assert len(named) > 8
+    for path in named:
+        assert (ROOT / folder / path).exists() or (ROOT / path).exists(), path
+
+
+def test_the_glossary_is_short():
+    text = (ROOT / "modules" / "README.md").read_text(encoding="utf-8").partition("## Glossary")[2]
+    assert 0 < text.count("\n| ") - 1 <= 25
+
+
 def test_continuous_integration_runs_the_readme_s_commands():
     script = (ROOT / ".ci/run").read_text(encoding="utf-8")
     for command in ("make test", "make demo", "make check"):

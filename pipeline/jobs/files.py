@@ -1,4 +1,4 @@
-"""Files: written so that no reader ever sees half of one, be it after a power cut; told apart by their contents."""
+"""Files: written so that no reader ever sees half of one, be it after a power cut; identified by their contents."""
 
 import hashlib
 import json

@@ -39,7 +39,7 @@ def ending_with_rank_0(done: Callable[[], bool]) -> Iterator[None]:
             if over.wait(1):
                 return
         if not over.wait(GRACE) and not done():
-            ERRORS.print("[red]error:[/] rank 0 has ended; the same command goes on from the last checkpoint")
+            ERRORS.print("[red]error:[/] rank 0 has ended; the same command continues from the last checkpoint")
             os._exit(1)
 
     if not started_together():

@@ -31,7 +31,7 @@ def unwritten(error: OSError) -> str | None:
     else:
         return None
     where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{error.strerror or error}; {advice}, then the same command goes on"
+    return f"{where}{error.strerror or error}; {advice}, then the same command continues"
 
 
 def out_of_memory(error: BaseException, stage: str) -> str | None:
@@ -47,7 +47,7 @@ def out_of_memory(error: BaseException, stage: str) -> str | None:
     if not known:
         return None
     whose = "the GPU" if isinstance(error, torch.OutOfMemoryError) or "CUDA" in str(error) else "this machine"
-    advice = f"; lower {_LOWER[stage]}, then the same command goes on" if stage in _LOWER else ""
+    advice = f"; lower {_LOWER[stage]}, then the same command continues" if stage in _LOWER else ""
     return f"{stage}: {whose} has too little memory for this{advice}"
 
 
@@ -55,7 +55,7 @@ def lost_process(error: BaseException, stage: str) -> str | None:
     """A line about another process of a distributed run that has ended; None for another error."""
     if not any(text in str(error).lower() for text in _LOST):
         return None
-    return f"{stage}: another process of this run has ended; the same command goes on from the last checkpoint"
+    return f"{stage}: another process of this run has ended; the same command continues from the last checkpoint"
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The workspace: jobs' artifacts on disk.
 
     artifacts/jobs/<job>/<key>/          finished: whole, and never written again
-    artifacts/jobs/<job>/<key>.partial/  running or interrupted: goes on from its last checkpoint
+    artifacts/jobs/<job>/<key>.partial/  running or interrupted: continues from its last checkpoint
     artifacts/jobs/<job>/<key>.before/   what --force is replacing, until the new one is whole
     artifacts/<recipe>/<stage>.json      which keys a recipe uses
 
@@ -133,7 +133,7 @@ class Workspace:
         resumed = partial.exists()
         partial.mkdir(parents=True, exist_ok=True)
         if not (partial / "manifest.json").is_file():  # else it was stopped just before it got its name
-            say(f"[bold]{job.name}[/] [dim]{job.key}[/] {'goes on' if resumed else 'starts'}")
+            say(f"[bold]{job.name}[/] [dim]{job.key}[/] {'continues' if resumed else 'starts'}")
             description, cost = self._describe(job), Cost()
             _note_beginning(partial, description["source"], forced)
             figures = job.run(partial, inputs)

@@ -232,7 +232,7 @@ class VseSettings:
     test: list[str] = field(default_factory=lambda: ["en", "de"])
     """Languages tested, on human captions."""
     unseen: Literal["mark", "error"] = "mark"
-    """A tested language that a row never saw: its figures are marked, or the row is refused."""
+    """A tested language that a row was not trained on: its figures are marked, or the row is refused."""
     folds: int = 1
     """Equal parts that the test images are cut into, in the order of the corpus, each ranked by itself; the means of
     their figures stand beside those on all images (COCO's 1K and 5K: 5). Of one model: with `fuse`, `translate` or

@@ -170,7 +170,7 @@ class _ReportTables(Figures):
                 table.append(["" if place else name, title, *cells])
         heads = ["translator", "", "its own", "another image's", "zeros"]
         return TextTable(
-            f"Does it look? Test, {self.label}, by the regions it is shown; 95 % over images", heads, table
+            f"Incongruent-image test, {self.label}, by the regions it is shown; 95 % over images", heads, table
         )
 
     def diversity(self, jobs: dict[str, Job]) -> TextTable:

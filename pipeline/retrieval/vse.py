@@ -54,7 +54,7 @@ class Row:
         system: what the line is called beside its figures: the model, the models fused, the model and its translator,
             the model and whose lists it re-ranks.
         languages: those that its figures are of.
-        unseen: which of them it never saw.
+        unseen: which of them it was not trained on.
     """
 
     name: str
@@ -65,15 +65,15 @@ class Row:
     unseen: frozenset[str]
 
     def title(self, language: str) -> str:
-        """What its figures of a language are labelled with: those of one that it never saw are marked."""
-        return f"{self.name} (never saw {language})" if language in self.unseen else self.name
+        """What its figures of a language are labelled with: those of one that it was not trained on are marked."""
+        return f"{self.name} (not trained on {language})" if language in self.unseen else self.name
 
 
 def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
     """All rows and seeds of a recipe in the order of its table, whether they have been trained or not.
 
     Raises:
-        RecipeError: a row can not be trained, or is tested in a language that it never saw and the recipe refuses that.
+        RecipeError: a row can not be trained, or is tested in a language that it was not trained on and that is refused.
     """
     settings = recipe.vse
     corpus, synthetic = corpus_job(recipe, workspace), synthesis_jobs(recipe, workspace)
@@ -88,7 +88,7 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
                 for model in settings.fuse or filter(None, [settings.model, settings.first])
             ]
             job, system, asked = members[0], settings.model, set(settings.test)
-            unseen = asked - spoken  # languages that it never saw
+            unseen = asked - spoken  # languages that it was not trained on
             if settings.fuse:
                 scored = [similarity_job(member, corpus, settings) for member in members]
                 job = fusion_job(f"fusion-{'-'.join(settings.fuse)}-{name}-{seed}", scored, settings)

@@ -28,7 +28,7 @@ from pipeline.search.gallery import Gallery, Hit
 
 LONGEST = 1000  # characters of a query; the model reads 100 words
 COLUMNS, SIZE = 4, 320
-_AUTO = "told apart"
+_AUTO = "detected"
 
 
 def page(folder: Path) -> None:
@@ -65,7 +65,7 @@ def page(folder: Path) -> None:
 
 
 class Asked(NamedTuple):
-    """What the page is told: words, their language, how many pictures, and what is shown beside them."""
+    """What is entered on the page: words, their language, how many pictures, and what is shown beside them."""
 
     query: str
     language: str | None
@@ -91,7 +91,7 @@ def _languages(exported: ExportedModel) -> list[str]:
 
 
 def _spoken(asked: Asked, exported: ExportedModel) -> str:
-    """The language of the words: as was said, or told apart among those that will be read."""
+    """The language of the words: as chosen, or detected among those that will be read."""
     known = _languages(exported) if asked.translated else exported.languages
     return asked.language or language_of(asked.query, known)
 

@@ -40,7 +40,7 @@ def search(
         gallery: what `index` made; it holds its model.
         query: the sentence.
         queries: a sentence a line, or in a `.jsonl` file an object a line: `query`, and if wanted `language`, `top`.
-        language: of the queries that do not say; None: told apart.
+        language: of the queries that do not say; None: detected.
         top: pictures for each query that does not say.
         rerank: an exported model of sets that orders the first hundred.
         as_json: JSON lines in place of a table.

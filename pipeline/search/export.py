@@ -266,7 +266,7 @@ def _card(
     lines = []
     for language, scores in test.items():
         ways = [" / ".join(f"{scores[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)) for way in ("t2i", "i2t")]
-        unseen = "" if language in languages else " (never saw it)"
+        unseen = "" if language in languages else " (not trained on it)"
         lines.append(f"| {language}{unseen} | {ways[0]} | {ways[1]} | {scores['mean_recall']:.1f} |")
     reads = (
         "It reads pictures, from pixels: regions are found by " + (

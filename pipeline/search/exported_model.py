@@ -185,7 +185,7 @@ class ExportedModel:
 
         Args:
             texts: surface sentences.
-            language: of all of them; None: told apart, each by itself.
+            language: of all of them; None: detected, each by itself.
 
         Raises:
             RecipeError: the model was not trained on that language.

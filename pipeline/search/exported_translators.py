@@ -59,7 +59,7 @@ class ExportedTranslators:
         if translator.regions is not None:
             width = translator.regions.in_features
             if regions is None or regions.shape[-1] != width:
-                raise RecipeError(f"translate: {name} looks at regions (R, {width}) of a picture; give them, or use mt")
+                raise RecipeError(f"translate: {name} reads regions (R, {width}) of a picture; give them, or use mt")
             batch["regions"] = torch.from_numpy(regions[None].astype(np.float32))
         best = translate(translator.eval(), batch, BeamSettings(), BEGIN, END)[0][0]
         return bpe.decode(best.tokens, target)

@@ -125,7 +125,7 @@ class Gallery:
         Args:
             query: the sentence; cut at 100 tokens.
             top: pictures wanted.
-            language: of the query; None: told apart.
+            language: of the query; None: detected.
             reranker: a model of sets (SCAN) that puts the first ones in its own order and gives their scores.
             first: how many it orders, at least `top`.
 

@@ -119,7 +119,7 @@ def _take_in(
     todo, done = list(first.items()), 0
     read = pictures.arrays(exported, [name for _, name in todo]) if todo else iter(())
     batch: list[tuple[str, Arrays]] = []
-    changed = set()  # pictures that were not what they had been when they were told apart
+    changed = set()  # pictures that were not what they had been when they were identified
     for (digest, name), found in zip(
         todo, track(read, "encoding pictures", len(todo), disable=len(todo) < _PART), strict=True
     ):

@@ -1,4 +1,4 @@
-"""What a gallery is made of: pictures of a folder, or images of a region store; told apart by their contents."""
+"""What a gallery is made of: pictures of a folder, or images of a region store; identified by their contents."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence

@@ -105,7 +105,7 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         if network.regions is not None and network.regions.in_features != store.dim:
             raise RecipeError(
-                f"augment {path}: {translator.name} looks at regions of {network.regions.in_features} numbers, this "
+                f"augment {path}: {translator.name} reads regions of {network.regions.in_features} numbers, this "
                 f"corpus has {store.dim}; use translators trained on the same features (augment.translators)"
             )
         found = translate_all(

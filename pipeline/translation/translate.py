@@ -102,10 +102,10 @@ def _require_sight(path: str, looks: Sequence[int], store: RegionStore, seen: Se
     """Refuse to go on where translators look at regions (of so many numbers each) that are not there."""
     system = parse_path(path)[0]
     if looks and looks[0] != store.dim:
-        raise RecipeError(f"translate: {system} looks at regions of {looks[0]} numbers, the corpus has "
+        raise RecipeError(f"translate: {system} reads regions of {looks[0]} numbers, the corpus has "
                           f"{store.dim}; run `make stage-mmt` with this recipe")  # fmt: skip
     if looks and seen is None:
-        raise RecipeError(f"translate: {system} looks at pictures; give --images, an image id a line, or use mt")
+        raise RecipeError(f"translate: {system} reads regions; give --images, an image id a line, or use mt")
 
 
 def _translators(recipe: Recipe, workspace: Workspace, path: str) -> list[Path]:

@@ -165,7 +165,7 @@ def test_the_server_gives_no_file(address: str, gallery: Path) -> None:
 def test_a_language_that_only_translators_read_is_searched_by_translation(used_english: Path, monkeypatch) -> None:
     monkeypatch.setattr(sys, "argv", ["app", str(used_english)])
     page = AppTest.from_file(str(ROOT / "pipeline" / "search" / "app.py"), default_timeout=60).run()
-    assert page.selectbox[0].options == ["told apart", "de", "en"]
+    assert page.selectbox[0].options == ["detected", "de", "en"]
     page.text_input[0].set_value("ein roter Ball")
     page.selectbox[0].select("de").run()
     assert "language 'de'" in page.error[0].value.replace("\\", "")

@@ -52,7 +52,7 @@ def fails_and_goes_on(tiny: Tiny, server: Kills, folder: Path, job: str, moment:
 @pytest.mark.parametrize(("job", "event"), [*SHORT, *(pytest.param(*one, marks=pytest.mark.slow) for one in MORE)])
 def test_a_file_that_does_not_fit(tiny: Tiny, server: Kills, tmp_path: Path, job: str, event: str) -> None:
     line = fails_and_goes_on(tiny, server, tmp_path, job, Moment(event, what="short"))
-    assert "make room (artifacts lie where BILDWORT_ARTIFACTS says), then the same command goes on" in line
+    assert "make room (artifacts lie where BILDWORT_ARTIFACTS says), then the same command continues" in line
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def check(undisturbed, job: str, folder: Path, killed: list[Ended], last: Ended)
     ours, theirs = artifact(folder, job), artifact(before, job)
     assert ours.keys() == theirs.keys()
     assert [name for name in ours if ours[name] != theirs[name]] == []
-    assert last.said.count(" starts") + last.said.count(" goes on") <= 1
+    assert last.said.count(" starts") + last.said.count(" continues") <= 1
     assert sum(run.steps - lost(run) for run in killed) + last.steps == events.count("step")
 
 
@@ -177,7 +177,7 @@ def test_killed_again_and_again(tiny: Tiny, server: Kills, undisturbed, tmp_path
         assert last.steps == 0  # it was killed after training
     (done,) = server.run(folder, STAGE_OF[job])
     assert " starts" not in done.said
-    assert " goes on" not in done.said
+    assert " continues" not in done.said
 
 
 @pytest.mark.parametrize("moment", AFTER_TRAINING, ids=str)

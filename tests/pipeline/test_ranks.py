@@ -159,7 +159,7 @@ def test_a_rank_above_0_ends_with_its_parent_if_that_leaves_work(done: bool, sec
     said = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=200
     ).stderr
-    expected = "error: rank 0 has ended; the same command goes on from the last checkpoint\n"
+    expected = "error: rank 0 has ended; the same command continues from the last checkpoint\n"
     assert said == (expected if seconds == 300 else "")
 
 

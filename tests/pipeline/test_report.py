@@ -68,7 +68,7 @@ def test_tables_average_seeds_and_say_what_was_not_run(here, tmp_path, capsys):
     line = next(line for line in text.splitlines() if line.startswith("| none |") and "50.0" in line)
     assert line.endswith("| 2 (sd 14.1) |")  # 40 and 60
     assert next(line for line in text.splitlines() if line.startswith("| human-de |")).count("not run") == 1
-    assert "| none (never saw de) | not run |" in text
+    assert "| none (not trained on de) | not run |" in text
     assert "| mt-en-de | – | 31.5 |" in text
     assert "| mmt-en-de | not run |" in text
     found = [json.loads(line) for line in (here.root / "scenes/report/results.jsonl").read_text().splitlines()]

@@ -229,7 +229,7 @@ def test_killed_and_run_again_ends_with_the_same_weights_and_figures(
     assert not list(folder.glob("*/weights.safetensors"))
     capsys.readouterr()
     assert other.main(stage, *arguments) == 0
-    assert f"{name} {tiny.job(name).name} goes on" in capsys.readouterr().out
+    assert f"{name} {tiny.job(name).name} continues" in capsys.readouterr().out
     assert (other.job(name) / "weights.safetensors").read_bytes() == (
         tiny.job(name) / "weights.safetensors"
     ).read_bytes()

@@ -121,7 +121,8 @@ def test_the_report_shows_systems_searches_and_whether_they_look(several: Tiny, 
     folder = several.workspace.root / "tiny/report"
     text = (folder / "report.md").read_text()
     for words in (
-        "| mt2+mmt-en-de |", "| mt+channel-de-en |", "chrF", "TER", "Does it look?", "| mmt-de-en | tokenised BLEU |",
+        "| mt2+mmt-en-de |", "| mt+channel-de-en |", "chrF", "TER", "Incongruent-image test",
+        "| mmt-de-en | tokenised BLEU |",
         "METEOR is not computed", "| mt+channel-en-de − mt |", "| zeros |", "dist-1", "pair BLEU",
         "| mt:en-de-en@drawn |",
     ):  # fmt: skip

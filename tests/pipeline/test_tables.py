@@ -133,7 +133,7 @@ def test_the_report_prints_tables_with_what_was_published(trained: Tiny, capsys)
     tests = text.partition("**German; scenes: paired tests, rsum**")[2].split("\n\n")[1]
     assert "| search human − plain both |" in tests
     assert "mmt-fb" not in tests  # it never saw German, and is marked so
-    assert "| plain | mmt-fb (never saw de) |" in "\n".join(lines)
+    assert "| plain | mmt-fb (not trained on de) |" in "\n".join(lines)
     assert "| fused mmt-fb − human |" in text.partition("**English; scenes: paired tests, rsum**")[2]
     line = next(line for line in text.partition("**English; ")[2].splitlines() if line.startswith("| fused | human |"))
     assert float(line.split("|")[-3]) == pytest.approx(trained.metrics("fusion-san-dan-human-1")["val"]["en"]["rsum"])

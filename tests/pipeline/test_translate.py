@@ -123,7 +123,7 @@ def test_a_translator_that_looks_is_shown_the_picture_of_each_line(tiny: Tiny, t
         (["--with", "mt:en-de", "--n-best", "0"], "--n-best is 0"),
         (["--with", "mt:en-de", "--augment.beam_size=0"], "beam_size is 0"),
         (["--with", "mt:en-de", "--input", "nowhere.txt"], "nowhere.txt: no such file"),
-        (LOOKS, "mmt looks at pictures; give --images"),
+        (LOOKS, "mmt reads regions; give --images"),
         (
             ["--with", "mmt:en-de", "--input", "in.txt", "--images", "in.txt"],
             "in.txt:1: image 'a red ball' has no regions",
