@@ -40,6 +40,7 @@ STAGES = {
     "report": "pipeline.reporting.report",
 }
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # which Typer does not export by its name
+_INTERRUPTED = 130  # by Ctrl-C, as shells and Typer have it
 _EPILOG = "Settings of the recipe follow: --vse.epochs 30, or --vse.epochs=30; `bildwort config keys` lists them."
 
 
@@ -90,8 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ERRORS.print(f"[red]error:[/] {escaped(str(error))}")
         return 1
     except (typer.Abort, KeyboardInterrupt):
-        ERRORS.print("stopped; the same command continues from the last checkpoint")
-        return 130
+        status = _INTERRUPTED
     except BrokenPipeError:  # whoever read us has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -104,6 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if text := " ".join(error.format_message().split()):  # type: ignore[attr-defined] # none: help was printed
             ERRORS.print(f"[red]error:[/] {escaped(text)}")
         return 2
+    if status == _INTERRUPTED:
+        ERRORS.print("stopped; the same command continues from the last checkpoint")
     return int(status or 0)
 
 

@@ -13,6 +13,7 @@ from data.corpora import Corpus
 from data.errors import DataError
 from data.lines import read_lines, visible_files
 from data.regions import RegionStore
+from data.settings import added
 
 ORIGINALS = "https://github.com/multi30k/dataset"
 
@@ -42,14 +43,14 @@ class Multi30kSettings:
     parallel: str | None = None
     """More parallel text without pictures: a TSV (or .tsv.gz), `english TAB german`; null: none."""
 
-    monolingual: list[str] = field(default_factory=list)
+    monolingual: list[str] = added([])
     """Languages of which task 2's captions of training images join the parallel table, as rows of that side alone;
     `mmt.back_translate` gives them the other."""
 
     label: str = "Multi30K"
     """What the corpus is called beside its figures."""
 
-    without_regions: str = "refuse"
+    without_regions: str = added("refuse")
     """Images that the region store lacks: `refuse`, or `text`: their captions are left out, their pairs stay."""
 
 

@@ -13,6 +13,7 @@ from data.extractor import EXTRACTOR_VERSION, Extractor
 from data.findings import Finding
 from data.regions import RegionStore, standardise, write_regions
 from data.report import DataReport, data_report
+from data.settings import result_settings
 from pipeline.corpus.doctor import require_regions, say_findings
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
@@ -22,8 +23,6 @@ from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 
 VERSION = 1
-# options that came after results were recorded, as they were then
-_ADDED_LATER: dict[str, Any] = {"without_regions": "refuse", "monolingual": []}
 
 
 def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
@@ -35,7 +34,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
     brings_regions = reader.brings_regions(corpus.options)
     settings: dict[str, Any] = {
         "corpus": corpus.name,
-        "options": {k: v for k, v in asdict(corpus.options).items() if k not in _ADDED_LATER or v != _ADDED_LATER[k]},
+        "options": result_settings(corpus.options),
         "files": fingerprint(sources, workspace.root / "fingerprints.json"),
         "regions": None if brings_regions else _extractor_settings(recipe, workspace),
     }

@@ -9,6 +9,7 @@ import docstring_parser
 import yaml
 
 from data.corpora.registry import CORPORA
+from data.settings import default_of
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import SECTIONS
 from pipeline.recipes.settings import CorpusSettings, Recipe, TrainerSettings
@@ -63,9 +64,7 @@ def _keys(kind: type, prefix: str) -> Iterator[str]:
 
 
 def _default(field: "Field[Any]") -> str:
-    if field.default is not MISSING:
-        return f" = {_value(field.default)}"
-    return "" if field.default_factory is MISSING else f" = {_value(_plain(field.default_factory()))}"
+    return "" if (default := default_of(field)) is MISSING else f" = {_value(_plain(default))}"
 
 
 def _lines(settings: Any, indent: str) -> Iterator[str]:

@@ -1,9 +1,10 @@
 """Everything a recipe can say, section by section. The defaults are the main paper's settings where it names them."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from data.extractor import ExtractorSettings
+from data.settings import added, result_settings
 
 
 @dataclass
@@ -32,16 +33,6 @@ RUNTIME_ONLY = {"accelerator", "devices", "num_nodes", "strategy", "threads", "w
 """Trainer settings that do not change a result, so they stay out of a job's key."""
 
 
-ADDED_LATER = {
-    "translators", "captions", "fuse", "translate", "folds", "loss", "drop_regions", "drop_words", "pretrained",
-    "pretrained_rate", "first", "first_k", "network", "network_options", "repeat",
-    "average", "without_regions", "systems", "searches", "pretrain_captions", "r_drop",
-    "back_translate",
-}  # fmt: skip
-"""Settings that came after results were recorded: at their defaults, which is how those were computed, they stay out
-of a job's key."""
-
-
 @dataclass
 class CorpusSettings:
     """Which corpus; the other keys of the section are the corpus's own (`data/corpora/<name>.py`)."""
@@ -66,9 +57,9 @@ class Phase:
     """Adam's, after warm-up."""
     warmup: int = 400
     """Steps of linear warm-up."""
-    average: float = 0.0
+    average: float = added(0.0)
     """Decay of the moving average of the weights, which is what is validated and kept; 0 keeps them as they are."""
-    r_drop: float = 0.0
+    r_drop: float = added(0.0)
     """α of R-Drop: batches are read doubled, with other dropout, and the two halves must agree (on a CPU a step takes
     twice as long); 0 is without."""
 
@@ -89,15 +80,15 @@ class MmtSettings:
 
     directions: list[str] = field(default_factory=lambda: ["en-de", "de-en"])
     """source-target."""
-    systems: list[str] = field(default_factory=lambda: ["mt", "mmt"])
+    systems: list[str] = added(["mt", "mmt"])
     """What is trained: `mt`, `mmt`; `mt2`, `mt3` … with other seeds from the start, NMT included; `mt2+mmt` are two of
     them in one search; `mt+channel`, `mt2+mmt+channel` … rerank its n-best lists with the `mt` of the opposite
     direction: this recipe's, or the one that `back_translate` borrows."""
     channel: ChannelSettings = field(default_factory=ChannelSettings)
     """Of the systems that end in `+channel`."""
-    network: Literal["bilstm", "transformer"] = "bilstm"
+    network: Literal["bilstm", "transformer"] = added("bilstm")
     """The paper's Bi-LSTM over threads, or a small Transformer."""
-    network_options: dict[str, Any] = field(default_factory=dict)
+    network_options: dict[str, Any] = added({})
     """The Transformer's own settings: `layers`, `heads`, and `look` (`gate` or `tokens`)."""
     vocabulary: int = 10000
     """Sub-words of the joint BPE."""
@@ -105,7 +96,7 @@ class MmtSettings:
     """E, size of a word vector; of all states of a Transformer."""
     hidden_dim: int = 256
     """H, size of an encoder state in each direction, the decoder's is 2H; a Transformer's feed-forward width."""
-    repeat: dict[str, int] = field(default_factory=dict)
+    repeat: dict[str, int] = added({})
     """How often a pass of pre-training reads the pairs of an origin (`task1: 5`); others once."""
     dropout: float = 0.3
     """Share of numbers dropped."""
@@ -117,14 +108,14 @@ class MmtSettings:
     """Largest norm of the gradient."""
     pretrain: Phase = field(default_factory=Phase)
     """NMT on pairs without regions (on all pairs where each has regions)."""
-    pretrain_captions: bool = False
+    pretrain_captions: bool = added(False)
     """NMT reads the pairs that MT and MMT are fine-tuned on as well."""
-    back_translate: dict[str, str] = field(default_factory=dict)
+    back_translate: dict[str, str] = added({})
     """Direction → a recipe whose `mt` of the opposite direction translates the training sentences that have no
     source; pre-training reads both (Sennrich et al. 2016)."""
     finetune: Phase = field(default_factory=lambda: Phase(4000, 400, 5e-4, 100))
     """MT and MMT on pairs with regions."""
-    without_regions: Literal["text", "captions"] = "text"
+    without_regions: Literal["text", "captions"] = added("text")
     """Pairs about pictures that have no regions: `text` to pre-train on, or `captions` to fine-tune and test on like
     the others; an MMT is shown zeros for their regions."""
     beam_size: int = 5
@@ -164,11 +155,11 @@ class AugmentSettings:
     paths: list[str] = field(default_factory=lambda: ["mmt:en-de", "mt:en-de", "mmt:en-de-en", "mt:en-de-en"])
     """`system:languages` on the way; each hop starts from the path without its last language. `system:languages@NAME`
     makes the last hop by a search of `searches`."""
-    searches: dict[str, SearchSettings] = field(default_factory=dict)
+    searches: dict[str, SearchSettings] = added({})
     """Other searches than `beam_size` and `length_penalty` say, by name."""
-    translators: str | None = None
+    translators: str | None = added(None)
     """Another recipe, whose translators are used (COCO's captions by Multi30K's); null: this recipe's own."""
-    captions: str | None = None
+    captions: str | None = added(None)
     """Another recipe on the same images, whose synthetic captions are used; null: this recipe's own."""
     beam_size: int = 5
     """Hypotheses kept while searching."""
@@ -233,27 +224,27 @@ class VseSettings:
     """Languages tested, on human captions."""
     unseen: Literal["mark", "error"] = "mark"
     """A tested language that a row was not trained on: its figures are marked, or the row is refused."""
-    folds: int = 1
+    folds: int = added(1)
     """Equal parts that the test images are cut into, in the order of the corpus, each ranked by itself; the means of
     their figures stand beside those on all images (COCO's 1K and 5K: 5). Of one model: with `fuse`, `translate` or
     `first` there are none."""
-    fuse: list[str] = field(default_factory=list)
+    fuse: list[str] = added([])
     """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
-    translate: str | None = None
+    translate: str | None = added(None)
     """Translate-search, `mt:de-en`: German test captions are translated, and ranked by a model that reads English."""
-    first: str | None = None
+    first: str | None = added(None)
     """An indexed model, trained with these settings too, the first of whose lists `model` re-ranks; null: none."""
-    first_k: int = 100
+    first_k: int = added(100)
     """How many of them."""
-    loss: str | None = None
+    loss: str | None = added(None)
     """`hardest` (Eq. 9-10), `sum` (Eq. 8), `infonce` or `sigmoid`; null: the model's own."""
-    drop_regions: float = 0.0
+    drop_regions: float = added(0.0)
     """Share of an image's regions left out while training."""
-    drop_words: float = 0.0
+    drop_words: float = added(0.0)
     """Share of a caption's words left out while training."""
-    pretrained: str | None = None
+    pretrained: str | None = added(None)
     """A text model of `transformers` (folder or hub name) whose states stand for word vectors; null: none."""
-    pretrained_rate: float = 0.0
+    pretrained_rate: float = added(0.0)
     """Its learning rate as a share of `learning_rate`; 0 freezes it."""
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     """Overlay of the recipe's trainer."""
@@ -339,11 +330,9 @@ def parse_path(path: str) -> tuple[str, list[str], str | None]:
     return system, way.split("-"), search if "@" in rest else None
 
 
-def result_settings(settings: Any) -> dict[str, Any]:
-    """The settings of a section that change a result: all but where and how fast it runs."""
-    plain = asdict(settings)
-    defaults = asdict(type(settings)())
-    plain = {key: value for key, value in plain.items() if key not in ADDED_LATER or value != defaults[key]}
+def job_settings(settings: Any) -> dict[str, Any]:
+    """The settings of a section that name a job's result: all but where and how fast it runs."""
+    plain = result_settings(settings)
     if "trainer" in plain:
         plain["trainer"] = {key: value for key, value in plain["trainer"].items() if key not in RUNTIME_ONLY}
     return plain

@@ -27,7 +27,7 @@ from pipeline.jobs.job import Job, chain, needed
 from pipeline.jobs.trainer import fit, log_folder, make_trainer
 from pipeline.jobs.weights import load_best
 from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import Recipe, VseSettings, result_settings
+from pipeline.recipes.settings import Recipe, VseSettings, job_settings
 from pipeline.retrieval.folds import folds_job
 from pipeline.retrieval.fusion import fusion_job, similarity_job
 from pipeline.retrieval.model_files import save_model
@@ -73,7 +73,7 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
     """All rows and seeds of a recipe in the order of its table, whether they have been trained or not.
 
     Raises:
-        RecipeError: a row can not be trained, or is tested in a language that it was not trained on and that is refused.
+        RecipeError: a row can not be trained, or is tested in a language that it was not trained on.
     """
     settings = recipe.vse
     corpus, synthetic = corpus_job(recipe, workspace), synthesis_jobs(recipe, workspace)
@@ -167,7 +167,7 @@ def _vse_job(
     types = dict.fromkeys(slot.type for group in groups for slot in group)
     if unknown := sorted(settings.type_weights.keys() - types.keys()):
         raise RecipeError(f"vse.type_weights names {unknown[0]!r}, but row {row} trains on {', '.join(types)}")
-    plain = {key: value for key, value in result_settings(settings).items() if key not in _NOT_OF_TRAINING}
+    plain = {key: value for key, value in job_settings(settings).items() if key not in _NOT_OF_TRAINING}
     plain |= {"groups": settings.rows[row], "seed": seed} | pretrained
     name = f"vse-{settings.model}-{row}-{seed}"
 

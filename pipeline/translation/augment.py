@@ -19,7 +19,7 @@ from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.decoding import decoding_of
 from pipeline.recipes.loading import lender
-from pipeline.recipes.settings import Recipe, SearchSettings, parse_path, result_settings
+from pipeline.recipes.settings import Recipe, SearchSettings, job_settings, parse_path
 from pipeline.translation.batch_translation import Translated, translate_all
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.translation.mmt import translators_of
@@ -78,7 +78,7 @@ def _add_path(jobs: dict[str, Job], path: str, recipe: Recipe, corpus: Job, tran
 
 def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, before: Job | None) -> Job:
     settings = recipe.augment
-    plain = {key: value for key, value in result_settings(settings).items() if key not in _NOT_OF_A_PATH}
+    plain = {key: value for key, value in job_settings(settings).items() if key not in _NOT_OF_A_PATH}
     _, (origin, *_), name = parse_path(path)
     spoken, target = parse_path(path)[1][-2:]
     wanted = SearchSettings(beam_size=settings.beam_size, length_penalty=settings.length_penalty)

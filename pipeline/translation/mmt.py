@@ -30,10 +30,10 @@ from pipeline.recipes.settings import (
     MmtSettings,
     Phase,
     Recipe,
+    job_settings,
     members_of,
     opposite,
     parse_system,
-    result_settings,
 )
 from pipeline.translation.back_translation import back_translation_job
 from pipeline.translation.evaluation import evaluate_translator
@@ -195,13 +195,13 @@ def _translator_job(
     kind, number = parse_system(system)
     phase = settings.pretrain if kind == "nmt" else settings.finetune
     seed = recipe.seed + number - 1
-    plain = {key: value for key, value in result_settings(settings).items() if key not in _OF_SOME_JOBS}
+    plain = {key: value for key, value in job_settings(settings).items() if key not in _OF_SOME_JOBS}
     if options := _options_of(settings, kind):
         plain["network_options"] = options
     if kind == "nmt":
         of_pretraining = {"repeat": settings.repeat, "pretrain_captions": settings.pretrain_captions}
         plain |= {name: value for name, value in of_pretraining.items() if value}
-    plain |= {"system": kind, "direction": direction, "phase": result_settings(phase), "seed": seed}
+    plain |= {"system": kind, "direction": direction, "phase": job_settings(phase), "seed": seed}
     name = f"{system}-{direction}"
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def without_weights(path: Path) -> None:
 @pytest.fixture(scope="module")
 def stopped(tiny: Tiny, tmp_path_factory) -> Tiny:
     """A retrieval training that was stopped after its first epoch."""
-    from pipeline import training
+    from pipeline.jobs import trainer as training
 
     class Stop(training.Callback):
         def on_train_epoch_start(self, trainer, pl_module) -> None:

@@ -273,7 +273,8 @@ def test_brackets_in_an_error_are_printed_as_they_are(fresh: Tiny, capsys) -> No
 
 
 def test_a_missing_upstream_artifact_names_the_make_line(fresh: Tiny, tiny: Tiny, capsys, tmp_path: Path) -> None:
-    assert "`make stage-mmt`" in told(fresh, capsys, "augment")  # the corpus is prepared
+    assert fresh.main("prepare") == 0
+    assert "`make stage-mmt`" in told(fresh, capsys, "augment")
     assert "`make stage-augment`" in told(fresh, capsys, "vse")
     (tmp_path / "later").mkdir()
     later = tiny.without(tmp_path / "later", "synthetic-mmt-en-de-en")
@@ -327,7 +328,7 @@ def test_keyboard_interrupt_says_how_to_go_on(fresh: Tiny, capsys, monkeypatch) 
 
     monkeypatch.setattr("pipeline.corpus.prepare.prepare", interrupted)
     assert fresh.main("prepare") == 130
-    assert "goes on from the last checkpoint" in capsys.readouterr().err
+    assert "continues from the last checkpoint" in capsys.readouterr().err
 
 
 def test_the_rows_of_a_recipe_come_seed_by_seed(tiny: Tiny) -> None:

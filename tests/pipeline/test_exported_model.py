@@ -150,9 +150,9 @@ def test_an_export_that_was_killed_between_is_mended(used: Tiny, exported: Expor
 def test_a_model_brings_its_translators(used: Tiny, exported: ExportedModel, own: Path, tmp_path: Path) -> None:
     """As the recipe's own jobs translate; a gallery's copy follows when there are more of them."""
     assert exported.translator_names == ["mmt-de-en", "mmt-en-de", "mt-de-en", "mt-en-de"]
-    interpreter = exported.translators
-    assert interpreter.targets("mt", "en") == ["de"]
-    assert interpreter.targets("mt", "fr") == []
+    translators = exported.translators
+    assert translators.targets("mt", "en") == ["de"]
+    assert translators.targets("mt", "fr") == []
     regions = RegionStore(used.job("corpus") / "regions")
     for system in ("mt", "mmt"):
         rows = read_translations(used.job(f"{system}-en-de"), "test")[:3]
@@ -164,11 +164,11 @@ def test_a_model_brings_its_translators(used: Tiny, exported: ExportedModel, own
         )
         for source, image, best in zip(sources, images, expected, strict=True):
             seen = regions.take(regions.rows([image]))[0]
-            assert interpreter.translate(source, system, "en", "de", seen) == best[0].text
+            assert translators.translate(source, system, "en", "de", seen) == best[0].text
     with pytest.raises(RecipeError, match="no mt-en-fr in the model; it has mmt-de-en, mmt-en-de"):
-        interpreter.translate("a bat", "mt", "en", "fr")
-    with pytest.raises(RecipeError, match="mmt-en-de looks at regions"):
-        interpreter.translate("a bat", "mmt", "en", "de")
+        translators.translate("a bat", "mt", "en", "fr")
+    with pytest.raises(RecipeError, match="mmt-en-de reads regions"):
+        translators.translate("a bat", "mmt", "en", "de")
     few = tmp_path / "few"
     shutil.copytree(exported.folder, few)
     shutil.rmtree(few / "translators")
@@ -221,7 +221,7 @@ def test_translators_that_are_none_are_refused(exported: ExportedModel, tmp_path
         shutil.copytree(exported.folder, model)
         loaded = ExportedModel.load(rewritten(model, {"translators/mt-en-de/network.json": text}))
         with pytest.raises(RecipeError, match="no translator here"):
-            loaded.interpreter.translate("a bat", "mt", "en", "de")
+            loaded.translators.translate("a bat", "mt", "en", "de")
 
 
 def test_an_export_does_not_say_where_networks_lie(tmp_path: Path) -> None:
