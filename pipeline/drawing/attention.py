@@ -1,7 +1,6 @@
 """A page that shows which regions of its picture each word of a sentence looks at."""
 
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from pipeline.drawing.pages import render
 from pipeline.drawing.pictures import embedded, read_thumbnail, write_line
 
 _SIZE, _LINE, _GAP = 150, 20, 10  # pixels of a picture, a line of text, and between
@@ -55,8 +55,9 @@ class Seen(NamedTuple):
 
 def attention_html(path: Path, title: str, sentences: Sequence[Seen], languages: tuple[str, str]) -> None:
     """Write one page, its pictures inside it: the regions with most attention framed, the strongest red."""
-    body = "\n".join(_section(one, languages) for one in sentences)
-    path.write_text(_PAGE.format(title=escape(title), body=body, count=len(sentences)), encoding="utf-8")
+    shown = [(one, [_figure(one, *word) for word in _sharpest(one, _WORDS)]) for one in sentences]
+    page = render("attention.html", title=title, sentences=shown, languages=languages)
+    path.write_text(page, encoding="utf-8")
 
 
 def attention_sheet(sentences: Sequence[Seen], columns: int = 6) -> Image.Image:
@@ -86,16 +87,9 @@ def words_of(tokens: Sequence[str], weights: Sequence[Sequence[float]]) -> list[
     return [(word, np.array(shares).mean(0)) for word, shares in words]
 
 
-def _section(one: Seen, languages: tuple[str, str]) -> str:
-    figures = "".join(
-        f"<figure>{embedded(_framed(one, share))}<figcaption>{escape(word)} "
-        f"<small>{100 * share.max():.0f} %</small></figcaption></figure>"
-        for word, share in _sharpest(one, _WORDS)
-    )
-    texts = "".join(
-        f'<p lang="{escape(language)}">{escape(text)}</p>' for text, language in zip(one.texts, languages, strict=True)
-    )
-    return f"<section><h2>{escape(one.image_id)}</h2>{texts}<div>{figures}</div></section>"
+def _figure(one: Seen, word: str, share: NDArray[np.floating]) -> tuple[str, str, str]:
+    """A word, the percentage of its first region, and the picture with the frames."""
+    return word, f"{100 * share.max():.0f}", embedded(_framed(one, share))
 
 
 def _sharpest(one: Seen, count: int) -> list[tuple[str, NDArray[np.floating]]]:
@@ -111,18 +105,3 @@ def _framed(one: Seen, share: NDArray[np.floating]) -> Image.Image | None:
     if picture is not None:
         frame(picture, one.boxes, share)
     return picture
-
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<style>
-body {{ margin: 2rem auto; max-width: 60rem; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif; color: #1f2328; }}
-section {{ border-top: 1px solid #d8dee4; padding: .5rem 0; }} h2 {{ font-size: .9rem; color: #59636e; }}
-p {{ margin: .2rem 0; }} div {{ display: flex; flex-wrap: wrap; gap: .8rem; }} figure {{ margin: .5rem 0; }}
-figcaption {{ font-size: .9rem; }} small {{ color: #59636e; }} img {{ display: block; }}
-</style></head><body><h1>{title}</h1>
-<p>{count} test sentences, drawn by lot. Framed: the three regions that a word looks at most, red before yellow before
-blue, the thicker the more; beside the word the share of the first.</p>
-{body}</body></html>
-"""

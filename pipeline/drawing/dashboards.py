@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from html import escape
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,6 +20,7 @@ from torch.utils.tensorboard import SummaryWriter
 from data.captions import HUMAN
 from data.padding import pad
 from data.regions import RegionStore
+from pipeline.drawing.pages import render
 from pipeline.drawing.pictures import BLACK, GREEN, GREY, Hit, Line, embedded, hit_sheet, picture_sheet, read_thumbnail
 
 _BLOCK = 128
@@ -44,30 +44,9 @@ class Example(NamedTuple):
 
 def examples_html(path: Path, title: str, rows: Sequence[Example], languages: tuple[str, str] = ("", "")) -> None:
     """Write one page, its pictures inside it, human captions beside synthetic ones, in these `languages`."""
-    spoken, target = (escape(language) for language in languages)
-    body = "\n".join(
-        f"<tr><td>{embedded(read_thumbnail(one.picture, 176))}<small>{escape(one.image_id)}</small></td>"
-        f'<td lang="{spoken}">{escape(one.human)}</td><td lang="{target}">{escape(one.synthetic)}</td>'
-        f"<td>{'–' if one.score is None else format(one.score, '.2f')}</td></tr>"
-        for one in rows
-    )
-    about = {"title": escape(title), "count": len(rows), "spoken": spoken, "target": target}
-    path.write_text(_PAGE.format(**about, body=body), encoding="utf-8")
-
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<style>
-body {{ margin: 2rem auto; max-width: 60rem; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif; color: #1f2328; }}
-table {{ border-collapse: collapse; width: 100%; }}
-th, td {{ padding: .6rem .8rem; text-align: left; vertical-align: top; border-bottom: 1px solid #d8dee4; }}
-td:first-child {{ width: 176px; overflow-wrap: anywhere; }} img {{ display: block; }} small, p {{ color: #59636e; }}
-</style></head><body><h1>{title}</h1>
-<p>{count} examples, drawn by lot. Score: of the search, by log-probability; nearer 0 is surer.</p><table>
-<thead><tr><th>picture</th><th>human {spoken}</th><th>synthetic {target}</th><th>score</th></tr></thead>
-<tbody>{body}</tbody></table></body></html>
-"""
+    shown = [(one, embedded(read_thumbnail(one.picture, 176))) for one in rows]
+    page = render("examples.html", title=title, source=languages[0], target=languages[1], rows=shown)
+    path.write_text(page, encoding="utf-8")
 
 
 @rank_zero_only

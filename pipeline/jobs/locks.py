@@ -1,12 +1,13 @@
 """Processes that share a job: one works at a time, the others wait for it through the file system."""
 
-import fcntl
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import ERRORS, say
@@ -54,7 +55,7 @@ def wait_for_rank_0(ready: Callable[[], bool], final: Path, name: str) -> None:
     """Sleep until `ready`; rank 0 holds the job's lock while it works, so a lock long free tells that it has died.
 
     Raises:
-        RecipeError: nobody has been at the job for `PATIENCE` seconds.
+        RecipeError: nobody has worked on the job for `PATIENCE` seconds.
     """
     seen = looked = time.monotonic()
     while not ready():
@@ -65,7 +66,7 @@ def wait_for_rank_0(ready: Callable[[], bool], final: Path, name: str) -> None:
             if _is_held(lock_file(final)):
                 seen = now
             elif now - seen > PATIENCE and not ready():
-                raise RecipeError(f"{name}: rank 0 has not been at it for {PATIENCE:.0f} s; start all ranks again")
+                raise RecipeError(f"{name}: rank 0 has not worked on it for {PATIENCE:.0f} s; start all ranks again")
 
 
 def lock_file(final: Path) -> Path:
@@ -74,46 +75,44 @@ def lock_file(final: Path) -> Path:
 
 
 def _is_held(path: Path) -> bool:
-    """Is another process at the job?"""
+    """Is another process working on the job?"""
+    if not path.exists():
+        return False  # nobody has begun
     try:
-        with path.open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
+        with FileLock(path, blocking=False):
+            return False
+    except Timeout:
         return True
-    except OSError:
-        pass  # nobody has begun
-    return False
 
 
 @contextmanager
 def lock(path: Path, name: str) -> Iterator[None]:
-    """Let one run at a time work on a job and say in the file whose it is; another one waits and says so.
+    """Let one run at a time work on a job and write into the file which it is; another one says so and waits.
 
     Raises:
-        RecipeError: the folder cannot be written, or its file system knows no locks.
+        RecipeError: the folder cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+")
+        held = _acquired(path, name)
     except OSError as error:
         raise RecipeError(f"{path.parent}: cannot be written ({error.strerror}); set BILDWORT_ARTIFACTS") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"{name}: another process is at it; waiting")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError as error:
-            raise RecipeError(f"{path}: no locks here ({error.strerror}); set BILDWORT_ARTIFACTS") from None
-        file.truncate(0)
-        file.write(run_id())
-        file.flush()
+    with held:
+        path.write_text(run_id(), encoding="utf-8")
         yield
-        file.truncate(0)
+        path.write_text("", encoding="utf-8")
+
+
+def _acquired(path: Path, name: str) -> AcquireReturnProxy:
+    try:
+        return FileLock(path).acquire(blocking=False)
+    except Timeout:
+        say(f"{name}: another process is working on it; waiting")
+        return FileLock(path).acquire()
 
 
 def is_ours(path: Path) -> bool:
-    """Is rank 0 of this run at the job whose lock this is?"""
+    """Is rank 0 of this run working on the job whose lock this is?"""
     try:
         return path.read_text(encoding="utf-8") == run_id()
     except OSError:

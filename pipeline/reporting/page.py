@@ -1,12 +1,11 @@
 """The report as one page that needs nothing else: tables, intervals and training curves."""
 
-import re
 from collections.abc import Iterator, Sequence
-from html import escape
 from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from pipeline.drawing.pages import render
 from pipeline.drawing.plots import as_svg, curves, intervals
 from pipeline.drawing.text_table import TextTable
 from pipeline.jobs.files import write_whole
@@ -14,7 +13,6 @@ from pipeline.jobs.job import Job
 from pipeline.reporting.records import Result
 
 _WATCHED = {"mmt": "val/bleu", "vse": "val/rsum"}
-_NUMBER = re.compile(r"[-+−]?\d[\d,.]*\b|–|not run")
 
 
 def report_page(
@@ -31,22 +29,7 @@ def report_page(
         jobs: whose training is plotted.
     """
     plots = [*_recalls(results), *_training(logs, jobs)]
-    tables = "\n".join(_table(sheet) for sheet in sheets)
-    body = f"{tables}\n" + "\n".join(f"<figure>{plot}</figure>" for plot in plots)
-    write_whole(path, _PAGE.format(title=escape(title), body=body))
-
-
-def _table(sheet: TextTable) -> str:
-    heads = "".join(f"<th>{escape(head)}</th>" for head in sheet.heads)
-    rows = "\n".join("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in sheet.rows)
-    return (
-        f"<h2>{escape(sheet.title)}</h2><div><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _cell(text: str) -> str:
-    kind = ' class="number"' if _NUMBER.match(text) else ""
-    return f"<td{kind}>{escape(text)}</td>"
+    write_whole(path, render("report.html", title=title, tables=sheets, plots=plots))
 
 
 def _recalls(results: Sequence[Result]) -> Iterator[str]:
@@ -70,17 +53,3 @@ def _training(logs: Path, jobs: Sequence[Job]) -> Iterator[str]:
                 lines[job.name] = sorted(points.items())
         if lines:
             yield as_svg(curves(f"{tag}, while {stage} was trained", lines))
-
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<style>
-body {{ margin: 2rem auto; max-width: 72rem; padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; color: #1f2328; }}
-h2 {{ font-size: 1rem; margin: 2rem 0 .5rem; }} div {{ overflow-x: auto; }} table {{ border-collapse: collapse; }}
-th, td {{ padding: .25rem .7rem; text-align: left; border-bottom: 1px solid #d8dee4; white-space: nowrap; }}
-.number {{ text-align: right; font-variant-numeric: tabular-nums; }} figure {{ margin: 2rem 0; }}
-svg {{ max-width: 100%; height: auto; }}
-</style></head><body><h1>{title}</h1>
-{body}</body></html>
-"""

@@ -11,8 +11,9 @@ from pipeline.jobs.ranks import rank
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, Table
 from pipeline.reporting.records import append_runs, read_runs
-from pipeline.reporting.results import NOT_RUN, Figures, finished_runs, over_seeds
-from pipeline.retrieval.vse import Row, vse_rows
+from pipeline.reporting.results import NOT_RUN, R_AT_K, Figures, finished_runs
+from pipeline.retrieval.rows import Row
+from pipeline.retrieval.vse import vse_rows
 
 
 def table_rows(recipe: Recipe, workspace: Workspace, name: str) -> list[tuple[str, str, Row]]:
@@ -60,7 +61,7 @@ def paper_tables(name: str, figures: Figures) -> list[TextTable]:
     for (system, row), jobs in cells.items():
         published = settings.systems[system].published.get(row)
         lines += _lines(figures, system, titles[system, row], list(jobs.values()), settings, published)
-    heads = ["system", "trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "rsum", "95 %", "val rsum", "seeds"]
+    heads = ["system", "trained on", *R_AT_K, "rsum", "95 %", "val rsum", "seeds"]
     title = f"{settings.title}; {figures.label}"
     sheets = [TextTable(title, heads, lines)]
     if not settings.folds:
@@ -74,14 +75,7 @@ def _lines(
     """A cell's figures, mean over seeds; and where there are published ones, those and the difference."""
     names = (*RECALLS, "rsum")
     cell = figures.cell(jobs, system, row, settings.language, settings.folds)
-    ours = [system, row, NOT_RUN, *[""] * 9]
-    if cell is not None:
-        ours[2:] = [
-            *(f"{cell.mean[name]:.1f}" for name in names),
-            cell.bounds("rsum"),
-            cell.validated(),
-            over_seeds(cell.by_seed["rsum"]),
-        ]
+    ours = [system, row, *(cell.shown("rsum") if cell else [NOT_RUN, *[""] * 9])]
     if published is None:
         return [ours]
     theirs = [*published, sum(published)]
@@ -100,10 +94,9 @@ def _tests(figures: Figures, cells: dict[tuple[str, str], dict[int, Job]], langu
         for below in dict.fromkeys((rows[0], "copies")):
             wanted += [((system, row), (system, below)) for row in rows if row not in (below, rows[0])]
         wanted.append(((system, rows[0]), next(iter(cells))))
-    lines = []
-    for cell, base in wanted:
-        if cell != base and base in cells and (
-            found := figures.difference(cells[cell], cells[base], language, "rsum")
-        ):  # fmt: skip
-            lines.append([f"{' '.join(cell)} − {base[1] if cell[0] == base[0] else ' '.join(base)}", *found])
-    return TextTable(title, ["difference", "rsum", "95 %", "p", "seeds"], lines)
+    pairs = [
+        (f"{' '.join(cell)} − {base[1] if cell[0] == base[0] else ' '.join(base)}", cells[cell], cells[base])
+        for cell, base in wanted
+        if cell != base and base in cells
+    ]
+    return figures.differences(title, pairs, language, "rsum")

@@ -6,7 +6,6 @@ from typing import Any
 from torch import Tensor
 
 from data.text import words_of
-from modules.metrics import RECALLS
 from modules.translation_metrics import NO_METEOR, bleu_of, bleu_statistics, by_image, paired_gain
 from pipeline.corpus.prepare import corpus_job
 from pipeline.drawing.text_table import TextTable
@@ -19,8 +18,9 @@ from pipeline.recipes.settings import Recipe, parse_path
 from pipeline.reporting.page import report_page
 from pipeline.reporting.paper_tables import paper_tables, table_rows
 from pipeline.reporting.records import append_runs, read_runs, write_results
-from pipeline.reporting.results import COUNTS_OF_CAPTIONS, NOT_RUN, Figures, finished_runs, over_seeds
-from pipeline.retrieval.vse import Row, vse_rows
+from pipeline.reporting.results import COUNTS_OF_CAPTIONS, NOT_RUN, R_AT_K, Figures, finished_runs, shown_difference
+from pipeline.retrieval.rows import Row
+from pipeline.retrieval.vse import vse_rows
 from pipeline.translation.augment import synthesis_jobs
 from pipeline.translation.incongruent_images import SHOWN
 from pipeline.translation.mmt import incongruent_jobs_of, read_translations, translators_of
@@ -46,7 +46,7 @@ def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
         figures.diversity(synthetic),
         *(figures.retrieval(rows, language) for language in recipe.vse.test),
         *(figures.retrieval(rows, language, folds=True) for language in recipe.vse.test if cut),
-        *(figures.differences(rows, language) for language in recipe.vse.test),
+        *(figures.differences_of_rows(rows, language) for language in recipe.vse.test),
         *(sheet for name in recipe.tables for sheet in paper_tables(name, figures)),
         figures.costs(
             [
@@ -138,7 +138,7 @@ class _ReportTables(Figures):
                 continue
             d = paired_gain(ours, theirs, bleu_of, self.recipe.report.resamples)
             self.add("test", system, direction, target, f"bleu_tokenised-{base}", d.value, d.low, d.high, 1, len(rows))
-            table.append([f"{name} − {base}", f"{d.value:+.2f}", f"{d.low:+.2f} … {d.high:+.2f}", f"{d.p_value:.3f}"])
+            table.append([f"{name} − {base}", *shown_difference(d)])
         heads = ["difference", "tokenised BLEU", "95 %", "p"]
         return TextTable("Paired differences of translators over the same test images", heads, table)
 
@@ -205,30 +205,26 @@ class _ReportTables(Figures):
                 table.append([name, "–", *[""] * 9])
                 continue
             name = named[0].title(language)
-            if (cell := self.cell(jobs, named[0].system, name, language, folds)) is None:
-                table.append([name, NOT_RUN, *[""] * 9])
-            else:
-                means = [f"{cell.mean[metric]:.1f}" for metric in (*RECALLS, "mean_recall")]
-                table.append([name, *means, cell.bounds("mean_recall"), cell.validated(),
-                              over_seeds(cell.by_seed["mean_recall"])])  # fmt: skip
-        heads = ["trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "mean recall", "95 %", "val rsum", "seeds"]
+            cell = self.cell(jobs, named[0].system, name, language, folds)
+            table.append([name, *(cell.shown("mean_recall") if cell else [NOT_RUN, *[""] * 9])])
+        heads = ["trained on", *R_AT_K, "mean recall", "95 %", "val rsum", "seeds"]
         where = f"test, mean of {self.recipe.vse.folds} folds" if folds else "test"
         return TextTable(f"Retrieval, {rows[0].system}, {language}, {where}, {self.label} ({self.task})", heads, table)
 
-    def differences(self, rows: Sequence[Row], language: str) -> TextTable:
+    def differences_of_rows(self, rows: Sequence[Row], language: str) -> TextTable:
         """Mean recall of each row against the first one that has this language, on the same images and seeds."""
         jobs = {
             name: {row.seed: row.job for row in named if self.workspace.done(row.job)}
             for name, named in _by_name(rows).items()
             if language in named[0].languages - named[0].unseen
         }
-        names, table = [name for name, finished in jobs.items() if finished], []
-        for place, base in enumerate(names[:2]):
-            for name in names[place + 1 :]:
-                if found := self.difference(jobs[name], jobs[base], language, "mean_recall"):
-                    table.append([f"{name} − {base}", *found])
-        heads = ["difference", "mean recall", "95 %", "p", "seeds"]
-        return TextTable(f"Paired differences over the same {language} test images", heads, table)
+        names = [name for name, finished in jobs.items() if finished]
+        pairs = [
+            (f"{name} − {base}", jobs[name], jobs[base])
+            for place, base in enumerate(names[:2]) for name in names[place + 1 :]
+        ]  # fmt: skip
+        title = f"Paired differences over the same {language} test images"
+        return self.differences(title, pairs, language, "mean_recall")
 
     def costs(self, jobs: Sequence[Job]) -> TextTable:
         """Wall time, CPU time and peak memory of each job that ran here."""

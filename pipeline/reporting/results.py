@@ -1,10 +1,11 @@
 """Figures of finished jobs: from their artifacts, or from the committed CSV that outlives them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import stdev
 
-from modules.metrics import RECALLS, bootstrap_interval, paired_difference
+from modules.metrics import RECALLS, Difference, bootstrap_interval, paired_difference
+from pipeline.drawing.text_table import TextTable
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
@@ -19,7 +20,10 @@ _COUNTS = ("choices", *COUNTS_OF_CAPTIONS)
 
 
 def finished_runs(workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Run]:
-    """The figures of jobs whose artifacts are here, as rows of the committed CSV."""
+    """The figures of jobs whose artifacts are here, as rows of the committed CSV.
+
+    Those by part and language (`test`, `val`, `folds` …) are named `<part>_<metric>`; of `test` by the metric alone.
+    """
     for job in jobs:
         if not workspace.done(job):
             continue
@@ -30,14 +34,22 @@ def finished_runs(workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Run]:
             for name, value in metrics.items()
             if isinstance(value, float) or name.endswith("_sentences") or name in _COUNTS
         }
-        for part in ("test", "val", "twins", "folds"):
-            for language, scores in metrics.get(part, {}).items():
+        parts = {
+            name: value for name, value in metrics.items()
+            if isinstance(value, dict) and all(isinstance(scores, dict) for scores in value.values())
+        }  # fmt: skip
+        for part in sorted(parts, key=lambda name: name != "test"):
+            for language, scores in parts[part].items():
                 prefix = "" if part == "test" else f"{part}_"
                 flat |= {(language, prefix + name): value for name, value in scores.items()}
         for (language, name), value in flat.items():
             yield Run(
                 job.name, job.key, language, name, round(value, 4), manifest["wall_s"], manifest["peak_memory_mb"]
             )
+
+
+R_AT_K = ["t→i R@1", "5", "10", "i→t R@1", "5", "10"]
+"""Heads of the columns that `Cell.shown` begins with."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +68,11 @@ class Cell:
     by_seed: Mapping[str, Sequence[float]]
     validation: float | None
 
-    def validated(self) -> str:
-        """The rsum on validation as tables print it."""
-        return "–" if self.validation is None else f"{self.validation:.1f}"
+    def shown(self, metric: str) -> list[str]:
+        """The cells of its line: R@K both ways, a summary metric, that one's interval, rsum on validation, seeds."""
+        validated = "–" if self.validation is None else f"{self.validation:.1f}"
+        means = [f"{self.mean[name]:.1f}" for name in (*RECALLS, metric)]
+        return [*means, self.bounds(metric), validated, over_seeds(self.by_seed[metric])]
 
     def bounds(self, metric: str, less: float | None = None) -> str:
         """The interval as tables print it, or that of the difference from a figure without one."""
@@ -135,26 +149,41 @@ class Figures:
             self.add("val", system, row, language, "rsum", validation, None, None, len(scores), 0)
         return Cell(mean, interval, by_seed, validation)
 
-    def difference(self, jobs: Mapping[int, Job], base: Mapping[int, Job], language: str, metric: str) -> list[str]:
-        """How a row differs from another on the same images and the seeds of both, a job a seed.
+    def differences(
+        self, title: str, pairs: Iterable[tuple[str, Mapping[int, Job], Mapping[int, Job]]], language: str, metric: str
+    ) -> TextTable:
+        """How rows differ from others on the same images and the seeds of both, by a paired test.
+
+        Args:
+            title: of the table.
+            pairs: a label, the row's jobs by seed, and those of the row that it is compared with.
+            language: of the captions.
+            metric: whose difference is shown.
 
         Returns:
-            the difference, its 95 % interval, the p-value of a paired test and the seeds, as tables print them; empty
-            where no seed's ranks of both are here.
+            a line a pair, without those of which no seed's ranks are here.
         """
-        seeds = [
+        lines = [(label, self._difference(jobs, base, language, metric)) for label, jobs, base in pairs]
+        heads = ["difference", metric.replace("_", " "), "95 %", "p", "seeds"]
+        return TextTable(title, heads, [[label, *cells] for label, cells in lines if cells])
+
+    def _difference(self, jobs: Mapping[int, Job], base: Mapping[int, Job], language: str, metric: str) -> list[str]:
+        seeds = sorted(
             seed for seed in jobs.keys() & base.keys()
             if all(self.workspace.done(job) and (language, "t2i_r1") in self.scores(job)
                    for job in (jobs[seed], base[seed]))
-        ]  # fmt: skip
+        )  # fmt: skip
         if not seeds:
             return []
-        ours, theirs = (
-            [read_ranks(self.workspace.folder(side[seed]), language) for seed in sorted(seeds)] for side in (jobs, base)
-        )
-        d = paired_difference(ours, theirs, self.recipe.report.resamples)[metric]
+        ours, theirs = ([read_ranks(self.workspace.folder(side[s]), language) for s in seeds] for side in (jobs, base))
+        found = paired_difference(ours, theirs, self.recipe.report.resamples)[metric]
         by_seed = [self.scores(jobs[s])[language, metric] - self.scores(base[s])[language, metric] for s in seeds]
-        return [f"{d.value:+.2f}", f"{d.low:+.2f} … {d.high:+.2f}", f"{d.p_value:.3f}", over_seeds(by_seed)]
+        return [*shown_difference(found), over_seeds(by_seed)]
+
+
+def shown_difference(found: Difference) -> list[str]:
+    """A paired difference, its 95 % interval and the p-value, as tables print them."""
+    return [f"{found.value:+.2f}", f"{found.low:+.2f} … {found.high:+.2f}", f"{found.p_value:.3f}"]
 
 
 def over_seeds(values: Sequence[float]) -> str:

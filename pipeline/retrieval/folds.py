@@ -11,10 +11,16 @@ from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import read_manifest
 from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.ranks import load_module, rank_split, write_ranks
+from pipeline.retrieval.rows import Row, Training
 
 VERSION = 1
 
-VERSION = 1
+
+def in_folds(training: Training) -> Row:
+    """`vse.model`, tested on all images and in `vse.folds` equal parts of them."""
+    settings = training.recipe.vse
+    trained = training.train(settings.model)
+    return training.row(folds_job(trained, training.corpus, settings), [trained], settings.model)
 
 
 def folds_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:

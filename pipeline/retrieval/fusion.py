@@ -16,9 +16,19 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.ranks import load_module, rank_split, read_arrays, validation_scores, write_ranks
+from pipeline.retrieval.rows import Row, Training
 
 VERSION = 2  # validation beside test
 _SCORES = ("scores", "images", "captions", "links")
+
+
+def fused(training: Training) -> Row:
+    """The models of `vse.fuse`, by the mean of their similarities."""
+    settings = training.recipe.vse
+    trained = [training.train(model) for model in settings.fuse]
+    scored = [similarity_job(one, training.corpus, settings) for one in trained]
+    job = fusion_job(f"fusion-{'-'.join(settings.fuse)}-{training.name}-{training.seed}", scored, settings)
+    return training.row(job, trained, " + ".join(settings.fuse))
 
 
 def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:

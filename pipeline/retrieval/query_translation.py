@@ -13,13 +13,32 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import AugmentSettings, VseSettings
 from pipeline.retrieval.ranks import load_module, rank_split, write_ranks
+from pipeline.retrieval.rows import Row, Training
 from pipeline.translation.batch_translation import translate_all
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
+from pipeline.translation.mmt import translators_of
 from pipeline.translation.translator_files import load_translator
 
 VERSION = 1
 
-VERSION = 1
+
+def by_translation(training: Training) -> Row:
+    """`vse.model` on test captions that the translator of `vse.translate` has translated into a language it reads.
+
+    Raises:
+        RecipeError: the recipe trains no such translator.
+    """
+    recipe, settings = training.recipe, training.recipe.vse
+    assert settings.translate is not None
+    title, direction = settings.translate.replace(":", "-"), settings.translate.partition(":")[2]
+    if (translator := translators_of(recipe, training.workspace).get(title)) is None:
+        other = recipe.augment.captions or recipe.augment.translators
+        raise RecipeError(f"vse.translate is {settings.translate!r}, but {other} trains no {title}")
+    trained, (source, target) = training.train(settings.model), direction.split("-")
+    name = f"search-{title}-{settings.model}-{training.name}-{training.seed}"
+    job = translated_job(name, trained, training.corpus, translator, direction, settings, recipe.augment)
+    unseen = set() if target in training.languages else {source}  # the model reads the translation
+    return training.row(job, [trained], f"{settings.model} by {settings.translate}", {source}, unseen)
 
 
 def translated_job(

@@ -21,10 +21,23 @@ from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.model_files import model_fingerprint
 from pipeline.retrieval.ranks import load_module, rank_split, read_ranks, write_ranks
+from pipeline.retrieval.rows import Row, Training
 
 VERSION = 1
 _IDS = "ids.json"
 _Rank = Callable[[Similarity, Encodings, Encodings, Tensor], RetrievalRanks]
+
+
+def on_first_lists(training: Training) -> Row:
+    """`vse.model` on the first `vse.first_k` of the lists of `vse.first`."""
+    settings = training.recipe.vse
+    assert settings.first is not None
+    trained, first = training.train(settings.model), training.train(settings.first)
+    index = index_job(first, training.corpus, settings)
+    name = f"rerank-{settings.first}-{settings.model}-{training.name}-{training.seed}"
+    job = rerank_job(name, index, trained, training.corpus, settings)
+    system = f"{settings.model} on the first {settings.first_k} of {settings.first}"
+    return training.row(job, [trained, first], system)
 
 
 def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:

@@ -1,7 +1,7 @@
 """Stage vse: a retrieval model for each row and seed, selected on validation, ranked on test."""
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,45 +28,18 @@ from pipeline.jobs.trainer import fit, log_folder, make_trainer
 from pipeline.jobs.weights import load_best
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings, job_settings
-from pipeline.retrieval.folds import folds_job
-from pipeline.retrieval.fusion import fusion_job, similarity_job
+from pipeline.retrieval.folds import in_folds
+from pipeline.retrieval.fusion import fused
 from pipeline.retrieval.model_files import save_model
-from pipeline.retrieval.query_translation import translated_job
+from pipeline.retrieval.query_translation import by_translation
 from pipeline.retrieval.ranks import folds_of, validation_scores, write_ranks
-from pipeline.retrieval.reranking import index_job, rerank_job
+from pipeline.retrieval.reranking import on_first_lists
+from pipeline.retrieval.rows import Evaluation, Row, Training
 from pipeline.retrieval.twins import twin_scores
 from pipeline.translation.augment import synthesis_jobs
-from pipeline.translation.mmt import translators_of
 
 VERSION = 2  # 2: inner products of scores are in float32, under bf16-mixed too
 _READ_BY_TRANSFORMERS = (".json", ".txt", ".model", ".safetensors", ".bin")
-_NOT_OF_TRAINING = ("rows", "only", "seeds", "fuse", "translate", "first", "first_k", "unseen", "folds")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table: a model trained on some captions, with some seed.
-
-    Attributes:
-        name: of `vse.rows`.
-        seed: of its training.
-        job: what ranks the test.
-        system: what the line is called beside its figures: the model, the models fused, the model and its translator,
-            the model and whose lists it re-ranks.
-        languages: those that its figures are of.
-        unseen: which of them it was not trained on.
-    """
-
-    name: str
-    seed: int
-    job: Job
-    system: str
-    languages: frozenset[str]
-    unseen: frozenset[str]
-
-    def title(self, language: str) -> str:
-        """What its figures of a language are labelled with: those of one that it was not trained on are marked."""
-        return f"{self.name} (not trained on {language})" if language in self.unseen else self.name
 
 
 def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
@@ -77,45 +50,45 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
     """
     settings = recipe.vse
     corpus, synthetic = corpus_job(recipe, workspace), synthesis_jobs(recipe, workspace)
-    names = settings.only or list(settings.rows)
-    translators = translators_of(recipe, workspace) if settings.translate else {}
     words, rows = _pretrained_files(settings, workspace), []
     for seed in settings.seeds:
-        for name in names:
-            spoken = {slot.language for text in settings.rows[name] for slot in parse_group(text)}
-            members = [
-                _vse_job(recipe, of_model(settings, model), name, seed, corpus, synthetic, words)
-                for model in settings.fuse or filter(None, [settings.model, settings.first])
-            ]
-            job, system, asked = members[0], settings.model, set(settings.test)
-            unseen = asked - spoken  # languages that it was not trained on
-            if settings.fuse:
-                scored = [similarity_job(member, corpus, settings) for member in members]
-                job = fusion_job(f"fusion-{'-'.join(settings.fuse)}-{name}-{seed}", scored, settings)
-                system = " + ".join(settings.fuse)
-            elif settings.translate:
-                title, direction = settings.translate.replace(":", "-"), settings.translate.partition(":")[2]
-                if (translator := translators.get(title)) is None:
-                    other = recipe.augment.captions or recipe.augment.translators
-                    raise RecipeError(f"vse.translate is {settings.translate!r}, but {other} trains no {title}")
-                title = f"search-{title}-{settings.model}-{name}-{seed}"
-                job = translated_job(title, job, corpus, translator, direction, settings, recipe.augment)
-                system, (source, target) = f"{system} by {settings.translate}", direction.split("-")
-                asked, unseen = {source}, set() if target in spoken else {source}  # it reads the translation
-            elif settings.first:
-                index = index_job(members[1], corpus, settings)
-                job = rerank_job(f"rerank-{settings.first}-{system}-{name}-{seed}", index, job, corpus, settings)
-                system = f"{system} on the first {settings.first_k} of {settings.first}"
-            elif settings.folds > 1:
-                job = folds_job(job, corpus, settings)
-            if unseen and settings.unseen == "error":
-                first = min(unseen)
+        for name in settings.only or settings.rows:
+            spoken = frozenset(slot.language for text in settings.rows[name] for slot in parse_group(text))
+
+            def train(model: str, name: str = name, seed: int = seed) -> Job:
+                """The job that trains a model for this row and seed."""
+                return _vse_job(recipe, of_model(settings, model), name, seed, corpus, synthetic, words)
+
+            row = evaluation_of(settings)(Training(recipe, workspace, corpus, name, seed, spoken, train))
+            if row.unseen and settings.unseen == "error":
+                first = min(row.unseen)
                 raise RecipeError(
                     f"vse.rows.{name} is tested in {first!r}, but reads only {', '.join(sorted(spoken))}; leave "
                     f"{first!r} out of vse.test, the row out of vse.only, or set vse.unseen=mark"
                 )
-            rows.append(Row(name, seed, job, system, frozenset(asked), frozenset(unseen)))
+            rows.append(row)
     return rows
+
+
+def evaluation_of(settings: VseSettings) -> Evaluation:
+    """How rows with these settings are tested; of several settings that say so, the first of `EVALUATIONS`."""
+    default = VseSettings()
+    chosen = (one for name, one in EVALUATIONS.items() if getattr(settings, name) != getattr(default, name))
+    return next(chosen, as_trained)
+
+
+def as_trained(training: Training) -> Row:
+    """`vse.model`, with the ranks that its training ends with."""
+    model = training.recipe.vse.model
+    trained = training.train(model)
+    return training.row(trained, [trained], model)
+
+
+EVALUATIONS: dict[str, Evaluation] = {
+    "fuse": fused, "translate": by_translation, "first": on_first_lists, "folds": in_folds,
+}  # fmt: skip
+"""Setting of `vse` → how rows are tested where it is not at its default."""
+_NOT_OF_TRAINING = {"rows", "only", "seeds", "first_k", "unseen", *EVALUATIONS}
 
 
 def of_model(settings: VseSettings, model: str) -> VseSettings:

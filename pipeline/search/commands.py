@@ -3,11 +3,11 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.lines import read_lines
+from pipeline.drawing.pages import render
 from pipeline.drawing.pictures import embedded, read_thumbnail
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import printable
@@ -102,17 +102,11 @@ def describe(
 
 def contact_sheet(answers: Sequence[tuple[str, str, Sequence[Hit]]]) -> str:
     """One HTML page, its pictures inside it: for each query what was found, best first."""
-    sections = []
-    for query, language, hits in answers:
-        figures = "".join(
-            f"<figure>{embedded(read_thumbnail(hit.path, _SIZE))}<figcaption>{escape(hit.name)} "
-            f"<small>{hit.score:.3f}</small></figcaption></figure>"
-            for hit in hits
-        )
-        sections.append(
-            f'<section><h2 dir="auto" lang="{escape(language)}">{escape(query)}</h2><div>{figures}</div></section>'
-        )
-    return _PAGE.format(body="\n".join(sections))
+    shown = [
+        (query, language, [(hit.name, hit.score, embedded(read_thumbnail(hit.path, _SIZE))) for hit in hits])
+        for query, language, hits in answers
+    ]
+    return render("found.html", title="Bildwort: search", answers=shown)
 
 
 def _queries(path: Path, language: str | None, top: int) -> Iterator[Query]:
@@ -151,16 +145,3 @@ def _print_hits(about: dict[str, Any], hits: Sequence[Hit], as_json: bool, headi
         print(f"{rank:4d}  {hit.score:6.3f}  {printable(str(hit.path or hit.name))}")
     if not hits:
         print("nothing: the gallery is empty", file=sys.stderr)
-
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Bildwort: search</title><style>
-body {{ font: 15px/1.4 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; color: #1f2328 }}
-section > div {{ display: flex; flex-wrap: wrap; gap: 1em }}
-h2 {{ overflow-wrap: anywhere; font-size: 1.1em }}
-figure {{ margin: 0; width: 14em }} figcaption {{ overflow-wrap: anywhere }} small {{ color: #6e7781 }}
-img {{ max-width: 100% }}
-</style></head><body>
-{body}
-</body></html>
-"""

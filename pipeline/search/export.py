@@ -23,7 +23,8 @@ from pipeline.jobs.job import Job
 from pipeline.jobs.locks import lock
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
-from pipeline.retrieval.vse import Row, vse_rows
+from pipeline.retrieval.rows import Row
+from pipeline.retrieval.vse import vse_rows
 from pipeline.search.exported_model import ABOUT, FORMAT, STANDARD, TEXT, TRANSLATORS, VISION, ExportedModel, read_about
 from pipeline.translation.mmt import translators_of
 from pipeline.translation.translator_files import TRANSLATOR_FILES
@@ -181,7 +182,7 @@ def chosen_row(recipe: Recipe, workspace: Workspace) -> Row:
     Raises:
         RecipeError: none has been, or the settings are of several models.
     """
-    rows = [one for one in vse_rows(recipe, workspace) if one.job.name.startswith("vse-")]
+    rows = [one for one in vse_rows(recipe, workspace) if one.trained == (one.job,)]
     if not rows:
         raise RecipeError("export: these settings fuse, re-rank or translate; export one model (vse.model) of them")
     done = [one for one in rows if workspace.done(one.job)]

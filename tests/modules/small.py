@@ -1,5 +1,6 @@
 """A small corpus that tests of models train on, and how they train."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ from pytorch_lightning.callbacks import Callback
 
 from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore, write_regions
-from data.retrieval import RetrievalData, parse_group
+from data.retrieval import RetrievalData, Slot, parse_group
 from data.text import WordVocabulary
 from modules.retrieval import Retrieval
 from modules.retrieval_models import model_class
 
 COLOURS, THINGS = ("red", "blue", "green", "white", "black"), ("dog", "house", "car", "tree")
+
+ALONE = (parse_group("en/human"), parse_group("de/human"))
 
 
 class Corpus:
@@ -36,18 +39,23 @@ class Corpus:
         self.captions, self.store = read_captions(folder / "captions.parquet"), RegionStore(folder)
         self.words = WordVocabulary.build(self.captions["text"][:], self.captions["language"][:], 1)
 
-    def data(self, german: int = 20) -> RetrievalData:
-        """`german` of the test images have German captions."""
+    def data(
+        self, german: int = 20, groups: Sequence[tuple[Slot, ...]] = ALONE, one_language: bool = False
+    ) -> RetrievalData:
+        """`german` of the test images have German captions; batches are of one language, or of these groups.
+
+        With `one_language` every training image has one caption only, in the one language or the other.
+        """
         kept, left = [], german
         for number, row in enumerate(self.captions.to_list()):
             counted = row["language"] == "de" and row["split"] == "test"
             left -= counted
-            if not counted or left >= 0:
+            absent = one_language and row["split"] == "train" and (row["language"] == "de") == (number // 2 % 2)
+            if not absent and (not counted or left >= 0):
                 kept.append(number)
         captions = self.captions.select(kept)
-        groups = [parse_group("en/human"), parse_group("de/human")]
         held_out = {"val": ["de", "en"], "test": ["de", "en"]}
-        return RetrievalData(captions, self.store, self.words.encode, groups, ["de", "en"], held_out, 16)
+        return RetrievalData(captions, self.store, self.words.encode, list(groups), ["de", "en"], held_out, 16)
 
     def module(self, model: str, **settings: Any) -> Retrieval:
         """As `pipeline.retrieval.vse` makes it."""

@@ -1,4 +1,6 @@
-"""Two models that are hard to fit, as a newcomer would write them: two optimizers, and an encoder per language.
+"""Two models that are hard to fit, as a newcomer would write them.
+
+One has two optimizers that learn in phases, the other an encoder per language and a loss between captions.
 
 Each is one class and a name; all else is the plain way. This file is also the script of the two processes that train
 both of them together.
@@ -15,6 +17,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from data.retrieval import parse_group
 from modules.encoders import CaptionEncoder
 from modules.errors import ModelError
 from modules.metrics import retrieval_scores
@@ -26,30 +29,34 @@ from tests.modules.two import two_processes
 
 
 class Adversarial(Retrieval):
-    """Teaches a critic to tell images from captions, then the encoders to match them and to fool it."""
+    """Two phases: in the first epoch only the encoders learn, to match images and captions; after it a critic learns to
+    tell images from captions too, and the encoders to fool it.
+    """
 
     automatic_optimization = False
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         main, critic = self.optimizers()
         images, captions = self.encode(batch)
-        for parameter in self.model.critic.parameters():
-            parameter.requires_grad_(False)
-        ranking = self.ranking_loss(self.gather(batch, images, captions))
-        fooled = -0.01 * self.model.critic_loss(images, captions)
+        losses = {"ranking": self.ranking_loss(self.gather(batch, images, captions))}
+        adversarial = self.current_epoch > 0
+        if adversarial:
+            self.model.critic.requires_grad_(False)
+            losses["fooled"] = -0.01 * self.model.critic_loss(images, captions)
         main.zero_grad()
-        self.manual_backward(ranking + fooled)
+        self.manual_backward(total := sum(losses.values()))
         main.step()
-        for parameter in self.model.critic.parameters():
-            parameter.requires_grad_(True)
-        told = self.model.critic_loss((images[0].detach(), images[1]), (captions[0].detach(), captions[1]))
-        critic.zero_grad()
-        self.manual_backward(told)
-        critic.step()
+        if adversarial:
+            self.model.critic.requires_grad_(True)
+            apart = (images[0].detach(), images[1]), (captions[0].detach(), captions[1])
+            losses["critic"] = self.model.critic_loss(*apart)
+            critic.zero_grad()
+            self.manual_backward(losses["critic"])
+            critic.step()
         if self.trainer.is_last_batch:
             for schedule in self.lr_schedulers():
                 schedule.step()
-        self.log_losses(ranking + fooled, {"ranking": ranking, "critic": told}, batch)
+        self.log_losses(total, losses, batch)
 
     def configure_optimizers(self) -> tuple[list, list]:
         critic = list(self.model.critic.parameters())
@@ -90,7 +97,7 @@ class TwoOptimizers(RetrievalModel):
 
 @register("test-encoder-per-language")
 class EncoderPerLanguage(RetrievalModel):
-    """A Bi-LSTM of its own for each language; one projection of regions for all."""
+    """A Bi-LSTM of its own for each language, and captions of one image drawn together; one projection of regions."""
 
     def __init__(self, **common: Any) -> None:
         super().__init__(**common)
@@ -112,7 +119,10 @@ class EncoderPerLanguage(RetrievalModel):
         return one_vector(F.normalize(torch.cat(parts)[torch.cat(places).argsort()], dim=-1))
 
     def auxiliary_losses(self, batch: dict[str, Tensor], pairs: Pairs) -> dict[str, Tensor]:
-        return {"length": 1e-4 * self.regions.weight.square().sum()}
+        vectors, links = pairs.captions[0][:, 0], pairs.caption_image
+        alike = (links[:, None] == links) & (pairs.languages[:, None] != pairs.languages)
+        away = (1 - vectors @ vectors.T)[alike]
+        return {"captions_apart": away.mean() if len(away) else vectors.sum() * 0}
 
 
 PLUGINS = ["test-two-optimizers", "test-encoder-per-language"]
@@ -125,14 +135,32 @@ def test_it_trains_validates_and_tests(corpus: Corpus, model: str) -> None:
     make_trainer(30, diary, check_val_every_n_epoch=29).fit(module, corpus.data())
     trainer = make_trainer(1)
     trainer.test(module, corpus.data(), verbose=False)
-    assert diary.logged[-1]["train/ranking"] < 0.5 * diary.logged[0]["train/ranking"]
+    assert diary.logged[-1]["train/loss"] < 0.5 * diary.logged[0]["train/loss"]
     assert diary.logged[-1]["val/rsum"] > 2 * 6 * 80
     for language in ("de", "en"):
         assert retrieval_scores(module.ranks[language])["mean_recall"] > 90
         assert f"test/{language}/t2i_r1" in trainer.callback_metrics
     for name, parameter in module.named_parameters():
         assert not torch.equal(parameter, start[name]), name
-    assert set(diary.logged[0]) > {"train/loss", "train/captions"}
+    assert set(diary.logged[-1]) >= {"train/loss", "train/captions"}
+
+
+@pytest.mark.parametrize("model", PLUGINS)
+def test_a_corpus_with_more_languages_than_captions(corpus: Corpus, model: str) -> None:
+    """Each image has one caption, in one of two languages: both are learned."""
+    module, data = corpus.module(model), corpus.data(one_language=True)
+    batches = list(data.train_dataloader())
+    spoken = {
+        (int(batch["image_key"][image]), int(language))
+        for batch in batches
+        for image, language in zip(batch["image_index"], batch["language"], strict=True)
+    }
+    assert len({image for image, _ in spoken}) == len(spoken) == 20
+    assert {language for _, language in spoken} == {0, 1}
+    make_trainer(30).fit(module, data)
+    make_trainer(1).test(module, data, verbose=False)
+    for language in ("de", "en"):  # of 20 images each language was trained on 10
+        assert retrieval_scores(module.ranks[language])["mean_recall"] > 60
 
 
 def test_both_optimizers_follow_the_schedule(corpus: Corpus) -> None:
@@ -153,10 +181,25 @@ def test_each_optimizer_moves_its_own(corpus: Corpus) -> None:
 
         module.configure_optimizers = without
         start = {name: parameter.clone() for name, parameter in module.model.named_parameters()}
-        make_trainer(1).fit(module, corpus.data())
+        make_trainer(2).fit(module, corpus.data())
         for name, parameter in module.model.named_parameters():
             if name.startswith((frozen, moving)):
                 assert torch.equal(parameter, start[name]) == name.startswith(frozen), name
+
+
+def test_phases_follow_one_another(corpus: Corpus) -> None:
+    diary = Diary()
+    make_trainer(2, diary).fit(corpus.module(PLUGINS[0]), corpus.data())
+    assert ["train/critic" in logged for logged in diary.logged] == [False, True]
+
+
+def test_a_loss_between_captions_draws_those_of_one_image_together(corpus: Corpus) -> None:
+    diary, groups = Diary(), [parse_group("en/human + de/human")]
+    make_trainer(20, diary).fit(corpus.module(PLUGINS[1]), corpus.data(groups=groups))
+    assert diary.logged[-1]["train/loss"] == pytest.approx(
+        diary.logged[-1]["train/ranking"] + diary.logged[-1]["train/captions_apart"], rel=1e-4
+    )
+    assert diary.logged[-1]["train/captions_apart"] < 0.5 * diary.logged[0]["train/captions_apart"]
 
 
 @pytest.mark.parametrize("model", PLUGINS)

@@ -19,8 +19,12 @@ import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
+
+import pipeline
 
 ROOT = Path(__file__).parents[2]
 BYTES = 50  # what is left of a file that is cut
@@ -193,8 +197,14 @@ def end(process: int, said: int, events: int) -> tuple[int, str, list[str]]:
 
 
 def serve() -> None:
-    """Fork a run for each order that comes in."""
+    """Fork a run for each order that comes in; all that one imports is imported before."""
     import pyarrow.parquet as pq
+
+    for module in walk_packages(pipeline.__path__, "pipeline."):
+        if module.name not in ("pipeline.__main__", "pipeline.search.app"):
+            import_module(module.name)
+    for name in ("datasets", "faiss", "pipeline.jobs.trainer", "sacrebleu", "sklearn.decomposition"):
+        import_module(name)
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
     write_table = pq.write_table

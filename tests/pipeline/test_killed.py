@@ -232,7 +232,7 @@ def test_two_runs_at_once_do_the_work_once(tiny: Tiny, server: Kills, undisturbe
     assert [run.status for run in runs] == [0, 0], [run.said for run in runs]
     assert sum(run.steps for run in runs) == undisturbed[job][1].count("step")
     if job != "report":
-        assert sum("another process is at it; waiting" in run.said for run in runs) == 1
+        assert sum("another process is working on it; waiting" in run.said for run in runs) == 1
     assert artifact(folder, job) == artifact(undisturbed[job][0], job)
 
 

@@ -52,7 +52,7 @@ def test_two_processes_at_once_do_the_work_once_and_the_second_waits(
         time.sleep(0.01)
     folder = workspace.perform(job)
     assert process.wait(30) == 0
-    assert "another process is at it" in capsys.readouterr().out
+    assert "another process is working on it" in capsys.readouterr().out
     assert work.calls == 0
     assert calls.read_text() == "call\n"
     assert (folder / "started").exists()
@@ -95,7 +95,7 @@ def _take_part(workspace: Workspace, job: Job, folder: Path) -> dict:
 def test_a_rank_above_0_gives_up_when_rank_0_is_gone(workspace: Workspace, monkeypatch, collective: bool) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr("pipeline.jobs.locks.PATIENCE", 0.3)
-    with pytest.raises(RecipeError, match="rank 0 has not been at it"):
+    with pytest.raises(RecipeError, match="rank 0 has not worked on it"):
         workspace.perform(Job("work", "mmt", 1, {}, {}, lambda folder, inputs: {}, collective=collective))
 
 
@@ -126,7 +126,7 @@ def test_a_rank_above_0_does_not_join_another_run(workspace: Workspace, monkeypa
     partial.with_suffix(".lock").write_text("of another")
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr("pipeline.jobs.locks.PATIENCE", 0.3)
-    with pytest.raises(RecipeError, match="rank 0 has not been at it"):
+    with pytest.raises(RecipeError, match="rank 0 has not worked on it"):
         workspace.perform(job)
 
 

@@ -1,0 +1,79 @@
+"""Rows of a table of retrieval models: what is trained, and how its figures come about."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from pipeline.jobs.job import Job
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: models trained on some captions with some seed, and the job that ranks the test by them.
+
+    Attributes:
+        name: of `vse.rows`.
+        seed: of its training.
+        job: what ranks the test.
+        trained: the jobs that train its models.
+        system: what the line is called beside its figures: the model, the models fused, the model and its translator,
+            the model and whose lists it re-ranks.
+        languages: those that its figures are of.
+        unseen: which of them it was not trained on.
+    """
+
+    name: str
+    seed: int
+    job: Job
+    trained: tuple[Job, ...]
+    system: str
+    languages: frozenset[str]
+    unseen: frozenset[str]
+
+    def title(self, language: str) -> str:
+        """What its figures of a language are labelled with: those of one that it was not trained on are marked."""
+        return f"{self.name} (not trained on {language})" if language in self.unseen else self.name
+
+
+@dataclass(frozen=True)
+class Training:
+    """What one row is trained on, before an evaluation decides which models are trained and how they are tested.
+
+    Attributes:
+        recipe: whose.
+        workspace: its artifacts.
+        corpus: the job that prepares its data.
+        name: of `vse.rows`.
+        seed: of the training.
+        languages: of its training captions.
+        train: the job that trains a model on them, by the model's name.
+    """
+
+    recipe: Recipe
+    workspace: Workspace
+    corpus: Job
+    name: str
+    seed: int
+    languages: frozenset[str]
+    train: Callable[[str], Job]
+
+    def row(
+        self, job: Job, trained: Collection[Job], system: str, languages: Collection[str] | None = None,
+        unseen: Collection[str] | None = None,
+    ) -> Row:  # fmt: skip
+        """The line of the table.
+
+        Args:
+            job: what ranks the test.
+            trained: the jobs that train the models it needs.
+            system: what the line is called.
+            languages: of its figures; None: all that are tested.
+            unseen: which of them the models were not trained on; None: those without training captions.
+        """
+        shown = frozenset(self.recipe.vse.test if languages is None else languages)
+        strange = shown - self.languages if unseen is None else frozenset(unseen)
+        return Row(self.name, self.seed, job, tuple(trained), system, shown, strange)
+
+
+Evaluation = Callable[[Training], Row]
