@@ -50,7 +50,7 @@ demo: setup ## the main job on rendered pictures, from nothing to a table of R@K
 	@$(PIPELINE) all --recipe scenes $(ARGS)
 
 test: setup ## the tests (minutes)
-	@$(PY) -m pytest -q -m "not slow and not benchmark" -n 2 --dist loadgroup $(ARGS)
+	@$(PY) -m pytest -q -m "not slow and not benchmark" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-long: setup ## the long tests: what the picture is worth on three seeds, kills at every event, faults of real data
 	@$(PY) -m pytest -q -m slow $(ARGS)

@@ -244,7 +244,7 @@ def search(
     sheet: Annotated[Path | None, typer.Option(help="write an HTML page with the pictures too")] = None,
 ) -> None:  # fmt: skip
     """Find the pictures nearest to a sentence."""
-    loaded = _recipe(ctx, None, named)
+    loaded = _recipe(ctx, None, named, networks=False)
     run = _load("pipeline.search.commands", "search")
     with explained("search"):
         run(loaded, _workspace(), gallery, query, queries, language, top, rerank, as_json, sheet)
@@ -258,7 +258,7 @@ def describe(
     top: Annotated[int, typer.Option(help="captions a language")] = 5, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Find the captions nearest to a picture, in every language."""
-    loaded = _recipe(ctx, None, named)
+    loaded = _recipe(ctx, None, named, networks=False)
     run = _load("pipeline.search.commands", "describe")
     with explained("describe"):
         run(loaded, _workspace(), gallery, picture, top, as_json)
@@ -290,11 +290,11 @@ def keys(
         print(line)
 
 
-def _recipe(ctx: typer.Context, name: str | None, named: str | None) -> "Recipe":
+def _recipe(ctx: typer.Context, name: str | None, named: str | None, networks: bool = True) -> "Recipe":
     """The recipe that a command names, with the settings that follow."""
     if name and named and name != named:
         raise RecipeError(f"two recipes are named, {name!r} and {named!r}; name one")
-    return _load("pipeline.recipes.loading", "load_recipe")(name or named or "scenes", ctx.obj)
+    return _load("pipeline.recipes.loading", "load_recipe")(name or named or "scenes", ctx.obj, networks)
 
 
 def _refuse_settings(ctx: typer.Context) -> None:

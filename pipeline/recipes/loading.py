@@ -46,8 +46,13 @@ _OF_A_SYSTEM = {
 _TOP = {"base", "seed", "trainer", "corpus", "tables", *SECTIONS}
 
 
-def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
-    """Read a recipe by name (`pipeline/configs/<name>.yaml`) or path, with overrides `--section.key=value`.
+def load_recipe(name: str, overrides: Iterable[str] = (), networks: bool = True) -> Recipe:
+    """Read a recipe.
+
+    Args:
+        name: of a file `pipeline/configs/<name>.yaml`, or a path.
+        overrides: `--section.key=value`, which replace its settings.
+        networks: whether settings of networks are checked, which imports torch; what trains none needs no check.
 
     Raises:
         RecipeError: no such recipe, an unknown key, a value of the wrong type, or settings that contradict.
@@ -63,13 +68,14 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     except RecipeError:
         build_recipe(raw, path.stem, str(path))  # is the file at fault?
         recipe = build_recipe(whole, path.stem, _COMMAND_LINE, file_vse)
-    from pipeline.recipes.network_checks import check_networks  # imports torch: what is cheap to find is found before
+    if networks:
+        from pipeline.recipes.network_checks import check_networks  # imports torch: after what is cheap to find
 
-    try:
-        check_networks(recipe, str(path))
-    except RecipeError:
-        check_networks(build_recipe(raw, path.stem, str(path)), str(path))
-        check_networks(recipe, _COMMAND_LINE)
+        try:
+            check_networks(recipe, str(path))
+        except RecipeError:
+            check_networks(build_recipe(raw, path.stem, str(path)), str(path))
+            check_networks(recipe, _COMMAND_LINE)
     lent = [override for override in given if ".root=" in override or "trainer." in override.partition("=")[0]]
     return replace(recipe, lent=lent)
 

@@ -65,11 +65,11 @@ class Gallery:
     def __init__(self, folder: Path, exported: ExportedModel, generation: str, languages: Sequence[str]) -> None:
         self.folder, self.exported = folder, exported
         place = folder / "generations" / generation
-        self._rows = pq.read_table(place / "pictures.parquet", memory_map=True)
+        self._rows = pq.ParquetFile(place / "pictures.parquet", memory_map=True).read()
         self._index = _load_index(place / "pictures", exported) if len(self) else None
         self._captions: dict[str, tuple[pa.ChunkedArray, ShardedIndex]] = {}
         for language in languages:
-            texts = pq.read_table(place / f"captions-{language}.parquet", memory_map=True)["text"]
+            texts = pq.ParquetFile(place / f"captions-{language}.parquet", memory_map=True).read(["text"])["text"]
             self._captions[language] = texts, _load_index(place / f"captions-{language}", exported)
 
     @classmethod
@@ -103,9 +103,9 @@ class Gallery:
 
     def rows(self, places: Sequence[int] | None = None) -> list[dict[str, Any]]:
         """What is known of pictures, `name`, `path`, `digest` …, by their places; None: of all."""
-        table = self._rows if places is None else self._rows.take(pa.array(places, pa.int64()))
-        found: list[dict[str, Any]] = table.to_pylist()
-        return found
+        if places is None:
+            return list(self._rows.to_pylist())
+        return [row for place in places for row in self._rows.slice(place, 1).to_pylist()]
 
     def place_of(self, name: str) -> int | None:
         """The place of a picture, however the accents of its name are typed; None if it is not in the gallery."""

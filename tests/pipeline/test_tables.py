@@ -22,7 +22,6 @@ from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.translation.mmt import translators_of
 from tests.pipeline.tiny import Tiny
 
-pytestmark = pytest.mark.xdist_group("tables")  # what they share takes long: one process makes it
 TABLES = """
 tables:
   "5":

@@ -28,7 +28,7 @@ mmt:
   vocabulary: 120
   embedding_dim: 16
   hidden_dim: 16
-  batch_tokens: 40
+  batch_tokens: 160
   pretrain: {steps: 4, eval_every: 2, learning_rate: 1.0e-2, warmup: 1}
   finetune: {steps: 8, eval_every: 2, learning_rate: 1.0e-2, warmup: 1, average: 0.7}
   beam_size: 2

@@ -1,0 +1,171 @@
+"""Every make target is run, and every command that a README shows is read as one would type it."""
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+import pipeline.cli
+from pipeline.cli import main
+from tests.pipeline.tiny import ROOT, Tiny, at
+
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.M))
+BY_CI = {"setup", "check", "test", "demo"}  # .ci/run runs these themselves
+BENCHES = {  # each with a file that has such tests and imports little
+    "test": "tests/data/test_settings.py", "test-long": "tests/data/test_spoiled.py",
+    "benchmark": "tests/benchmarks/test_startup.py",
+}  # fmt: skip
+SERVERS = {"app", "tensorboard"}
+READMES = [ROOT / "README.md", *(ROOT / name / "README.md" for name in ("pipeline", "data", "modules"))]
+SET_BY_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "DEVICE", "GALLERY", "VENV", "RECIPE", "ARGS")
+
+
+def commands(*arguments: str) -> list[list[str]]:
+    """What make would run for a target of a finished environment, word by word."""
+    environment = {name: value for name, value in os.environ.items() if name not in SET_BY_MAKE}
+    made = ["make", "--dry-run", "--no-print-directory", "--assume-old=setup", *arguments]
+    done = subprocess.run(made, cwd=ROOT, capture_output=True, text=True, check=True, env=environment)
+    lines = [shlex.split(line) for line in done.stdout.replace("\\\n", " ").splitlines() if line.strip()]
+    return [line for line in lines if line[0].startswith(".venv/bin/")]
+
+
+def of_bildwort(*arguments: str) -> list[str]:
+    """The arguments that make gives to the command line."""
+    (command,) = commands(*arguments)
+    assert command[0] == ".venv/bin/bildwort"
+    return command[1:]
+
+
+RUN = {
+    "stage-prepare": ["is up to date"], "stage-mmt": ["mmt-en-de", "is up to date"],
+    "stage-augment": ["synthetic-mt-en-de", "is up to date"], "stage-vse": ["R@1/5/10"], "report": ["results.jsonl"],
+    "doctor": ["images"], "export": ["model"], "index": ["gallery"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", RUN)
+def test_a_target_that_takes_a_recipe(used: Tiny, capsys, target: str) -> None:
+    capsys.readouterr()
+    with at(used.folder):
+        assert main(of_bildwort(target, f"RECIPE={used.yaml}")) == 0
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in RUN[target]), printed
+
+
+def test_search_and_describe(used: Tiny, capsys) -> None:
+    with at(used.folder):
+        assert main(of_bildwort("search", f"RECIPE={used.yaml}", "QUERY=a red bat", "ARGS=--top=2")) == 0
+        found = capsys.readouterr().out.splitlines()
+        assert len([line for line in found if line.strip()]) == 2
+        picture = found[0].split()[-1]
+        assert main(of_bildwort("describe", f"RECIPE={used.yaml}", f"PICTURE={picture}")) == 0
+    assert "en" in set(capsys.readouterr().out.split())
+
+
+def test_translate(used: Tiny, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("a red bat\na small ball\n")
+    files = [f"INPUT={tmp_path / 'in.txt'}", f"OUTPUT={tmp_path / 'out.txt'}"]
+    with at(used.folder):
+        assert main(of_bildwort("translate", f"RECIPE={used.yaml}", "WITH=mt:en-de", *files)) == 0
+    assert len((tmp_path / "out.txt").read_text().splitlines()) == 2
+
+
+def test_table(used: Tiny, capsys) -> None:
+    with at(used.folder):
+        assert main(of_bildwort("table", f"RECIPE={used.yaml}")) == 1
+    assert "has no tables; try `make table TABLE=1 RECIPE=multi30k-flickr8k`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("target", BENCHES)
+def test_targets_of_tests_find_tests(target: str) -> None:
+    (command,) = commands(target, f"ARGS=--collect-only --quiet {BENCHES[target]}")
+    command[0] = sys.executable
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert re.search(r"^tests/.*: [1-9]", done.stdout, re.M), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("target", "words"), [("app", "Bildwort|Streamlit"), ("tensorboard", "TensorBoard")])
+def test_a_server_answers(used: Tiny, tmp_path: Path, target: str, words: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (command,) = commands(target, f"RECIPE={used.yaml}", f"PORT={port}", f"GALLERY={used.workspace.root}/tiny/gallery")
+    command[0] = str(Path(sys.executable).parent / Path(command[0]).name)
+    more = [f"--port={port}"] if target == "tensorboard" else []
+    with (tmp_path / "said").open("w") as said:
+        server = subprocess.Popen([*command, *more], cwd=ROOT, stdout=said, stderr=subprocess.STDOUT)
+    try:
+        deadline, page = time.monotonic() + 60, ""
+        while not page and server.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.2)
+            with contextlib.suppress(OSError):
+                page = urlopen(f"http://127.0.0.1:{port}", timeout=10).read().decode()
+        assert re.search(words, page), (tmp_path / "said").read_text()
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_help_lists_every_target() -> None:
+    said = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {line.split()[1] for line in said.splitlines() if line.startswith("  make ")} == TARGETS
+
+
+def test_clean_deletes_what_was_trained_alone(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("artifacts/jobs/a", "lightning_logs/scenes/vse", "data"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "lightning_logs" / "README.md").touch()
+    for name in ("pyproject.toml", ".ci/constraints.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    subprocess.run(["make", "clean"], cwd=tmp_path, check=True, capture_output=True)
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
+    assert left == {"Makefile", "data", "lightning_logs", "lightning_logs/README.md", "pyproject.toml", ".ci",
+                    ".ci/constraints.txt"}  # fmt: skip
+
+
+def test_every_target_is_run_here_or_by_ci() -> None:
+    here = {"search", "describe", "translate", "table", "help", "clean", *RUN, *BENCHES, *SERVERS}
+    elsewhere = {"screenshots"}  # tests/pipeline/test_app.py, where there is a browser
+    assert here | BY_CI | elsewhere == TARGETS
+    assert all(f"make {target}" in (ROOT / ".ci/run").read_text() for target in BY_CI - {"setup"})
+    assert "pipeline.search.screenshots" in (ROOT / "tests/pipeline/test_app.py").read_text()
+
+
+def shown() -> list[str]:
+    """The commands in the code blocks of the READMEs, without comments."""
+    blocks = [block for path in READMES for block in re.findall(r"```\w*\n(.*?)```", path.read_text(), re.S)]
+    lines = [line.partition("  #")[0].strip() for block in blocks for line in block.splitlines()]
+    found = [part.strip() for line in lines for part in line.split("&&")]
+    return sorted({line for line in found if line.startswith(("make ", ".venv/bin/bildwort "))})
+
+
+@pytest.mark.parametrize("line", shown())
+def test_a_command_of_a_readme_is_accepted(line: str, monkeypatch, tmp_path: Path, capsys) -> None:
+    """Its recipe is loaded with its settings, and its options are read; what it would do then is left out."""
+    words, done = shlex.split(line), []
+    if words[0] == "make":
+        assert words[1] in TARGETS
+        if words[1] in {*BY_CI, *BENCHES, *SERVERS, "help", "clean", "screenshots"}:
+            return
+        words = [".venv/bin/bildwort", *of_bildwort(*words[1:])]
+    real = pipeline.cli._load
+
+    def load(module: str, name: str):
+        return real(module, name) if "recipes" in module else lambda *given: done.append(name)
+
+    monkeypatch.setattr(pipeline.cli, "_load", load)
+    monkeypatch.setenv("BILDWORT_DATA", str(tmp_path))
+    assert main(words[1:]) == 0, capsys.readouterr().err
+    assert done or words[1] in ("--help", "recipes", "config")
