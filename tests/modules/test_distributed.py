@@ -3,8 +3,6 @@
 This file is its own worker: two processes run it as a script, once for all tests, and leave what they found.
 """
 
-import os
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -18,7 +16,7 @@ import modules.retrieval
 from modules.distributed import gather_objects, gather_rows, sum_over_ranks, touch
 from modules.retrieval import Retrieval
 from modules.translation import Translation
-from tests.modules.two import two_processes
+from tests.modules.two import both, two_processes
 
 R, D, V, L = 2, 5, 12, 4
 # (image, sentence, type and language): image 2 and image 0 on both ranks; 1 and 5 share a sentence; types uneven.
@@ -249,4 +247,4 @@ def test_one_process_gives_back_what_it_was_given() -> None:
 
 
 if __name__ == "__main__":
-    work(int(os.environ["RANK"]), Path(sys.argv[1]))
+    both(work)

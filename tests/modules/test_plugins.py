@@ -6,8 +6,6 @@ Each is one class and a name; all else is the plain way. This file is also the s
 both of them together.
 """
 
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ from modules.retrieval import Retrieval
 from modules.retrieval_models import RetrievalModel, build_model, model_class, option_names, register
 from modules.retrieval_models.base import Encoding, Pairs, one_vector
 from tests.modules.small import Corpus, Diary, OneLanguageARank, make_trainer
-from tests.modules.two import two_processes
+from tests.modules.two import both, two_processes
 
 
 class Adversarial(Retrieval):
@@ -324,4 +322,4 @@ def test_a_language_that_only_one_rank_can_test_hangs_nothing(corpus: Corpus, fo
 
 
 if __name__ == "__main__":
-    work(int(os.environ["LOCAL_RANK"]), Path(sys.argv[1]))
+    both(work)

@@ -3,8 +3,6 @@
 This file is its own worker, as `test_distributed` is.
 """
 
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ from pipeline.recipes.settings import TrainerSettings
 from pipeline.translation.batch_translation import translate_all
 from tests.modules.small import Corpus, Diary, OneLanguageARank, make_trainer
 from tests.modules.test_plugins import PLUGINS
-from tests.modules.two import two_processes
+from tests.modules.two import both, two_processes
 
 COUNTS = (1, 2, 7)
 WORDS = 20
@@ -198,4 +196,4 @@ def test_touch_gives_every_parameter_a_gradient_of_zero() -> None:
 
 
 if __name__ == "__main__":
-    work(int(os.environ["LOCAL_RANK"]), Path(sys.argv[1]))
+    both(work)

@@ -94,7 +94,7 @@ def test_a_page_escapes_text_and_carries_its_pictures(tmp_path: Path, pictures: 
     assert "<b>" not in page
     for text in (
         "&lt;script&gt;x&lt;/script&gt;",
-        "größer &amp; &quot;kleiner&quot; {0}",
+        "größer &amp; &#34;kleiner&#34; {0}",
         "-0.25<",
         "<td>–</td>",
         "{c}",

@@ -85,6 +85,11 @@ def undisturbed(tiny: Tiny, server: Kills, tmp_path_factory) -> dict[str, tuple[
     return found
 
 
+def some_slow(moments: list[Moment]) -> list:
+    """Of each pair of moments the second is for the long tests, which try all events too."""
+    return [pytest.param(one, marks=pytest.mark.slow if place % 2 else ()) for place, one in enumerate(moments)]
+
+
 def again(tiny: Tiny, folder: Path, job: str) -> Tiny:
     """All but this job is done."""
     return tiny.without(folder, job)
@@ -161,7 +166,9 @@ def kill(server: Kills, folder: Path, job: str, moment: Moment) -> Ended:
     return ended
 
 
-@pytest.mark.parametrize("job", STAGE_OF)
+@pytest.mark.parametrize(
+    "job", [pytest.param(job, marks=pytest.mark.slow if job == "nmt-de-en" else ()) for job in STAGE_OF]
+)  # an MMT is trained by the same code
 def test_killed_again_and_again(tiny: Tiny, server: Kills, undisturbed, tmp_path: Path, job: str) -> None:
     folder = again(tiny, tmp_path, job).folder
     killed = [kill(server, folder, job, moment) for moment in MOMENTS[job]]
@@ -180,7 +187,7 @@ def test_killed_again_and_again(tiny: Tiny, server: Kills, undisturbed, tmp_path
     assert " continues" not in done.said
 
 
-@pytest.mark.parametrize("moment", AFTER_TRAINING, ids=str)
+@pytest.mark.parametrize("moment", some_slow(AFTER_TRAINING), ids=str)
 def test_killed_between_training_and_the_name(tiny, server, undisturbed, tmp_path: Path, moment: Moment) -> None:
     folder = again(tiny, tmp_path, "mmt-de-en").folder
     killed = kill(server, folder, "mmt-de-en", moment)
@@ -252,7 +259,7 @@ def check_forced(server: Kills, undisturbed, tmp_path: Path, job: str, moment: M
         assert artifact(again, job) == expected, (str(moment), more)
 
 
-@pytest.mark.parametrize("moment", FORCED, ids=str)
+@pytest.mark.parametrize("moment", some_slow(FORCED), ids=str)
 def test_forced_and_killed(server: Kills, undisturbed, tmp_path: Path, moment: Moment) -> None:
     check_forced(server, undisturbed, tmp_path, "vse-san-mmt-fb-1", moment)
 

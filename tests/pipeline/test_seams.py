@@ -40,8 +40,8 @@ def nearest_captions(row: Row, corpus: Job) -> Job:
     return Job(name, "nearest", 1, {}, {"corpus": corpus, "model": trained}, run)
 
 
-def test_a_stage_that_evaluates_trained_models_otherwise(tiny: Tiny, capsys) -> None:
-    recipe, workspace = tiny.recipe(), tiny.workspace
+def test_a_stage_that_evaluates_trained_models_otherwise(tiny: Tiny, tmp_path: Path, capsys) -> None:
+    recipe, workspace = tiny.recipe(), tiny.without(tmp_path, "nearest-*").workspace
     corpus = corpus_job(recipe, workspace)
     jobs = {row.name: nearest_captions(row, corpus) for row in vse_rows(recipe, workspace)}
     for job in jobs.values():

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -50,9 +51,11 @@ NO_DROPOUT = {  # each process draws masks of its own
 
 @pytest.fixture(scope="module")
 def vse_on_two(tiny: Tiny, tmp_path_factory) -> Tiny:
-    """Retrieval models that two processes have trained."""
-    made = tiny.without(tmp_path_factory.mktemp("two"), "vse-*")
-    run_on_two(made, "vse", *NO_DROPOUT["vse"])
+    """Synthetic captions that two processes have written, and retrieval models that they have trained."""
+    made = tiny.without(tmp_path_factory.mktemp("two"), "synthetic-*")
+    for path in (made.workspace.root / "jobs").glob("vse-*"):
+        shutil.rmtree(path)
+    run_on_two(made, "all", *NO_DROPOUT["vse"])
     return made
 
 
@@ -96,9 +99,8 @@ def test_two_processes_give_the_figures_of_one(
         assert torch.equal(ranks[0].image_to_text, ranks[1].image_to_text)
 
 
-def test_two_processes_write_each_caption_once(tiny: Tiny, tmp_path: Path) -> None:
-    two = tiny.without(tmp_path, "synthetic-*")
-    run_on_two(two, "augment")
+def test_two_processes_write_each_caption_once(tiny: Tiny, vse_on_two: Tiny) -> None:
+    two = vse_on_two
     for path in (tiny.workspace.root / "jobs").glob("synthetic-*"):
         ours, theirs = two.captions(path.name), tiny.captions(path.name)
         assert len({row["caption_id"] for row in ours}) == len(ours) == 12
@@ -149,6 +151,7 @@ def goes_on_and_ends_as(whole: Tiny, folder: Tiny, job: str, stage: str, *argume
     assert [name for name in ours if ours[name] != theirs[name]] == []
 
 
+@pytest.mark.slow
 def test_one_of_two_processes_is_killed(tiny: Tiny, vse_on_two: Tiny, tmp_path: Path) -> None:
     folder, arguments = tiny.without(tmp_path, "vse-*"), ("vse", "--vse.only=[human]", *NO_DROPOUT["vse"])
     killed_on_two(folder, [1], TRAINS, *arguments)
