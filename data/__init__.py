@@ -1,1 +1,1 @@
-"""What is read: corpora, the caption table, the region store, text, DataModules. Knows no model."""
+"""Input: corpora, the caption table, the region store, text, DataModules. Holds no model."""

@@ -41,7 +41,7 @@ class Pair:
     """One sentence in several languages, translations of each other; about an image or about none.
 
     `origin` says where the pair was found (`task1`, `tatoeba`, `scenes`), `texts` maps language to text; a sentence
-    that nobody has translated has one, and teaches by back-translation alone.
+    without a translation has one text and is used for back-translation only.
     """
 
     pair_id: str
@@ -103,5 +103,5 @@ def _read_table(path: Path) -> pa.Table:
         raise DataError(f"{path}: no such file; `make stage-prepare` writes it")
     try:
         return pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:  # OSError: damaged inside, or not ours to read
+    except (pa.ArrowInvalid, OSError) as error:  # OSError: damaged inside, or not readable
         raise DataError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None

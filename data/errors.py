@@ -1,4 +1,4 @@
-"""The one error that reading data raises on purpose."""
+"""The error that reading data raises on purpose."""
 
 
 class DataError(ValueError):

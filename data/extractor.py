@@ -28,7 +28,7 @@ _CHUNK = 16  # pictures that a process reads at a time
 
 @dataclass
 class ExtractorSettings:
-    """What is looked for in a picture.
+    """How regions are found in a picture.
 
     Attributes:
         regions: R, regions a picture; unless by a detector, the first is the whole picture.
@@ -73,7 +73,7 @@ class Extractor:
         return self._described([self._look(picture)])[0]
 
     def extract_readable(self, pictures: Sequence[Path], workers: int) -> Iterator[Found | str]:
-        """Regions and boxes of each picture as `extract` gives them, or in one line why it cannot be read.
+        """Regions and boxes of each picture as `extract` gives them, or a line that says why it cannot be read.
 
         A picture that kills the process that reads it (by taking all memory, or a fault of a decoder) is one of those.
         A network works in this process, on a GPU where there is one.
@@ -148,12 +148,12 @@ def _pool(workers: int) -> ProcessPoolExecutor:
 
 
 def _end_with_the_parent() -> None:
-    """A worker whose parent was killed would wait for it for ever."""
+    """End this worker when its parent ends: else it would wait forever for one that was killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
     def watch() -> None:
-        """Wait for the parent, then go."""
+        """Wait for the parent to end, then end the process."""
         parent.join()
         os._exit(1)
 

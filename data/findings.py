@@ -1,4 +1,4 @@
-"""What is wrong with a corpus, found by looking at all of it: an error would spoil a result, the rest are warnings."""
+"""Checks of a whole corpus: what would spoil a result is an error, the rest are warnings."""
 
 import hashlib
 import re
@@ -112,7 +112,7 @@ def _odd_boxes(boxes: NDArray[np.floating]) -> bool:
 
 
 def _picture_findings(corpus: Corpus) -> Iterator[Finding]:
-    """Pictures that lack (told only where other images have one) or are none: errors only if regions come from them."""
+    """Missing pictures (where other images have one) and unreadable ones: errors only if regions come from them."""
     if not corpus.pictures:
         return
     level: Level = "error" if corpus.regions is None else "warning"

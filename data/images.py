@@ -1,4 +1,4 @@
-"""Pictures as they come, of any format, mode and size, opened as RGB."""
+"""Picture files of any format, mode and size, opened as RGB."""
 
 import warnings
 from collections.abc import Callable
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def require_picture(path: Path, whole: bool = False) -> None:
-    """A quick look at the first bytes of a file, or at all of it.
+    """Check the first bytes of a picture file, or all of it.
 
     Args:
         path: of the file.
@@ -25,7 +25,7 @@ def require_picture(path: Path, whole: bool = False) -> None:
     """
 
     def look(image: Image.Image) -> None:
-        """Opened it is; decode it if wanted."""
+        """Opening checks it; decode it if requested."""
         if whole:
             image.draft("RGB", (1, 1))
             image.load()
@@ -45,7 +45,7 @@ def open_picture(picture: Path | Image.Image, size: int | None = None) -> Image.
     """
 
     def fit(image: Image.Image) -> Image.Image:
-        """As RGB, in its size or the one asked for."""
+        """As RGB, in its own size or the requested one."""
         if size is None:
             return _to_rgb(image)
         image.draft("RGB", (size, size))
@@ -73,7 +73,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         values = np.nan_to_num(np.asarray(image, dtype=np.float64))
         most = 1.0 if image.mode[0] == "F" and values.max() <= 1 else max(values.max(), 255.0)
         image = Image.fromarray((255 * values / most).clip(0, 255).astype(np.uint8))
-    if image.has_transparency_data:  # what is under it was never to be seen
+    if image.has_transparency_data:  # transparent pixels hold arbitrary colours
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image.convert("RGB")

@@ -7,14 +7,14 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 
 def language_of(text: str, languages: Sequence[str]) -> str:
-    """Tell the language of a sentence.
+    """Detect the language of a sentence.
 
     Args:
         text: the sentence.
-        languages: codes that it may be in; those that the identifier does not know are never told.
+        languages: codes that it may be in; those that the identifier does not know are never returned.
 
     Returns:
-        one of them; the first where nothing speaks for any.
+        one of them; the first if there is no evidence for any.
     """
     identifier = _identifier(tuple(languages))
     if identifier is None or not any(map(str.isalpha, text)):

@@ -1,4 +1,4 @@
-"""Text files as lines: unpacked, decoded, and every complaint with the file and the line."""
+"""Text files as lines: unpacked and decoded; errors name the file and the line."""
 
 import gzip
 import zlib

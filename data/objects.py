@@ -207,7 +207,7 @@ def _gradients(crops: Floats) -> Floats:
     strongest = (dx * dx + dy * dy).argmax(3)[..., None]  # of the three channels: yellow shows in blue only
     dx, dy = (np.take_along_axis(d, strongest, 3)[..., 0] for d in (dx, dy))
     strength = np.hypot(dx, dy)
-    turn = np.arctan2(dy, dx) * (_BINS / np.pi)  # a line has no front and back: half a circle is all
+    turn = np.arctan2(dy, dx) * (_BINS / np.pi)  # a line has no direction: angles are modulo half a circle
     lower = np.floor(turn)
     share = turn - lower
     cells = np.arange(_SIDE) // _CELL
@@ -226,7 +226,7 @@ def _normalise_blocks(histogram: NDArray[np.float64]) -> Floats:
     padded = np.pad(energy, ((0, 0), (1, 1), (1, 1)), mode="edge")
     blocks = np.sqrt(padded[:, 1:, 1:] + padded[:, :-1, 1:] + padded[:, 1:, :-1] + padded[:, :-1, :-1])
     around = (blocks[:, 1:, 1:] + blocks[:, :-1, 1:] + blocks[:, 1:, :-1] + blocks[:, :-1, :-1]) / 4
-    cells = np.sqrt(histogram / (around[..., None] + 0.5))  # 0.5: noise is not to be blown up to a shape
+    cells = np.sqrt(histogram / (around[..., None] + 0.5))  # 0.5: else noise would be scaled up to a shape
     return _unit(cells.reshape(len(cells), -1))
 
 

@@ -1,4 +1,4 @@
-"""A folder of somebody's pictures: which files are pictures, and why the others are left out."""
+"""A folder of pictures: which files are pictures, and why the others are left out."""
 
 import os
 import stat
@@ -15,7 +15,7 @@ SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 def pictures_in(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
     """Find the pictures of a folder and all folders in it; nothing is opened.
 
-    Hidden files and folders are passed over. No link is followed out of the folder.
+    Hidden files and folders are skipped. No link is followed out of the folder.
 
     Args:
         folder: where to look.

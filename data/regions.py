@@ -13,7 +13,7 @@ from data.lines import read_lines
 _EXPECTED = "a region store: regions.npy, boxes.npy and ids.txt, an image id a line"
 _STANDARD = "standard.npz"
 _BLOCK = 2048  # images looked at together when values are checked: bounds memory at any corpus size
-_LEAST_SPREAD = 0.1  # of the overall spread: a number that hardly ever moves is not blown up to unit scale
+_LEAST_SPREAD = 0.1  # of the overall spread: a number that is nearly constant is not scaled up to unit variance
 
 
 class RegionStore:
@@ -53,7 +53,7 @@ class RegionStore:
         self.__init__(state["folder"], check_values=False)  # type: ignore[misc]
 
     def file(self, name: str) -> Path:
-        """Where one of the three files is, for what is said of it."""
+        """Where one of the three files is, for messages."""
         return self.folder / name
 
     @property
@@ -67,7 +67,7 @@ class RegionStore:
         return int(self.regions.shape[2])
 
     def rows(self, image_ids: Sequence[str | None]) -> NDArray[np.int64]:
-        """Row numbers of images, in the order asked for; −1 for None, which is no image.
+        """Row numbers of images, in the given order; −1 for None, which is no image.
 
         Raises:
             DataError: an image has no regions.
@@ -119,7 +119,7 @@ def write_regions(
             _reserve(folder / "regions.npy")
             _reserve(folder / "boxes.npy")
         found, expected = (vectors.shape, corners.shape), (regions.shape[1:], boxes.shape[1:])
-        if found != expected:  # numpy would stretch one region to R in silence
+        if found != expected:  # numpy would broadcast one region to R without a warning
             raise DataError(f"{folder}: image {image_id!r} has regions and boxes {found}, expected {expected}")
         regions[row], boxes[row] = vectors, corners
     for array in (regions, boxes):
@@ -139,7 +139,7 @@ def standardise(folder: Path, training: Sequence[str]) -> None:
     """Centre a store's regions and bring each number to unit scale, in place, by the regions of training images alone.
 
     Descriptors from pixels share a large mean, and their parts differ tenfold in scale: a translator that reads them
-    raw does not learn to look. Mean (D,) and scale (D,) are left in `standard.npz`, for pictures that come later.
+    raw does not learn to use them. Mean (D,) and scale (D,) are left in `standard.npz`, for pictures that come later.
 
     Args:
         folder: a store that `write_regions` has written.

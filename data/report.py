@@ -37,7 +37,7 @@ class DataReport:
         return [finding for finding in self.findings if finding.level == "error"]
 
     def with_regions(self, captions: Sequence[Caption], regions: RegionStore) -> "DataReport":
-        """The report of a corpus whose regions were found after it was made; nothing else is looked at again."""
+        """The report of a corpus whose regions were found after it was made; nothing else is checked again."""
         found = (_shortened(one, NUM_EXAMPLES) for one in find_in_regions(captions, regions))
         return replace(self, findings=errors_first([*found, *self.findings]))
 
@@ -58,11 +58,11 @@ class DataReport:
 
 
 def data_report(corpus: Corpus, regions: RegionStore | None, examples: int = NUM_EXAMPLES) -> DataReport:
-    """Look at a whole corpus: count it, and find what is wrong with it.
+    """Check a whole corpus: counts, and what is wrong with it.
 
     Args:
-        corpus: captions, pairs and pictures; synthetic captions are looked at like human ones.
-        regions: the region store, or None where there is none yet (regions are then not looked at).
+        corpus: captions, pairs and pictures; synthetic captions are checked like human ones.
+        regions: the region store, or None where there is none yet (regions are then not checked).
         examples: how many are kept with each finding; `count` is of all.
     """
     return DataReport(

@@ -21,7 +21,7 @@ from data.sentences import sentence_hash
 from data.translation import loader, share
 
 Visit = tuple[int, ...]
-"""One image's turn in a batch: the numbers of the captions that come with it."""
+"""One image in a batch: the numbers of the captions that come with it."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,15 @@ class CaptionBatches(Dataset):
         languages: Sequence[str], types: Sequence[str],
     ) -> None:  # fmt: skip
         self.store = store
-        texts, spoken, sources = captions["text"][:], captions["language"][:], captions["source"][:]
-        self.tokens = [encode(text, language) for text, language in zip(texts, spoken, strict=True)]
+        texts, caption_languages, sources = captions["text"][:], captions["language"][:], captions["source"][:]
+        self.tokens = [encode(text, language) for text, language in zip(texts, caption_languages, strict=True)]
         self.rows = store.rows(captions["image_id"][:])
         self.sentences = np.array([sentence_hash(text) for text in texts], dtype=np.int64)
         place = {language: number for number, language in enumerate(languages)}
-        self.languages = np.array([place.get(language, -1) for language in spoken])
+        self.languages = np.array([place.get(language, -1) for language in caption_languages])
         kind = {name: number for number, name in enumerate(types)}
         self.types = np.array(
-            [kind.get(f"{language}/{source}", -1) for language, source in zip(spoken, sources, strict=True)]
+            [kind.get(f"{language}/{source}", -1) for language, source in zip(caption_languages, sources, strict=True)]
         )
 
     def __getitem__(self, visits: Sequence[Visit]) -> dict[str, Tensor]:
@@ -107,9 +107,9 @@ class MixedBatches(Sampler[list[Visit]]):
     """Training batches that groups of slots fill in equal shares (half human, half synthetic, for two groups).
 
     In a pass over a group each image is visited as often as its captions fill the group's slots, in an order drawn by
-    seed and epoch; a group that is through is drawn afresh. So of groups of unequal size an epoch sees a part of the
-    large one, and the small one several times. Each rank gets its share of each group, so every language occurs on
-    every rank.
+    seed and epoch; a group that is used up is drawn again. So if groups are of unequal size, an epoch sees a part of
+    the larger one, and the smaller one several times. Each rank gets its share of each group, so every language occurs
+    on every rank.
 
     Args:
         captions: the caption table.
@@ -195,8 +195,8 @@ class MixedBatches(Sampler[list[Visit]]):
 class Everything(Sampler[list[Visit]]):
     """Every image of a split once, with all its captions; ranks take turns, and nothing is padded.
 
-    A rank that gets none, where there are fewer images than ranks, takes the first one too: it must not stay away
-    when all gather their encodings, and what comes twice is counted once.
+    A rank that gets none, where there are fewer images than ranks, takes the first one too: it must take part when all
+    ranks gather their encodings, and duplicates are counted once.
 
     Args:
         captions: the caption table of the split.
@@ -221,7 +221,7 @@ class Everything(Sampler[list[Visit]]):
 
 
 class RetrievalData(pl.LightningDataModule):
-    """Training, validation and test batches of one row of the table.
+    """Training, validation and test batches of one training configuration.
 
     Args:
         captions: the whole caption table, human and synthetic.
@@ -245,8 +245,8 @@ class RetrievalData(pl.LightningDataModule):
         self.types = list(dict.fromkeys(slot.type for group in groups for slot in group))
         self.groups, self.batch_size, self.seed, self.steps, self.workers = groups, batch_size, seed, steps, workers
         self._tables = {"train": _choose(captions, "train", set(self.types))}
-        for split, spoken in held_out.items():
-            self._tables[split] = _choose(captions, split, {f"{language}/{HUMAN}" for language in spoken})
+        for split, wanted in held_out.items():
+            self._tables[split] = _choose(captions, split, {f"{language}/{HUMAN}" for language in wanted})
         self._batches = {
             split: CaptionBatches(table, store, encode, languages, self.types) for split, table in self._tables.items()
         }
@@ -273,13 +273,15 @@ class RetrievalData(pl.LightningDataModule):
         """Image ids and caption ids of a split in the order of the ranks of one language."""
         table = self._tables[split]
         rows = np.unique(self._batches[split].rows)
-        spoken = zip(table["caption_id"][:], table["language"][:], strict=True)
-        return [self._batches[split].store.ids[row] for row in rows], [name for name, own in spoken if own == language]
+        captions = zip(table["caption_id"][:], table["language"][:], strict=True)
+        return [self._batches[split].store.ids[row] for row in rows], [
+            name for name, own in captions if own == language
+        ]
 
     def image_keys(self, split: str, language: str | None = None) -> list[int]:
         """Each `image_key` of a split once, in the table's order; with a language, those it has captions of."""
-        spoken, rows = self._tables[split]["language"][:], self._batches[split].rows.tolist()
-        chosen = (row for row, one in zip(rows, spoken, strict=True) if language in (None, one))
+        languages, rows = self._tables[split]["language"][:], self._batches[split].rows.tolist()
+        chosen = (row for row, one in zip(rows, languages, strict=True) if language in (None, one))
         return list(dict.fromkeys(chosen))
 
     def _everything(self, split: str) -> DataLoader:

@@ -61,13 +61,13 @@ def detokenize(text: str, language: str) -> str:
 
 
 class TextInput(Protocol):
-    """What a retrieval model reads words with; chosen by the model, saved with its weights."""
+    """How a retrieval model turns text into token numbers; chosen by the model, saved with its weights."""
 
     def encode(self, text: str, language: str) -> list[int]:
         """Token numbers of a sentence, never empty, at most `MAX_TOKENS`."""
 
     def __len__(self) -> int:
-        """How many different tokens there are."""
+        """The number of different tokens."""
 
     def save(self, path: Path) -> None:
         """Write it to one file."""
@@ -107,7 +107,7 @@ class JointBPE:
             raise DataError(f"{path}: no such file; `make stage-mmt` writes it")
         try:
             tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises bare Exception
+        except Exception as error:  # the library raises a plain Exception
             raise DataError(f"{path}: not a BPE vocabulary ({error}); run `make stage-mmt` again") from None
         if [tokenizer.id_to_token(number) for number in range(len(SPECIALS))] != list(SPECIALS):
             raise DataError(f"{path}: its first entries are not {', '.join(SPECIALS)}; run `make stage-mmt` again")
@@ -149,7 +149,7 @@ class PretrainedTokens:
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())[:200]
             raise DataError(f"vse.pretrained {name!r}: no tokenizer of transformers there ({reason})") from None
-        if len(self.tokenizer) <= len(self.tokenizer.all_special_ids):  # transformers makes an empty one up
+        if len(self.tokenizer) <= len(self.tokenizer.all_special_ids):  # transformers returns an empty tokenizer
             raise DataError(f"vse.pretrained {name!r}: no tokenizer of transformers there (it knows no words)")
         self.name = name
         self._longest = min(MAX_TOKENS, self.tokenizer.model_max_length)

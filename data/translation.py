@@ -1,4 +1,4 @@
-"""Batches for translators: pairs of token numbers, with the regions of their picture where the translator looks."""
+"""Batches for translators: pairs of token numbers, with the regions of their picture if the translator reads them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Sentences:
     Attributes:
         source: token numbers of each source sentence.
         target: of each translation; None when there is nothing to learn from or score.
-        image_ids: the picture of each sentence, or None: a translator that looks is then shown zeros.
+        image_ids: the picture of each sentence, or None: a translator that reads regions then gets zeros.
     """
 
     source: Sequence[Sequence[int]]
@@ -45,7 +45,7 @@ class SentenceBatches(Dataset):
 
     Args:
         sentences: what to batch.
-        regions: the store to look into; None for text alone.
+        regions: the region store; None for text alone.
     """
 
     def __init__(self, sentences: Sentences, regions: RegionStore | None) -> None:
@@ -124,7 +124,7 @@ class TokenBatches(Sampler[list[int]]):
 class InOrder(Sampler[list[int]]):
     """Every sentence once, longest first, in batches of about `batch_tokens` padded tokens; ranks take turns.
 
-    A rank that gets none takes the longest one too: it must not stay away when all gather their translations.
+    A rank that gets none takes the longest one too: it must take part when all ranks gather their translations.
 
     Args:
         lengths: (S,) tokens of each sentence.
@@ -150,7 +150,7 @@ class TranslationData(pl.LightningDataModule):
     Args:
         train: sentence pairs to learn from.
         validation: sentence pairs to select on.
-        regions: the store that a translator with pictures looks into; None for text alone.
+        regions: the region store of a translator that reads regions; None for text alone.
         batch_tokens: padded tokens of a training batch, over all devices.
         steps: training batches an epoch.
         seed: of the shuffling.
@@ -201,7 +201,7 @@ def loader(dataset: Dataset, sampler: Sampler, workers: int) -> DataLoader:
 def share(numbers: list[int], rank: int, world_size: int) -> list[int]:
     """What one rank takes of a batch: every `world_size`-th, so lengths and kinds spread evenly.
 
-    A batch with too few for all ranks goes to each of them whole: none stands idle, and the mean over all is the same.
+    A batch with too few for all ranks goes to each of them whole: none is idle, and the mean over all is the same.
     """
     return numbers[rank::world_size] if len(numbers) >= world_size else numbers
 

@@ -19,13 +19,13 @@ from data.objects import Found
 
 _LEADING = 16  # states before those of the patches, at most: the class's, registers
 _BATCH = 16  # pictures of one shape that a network reads together
-_NARROWEST = 4  # a picture more than so many times as long as broad is broadened: processors round its side to nothing
+_NARROWEST = 4  # a picture with a larger aspect ratio is widened: processors would round its short side to zero
 
 
 class VisionNetwork:
     """A frozen network that finds and describes regions.
 
-    A detector (DETR, RT-DETR, YOLOS …) gives the R boxes that it is surest of, each described by the last state of its
+    A detector (DETR, RT-DETR, YOLOS …) gives the R boxes of highest confidence, each described by the last state of its
     query (Carion et al. 2020); none is left out for overlapping another. A backbone of patches (CLIP, SigLIP, DINOv2,
     ViT …) gives the whole picture by its pooled output, and with R = 1 + G² a grid of G×G means of its patches; the
     picture is squeezed to the square that the network reads, so that no edge is cut off.
@@ -91,7 +91,7 @@ class VisionNetwork:
         return pixels
 
     def _boxes(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """What a detector is surest of: states (N, R, D) and boxes (N, R, 4)."""
+        """The most confident boxes of a detector: states (N, R, D) and boxes (N, R, 4)."""
         seen = self._network(pixel_values=pixels)
         without_class = seen.logits.shape[2] == self._network.config.num_labels + 1  # DETR: the last says "nothing"
         sure = seen.logits.softmax(2)[..., :-1] if without_class else seen.logits.sigmoid()
@@ -136,22 +136,22 @@ def _load(name: str) -> tuple[Any, Any, Any]:
         kind = AutoModelForObjectDetection if type(config) in MODEL_FOR_OBJECT_DETECTION_MAPPING else AutoModel
         # By Pillow, so that regions do not depend on whether torchvision is there.
         read = AutoImageProcessor.from_pretrained(name, backend="pil", trust_remote_code=False)
-        network, told = kind.from_pretrained(
+        network, loading_info = kind.from_pretrained(
             name, config=config, dtype=torch.float32, trust_remote_code=False, output_loading_info=True
         )
     except Exception as error:  # a damaged configuration or file can raise anything
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"regions.model {name!r}: no vision model of transformers there ({reason})") from None
-    missing = sorted(told["missing_keys"])
+    missing = sorted(loading_info["missing_keys"])
     if missing and all(key.startswith("pooler.") for key in missing):
         network.pooler = None  # a classifier's: the mean of patches stands for the picture
-    elif missing:  # they would be random, other ones each time
+    elif missing:  # they would be random
         raise DataError(f"regions.model {name!r}: its weights lack {missing[0]}; get one that is whole")
     return config, read, network
 
 
 def _require_grid(name: str, network: Any, side: int, patches: int) -> None:
-    """Refuse a backbone that gives no state for each patch (Swin), or other ones each time (a masked autoencoder)."""
+    """Refuse a backbone without a state for each patch (Swin) or with random ones (a masked autoencoder)."""
     blank = torch.zeros(1, 3, side, side)
     try:
         with torch.inference_mode():

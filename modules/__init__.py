@@ -1,1 +1,1 @@
-"""What is learned: layers, translators, retrieval models, losses, metrics, LightningModules. Knows no path."""
+"""Models: layers, translators, retrieval models, losses, metrics, LightningModules. Knows no paths of a run."""

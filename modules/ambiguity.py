@@ -34,8 +34,8 @@ def ambiguous_words(
         word → its groups, the commonest first.
     """
     occurrences = Counter(word for words in source for word in words)
-    said = Counter(word for words in target for word in words)
-    common, usual = ({word for word, _ in counted.most_common(frequent)} for counted in (occurrences, said))
+    words_found = Counter(word for words in target for word in words)
+    common, usual = ({word for word, _ in counted.most_common(frequent)} for counted in (occurrences, words_found))
     found: dict[str, Senses] = {}
     for word, translations in _alignments(source, target, iterations).items():
         if occurrences[word] < least or word in common or not _is_word(word):
@@ -65,18 +65,18 @@ class Choice(NamedTuple):
 
 def choices(lexicon: Mapping[str, Senses], source: Sequence[str], reference: Sequence[str]) -> list[Choice]:
     """The ambiguous words of a sentence whose reference has words of just one of their groups."""
-    said, found = set(reference), []
+    words_found, found = set(reference), []
     for word in dict.fromkeys(source):
-        chosen = [group for group in lexicon.get(word, ()) if group & said]
+        chosen = [group for group in lexicon.get(word, ()) if group & words_found]
         if len(chosen) == 1:
             found.append(Choice(word, chosen[0]))
     return found
 
 
 def hits(found: Sequence[Choice], hypothesis: Sequence[str]) -> int:
-    """How many of the choices a translation makes as the reference does."""
-    said = set(hypothesis)
-    return sum(bool(choice.right & said) for choice in found)
+    """Count the choices that a translation makes as the reference does."""
+    words_found = set(hypothesis)
+    return sum(bool(choice.right & words_found) for choice in found)
 
 
 def _alignments(

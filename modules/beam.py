@@ -11,11 +11,11 @@ from torch import Tensor
 from modules.cross_entropy import rows_at_a_time
 from modules.errors import ModelError
 
-_BLOCK = 128  # scores of which only the largest is looked at, at first
+_BLOCK = 128  # scores in a block; only its largest is compared at first
 
 
 class Decoder(Protocol):
-    """A translator, as a search sees it. Its memory has a `mask` (B, J) and can `select` sentences."""
+    """What a search needs of a translator. Its memory has a `mask` (B, J) and can `select` sentences."""
 
     @property
     def vocabulary_size(self) -> int:
@@ -104,9 +104,9 @@ def beam_search(
     for length in range(1, int(limits.max()) + 1):
         states, state = model.step(memory, tokens[:, :, -1], state)
         left = (limits[alive] - length).to(device)[:, None]
-        parts, said = [], None
+        parts, penalties = [], None
         for group, (seen, score) in enumerate(zip(states.chunk(groups, 1), scores.chunk(groups, 1), strict=True)):
-            best, flat = _continue(model, score, seen, 2 * width, said)
+            best, flat = _continue(model, score, seen, 2 * width, penalties)
             origin = flat // model.vocabulary_size + group * score.shape[1]  # the group's hypotheses begin there
             word = flat % model.vocabulary_size
             is_end = word == end
@@ -119,9 +119,10 @@ def beam_search(
             going = best.gather(1, keep).masked_fill(is_end.gather(1, keep), -torch.inf)
             parts.append((going, origin.gather(1, keep), word.gather(1, keep)))
             if group + 1 < groups:
-                said = torch.zeros(len(tokens), model.vocabulary_size, device=device) if said is None else said
+                if penalties is None:
+                    penalties = torch.zeros(len(tokens), model.vocabulary_size, device=device)
                 is_open = torch.tensor([[len(hypotheses) < width] for hypotheses in found], device=device)
-                said.scatter_add_(1, parts[-1][2], settings.diversity * is_open * torch.ones_like(going))
+                penalties.scatter_add_(1, parts[-1][2], settings.diversity * is_open * torch.ones_like(going))
         scores, beam, word = (torch.cat(part, 1) for part in zip(*parts, strict=True))
         tokens = torch.cat([follow(tokens, beam), word[..., None]], -1)
         state = model.follow(state, beam)

@@ -12,7 +12,7 @@ from torch import Tensor
 from modules.recurrent import matmul_dtype, widen
 
 PART = 2**20  # scores at a time: 128 words of a vocabulary of 8,000
-PART_ON_GPU = 2**26  # which waits for each part to be asked for
+PART_ON_GPU = 2**26  # larger, since each part costs a kernel launch
 
 
 def rows_at_a_time(tensor: Tensor, size: int) -> int:
@@ -43,7 +43,8 @@ def smoothed_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, labels:
 def agreeing_cross_entropy(
     first: Tensor, second: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float, agreement: float
 ) -> Tensor:
-    """R-Drop (Liang et al. 2021, Eq. 4, halved): the cross-entropy of two passes of other dropout, and their discord.
+    """R-Drop (Liang et al. 2021, Eq. 4, halved): the cross-entropy of two passes with different dropout, and their
+    divergence.
 
     ½ (CE₁ + CE₂) + α/2 · ½ (KL(P₁ ‖ P₂) + KL(P₂ ‖ P₁)), summed over words. A part at a time, like the other.
 
@@ -68,7 +69,7 @@ def agreeing_cross_entropy(
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """The gradient is known as soon as the scores are: it is computed with them, and scaled in the backward pass."""
+    """Computes the gradient together with the scores; the backward pass only scales it."""
 
     @staticmethod
     def forward(
@@ -106,7 +107,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """Scale what is known."""
+        """Scale the gradient that `forward` computed."""
         return (*(known * grads[0] for known in ctx.saved_tensors), None, None, None, None)
 
 
@@ -125,7 +126,7 @@ class _AgreeingCrossEntropy(torch.autograd.Function):
         agreement: float,
         dtype: torch.dtype,
     ) -> Tensor:
-        """Part by part: scores of both, their loss and discord, and the gradient of all that learns."""
+        """Part by part: scores of both passes, loss and divergence, and the gradient of all inputs."""
         size, low = len(weight), weight.to(dtype)
         of_states = torch.empty_like(first), torch.empty_like(second)
         of_weight, of_bias = torch.zeros_like(weight), torch.zeros_like(bias)
@@ -156,5 +157,5 @@ class _AgreeingCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """Scale what is known."""
+        """Scale the gradient that `forward` computed."""
         return (*(known * grads[0] for known in ctx.saved_tensors), None, None, None, None)

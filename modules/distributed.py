@@ -1,4 +1,4 @@
-"""The few things that processes tell each other. With one process each of them gives back what it was given."""
+"""Communication between the processes of a distributed run. With one process each function returns its input."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeVar

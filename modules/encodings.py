@@ -1,4 +1,4 @@
-"""What a retrieval model makes of many images or captions, without padding."""
+"""Encodings of many images or captions, without padding."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 Encoding = tuple[Tensor, Tensor]
-"""What a retrieval model makes of N images or captions: vectors (N, T, H) and their mask (N, T), true where real;
-T is 1 for one vector."""
+"""A retrieval model's encoding of N images or captions: vectors (N, T, H) and their mask (N, T), true where real; T is
+1 for one vector."""
 Similarity = Callable[[Encoding, Encoding], Tensor]
 """A model's score: encoded images and captions -> (I, C), higher is nearer."""
 
 
 @dataclass(frozen=True)
 class Encodings:
-    """What a retrieval model makes of all images or captions that are ranked, each without padding.
+    """A retrieval model's encodings of all images or captions that are ranked, each without padding.
 
     Some are padded when they are taken out, so that memory is that of the real vectors and of a block.
 

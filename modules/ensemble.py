@@ -15,7 +15,7 @@ from modules.recurrent import widen
 
 @dataclass
 class EnsembleMemory:
-    """What the members' encoders leave.
+    """What the members' encoders return.
 
     Attributes:
         parts: each member's memory.
@@ -35,7 +35,7 @@ class EnsembleMemory:
 
 
 class Ensemble(nn.Module):
-    """Translators that share a vocabulary, searched as one; those that look are shown the regions, the others not.
+    """Translators that share a vocabulary, searched as one; regions go to the members that read them.
 
     Args:
         members: two or more, of any kind.
@@ -54,7 +54,7 @@ class Ensemble(nn.Module):
 
     @property
     def regions(self) -> nn.Linear | None:
-        """How the first member that looks reads regions; None if none looks."""
+        """The region projection of the first member that reads regions; None if none does."""
         return next((member.regions for member in self.members if member.regions is not None), None)  # type: ignore[return-value]
 
     def encode(self, source: Tensor, lengths: Tensor, regions: Tensor | None = None) -> EnsembleMemory:

@@ -1,4 +1,4 @@
-"""The one error that models raise on purpose."""
+"""The error that models raise on purpose."""
 
 
 class ModelError(ValueError):

@@ -117,7 +117,7 @@ class VectorIndex:
         index = faiss.index_gpu_to_cpu(self._index) if self._on_gpu else self._index
         try:
             faiss.write_index(index, str(folder / _INDEX))
-        except RuntimeError as error:  # FAISS tells what failed, and not why
+        except RuntimeError as error:  # its message says what failed, but not why
             raise OSError(errno.ENOSPC, " ".join(str(error).split())[-100:], str(folder / _INDEX)) from None
         about = {
             "format": FORMAT, "kind": self.kind, "vectors": len(self), "dim": self.dim, "made_of": made_of,
@@ -199,7 +199,7 @@ def _trained(vectors: Tensor, nlist: int | None, nprobe: int | None, parts: int 
 
 
 def _float32(vectors: Tensor) -> Any:
-    """Give FAISS what it takes: a contiguous float32 array on the CPU."""
+    """A contiguous float32 array on the CPU, as FAISS reads it."""
     return vectors.detach().to("cpu", torch.float32).contiguous().numpy()
 
 

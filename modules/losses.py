@@ -1,4 +1,4 @@
-"""Losses on a similarity matrix: triplets of an image and captions, told apart by masks, not by position.
+"""Losses on a similarity matrix: triplets of an image and captions, identified by masks, not by position.
 
 `positives` and `negatives` come from `negative_mask`; a pair that is neither (the same sentence under another
 image) takes no part. Scores of half precision are raised to float32 first; float64 stays as it is.
@@ -17,7 +17,7 @@ LOSSES = ("hardest", "sum", "infonce", "sigmoid")
 
 
 def negative_mask(image_keys: Tensor, caption_image: Tensor, sentence_hash: Tensor) -> tuple[Tensor, Tensor]:
-    """Tell which pairs of a batch match, and which surely do not.
+    """Find which pairs of a batch match, and which certainly do not.
 
     A caption is a negative of an image unless the image owns the same normalised sentence in this batch: neither
     its own captions, nor the same words under another image, may be pushed away from it.
@@ -204,7 +204,7 @@ def _full_precision(similarity: Tensor) -> Tensor:
 
 
 def _caption_types(types: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Give who is of which type, (T, C) bool, and the types' weights, (T,)."""
+    """Give the captions of each type, (T, C) bool, and the types' weights, (T,)."""
     if weights is None:
         present = types.unique()
         return types == present[:, None], torch.ones_like(present)

@@ -21,7 +21,7 @@ NO_QUERY = "no query has a right answer; give at least one caption of one image"
 
 @dataclass(frozen=True)
 class RetrievalRanks:
-    """Where the right answer stood, for every query of both tasks.
+    """The rank of the right answer, for every query of both tasks.
 
     Attributes:
         text_to_image: (C,) rank of each caption's image among all images, from 1.
@@ -98,7 +98,7 @@ def image_ranks_from_counts(counts: Tensor, positives: Tensor, thresholds: Tenso
 
 
 def require_finite(similarity: Tensor, images: Tensor | None = None, captions: Tensor | None = None) -> None:
-    """Stop at a score that is not finite, which every comparison would pass over in silence.
+    """Refuse a score that is not finite, since comparisons with it are false without a warning.
 
     The ModelError names the first such image and caption, by `images` (I,) and `captions` (C,) if the scores (I, C)
     are a block of a larger matrix.

@@ -42,14 +42,14 @@ class NoisyChannel(nn.Module):
 
     @property
     def regions(self) -> nn.Linear | None:
-        """How the translator reads regions; None if it does not look."""
+        """The region projection of the translator; None if it reads no regions."""
         return self.direct.regions  # type: ignore[return-value]
 
     def widened(self, search: Any) -> BeamSettings:
         """The search whose lists are reranked.
 
         Raises:
-            ModelError: it draws, or has diverse beams, whose own order is their purpose.
+            ModelError: it samples, or has diverse beams, whose order must stay.
         """
         if not isinstance(search, BeamSettings) or search.groups > 1:
             raise ModelError(f"a channel reranks what a plain beam finds, not {search}; leave one out")
@@ -68,8 +68,8 @@ class NoisyChannel(nn.Module):
         reranked: list[list[Hypothesis]] = [[] for _ in found]
         for rank in range(max(map(len, found))):
             places = [place for place, best in enumerate(found) if rank < len(best)]
-            said = self.recode_target([found[place][rank].tokens for place in places])
-            back = _pairs(said, [source[place] for place in places], begin, end, batch["source"].device)
+            hypotheses = self.recode_target([found[place][rank].tokens for place in places])
+            back = _pairs(hypotheses, [source[place] for place in places], begin, end, batch["source"].device)
             likely = (log_likelihoods(self.channel, back).cpu() / back["target_lengths"]).tolist()
             for place, log_likelihood in zip(places, likely, strict=True):
                 one = found[place][rank]

@@ -122,7 +122,7 @@ def recurrent_matrix(lstm: nn.LSTM, backward: bool = False) -> Tensor:
 
 
 def open_forget_gates(lstm: nn.LSTM, bias: float) -> None:
-    """Start an LSTM's forget gates with `bias`, so that at first it remembers (Jozefowicz et al., 2015)."""
+    """Start an LSTM's forget gates with `bias`, so that cell states persist at first (Jozefowicz et al., 2015)."""
     width = lstm.hidden_size
     with torch.no_grad():
         for name, parameter in lstm.named_parameters():

@@ -24,7 +24,7 @@ from modules.training import TrainedModule
 class Retrieval(TrainedModule):
     """Training by a ranking loss (mmt-retrieval, Eq. 9-10, unless the model or the recipe says otherwise).
 
-    A model that needs another update subclasses this, names the subclass as its `module`, and overrides
+    A model with another training step subclasses this, names the subclass as its `module`, and overrides
     `training_step` (and `configure_optimizers`) alone; `encode`, `gather` and `ranking_loss` are what it is made of.
 
     Args:
@@ -89,8 +89,8 @@ class Retrieval(TrainedModule):
         vectors, mask = _gather_encoding(images, world)
         links = torch.searchsorted(keys, belongs)
         positives, negatives = negative_mask(keys, links, sentences)
-        kept, said = (vectors[first], mask[first]), _gather_encoding(captions, world)
-        return Pairs(kept, said, links, positives, negatives, types, languages, sentences)
+        kept, gathered = (vectors[first], mask[first]), _gather_encoding(captions, world)
+        return Pairs(kept, gathered, links, positives, negatives, types, languages, sentences)
 
     def ranking_loss(self, pairs: Pairs) -> Tensor:
         """The ranking loss of all pairs of the batch, or the sum of each language's."""

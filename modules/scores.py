@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from modules.recurrent import widen
 
 PART = 2**21  # numbers in one tensor of a part; larger ones leave the caches of a CPU
-PART_ON_GPU = 2**25  # which waits for each part to be asked for
+PART_ON_GPU = 2**25  # larger, since each part costs a kernel launch
 STORED = 2**26  # numbers of all parts together above which a part is computed again in the backward pass
 SMALLEST = 1e-12  # squared lengths of contexts are at least this
 SLOPE = 0.1  # of the leaky rectifier below zero
@@ -34,7 +34,7 @@ def inner_product(one: Tensor, other: Tensor) -> Tensor:
 def cross_attention(
     queries: Encoding, contexts: Encoding, lambda_softmax: float, lambda_lse: float | None = None
 ) -> Tensor:
-    """How well the items of a query are met by what they attend to in a context (SCAN, Lee et al. 2018, Eq. 1-7).
+    """How well the items of a query match what they attend to in a context (SCAN, Lee et al. 2018, Eq. 1-7).
 
     For a query's unit vectors q_s and a context's x_t: a_st = LeakyReLU(q_sᵀ x_t), divided by its norm over s;
     α_st = softmax_t(λ1 a_st); R_s = cosine(q_s, Σ_t α_st x_t); the score is the mean of R_s over s, or
@@ -54,15 +54,15 @@ def cross_attention(
         scores (N, M).
     """
 
-    def score(query: Tensor, said: Tensor, context: Tensor, _: Tensor) -> Tensor:
+    def score(query: Tensor, real: Tensor, context: Tensor, _: Tensor) -> Tensor:
         """Scores (N, M) of one part of each side."""
         shape = (len(context), context.shape[1], len(query), query.shape[1])
         raw = (context.flatten(0, 1) @ query.flatten(0, 1).t()).view(shape)  # (M, T, N, S)
         dot, square = _Attend.apply(raw, context @ context.transpose(1, 2), lambda_softmax)
         relevance = dot / square.clamp(min=SMALLEST).sqrt()  # (M, N, S)
         if lambda_lse is None:
-            return (relevance * said).sum(-1).t() / said.sum(-1)[:, None]
-        return (lambda_lse * relevance).masked_fill(~said, -torch.inf).logsumexp(-1).t() / lambda_lse
+            return (relevance * real).sum(-1).t() / real.sum(-1)[:, None]
+        return (lambda_lse * relevance).masked_fill(~real, -torch.inf).logsumexp(-1).t() / lambda_lse
 
     with torch.autocast(queries[0].device.type, enabled=False):
         return _by_parts(score, queries, contexts, queries[0].shape[1] * contexts[0].shape[1])

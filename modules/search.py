@@ -1,8 +1,8 @@
 """Ranks without the whole score matrix, and search: FAISS for inner products, exact blocks for any other score.
 
-Rounding differs between the kernels of a product, even between the edge and the middle of one: equal vectors may
-score unequally by the last bit, and a tie would go either way. So ranks by index count close calls again in float64,
-and ranks by blocks take scores that differ by no more than rounding as ties.
+Rounding differs between the kernels of a matrix product: equal vectors may score unequally by the last bit, which would
+break ties at random. So ranks by index count close scores again in float64, and ranks by blocks take scores that differ
+by no more than rounding as ties.
 """
 
 from collections.abc import Callable, Iterator, Sequence

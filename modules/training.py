@@ -1,4 +1,4 @@
-"""What all our LightningModules share."""
+"""Base classes of our LightningModules."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 
 class BatchModule(pl.LightningModule):
-    """A LightningModule whose batches are dicts of tensors; what is counted on the CPU stays there.
+    """A LightningModule whose batches are dicts of tensors; sentence lengths stay on the CPU.
 
     Masks and packings are laid out by sentence lengths: fetched from a GPU, they would stop it at each step. (DDP moves
     them there after all; whoever reads lengths takes them from anywhere.)

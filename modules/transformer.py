@@ -1,10 +1,9 @@
-"""A small Transformer translator, with text alone or with regions: the same training, search and reports.
+"""A small Transformer translator, with or without regions; trained, searched and reported like the Bi-LSTM.
 
-Pre-norm layers (Vaswani et al. 2017; Xiong et al. 2020), one matrix for source, target and output words. Where it
-looks, the regions enter in one of two ways (after Wu et al. 2021, "Good for Misconceived Reasons", who have one vector
-an image):
+Pre-norm layers (Vaswani et al. 2017; Xiong et al. 2020), one matrix for source, target and output words. Regions enter
+in one of two ways (after Wu et al. 2021, "Good for Misconceived Reasons", who have one vector an image):
 
-- `gate`: each word's state attends to the regions, and a gate decides number by number how much of what it saw is
+- `gate`: each word's state attends to the regions, and a gate decides, number by number, how much of the result is
   added: h + σ(W [h; c]) ⊙ c;
 - `tokens`: the regions stand before the words in the encoder.
 """
@@ -28,7 +27,7 @@ State = tuple[Tensor, ...]
 
 @dataclass
 class TransformerMemory:
-    """What the encoder leaves for the decoder.
+    """What the encoder passes to the decoder.
 
     Attributes:
         mask: (B, J) bool, true where a state is real.
@@ -45,7 +44,7 @@ class TransformerMemory:
 
 
 class TransformerTranslator(nn.Module):
-    """Translate a sentence, looking at regions of its picture or at none.
+    """Translates a sentence, with or without the regions of its picture.
 
     Args:
         vocabulary_size: V, entries of the joint BPE vocabulary.
@@ -98,7 +97,7 @@ class TransformerTranslator(nn.Module):
             regions: (B, K, D); left out by a text-only translator.
 
         Raises:
-            ModelError: regions are given to a text-only translator, or missing for one that looks.
+            ModelError: regions are given to a text-only translator, or missing for one that reads them.
         """
         states, objects, mask = self._read_source(source, lengths, regions)
         if objects is not None and self.look == "gate":
@@ -109,7 +108,7 @@ class TransformerTranslator(nn.Module):
     def _read_source(
         self, source: Tensor, lengths: Tensor, regions: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """The encoder's states (B, J, E), the regions (B, K, E) if it looks, and the states' mask (B, J)."""
+        """The encoder's states (B, J, E), the regions (B, K, E) if it reads them, and the states' mask (B, J)."""
         require_regions(regions, self.regions)
         mask = real_words(source, lengths)
         states, objects = self._embed(source), None
@@ -173,7 +172,7 @@ class TransformerTranslator(nn.Module):
 
     @property
     def looks_at(self) -> Literal["source", "target"]:
-        """Whose words look at regions: the source's through a gate, the target's at region tokens."""
+        """Which words attend to regions: the source's through a gate, the target's at region tokens."""
         return "source" if self.look == "gate" else "target"
 
     def start(self, memory: TransformerMemory) -> State:

@@ -50,7 +50,7 @@ class Translation(TrainedModule):
 
     @property
     def bleu_signature(self) -> str:
-        """What sacreBLEU says of how validation BLEU was computed; there is one after the first validation."""
+        """sacreBLEU's signature of validation BLEU; available after the first validation."""
         return str(self.bleu.get_signature())
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
@@ -84,7 +84,7 @@ class Translation(TrainedModule):
         self._validated = []
         numbers = sorted(found)
         score = self.bleu.corpus_score([found[n] for n in numbers], [[self.reference[n] for n in numbers]]).score
-        self.log("val/bleu", score, prog_bar=True, sync_dist=True)  # the same on all; Lightning wants to hear it
+        self.log("val/bleu", score, prog_bar=True, sync_dist=True)  # the same on all ranks
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Adam with warm-up and cosine decay, by step."""

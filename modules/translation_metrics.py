@@ -1,4 +1,4 @@
-"""How good translations are: BLEU, chrF, TER as sacreBLEU counts them, and words that only the picture can settle."""
+"""Scores of translations: sacreBLEU's BLEU, chrF and TER, and words that only the picture disambiguates."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from torch import Tensor
 from modules.errors import ModelError
 from modules.metrics import Difference, difference
 
-NO_METEOR = "METEOR is not computed: nltk's downloads WordNet when it runs, and version 1.5 (Java) is kept by nobody"
+NO_METEOR = "METEOR is not computed: nltk's downloads WordNet when it runs, and version 1.5 (Java) is not maintained"
 
 
 @dataclass(frozen=True)
@@ -71,24 +71,24 @@ def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Ten
     """What corpus BLEU adds up, sentence by sentence, on tokens as they are, lower-cased.
 
     Returns:
-        (N, 10): n-grams found and said for n = 1 … 4, length, length of the reference.
+        (N, 10): n-grams matched and counted for n = 1 … 4, length, length of the reference.
     """
     bleu, rows = BLEU(lowercase=True, tokenize="none", force=True), []
-    for said, reference in zip(hypotheses, references, strict=True):
-        one = bleu.corpus_score([said], [[reference]])
+    for counted, reference in zip(hypotheses, references, strict=True):
+        one = bleu.corpus_score([counted], [[reference]])
         rows.append([*one.counts, *one.totals, one.sys_len, one.ref_len])
     return torch.tensor(rows, dtype=torch.float64).view(-1, 10)
 
 
 def bleu_of(statistics: Tensor) -> Tensor:
     """BLEU-4 (…,) in percent of summed `bleu_statistics` (…, 10), orders without a match smoothed as sacreBLEU does."""
-    found, said = statistics[..., :4], statistics[..., 4:8]
+    found, counted = statistics[..., :4], statistics[..., 4:8]
     length, reference = statistics[..., 8], statistics[..., 9]
     none = found == 0
-    precision = torch.where(none, 0.5 ** none.cumsum(-1), found) / said
+    precision = torch.where(none, 0.5 ** none.cumsum(-1), found) / counted
     penalty = (1 - reference / length.clamp(min=1)).clamp(max=0).exp()
     score = 100 * precision.log().mean(-1).exp() * penalty
-    return torch.where((said > 0).all(-1) & ~none.all(-1), score, 0.0)
+    return torch.where((counted > 0).all(-1) & ~none.all(-1), score, 0.0)
 
 
 def by_image(statistics: Tensor, image_ids: Sequence[str]) -> Tensor:
@@ -129,7 +129,8 @@ def distinct(sentences: Sequence[str]) -> dict[str, float]:
 
 
 def pairwise_bleu(groups: Sequence[Sequence[str]]) -> float:
-    """How like the sentences of a group are: mean BLEU-4 of one against another of its group, in %; 0 if there is none.
+    """Similarity of the sentences of a group: mean BLEU-4 of one against another of its group, in %; 0 if there is
+    none.
 
     Self-BLEU (Zhu et al. 2018) takes all others as references, and so grows with their number; this does not.
     """
@@ -148,7 +149,7 @@ def ambiguity_scores(
     hypotheses: Sequence[str], references: Sequence[str], twin_references: Sequence[str],
     words: Sequence[str], expected: Sequence[str],
 ) -> dict[str, float]:  # fmt: skip
-    """How often a word that only the picture can settle is translated as this picture demands, in percent.
+    """How often a word that only the picture disambiguates is translated as this picture requires, in percent.
 
     Args:
         hypotheses: Moses-tokenised lower-cased translations.
@@ -166,11 +167,11 @@ def ambiguity_scores(
     for hypothesis, reference, twin, word, noun in zip(
         hypotheses, references, twin_references, words, expected, strict=True
     ):
-        said = Counter(hypothesis.split())
-        right.setdefault(word, []).append(noun.lower() in said)
+        counted = Counter(hypothesis.split())
+        right.setdefault(word, []).append(noun.lower() in counted)
         common = Counter(reference.split()) & Counter(twin.split())
         agreed += common.total()
-        found += (common & said).total()
+        found += (common & counted).total()
     scores = {f"ambiguous:{word}": 100 * sum(hits) / len(hits) for word, hits in sorted(right.items())}
     hits = [hit for word in right.values() for hit in word]
     others = {"other_words": 100 * found / agreed} if agreed else {}

@@ -28,12 +28,12 @@ from modules.recurrent import (
     widen,
 )
 
-_FORGET_BIAS = 2.0  # a thread's states must still know v_k when they read the word that it settles
+_FORGET_BIAS = 2.0  # a thread's states must still hold v_k at the word that it disambiguates
 
 
 @dataclass
 class Memory:
-    """What the encoder leaves for the decoder.
+    """What the encoder passes to the decoder.
 
     Attributes:
         states: (B, K, J, 2H) s_jk, J = N + 1 with regions and N without.
@@ -56,7 +56,7 @@ class Memory:
 
 
 def require_regions(regions: Tensor | None, projection: nn.Module | None) -> None:
-    """Refuse regions that a translator cannot read, or their lack where it looks.
+    """Refuse regions for a translator that reads none, and missing regions for one that does.
 
     Raises:
         ModelError: so it is.
@@ -67,7 +67,7 @@ def require_regions(regions: Tensor | None, projection: nn.Module | None) -> Non
 
 
 class RegionalTranslator(nn.Module):
-    """Translate a sentence, looking at regions of its picture or at none.
+    """Translates a sentence, with or without the regions of its picture.
 
     Args:
         vocabulary_size: V, entries of the joint BPE vocabulary.
@@ -77,10 +77,10 @@ class RegionalTranslator(nn.Module):
         dropout: share of numbers dropped from words, regions and attentional states while training.
         padding: the padding token's number.
 
-    Reading: source, target and output words share one matrix, as the vocabulary is joint; a dropout mask
-    is the same for all threads; the decoder reads the previous word alone (no input feeding) and starts from
-    the threads' final forward states and the final backward state over the words, before it reads any v_k:
-    what it knows of the picture it must attend to. LSTMs start with open forget gates.
+    Reading: source, target and output words share one matrix, as the vocabulary is joint; a dropout mask is the same
+    for all threads; the decoder reads the previous word alone (no input feeding) and starts from the threads' final
+    forward states and the final backward state over the words, before it reads any v_k: so it learns about the picture
+    by attention only. LSTMs start with open forget gates.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class RegionalTranslator(nn.Module):
             regions: (B, K, D); left out by a text-only translator.
 
         Raises:
-            ModelError: regions are given to a text-only translator, or missing for one that looks.
+            ModelError: regions are given to a text-only translator, or missing for one that reads them.
         """
         require_regions(regions, self.regions)
         words = self._drop(self._embed(source))
@@ -172,7 +172,7 @@ class RegionalTranslator(nn.Module):
         return self.attention.weights(self._decode(memory, target, target_lengths)[0], memory).sum(-1)
 
     looks_at = "target"
-    """Whose words look at regions."""
+    """Which words attend to regions."""
 
     def start(self, memory: Memory) -> tuple[Tensor, ...]:
         """The state before the first word: hidden (B, 1, H') and cell (B, 1, H')."""

@@ -40,7 +40,7 @@ def build_translator(network: str = "bilstm", **arguments: Any) -> Translator:
 def translate(
     translator: Searched, batch: Mapping[str, Tensor], settings: Search, begin: int, end: int
 ) -> list[list[Hypothesis]]:
-    """Translations of the sentences of a batch (`source`, `source_lengths`, `regions` if it looks), best first.
+    """Translations of the sentences of a batch (`source`, `source_lengths`, `regions` if it reads them), best first.
 
     Raises:
         ModelError: it has a channel, which reranks no such search.

@@ -1,1 +1,1 @@
-"""The order of things: reads recipes, wires data to modules, writes artifacts. Knows no formula."""
+"""Stages, jobs and commands: reads recipes, connects data and modules, writes artifacts. Holds no formula."""

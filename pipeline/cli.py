@@ -1,6 +1,6 @@
 """The command line: `bildwort COMMAND [RECIPE] [--section.key VALUE …]`, a subcommand for each verb.
 
-What a command needs is imported when it runs: help is shown without torch, a wrong setting refused without it.
+A command imports what it needs when it runs: help, and the refusal of a wrong setting, need no torch.
 """
 
 import os
@@ -39,13 +39,13 @@ STAGES = {
     "vse": "pipeline.retrieval.vse",
     "report": "pipeline.reporting.report",
 }
-UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # which Typer does not export by its name
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # Typer does not export it
 _INTERRUPTED = 130  # by Ctrl-C, as shells and Typer have it
 _EPILOG = "Settings of the recipe follow: --vse.epochs 30, or --vse.epochs=30; `bildwort config keys` lists them."
 
 
 def recipe_names(incomplete: str = "") -> list[str]:
-    """The recipes that come with the package and begin so."""
+    """The recipes of the package whose names begin with `incomplete`."""
     return sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem.startswith(incomplete))
 
 
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except (typer.Abort, KeyboardInterrupt):
         status = _INTERRUPTED
-    except BrokenPipeError:  # whoever read us has enough
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -152,7 +152,7 @@ def run_all(
     from pipeline.jobs.cost import cpu_seconds
     from pipeline.retrieval.vse import vse_rows
 
-    vse_rows(loaded, _workspace())  # refuses what cannot be trained before the first hour is spent
+    vse_rows(loaded, _workspace())  # refuses what cannot be trained before anything runs
     _run_stages(list(STAGES), loaded, force)
     say(f"in all {time.monotonic() - started:.0f} s, {cpu_seconds():.0f} s of CPU time")
 
@@ -303,7 +303,7 @@ def _refuse_settings(ctx: typer.Context) -> None:
 
 
 def _load(module: str, name: str) -> Callable[..., Any]:
-    """A function, imported now."""
+    """A function of a module, imported now."""
     return getattr(import_module(module), name)
 
 

@@ -1,4 +1,4 @@
-"""The one error that the pipeline raises on purpose."""
+"""The error that the pipeline raises on purpose."""
 
 
 class RecipeError(ValueError):

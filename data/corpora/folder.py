@@ -1,11 +1,11 @@
-"""Somebody's own pictures and captions: a folder of pictures, and captions in a TSV.
+"""Your own pictures and captions: a folder of pictures, and captions in a TSV.
 
     captions.tsv      picture TAB language TAB caption, and if wanted TAB split (train, val, test)
     parallel.tsv      a header of languages, `en TAB de`, or `picture TAB en TAB de`; then translations of each other,
                       two or more a line
 
-A picture is named by its path in the folder of pictures. Without splits, each picture's is drawn by its name, so that
-it stays what it was when others come.
+A picture is named by its path in the folder of pictures. Without splits, a picture's split is drawn from its name
+alone, so that it stays the same when pictures are added.
 """
 
 import hashlib
@@ -157,7 +157,7 @@ def _pairs(
         if name and name not in pictures:
             raise DataError(f"{here}: no picture {name!r} in {settings.pictures}")
         texts = {language: text for language, text in zip(languages, fields[-len(languages) :], strict=True) if text}
-        if len(texts) < 2:  # nothing is a translation of anything
+        if len(texts) < 2:  # a line with one text is no translation
             empty.append(here)
             continue
         split = split_of.get(name) or _drawn(name, settings) if name else "train"

@@ -68,7 +68,7 @@ class _Image(NamedTuple):
 
 
 def read(settings: KarpathySettings, root: Path | None, folder: Path) -> Corpus:
-    """Read captions and the whereabouts of regions and pictures.
+    """Read captions, and where regions and pictures are.
 
     Images keep the order of the file: COCO's folds of 1,000 test images depend on it. Empty captions are left out;
     `Corpus.empty` says where they stand.
@@ -191,14 +191,14 @@ def _text(entry: Any, key: str, where: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise DataError(f"{where}.{key}: {value!r} holds half a character; mend it") from None
+        raise DataError(f"{where}.{key}: {value!r} holds half a character; correct it") from None
     return value
 
 
 def _captions(
     english: Path | None, files: dict[str, Path], images: dict[str, _Image], split_of: dict[str, str], empty: list[str]
 ) -> Iterator[Caption]:
-    """Captions image by image, English first; `english` is the JSON, None if it is not asked for."""
+    """Captions image by image, English first; `english` is the JSON, None if English is not requested."""
     others: dict[str, list[Caption]] = defaultdict(list)
     for language, path in files.items():
         for caption in _translated(path, language, images, split_of, empty):

@@ -1,7 +1,7 @@
 """Multi30K (Elliott et al. 2016): Flickr30K pictures with captions and their translations, official repository layout.
 
 Task 1 is one English caption an image, translated; task 2 is five captions an image, written independently in each
-language. Figures on one say nothing about the other, so every result names its task.
+language. Figures on one task are not comparable with those on the other, so every result names its task.
 """
 
 from collections.abc import Container, Iterator
@@ -93,7 +93,7 @@ _TASKS = {
 
 
 def read(settings: Multi30kSettings, root: Path | None, folder: Path) -> Corpus:
-    """Read captions, parallel text and the whereabouts of regions and pictures.
+    """Read captions and parallel text, and where regions and pictures are.
 
     An image of a split list may be in any official file: its captions are found wherever they are. Empty captions
     and pairs that lack a side are left out; `Corpus.empty` says where they stand.

@@ -68,7 +68,7 @@ class _Part:
 
 
 def read(settings: PrecomputedSettings, root: Path | None, folder: Path) -> Corpus:
-    """Read captions and open the arrays, of which nothing is loaded but what is asked for, a row at a time.
+    """Read captions and open the arrays; rows are loaded one at a time, when they are read.
 
     Empty captions are left out; `Corpus.empty` says where they stand.
 
@@ -115,7 +115,7 @@ def sources(settings: PrecomputedSettings, root: Path | None) -> list[Path]:
 class PrecomputedRegions(RegionStore):
     """The arrays of all splits, read like one region store: float16, each box the whole picture.
 
-    A row that is asked for is copied and checked: a number that is not finite, or that float16 cannot hold, is a
+    Each row is copied and checked when it is read: a number that is not finite, or that float16 cannot hold, is a
     DataError that names file, row and image.
     """
 
@@ -133,7 +133,7 @@ class PrecomputedRegions(RegionStore):
 
 
 class _Rows:
-    """What of an array is asked of them: `shape`, and a row (R, D) by its number."""
+    """The part of an array that readers use: `shape`, and a row (R, D) by its number."""
 
     def __init__(self, parts: list[_Part]) -> None:
         self._parts = parts

@@ -26,7 +26,7 @@ from data.corpora.scenes_render import render
 from data.errors import DataError
 
 _FEW, _MANY = 3, 4  # objects in a scene
-# Ambiguous words are what the corpus is for, so they are drawn twice as often as plain ones.
+# Ambiguous words are the purpose of the corpus, so they are drawn twice as often as plain ones.
 _WEIGHTS = {word: len(senses) for word, senses in WORDS.items()}
 # Which objects of a shuffled scene a caption names: the first two captions together name all of them.
 _NAMED = {
@@ -70,7 +70,7 @@ class ScenesSettings:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One picture to be: its objects, the seed of its pixels, and its sentences, each a text a language."""
+    """A picture before it is rendered: objects, the seed of its pixels, and sentences, each a text a language."""
 
     image_id: str
     split: str
@@ -134,7 +134,7 @@ def plan(settings: ScenesSettings) -> Plan:
     pairs_of_twins = [_twins(index, seen, rng) for index, rng in _streams("twins", settings.twins, settings.seed)]
     twins = [scene for pair in pairs_of_twins for scene in pair]
     rows = [_twin_row(*pair) for both in pairs_of_twins for pair in (both, both[::-1])]
-    # Text may say again what training images say, but nothing that an evaluation sentence says.
+    # Text may repeat sentences of training images, but none of evaluation images.
     text_pairs = [_text(seen - trained, rng) for _, rng in _streams("text", settings.text_pairs, settings.seed)]
     return Plan([*train, *held_out, *twins], text_pairs, rows)
 
@@ -213,7 +213,7 @@ def _unseen(seen: set[frozenset[_Look]], rng: random.Random, words: Sequence[str
 
 
 def _meetings(things: Sequence[Thing]) -> set[frozenset[_Look]]:
-    """Each two objects of a scene, by what can be *said* of them: senses of a word are not told apart."""
+    """Each pair of objects of a scene, by what a sentence says of them: senses of a word are not distinguished."""
     looks = [(_WORD_OF[thing.sense], thing.colour, thing.size, thing.place) for thing in things]
     return {frozenset(pair) for pair in combinations(looks, 2)}
 

@@ -178,7 +178,8 @@ def noun_phrase(sense: str, colour: str, size: str, language: str, rng: random.R
 
 
 def sentence(things: Sequence[Thing], language: str, rng: random.Random | None = None) -> str:
-    """Say what is where, in the order given: `links eine kleine rote Fledermaus und oben ein großer blauer Ball`.
+    """A sentence that names objects and their places, in the order given: `links eine kleine rote Fledermaus und oben
+    ein großer blauer Ball`.
 
     Args:
         things: what the sentence names, usually two.

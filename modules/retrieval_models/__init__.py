@@ -29,7 +29,7 @@ def model_class(name: str) -> type[RetrievalModel]:
 
 
 def option_names(kind: type[RetrievalModel]) -> set[str]:
-    """What a model can be told beyond what all models are told: the recipe's `vse.options`."""
+    """The options that a model has beyond the common ones, for the recipe's `vse.options`."""
     return set(inspect.signature(kind.__init__).parameters) - _COMMON - {"common"}
 
 

@@ -1,4 +1,4 @@
-"""What every retrieval model is to the rest of the house."""
+"""The interface of all retrieval models."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -129,7 +129,7 @@ class RetrievalModel(nn.Module, ABC):
 
 
 class ByOrder(RetrievalModel):
-    """Laid over a model of single unit vectors: they lose their signs, and captions lie above their images in an order.
+    """Makes a model of single unit vectors an order embedding: absolute values, captions above their images.
 
     The score is −‖max(0, t − v)‖² (Vendrov et al. 2016).
     """

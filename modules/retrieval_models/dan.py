@@ -34,7 +34,7 @@ class MemoryAttention(nn.Module):
 
 @register("dan")
 class DAN(RetrievalModel):
-    """Each modality looks at its own items several times, guided by the memory of what it saw before.
+    """Each modality attends to its own items several times, guided by a memory of the steps before.
 
     u⁽⁰⁾ = mean of words, v⁽⁰⁾ = tanh(P⁽⁰⁾ mean of regions); at step k, with weights of its own, u⁽ᵏ⁾ = Σ α z,
     v⁽ᵏ⁾ = tanh(P⁽ᵏ⁾ Σ α z), and m ← m + what was attended. Similarity: Σ_k v⁽ᵏ⁾·u⁽ᵏ⁾ (Nam et al. 2017, section 3.4).
@@ -43,7 +43,7 @@ class DAN(RetrievalModel):
     normalised, which leaves one inner product. The directions of the Bi-LSTM are averaged. Regions enter as given.
 
     Args:
-        steps: how often each modality attends after its mean.
+        steps: attention steps of each modality after the mean.
         common: see `RetrievalModel`.
     """
 

@@ -12,13 +12,13 @@ from modules.scores import cross_attention
 
 
 class SCAN(RetrievalModel):
-    """Each word looks at the regions (text to image), or each region at the words, for every image and caption.
+    """Each word attends to the regions (text to image), or each region to the words, for every image and caption.
 
     Regions by a linear layer, words by a Bi-GRU whose directions are averaged, all of unit norm; the score is
     `modules.scores.cross_attention`. λ1 and λ2 are the paper's (for LSE from images: 5 on Flickr30K, 20 on COCO).
 
     Args:
-        lambda_softmax: λ1, how sharply it looks.
+        lambda_softmax: λ1, the inverse temperature of the attention.
         lambda_lse: λ2 of log-sum-exp pooling; None pools by the mean.
         common: see `RetrievalModel`.
     """
@@ -52,7 +52,7 @@ class SCAN(RetrievalModel):
 
 @register("scan-t2i-avg")
 class ScanT2IMean(SCAN):
-    """Words look at regions; mean over words. Options: see `SCAN`."""
+    """Words attend to regions; mean over words. Options: see `SCAN`."""
 
     def __init__(self, lambda_softmax: float = 9.0, **common: Any) -> None:
         super().__init__(lambda_softmax, None, **common)
@@ -60,7 +60,7 @@ class ScanT2IMean(SCAN):
 
 @register("scan-t2i-lse")
 class ScanT2ILogSumExp(SCAN):
-    """Words look at regions; log-sum-exp over words. Options: see `SCAN`."""
+    """Words attend to regions; log-sum-exp over words. Options: see `SCAN`."""
 
     def __init__(self, lambda_softmax: float = 9.0, lambda_lse: float = 6.0, **common: Any) -> None:
         super().__init__(lambda_softmax, lambda_lse, **common)
@@ -68,7 +68,7 @@ class ScanT2ILogSumExp(SCAN):
 
 @register("scan-i2t-avg")
 class ScanI2TMean(SCAN):
-    """Regions look at words; mean over regions. Options: see `SCAN`."""
+    """Regions attend to words; mean over regions. Options: see `SCAN`."""
 
     words_look = False
 
@@ -78,7 +78,7 @@ class ScanI2TMean(SCAN):
 
 @register("scan-i2t-lse")
 class ScanI2TLogSumExp(SCAN):
-    """Regions look at words; log-sum-exp over regions. Options: see `SCAN`."""
+    """Regions attend to words; log-sum-exp over regions. Options: see `SCAN`."""
 
     words_look = False
 

@@ -1,4 +1,4 @@
-"""`doctor`: reads a recipe's data anew and says what is in it and what is wrong with it; writes nothing."""
+"""`doctor`: reads a recipe's data again and reports what is in it and what is wrong with it; writes nothing."""
 
 import tempfile
 from collections.abc import Sequence
@@ -32,11 +32,11 @@ def doctor(recipe: Recipe, examples: int) -> None:
     say_findings(report.findings, examples)
     if report.errors:
         what = ", ".join(dict.fromkeys(finding.what for finding in report.errors))
-        raise RecipeError(f"{recipe.corpus.name}: {what}; results would be spoiled, mend the data first")
+        raise RecipeError(f"{recipe.corpus.name}: {what}; they would spoil results, correct the data first")
 
 
 def diagnose(recipe: Recipe, examples: int) -> DataReport:
-    """The data report of a recipe's corpus; regions are looked at if the corpus brings them, none are extracted.
+    """The data report of a recipe's corpus; regions are checked if the corpus brings them; none are extracted.
 
     Raises:
         DataError: the data cannot be read.

@@ -65,7 +65,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
 
 
 def prepare(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
-    """Run the stage and say what is in the corpus."""
+    """Run the stage and print what is in the corpus."""
     job = corpus_job(recipe, workspace)
     folder = workspace.perform(job, force)
     workspace.note(recipe.name, "prepare", {"corpus": job})
@@ -79,7 +79,7 @@ def prepare(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
 
 
 def prepare_if_missing(recipe: Recipe, workspace: Workspace) -> None:
-    """Run the stage if the corpus has not been prepared: what stages that read it do first."""
+    """Run the stage if the corpus has not been prepared; stages that read the corpus call this first."""
     if not workspace.done(corpus_job(recipe, workspace)):
         prepare(recipe, workspace)
 
@@ -117,7 +117,7 @@ def about_corpus(corpus: Path) -> dict[str, Any]:
 
 
 def _extractor_settings(recipe: Recipe, workspace: Workspace) -> dict[str, Any]:
-    """How regions are found in pixels; a network that lies here is known by its files."""
+    """How regions are found in pixels; a network in a local folder is identified by its files."""
     settings: dict[str, Any] = asdict(recipe.regions) | {"version": EXTRACTOR_VERSION}
     if (name := settings.pop("model")) is None:
         return settings
@@ -137,7 +137,7 @@ def _write_report(report: DataReport, name: str, folder: Path) -> None:
         say_findings(report.findings)
         first = report.errors[0]
         raise RecipeError(
-            f"{name}: {first.what} ({first.count}×, {first.where}: {', '.join(first.examples[:3])}); mend the "
+            f"{name}: {first.what} ({first.count}×, {first.where}: {', '.join(first.examples[:3])}); correct the "
             f"data; all findings are in {folder / 'report.md'}"
         )
 

@@ -1,1 +1,1 @@
-"""What people look at: tables in the terminal, plots, pictures, pages of examples, TensorBoard's pictures."""
+"""Output for people: tables in the terminal, plots, pictures, pages of examples, TensorBoard's pictures."""

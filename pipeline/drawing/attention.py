@@ -1,4 +1,4 @@
-"""A page that shows which regions of its picture each word of a sentence looks at."""
+"""A page that shows which regions of its picture each word of a sentence attends to."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from pipeline.drawing.pages import render
 from pipeline.drawing.pictures import embedded, read_thumbnail, write_line
 
 _SIZE, _LINE, _GAP = 150, 20, 10  # pixels of a picture, a line of text, and between
-_WORDS = 10  # at most, of a sentence: those that look the most sharply
+_WORDS = 10  # at most, of a sentence: those with the sharpest attention
 _REGIONS = 3  # drawn a word, the strongest
 _COLOURS = ("#d1242f", "#bf8700", "#0969da")
 
@@ -34,13 +34,13 @@ def frame(picture: Image.Image, boxes: NDArray[np.floating], shares: NDArray[np.
 
 
 class Seen(NamedTuple):
-    """A sentence and where it looks.
+    """A sentence and its attention to regions.
 
     Attributes:
         image_id: of its picture.
         picture: the file.
         texts: the sentence and its human translation.
-        tokens: sub-words of the side that looks, `▁` before a word.
+        tokens: sub-words of the side that attends to regions, `▁` before a word.
         weights: for each token its share of attention by region.
         boxes: (R, 4) corners x1, y1, x2, y2 in 0…1.
     """
@@ -93,14 +93,14 @@ def _figure(one: Seen, word: str, share: NDArray[np.floating]) -> tuple[str, str
 
 
 def _sharpest(one: Seen, count: int) -> list[tuple[str, NDArray[np.floating]]]:
-    """The words that look the most sharply, in the order of the sentence, with their weights."""
+    """The words with the sharpest attention, in the order of the sentence, with their weights."""
     words = [(word, share) for word, share in words_of(one.tokens, one.weights) if any(map(str.isalnum, word))]
     chosen = sorted(range(len(words)), key=lambda place: -words[place][1].max())[:count]
     return [words[place] for place in sorted(chosen)]
 
 
 def _framed(one: Seen, share: NDArray[np.floating]) -> Image.Image | None:
-    """The picture with frames around the regions that a word looks at most, as thick as its attention is strong."""
+    """The picture with frames around the regions that a word attends to most, as thick as its attention is strong."""
     picture = read_thumbnail(one.picture, _SIZE)
     if picture is not None:
         frame(picture, one.boxes, share)

@@ -1,4 +1,4 @@
-"""What people look at: a page of examples, and TensorBoard galleries of translations and queries."""
+"""A page of examples, and TensorBoard galleries of translations and queries."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ _MARKS = r"\`*_[]()!<>&|~#$:"
 
 
 def plain(text: str) -> str:
-    """A text that TensorBoard's Markdown shows as it is, in a cell of a table too."""
+    """A text escaped for TensorBoard's Markdown, also in a cell of a table."""
     return "".join(f"&#{ord(one)};" if one in _MARKS else one for one in " ".join(text.split()))
 
 

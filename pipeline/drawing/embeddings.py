@@ -11,17 +11,17 @@ from pipeline.drawing.dashboards import QueryGallery
 from pipeline.drawing.plots import as_pixels, scatter
 
 _MOST = 200  # images, and captions of a language
-_FEWEST = 50  # points that are worth a plot
+_FEWEST = 50  # points in the plot
 IMAGES = "images"
 
 
 class JointSpace(QueryGallery):
-    """After testing, vectors of images and captions go to TensorBoard; of models of one vector an item alone."""
+    """After testing, writes vectors of images and captions to TensorBoard; only for models of one vector an item."""
 
     needs_pictures: ClassVar[bool] = False
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Nothing: the space is shown once."""
+        """Nothing: the space is drawn once, after testing."""
 
     def _show(self, board: SummaryWriter, module: Any, step: int) -> None:
         if module.model.score != "inner product":
@@ -45,7 +45,7 @@ class JointSpace(QueryGallery):
 
 
 def t_sne(vectors: np.ndarray) -> np.ndarray:
-    """Places (N, 2) of vectors (N, H), near ones near (van der Maaten and Hinton 2008); always the same."""
+    """t-SNE (van der Maaten and Hinton 2008): positions (N, 2) of vectors (N, H), with a fixed seed."""
     from sklearn.manifold import TSNE
 
     reduced = TSNE(init="pca", random_state=0, perplexity=min(30.0, (len(vectors) - 1) / 3)).fit_transform(vectors)

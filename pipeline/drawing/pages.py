@@ -15,7 +15,7 @@ def render(template: str, **values: Any) -> str:
 
     Args:
         template: a file's name in `pipeline/drawing/templates`.
-        values: what it shows; texts are escaped. HTML that a template marks `safe` must be our own.
+        values: what it shows; texts are escaped. HTML that a template marks `safe` must be made by this package.
     """
     return _templates().get_template(template).render(values)
 

@@ -1,4 +1,4 @@
-"""Tables for people, in the terminal and in Markdown."""
+"""Tables, in the terminal and in Markdown."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""How work runs: jobs and their artifacts on disk, processes and locks, files, costs, Lightning's trainer."""
+"""Running work: jobs and their artifacts on disk, processes and locks, files, costs, Lightning's trainer."""

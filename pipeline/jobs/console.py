@@ -1,4 +1,4 @@
-"""Lines for people, in the terminal."""
+"""Messages in the terminal."""
 
 from rich.console import Console
 from rich.markup import escape
@@ -8,11 +8,11 @@ from pipeline.jobs.ranks import rank
 CONSOLE = Console(highlight=False, soft_wrap=True)
 ERRORS = Console(highlight=False, soft_wrap=True, stderr=True)  # never among translations or hits
 for _console in (CONSOLE, ERRORS):
-    _console.width = max(_console.width, 120)  # better lines that a terminal folds than figures that are cut away
+    _console.width = max(_console.width, 120)  # else rich cuts figures off in a narrow terminal
 
 
 def printable(text: str) -> str:
-    """A text that does nothing to a terminal; lines stay lines."""
+    """A text without control characters, newlines excepted."""
     return "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
@@ -22,6 +22,6 @@ def escaped(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print a line for people, on rank 0 only."""
+    """Print a message, on rank 0 only."""
     if rank() == 0:
         CONSOLE.print(text)

@@ -23,7 +23,7 @@ class Job:
         inputs: jobs whose folders it reads, by a name of its own.
         run: called with the folder to write into and the inputs' folders; returns figures for the manifest.
         collective: all ranks of a distributed run take part; else rank 0 alone works and the others wait.
-        runtime: where and how fast it runs; said in the manifest, no part of the key.
+        runtime: where and how fast it runs; written to the manifest, no part of the key.
     """
 
     name: str

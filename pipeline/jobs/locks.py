@@ -52,7 +52,8 @@ def ending_with_rank_0(done: Callable[[], bool]) -> Iterator[None]:
 
 
 def wait_for_rank_0(ready: Callable[[], bool], final: Path, name: str) -> None:
-    """Sleep until `ready`; rank 0 holds the job's lock while it works, so a lock long free tells that it has died.
+    """Sleep until `ready`; rank 0 holds the job's lock while it works, so a lock that is free for long means that it
+    has died.
 
     Raises:
         RecipeError: nobody has worked on the job for `PATIENCE` seconds.

@@ -1,4 +1,4 @@
-"""What to say of errors that are the machine's: a full or closed disk, too little memory, a process that has died."""
+"""Messages for errors of the machine: a full or read-only disk, too little memory, a process that has died."""
 
 import errno
 import threading
@@ -22,8 +22,10 @@ _LOWER = {
 
 
 def unwritten(error: OSError) -> str | None:
-    """A line about a disk that is full or closed to us; None for another error."""
-    short = error.errno is None and "written" in str(error)  # numpy tells how many items went in, and not why
+    """A line about a disk that is full or read-only; None for another error."""
+    short = error.errno is None and "written" in str(
+        error
+    )  # numpy reports how many items were written, but not the reason
     if short or error.errno in _FULL:
         advice = "make room (artifacts lie where BILDWORT_ARTIFACTS says)"
     elif error.errno in _CLOSED:
@@ -70,13 +72,13 @@ def explained(command: str) -> Iterator[None]:
 
 
 def _thread_failed(failure: threading.ExceptHookArgs) -> None:
-    """Leave to the main thread what a full disk does to TensorBoard's writer: it hears of it at its next figure."""
+    """Hide a full disk's error in TensorBoard's writer thread: the main thread raises it at its next figure."""
     if not (isinstance(failure.exc_value, OSError) and unwritten(failure.exc_value)):
         threading.__excepthook__(failure)
 
 
 def quieten() -> None:
-    """Hide Lightning's notices about settings that are chosen on purpose."""
+    """Hide Lightning's warnings about settings that are chosen on purpose."""
     threading.excepthook = _thread_failed
     for message in (".*does not have many workers.*", ".*Checkpoint directory.*exists and is not empty.*",
                     ".*LeafSpec.*", ".*isinstance.treespec.*", ".*You're resuming from a checkpoint.*",

@@ -19,8 +19,8 @@ def started_together() -> bool:
 def by_srun() -> bool:
     """Is this one of several processes that srun has started?
 
-    In an allocation, a batch script or an interactive shell SLURM's variables are set for a plain command too. Such
-    a shell is told by its job's name, as Lightning does it.
+    In an allocation, a batch script or an interactive shell SLURM's variables are set for a plain command too. Such a
+    shell is recognised by its job's name, as Lightning does it.
     """
     tasks = os.environ.get("SLURM_STEP_NUM_TASKS", os.environ.get("SLURM_NTASKS", "1"))
     by_hand = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
@@ -28,7 +28,7 @@ def by_srun() -> bool:
 
 
 def run_id() -> str:
-    """What all ranks of one run share and no other run on the machine has."""
+    """An id that all ranks of one run share and no other run on the machine has."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         return f"{os.environ.get('MASTER_ADDR', '')}-{os.environ.get('MASTER_PORT', '')}"
     if started_together():

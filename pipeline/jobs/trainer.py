@@ -61,14 +61,14 @@ class SeedEachEpoch(Callback):
 
 
 class Estimate(Callback):
-    """Say how long a training will take, as soon as a few steps have shown their pace; short ones go unannounced."""
+    """Prints how long a training will take, once a few steps have been timed; nothing for a short one."""
 
     def __init__(self, disk: float) -> None:
         self.disk = disk
         self._times: list[float] = []
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
-        """Take the time; after enough steps, say it."""
+        """Take the time; after enough steps, print the estimate."""
         if len(self._times) > _PACE_STEPS:
             return
         self._times.append(time.monotonic())
@@ -83,7 +83,7 @@ class Estimate(Callback):
 
 
 def advise_precision() -> None:
-    """Say where bfloat16 costs time instead of saving it: on processors that have no instructions for it."""
+    """Print a note where bfloat16 is slower than float32: on processors without instructions for it."""
     cost = bfloat16_cost()
     if cost > _SLOW:
         say(f"  bfloat16 is slow on this processor (a matrix product takes {cost:.1f} times as long as in float32): "
@@ -107,7 +107,7 @@ def bfloat16_cost(rounds: int = 10) -> float:
 
 
 class WholeCheckpoints(TorchCheckpointIO):
-    """Writes a checkpoint beside its place, then renames it: a kill at any moment leaves the old one or the new one.
+    """Writes a checkpoint under another name, then renames it: a kill at any moment leaves the old one or the new one.
 
     Lightning writes to /tmp and moves; from another file system that is a copy, which can stop half-way.
     """
@@ -124,10 +124,10 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 class _Best(ModelCheckpoint):
-    """Keeps the best checkpoint, and knows it again after its folder was moved."""
+    """Keeps the best checkpoint, also after its folder was moved."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the score from the state and the place from here."""
+        """Take the score from the state, and the path from this run."""
         place = str(Path(str(self.dirpath)) / "best.ckpt")
         scores = state_dict["best_k_models"].values()
         here = {"dirpath": self.dirpath, "best_model_path": place, "kth_best_model_path": place}
@@ -135,7 +135,7 @@ class _Best(ModelCheckpoint):
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it: `40 s`, `12 min`, `3.5 h`."""
+    """A time as text: `40 s`, `12 min`, `3.5 h`."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
@@ -150,7 +150,7 @@ class Pace(Callback):
         self._step = trainer.global_step
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Validation is no part of a step."""
+        """Stop the clock during validation."""
         self._paused = time.monotonic()
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -160,7 +160,7 @@ class Pace(Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Say so, each time that a loss is logged."""
+        """Log both, each time that a loss is logged."""
         steps = trainer.global_step - self._step
         if steps < _LOG_EVERY or trainer.logger is None:
             return
@@ -198,7 +198,7 @@ def make_trainer(settings: TrainerSettings, log_dir: Path | None = None, **more:
     """A Lightning trainer for a recipe's settings.
 
     Raises:
-        RecipeError: a device is asked for that is not there.
+        RecipeError: a device is requested that is not there.
     """
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -249,7 +249,7 @@ def fit(
         checkpoints, filename="best", monitor=monitor, mode="max", save_top_k=1,
         enable_version_counter=False, save_on_train_epoch_end=True,
     )  # fmt: skip
-    # A keeper of its own: `save_last` beside `monitor` writes only when an epoch is the best so far.
+    # A callback of its own: `save_last` with `monitor` writes only when an epoch is the best so far.
     resume = ModelCheckpoint(checkpoints, filename="last", enable_version_counter=False, save_on_train_epoch_end=True)
     averaged = any(isinstance(callback, WeightAveraging) for callback in callbacks)
     bar = [TQDMProgressBar(refresh_rate=10)] if settings.progress else []
@@ -262,7 +262,7 @@ def fit(
         ],
     )  # fmt: skip
     last = checkpoints / "last.ckpt"
-    whole = last.is_file() and (checkpoints / "best.ckpt").is_file()  # else somebody was about to delete them
+    whole = last.is_file() and (checkpoints / "best.ckpt").is_file()  # else they were being deleted
     if whole:
         _require_checkpoint(last, module)
     with stopping():
@@ -273,7 +273,7 @@ def fit(
 
 @contextmanager
 def stopping() -> Iterator[None]:
-    """Lightning ends the process on Ctrl-C; here it comes out as what it was, so that the command can say a word."""
+    """Raise KeyboardInterrupt on Ctrl-C, where Lightning would end the process without a message."""
     try:
         yield
     except SystemExit:

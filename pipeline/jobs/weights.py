@@ -32,7 +32,7 @@ def load_weights(module: nn.Module, path: Path, strict: bool = True) -> None:
     """
     try:
         weights = load_file(path)
-    except Exception as error:  # safetensors has an error of its own, and raises OSError too
+    except Exception as error:  # safetensors raises its own error, and OSError
         raise RecipeError(f"{path}: not a readable safetensors file ({error}); run the stage again") from None
     try:
         missing, unexpected = module.load_state_dict(weights, strict=strict)

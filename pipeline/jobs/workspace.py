@@ -5,7 +5,7 @@
     artifacts/jobs/<job>/<key>.before/   what --force is replacing, until the new one is whole
     artifacts/<recipe>/<stage>.json      which keys a recipe uses
 
-The manifest goes in last and the folder is renamed when it is whole, so what has a name can be read.
+The manifest goes in last and the folder is renamed when it is whole, so a folder with its final name is complete.
 """
 
 import hashlib
@@ -75,7 +75,7 @@ class Workspace:
         return self.folder(job)
 
     def perform(self, job: Job, force: bool = False) -> Path:
-        """Do a job unless it is done; its inputs must be.
+        """Run a job unless it is done; its inputs must be done.
 
         Returns:
             its folder.
@@ -121,14 +121,14 @@ class Workspace:
         return final
 
     def perform_all(self, job: Job, force: bool = False) -> Path:
-        """Do a job and, before it, whatever it needs that is not done; `force` is for the job itself."""
+        """Run a job and, before it, the inputs that are not done; `force` applies to the job itself."""
         for other in job.inputs.values():
             if not self.done(other):
                 self.perform_all(other)
         return self.perform(job, force)
 
     def _work(self, job: Job, inputs: dict[str, Path], partial: Path, final: Path, forced: bool) -> None:
-        """Run a job in `partial`, and give it its name when it is whole."""
+        """Run a job in `partial`, and rename the folder when it is complete."""
         shutil.rmtree(final, ignore_errors=True)  # a folder without a manifest is no artifact
         resumed = partial.exists()
         partial.mkdir(parents=True, exist_ok=True)
@@ -215,7 +215,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _delete(artifact: Path) -> None:
-    """Delete an artifact if it is there; its manifest first, for half of one must not be taken for whole."""
+    """Delete an artifact if it is there; its manifest first, so that half of one is not taken for complete."""
     with suppress(OSError):
         (artifact / "manifest.json").unlink(missing_ok=True)
         shutil.rmtree(artifact, ignore_errors=True)
@@ -230,7 +230,7 @@ def _begun(partial: Path) -> dict[str, Any]:
 
 
 def _note_beginning(partial: Path, source: str, forced: bool) -> None:
-    """Note how a job is begun, or say that what goes on was begun by other code.
+    """Write down how a job was begun, or warn that it was begun by other code.
 
     Raises:
         RecipeError: it was begun in another format.
@@ -255,7 +255,7 @@ def source_digest() -> str:
 
 
 def _machine() -> dict[str, Any]:
-    """What of the machine may change the last digits of a figure."""
+    """The properties of the machine that may change the last digits of a figure."""
     import torch
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None

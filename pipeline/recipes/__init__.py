@@ -1,1 +1,1 @@
-"""What an experiment is: settings, their loading from YAML and the command line, and checks before anything runs."""
+"""Recipes: settings, their loading from YAML and the command line, and checks before anything runs."""

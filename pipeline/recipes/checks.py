@@ -1,4 +1,4 @@
-"""Settings that contradict one another, or that nothing can be made of: one line, before anything runs."""
+"""Checks of settings that contradict one another or make no sense: one line, before anything runs."""
 
 import difflib
 import math
@@ -22,7 +22,7 @@ from pipeline.recipes.settings import (
 
 
 def check(recipe: Recipe, where: str) -> None:
-    """Refuse settings that contradict one another; what networks decide about is for `check_networks`.
+    """Refuse settings that contradict one another; what depends on networks is checked by `check_networks`.
 
     Raises:
         RecipeError: two do; it names both, and `where` they stand.
@@ -78,7 +78,7 @@ def _check_first(vse: VseSettings, first: str, where: str) -> None:
 
 
 def _check_vse(vse: VseSettings, where: str) -> None:
-    """Refuse what no retrieval model can be trained or tested by."""
+    """Refuse settings by which no retrieval model can be trained or tested."""
     for row in vse.only:
         if row not in vse.rows:
             raise RecipeError(f"{where}: vse.only names {row!r}, but vse.rows has {', '.join(vse.rows)}")
@@ -106,7 +106,7 @@ _AT_LEAST = {1: ("epochs", "batch_size", "folds", "dim", "word_dim", "min_count"
 
 
 def _check_vse_numbers(vse: VseSettings, where: str) -> None:
-    """Refuse numbers of retrieval models that training would only stumble over later."""
+    """Refuse numbers of retrieval models that would fail later, in training."""
     for least, names in _AT_LEAST.items():
         for name in names:
             if getattr(vse, name) < least:
@@ -126,7 +126,7 @@ def _check_vse_numbers(vse: VseSettings, where: str) -> None:
 
 
 def _check_paths(recipe: Recipe, where: str) -> None:
-    """Refuse names of searches that a path cannot hold, and paths that no translator of the recipe makes."""
+    """Refuse names of searches that a path cannot contain, and paths that the recipe's translators cannot make."""
     mmt = recipe.mmt
     for name in recipe.augment.searches:
         if not re.fullmatch(r"\w+", name):
@@ -153,7 +153,7 @@ def _check_paths(recipe: Recipe, where: str) -> None:
 
 
 def _check_trainer(trainer: TrainerSettings, section: str, where: str) -> None:
-    """Refuse numbers that torch would."""
+    """Refuse numbers that torch would refuse."""
     if trainer.threads is not None and trainer.threads < 1:
         raise RecipeError(f"{where}: {section}.trainer.threads is {trainer.threads}; expected 1 or more, or null")
     if trainer.workers < 0:
@@ -161,7 +161,7 @@ def _check_trainer(trainer: TrainerSettings, section: str, where: str) -> None:
 
 
 def _check_numbers(recipe: Recipe, where: str) -> None:
-    """Refuse numbers of translators, and of all stages, that only stumble later."""
+    """Refuse numbers of translators, and of all stages, that would fail later."""
     mmt, augment = recipe.mmt, recipe.augment
     for section in ("mmt", "augment", "vse"):
         _check_trainer(getattr(recipe, section).trainer, section, where)
@@ -185,7 +185,7 @@ def _check_numbers(recipe: Recipe, where: str) -> None:
 
 
 def _check_mmt(mmt: MmtSettings, where: str) -> None:
-    """Refuse what no translator can be made of, or trained by."""
+    """Refuse settings by which no translator can be built or trained."""
     for name, phase in (("pretrain", mmt.pretrain), ("finetune", mmt.finetune)):
         if phase.steps < (name == "finetune") or phase.eval_every < 1:
             raise RecipeError(
@@ -219,7 +219,7 @@ def _check_mmt(mmt: MmtSettings, where: str) -> None:
 
 
 def _check_system(mmt: MmtSettings, system: str, before: list[str], where: str) -> None:
-    """Refuse a system that is none, or whose parts are not trained before it."""
+    """Refuse an unknown system, or one whose parts are not trained before it."""
     names, channel = members_of(system)
     if CHANNEL in names:
         raise RecipeError(f"{where}: mmt.systems has {system!r}; a {CHANNEL} stands last, once, behind a translator")

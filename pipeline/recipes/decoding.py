@@ -1,4 +1,4 @@
-"""The searches that a recipe asks for, as the modules know them."""
+"""The decoding settings of a recipe, as the settings classes of modules."""
 
 from modules.beam import BeamSettings
 from modules.errors import ModelError
@@ -13,7 +13,7 @@ def decoding_of(settings: SearchSettings, seed: int) -> Search:
     """The search that settings describe.
 
     Raises:
-        ModelError: they describe none, or have what only the other method reads.
+        ModelError: they do not fit, or belong to the other method.
     """
     for name in _OF_SAMPLE if settings.method == "beam" else _OF_BEAM:
         if getattr(settings, name) != getattr(SearchSettings(), name):

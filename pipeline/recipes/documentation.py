@@ -1,4 +1,4 @@
-"""Settings with their documentation: those of a recipe, and all that there are."""
+"""Settings with their documentation: those of a recipe, and all of them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass

@@ -52,7 +52,8 @@ def load_recipe(name: str, overrides: Iterable[str] = (), networks: bool = True)
     Args:
         name: of a file `pipeline/configs/<name>.yaml`, or a path.
         overrides: `--section.key=value`, which replace its settings.
-        networks: whether settings of networks are checked, which imports torch; what trains none needs no check.
+        networks: whether settings of networks are checked, which imports torch; commands that train nothing need no
+        check.
 
     Raises:
         RecipeError: no such recipe, an unknown key, a value of the wrong type, or settings that contradict.
@@ -66,10 +67,10 @@ def load_recipe(name: str, overrides: Iterable[str] = (), networks: bool = True)
     try:
         recipe = build_recipe(whole, path.stem, str(path), file_vse)
     except RecipeError:
-        build_recipe(raw, path.stem, str(path))  # is the file at fault?
+        build_recipe(raw, path.stem, str(path))  # does the file alone fail?
         recipe = build_recipe(whole, path.stem, _COMMAND_LINE, file_vse)
     if networks:
-        from pipeline.recipes.network_checks import check_networks  # imports torch: after what is cheap to find
+        from pipeline.recipes.network_checks import check_networks  # imports torch, so it comes after the cheap checks
 
         try:
             check_networks(recipe, str(path))
@@ -180,7 +181,7 @@ def _find(name: str, folder: Path = Path()) -> Path:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML whose keys stand once: of two the library would take the last without a word."""
+    """A YAML loader that refuses a key that stands twice: of two the library would take the last without a warning."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """As the library does, but for a key that stands twice."""

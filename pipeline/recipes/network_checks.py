@@ -1,4 +1,4 @@
-"""Checks of settings that networks decide about: which models, losses and searches there are, and what they take."""
+"""Checks of settings that depend on networks: which models, losses and searches exist, and what they take."""
 
 import torch
 

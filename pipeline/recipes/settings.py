@@ -1,4 +1,4 @@
-"""Everything a recipe can say, section by section. The defaults are the main paper's settings where it names them."""
+"""All settings of a recipe, section by section. The defaults are the main paper's settings where it names them."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -60,8 +60,8 @@ class Phase:
     average: float = added(0.0)
     """Decay of the moving average of the weights, which is what is validated and kept; 0 keeps them as they are."""
     r_drop: float = added(0.0)
-    """α of R-Drop: batches are read doubled, with other dropout, and the two halves must agree (on a CPU a step takes
-    twice as long); 0 is without."""
+    """α of R-Drop: batches are read twice, with different dropout, and a divergence term makes both agree (on a CPU a
+    step takes twice as long); 0 is without."""
 
 
 @dataclass
@@ -117,7 +117,7 @@ class MmtSettings:
     """MT and MMT on pairs with regions."""
     without_regions: Literal["text", "captions"] = added("text")
     """Pairs about pictures that have no regions: `text` to pre-train on, or `captions` to fine-tune and test on like
-    the others; an MMT is shown zeros for their regions."""
+    the others; an MMT reads zeros for their regions."""
     beam_size: int = 5
     """Of the test translations."""
     length_penalty: float = 1.0
@@ -128,10 +128,10 @@ class MmtSettings:
 
 @dataclass
 class SearchSettings:
-    """How a translator is searched, and for how many captions a source."""
+    """How a translator decodes, and how many captions it writes for each source caption."""
 
     method: Literal["beam", "sample"] = "beam"
-    """Beam search (diverse with `groups`), or words drawn by their probability."""
+    """Beam search (diverse with `groups`), or sampling of words by their probability."""
     captions: int = 1
     """Captions a source: the best that differ."""
     beam_size: int = 5
@@ -139,7 +139,7 @@ class SearchSettings:
     groups: int = 1
     """Beams that share `beam_size` and avoid one another's words (diverse beam search)."""
     diversity: float = 0.5
-    """What a word costs a group for each hypothesis of earlier groups that says it there, in log-probability."""
+    """Cost of a word, in log-probability, for each hypothesis of earlier groups that has it at that position."""
     temperature: float = 1.0
     """Of sampling; below 1 draws likelier words."""
     top_p: float = 1.0
@@ -173,19 +173,20 @@ class AugmentSettings:
 
 @dataclass
 class VseSettings:
-    """Retrieval models: one job for each row and seed."""
+    """Retrieval models: one job for each training configuration and seed."""
 
     model: str = "san"
     """One of `modules.retrieval_models`."""
     options: dict[str, Any] = field(default_factory=dict)
     """The model's own settings."""
     rows: dict[str, list[str]] = field(default_factory=lambda: {"none": ["en/human"]})
-    """Row of the table → groups of captions that fill batches in equal shares, each a slot `language/source`,
-    or slots of one image joined by ` + `, with counts (`2*en/human + de/human`)."""
+    """Training configuration, a row of the tables → its caption mix: groups of captions that fill batches in equal
+    shares, each a slot `language/source`, or slots of one image joined by ` + `, with counts (`2*en/human +
+    de/human`)."""
     only: list[str] = field(default_factory=list)
-    """Rows to train and show; empty: all."""
+    """Training configurations to train and show; empty: all."""
     seeds: list[int] = field(default_factory=lambda: [1])
-    """One model a row and seed."""
+    """Seeds; one model is trained for each, in each training configuration."""
     dim: int = 512
     """H, size of the joint space."""
     word_dim: int = 300
@@ -223,7 +224,7 @@ class VseSettings:
     test: list[str] = field(default_factory=lambda: ["en", "de"])
     """Languages tested, on human captions."""
     unseen: Literal["mark", "error"] = "mark"
-    """A tested language that a row was not trained on: its figures are marked, or the row is refused."""
+    """A tested language without training captions: its figures are marked, or the configuration is refused."""
     folds: int = added(1)
     """Equal parts that the test images are cut into, in the order of the corpus, each ranked by itself; the means of
     their figures stand beside those on all images (COCO's 1K and 5K: 5). Of one model: with `fuse`, `translate` or
@@ -233,7 +234,7 @@ class VseSettings:
     translate: str | None = added(None)
     """Translate-search, `mt:de-en`: German test captions are translated, and ranked by a model that reads English."""
     first: str | None = added(None)
-    """An indexed model, trained with these settings too, the first of whose lists `model` re-ranks; null: none."""
+    """An indexed model, trained with these settings too, whose first results `model` reranks; null: none."""
     first_k: int = added(100)
     """How many of them."""
     loss: str | None = added(None)

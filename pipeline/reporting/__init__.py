@@ -1,1 +1,1 @@
-"""Stage report, and tables of papers: every figure as a row, and views of the rows."""
+"""Stage report, and the tables of papers: every figure is a row of the results; tables are views of the rows."""

@@ -15,7 +15,7 @@ _Line = tuple[str, str, str]
 
 
 def compare(first: str, second: str, workspace: Workspace) -> None:
-    """Say in what two runs differ and what their figures are.
+    """Print how two runs differ, and their figures.
 
     Args:
         first: a job's folder, `job/key`, or a key or the first digits of one.
@@ -34,7 +34,7 @@ def compare(first: str, second: str, workspace: Workspace) -> None:
     if causes:
         TextTable("What they were made of", ["", *names], causes).show()
     elif figures:
-        say("made of the same: sums in another order (a GPU) are the likely cause; on one CPU it is a fault")
+        say("settings, inputs and code are equal: a GPU sums in another order; on one CPU a difference is an error")
     if figures:
         TextTable("Figures", ["", *names], figures).show()
 

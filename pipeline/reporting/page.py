@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: tables, intervals and training curves."""
+"""The report as one self-contained page: tables, intervals and training curves."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -43,13 +43,13 @@ def _recalls(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _training(logs: Path, jobs: Sequence[Job]) -> Iterator[str]:
-    """What chose the weights, by step, a plot a stage."""
+    """The validation figure that chose the weights, by step, a plot for each stage."""
     for stage, tag in _WATCHED.items():
         lines = {}
         for job in (job for job in jobs if (logs / stage / job.name / job.key).is_dir()):
             events = EventAccumulator(str(logs / stage / job.name / job.key), size_guidance={"scalars": 0}).Reload()
             if tag in events.Tags()["scalars"]:
-                points = {event.step: event.value for event in events.Scalars(tag)}  # of a run again, the later
+                points = {event.step: event.value for event in events.Scalars(tag)}  # of a repeated run, the later
                 lines[job.name] = sorted(points.items())
         if lines:
             yield as_svg(curves(f"{tag}, while {stage} was trained", lines))

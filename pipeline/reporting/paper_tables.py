@@ -34,8 +34,8 @@ def table(recipe: Recipe, workspace: Workspace, name: str | None) -> None:
     if name not in recipe.tables:
         if not recipe.tables:
             raise RecipeError(f"recipe {recipe.name} has no tables; try `make table TABLE=1 RECIPE=multi30k-flickr8k`")
-        asked = f"no table {name!r}" if name else "no table was asked for"
-        raise RecipeError(f"{asked}: recipe {recipe.name} has {', '.join(recipe.tables)}; use `make table TABLE=…`")
+        reason = f"no table {name!r}" if name else "no table is named"
+        raise RecipeError(f"{reason}: recipe {recipe.name} has {', '.join(recipe.tables)}; use `make table TABLE=…`")
     for _, _, row in table_rows(recipe, workspace, name):
         workspace.perform_all(row.job)
         if recipe.report.record and rank() == 0:

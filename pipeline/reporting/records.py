@@ -83,7 +83,7 @@ def read_runs(recipe: str, folder: Path = COMMITTED) -> list[Run]:
 
 
 def append_runs(recipe: str, runs: Sequence[Run], folder: Path = COMMITTED) -> int:
-    """Add runs to the recipe's CSV, by job, key, language and metric; how many are new or, run again, differ."""
+    """Add runs to the recipe's CSV, by job, key, language and metric; returns how many are new or have changed."""
     with lock(folder / f".{recipe}.lock", f"{recipe}.csv"):
         return _append_runs(recipe, runs, folder)
 
@@ -92,7 +92,7 @@ def _append_runs(recipe: str, runs: Sequence[Run], folder: Path) -> int:
     known = {_line(run): run for run in read_runs(recipe, folder)}
     fresh = {_line(run): run for run in runs if (old := known.get(_line(run))) is None or old.value != run.value}
     if fresh:
-        again = {(run.job, run.key) for run in fresh.values()}  # its cost is another too
+        again = {(run.job, run.key) for run in fresh.values()}  # its cost differs too
         known |= {_line(run): run for run in runs if (run.job, run.key) in again}
         text = io.StringIO()
         writer = csv.DictWriter(text, [field.name for field in fields(Run)], lineterminator="\n")

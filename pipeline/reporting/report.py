@@ -83,7 +83,7 @@ class _ReportTables(Figures):
     """The report's tables."""
 
     def translators(self, jobs: dict[str, Job]) -> TextTable:
-        """BLEU of each translator on test, and on words that only the picture settles where the corpus has them."""
+        """BLEU of each translator on test, and its accuracy on words that only the picture disambiguates."""
         table, twins = [], False
         for name, job in jobs.items():
             if name.startswith(("text-", "back-")):  # no translators
@@ -143,7 +143,7 @@ class _ReportTables(Figures):
         return TextTable("Paired differences of translators over the same test images", heads, table)
 
     def looks(self, jobs: dict[str, Job]) -> TextTable:
-        """Each MMT with its own regions, and what it loses with another image's and with zeros."""
+        """The incongruent-image test of each MMT: its own regions, and the loss with another image's and with zeros."""
         table = []
         for name, job in jobs.items():
             found = {metric: value for (_, metric), value in self.scores(job).items()}

@@ -187,7 +187,7 @@ def shown_difference(found: Difference) -> list[str]:
 
 
 def over_seeds(values: Sequence[float]) -> str:
-    """How many seeds, and the standard deviation over them, which intervals over images know nothing of."""
+    """The number of seeds, and the standard deviation over them, which intervals over images do not include."""
     return f"{len(values)} (sd {stdev(values):.1f})" if len(values) > 1 else str(len(values))
 
 

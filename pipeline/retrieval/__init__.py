@@ -1,1 +1,1 @@
-"""Stage vse: retrieval models are trained and ranked."""
+"""Stage vse: retrieval models are trained and tested."""

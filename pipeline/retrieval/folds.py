@@ -27,7 +27,7 @@ def folds_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
     """Rank the test by a trained model as a whole and in `vse.folds` equal parts, each by itself (COCO's 1K)."""
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Leave the ranks of the whole, and the means over folds."""
+        """Write the ranks on all images, and the means over folds."""
         module, text = load_module(inputs["model"], settings.test, settings.pretrained)
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)

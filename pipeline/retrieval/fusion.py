@@ -46,10 +46,12 @@ def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
             module.scores = {}
             data = rank_split(module, text, captions, store, settings.trainer, split)
             for language, scores in module.scores.items():
-                images, said = data.ranked(split, language)
+                images, caption_ids = data.ranked(split, language)
                 links = module.ranks[language].caption_image.cpu().numpy()
                 path = folder / f"similarity-{split}-{language}.npz"
-                np.savez(path, scores=scores.numpy(), images=np.array(images), captions=np.array(said), links=links)
+                np.savez(
+                    path, scores=scores.numpy(), images=np.array(images), captions=np.array(caption_ids), links=links
+                )
         return {"test": write_ranks(folder, module.ranks)}
 
     inputs = {"corpus": corpus, "model": trained}

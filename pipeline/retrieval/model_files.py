@@ -56,7 +56,7 @@ def read_network(folder: Path, pretrained: str | None = None) -> tuple[str, dict
 
 @contextmanager
 def refusing_other_code(folder: Path) -> Iterator[None]:
-    """Raise what building a network from a folder raises as a `RecipeError`."""
+    """Turn errors of building a network from a folder into a `RecipeError`."""
     try:
         yield
     except (TypeError, RuntimeError) as error:
@@ -66,7 +66,8 @@ def refusing_other_code(folder: Path) -> Iterator[None]:
 
 
 def model_fingerprint(folder: Path) -> str:
-    """A digest of a trained model's weights, settings and text input: other vectors come of another one.
+    """A digest of a trained model's weights, settings and text input; models with the same digest give the same
+    vectors.
 
     Raises:
         RecipeError: a file is missing.

@@ -47,7 +47,7 @@ def translated_job(
     """Translate-search: test captions of one language are translated, and a model of the other language ranks them.
 
     The figures are those of the translated language, queries and gallery. The translations are kept beside them. The
-    translator is shown no picture: a query has none.
+    translator gets no picture: a query has none.
 
     Raises:
         RecipeError: a test image has no caption in that language, so the gallery would be another one.
@@ -74,8 +74,10 @@ def translated_job(
             network, bpe, bpe.encode_all([row["text"] for row in rows], source), [None] * len(rows), None, target,
             BeamSettings(beam.beam_size, beam.length_penalty), beam.batch_tokens, settings.trainer,
         )  # fmt: skip
-        spoken = [row | {"language": target, "text": best.text} for row, (best, *_) in zip(rows, found, strict=True)]
-        table = Table.from_list(spoken, features=captions.features)
+        translated = [
+            row | {"language": target, "text": best.text} for row, (best, *_) in zip(rows, found, strict=True)
+        ]
+        table = Table.from_list(translated, features=captions.features)
         table.to_parquet(folder / "translated.parquet")
         module, text = load_module(inputs["model"], [target], settings.pretrained)
         rank_split(module, text, table, store, settings.trainer)

@@ -74,7 +74,7 @@ def write_ranks(folder: Path, ranks: Mapping[str, RetrievalRanks]) -> dict[str, 
 
 
 def validation_scores(ranks: Mapping[str, RetrievalRanks | None]) -> dict[str, dict[str, float]]:
-    """The rsum of each language that was validated: what systems are chosen by."""
+    """The validation rsum of each language, by which systems are chosen."""
     return {language: {"rsum": retrieval_scores(found)["rsum"]} for language, found in ranks.items() if found}
 
 
@@ -114,9 +114,9 @@ def folds_of(data: RetrievalData, count: int, languages: Sequence[str]) -> list[
         raise RecipeError(f"vse.folds is {count}, but {len(keys)} test images cannot be cut into as many equal parts")
     folds = torch.tensor(keys).chunk(count)
     for language in languages:
-        spoken = torch.tensor(data.image_keys("test", language))
+        with_captions = torch.tensor(data.image_keys("test", language))
         for number, fold in enumerate(folds, 1):
-            if not torch.isin(fold, spoken).any():
+            if not torch.isin(fold, with_captions).any():
                 raise RecipeError(
                     f"vse.folds is {count}, but fold {number} has no human caption in {language!r}; take fewer folds, "
                     "or leave the language out of vse.test"

@@ -1,4 +1,4 @@
-"""Jobs that index what a trained model makes of the test, and re-rank the first of its lists by another model."""
+"""Jobs that index the test by a trained model, and rerank the first results by another model."""
 
 import json
 from collections.abc import Callable
@@ -29,7 +29,7 @@ _Rank = Callable[[Similarity, Encodings, Encodings, Tensor], RetrievalRanks]
 
 
 def on_first_lists(training: Training) -> Row:
-    """`vse.model` on the first `vse.first_k` of the lists of `vse.first`."""
+    """`vse.model` reranks the first `vse.first_k` results of `vse.first`."""
     settings = training.recipe.vse
     assert settings.first is not None
     trained, first = training.train(settings.model), training.train(settings.first)
@@ -57,9 +57,9 @@ def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
         data = rank_split(module, text, captions, store, settings.trainer)
         made_of = model_fingerprint(inputs["model"])
         for name, kept in vectors.items():
-            images, said = data.ranked("test", name.removeprefix("captions-"))
+            images, caption_ids = data.ranked("test", name.removeprefix("captions-"))
             VectorIndex(kept, gpu=-1).save(folder / name, made_of)
-            (folder / name / _IDS).write_text(json.dumps(images if name == "images" else said), encoding="utf-8")
+            (folder / name / _IDS).write_text(json.dumps(images if name == "images" else caption_ids), encoding="utf-8")
         return {"test": write_ranks(folder, module.ranks)}
 
     inputs = {"corpus": corpus, "model": trained}
@@ -68,7 +68,7 @@ def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
 
 
 def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSettings) -> Job:
-    """Put the first `vse.first_k` of the indexed model's lists in the order of a trained model's score.
+    """Rerank the first `vse.first_k` results of the indexed model by a trained model's score.
 
     Raises:
         RecipeError: an index is damaged, of another checkpoint than the indexed model's, or of another test.

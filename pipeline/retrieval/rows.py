@@ -1,4 +1,4 @@
-"""Rows of a table of retrieval models: what is trained, and how its figures come about."""
+"""Rows of a table of retrieval models: what is trained, and how it is tested."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ class Row:
         seed: of its training.
         job: what ranks the test.
         trained: the jobs that train its models.
-        system: what the line is called beside its figures: the model, the models fused, the model and its translator,
-            the model and whose lists it re-ranks.
-        languages: those that its figures are of.
+        system: the name of the line beside its figures: the model, the models fused, the model and its translator, or
+        the model and the one whose results it reranks.
+        languages: of its figures.
         unseen: which of them it was not trained on.
     """
 
@@ -32,7 +32,7 @@ class Row:
     unseen: frozenset[str]
 
     def title(self, language: str) -> str:
-        """What its figures of a language are labelled with: those of one that it was not trained on are marked."""
+        """The label of its figures in a language; a language that it was not trained on is marked."""
         return f"{self.name} (not trained on {language})" if language in self.unseen else self.name
 
 

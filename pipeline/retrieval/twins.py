@@ -1,4 +1,4 @@
-"""Scenes' twin pictures: does a caption score its own picture above the one that differs in one sense?"""
+"""Scenes' twin pictures: how often a caption scores its own picture above the one that differs in one sense."""
 
 from pathlib import Path
 
@@ -31,8 +31,8 @@ def twin_scores(
         ids = [row["image_id"] for row in rows]
         module.eval()
         with torch.no_grad():
-            images, spoken = module.encode(batches[[(number,) for number in range(len(rows))]])
-            scores = module.model.similarity(images, spoken)
+            images, encoded_captions = module.encode(batches[[(number,) for number in range(len(rows))]])
+            scores = module.model.similarity(images, encoded_captions)
         place = {int(row): number for number, row in enumerate(np.unique(store.rows(ids)))}
         own, twin = ([place[int(row)] for row in store.rows(names)] for names in (ids, [other[name] for name in ids]))
         columns = torch.arange(len(rows))

@@ -53,17 +53,17 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
     words, rows = _pretrained_files(settings, workspace), []
     for seed in settings.seeds:
         for name in settings.only or settings.rows:
-            spoken = frozenset(slot.language for text in settings.rows[name] for slot in parse_group(text))
+            languages = frozenset(slot.language for text in settings.rows[name] for slot in parse_group(text))
 
             def train(model: str, name: str = name, seed: int = seed) -> Job:
                 """The job that trains a model for this row and seed."""
                 return _vse_job(recipe, of_model(settings, model), name, seed, corpus, synthetic, words)
 
-            row = evaluation_of(settings)(Training(recipe, workspace, corpus, name, seed, spoken, train))
+            row = evaluation_of(settings)(Training(recipe, workspace, corpus, name, seed, languages, train))
             if row.unseen and settings.unseen == "error":
                 first = min(row.unseen)
                 raise RecipeError(
-                    f"vse.rows.{name} is tested in {first!r}, but reads only {', '.join(sorted(spoken))}; leave "
+                    f"vse.rows.{name} is tested in {first!r}, but reads only {', '.join(sorted(languages))}; leave "
                     f"{first!r} out of vse.test, the row out of vse.only, or set vse.unseen=mark"
                 )
             rows.append(row)
@@ -71,7 +71,7 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
 
 
 def evaluation_of(settings: VseSettings) -> Evaluation:
-    """How rows with these settings are tested; of several settings that say so, the first of `EVALUATIONS`."""
+    """How rows with these settings are tested: by the first of `EVALUATIONS` whose setting is not at its default."""
     default = VseSettings()
     chosen = (one for name, one in EVALUATIONS.items() if getattr(settings, name) != getattr(default, name))
     return next(chosen, as_trained)
@@ -98,10 +98,10 @@ def of_model(settings: VseSettings, model: str) -> VseSettings:
 
 
 def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
-    """Run the stage and say each model's test scores."""
+    """Run the stage and print each model's test scores."""
     rows, settings = vse_rows(recipe, workspace), recipe.vse
     prepare_if_missing(recipe, workspace)
-    for row in rows:  # all inputs before the first hour is spent
+    for row in rows:  # check all inputs before anything is trained
         for job in needed(row.job, "vse"):
             workspace.require(job)
     _require_written(settings, read_captions(workspace.folder(corpus_job(recipe, workspace)) / "captions.parquet"))
@@ -118,7 +118,7 @@ def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
 
 
 def _pretrained_files(settings: VseSettings, workspace: Workspace) -> dict[str, str]:
-    """What stands in keys for a pretrained model in a folder: its contents, wherever they lie."""
+    """What identifies a pretrained model of a local folder in keys: its contents."""
     folder = Path(settings.pretrained or "")
     if settings.pretrained is None or not folder.is_dir():
         return {}
@@ -223,7 +223,7 @@ def _require_training_images(human: Table, synthetic: Mapping[str, Table]) -> No
 
 
 def _require_written(settings: VseSettings, captions: Table) -> None:
-    """Refuse, before the first row is trained, human captions of a row or of the test that the corpus has not.
+    """Refuse, before the first row is trained, human captions of a row or of the test that the corpus does not have.
 
     Raises:
         RecipeError: there are none of a language.

@@ -1,4 +1,4 @@
-"""`make app`: a local page that searches a gallery by words and by pictures, and shows what the models look at.
+"""`make app`: a local page that searches a gallery by words and by pictures, and shows which regions decide.
 
 Streamlit runs this file: `streamlit run pipeline/search/app.py -- GALLERY`. It shows pictures of the gallery
 alone, out of memory; no path of a request is opened, and names, captions and errors are shown as they are, never as
@@ -53,18 +53,18 @@ def page(folder: Path) -> None:
         "Translations", disabled=not gallery.exported.translator_names,
         help="the query translated and searched beside it; with a picture, words translated with it and without"
     )  # fmt: skip
-    asked = Asked(query.strip(), None if language == _AUTO else language, top, framed, translated)
+    request = Request(query.strip(), None if language == _AUTO else language, top, framed, translated)
     dropped = st.file_uploader("… or a picture", type=sorted(one[1:] for one in SUFFIXES))
     try:
-        if asked.query:
-            _by_words(gallery, asked)
+        if request.query:
+            _by_words(gallery, request)
         if dropped is not None:
-            _by_picture(gallery, dropped.getvalue(), dropped.name, asked)
+            _by_picture(gallery, dropped.getvalue(), dropped.name, request)
     except (DataError, ModelError, RecipeError) as error:
         st.error(plain(str(error)))
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """What is entered on the page: words, their language, how many pictures, and what is shown beside them."""
 
     query: str
@@ -90,36 +90,36 @@ def _languages(exported: ExportedModel) -> list[str]:
     return sorted({*exported.languages, *(name.split("-")[1] for name in exported.translator_names)})
 
 
-def _spoken(asked: Asked, exported: ExportedModel) -> str:
+def _language_of(request: Request, exported: ExportedModel) -> str:
     """The language of the words: as chosen, or detected among those that will be read."""
-    known = _languages(exported) if asked.translated else exported.languages
-    return asked.language or language_of(asked.query, known)
+    known = _languages(exported) if request.translated else exported.languages
+    return request.language or language_of(request.query, known)
 
 
-def _by_words(gallery: Gallery, asked: Asked) -> None:
+def _by_words(gallery: Gallery, request: Request) -> None:
     """Pictures for words; beside them those for each translation of the words that the model reads."""
     exported = gallery.exported
-    spoken = _spoken(asked, exported)
-    sentences = [(spoken, asked.query, asked.query)]
-    if asked.translated:
-        if spoken not in exported.languages:
+    written_in = _language_of(request, exported)
+    sentences = [(written_in, request.query, request.query)]
+    if request.translated:
+        if written_in not in exported.languages:
             sentences.clear()
-        for target in exported.translators.targets("mt", spoken):
+        for target in exported.translators.targets("mt", written_in):
             if target in exported.languages:
-                text = exported.translators.translate(asked.query, "mt", spoken, target)
+                text = exported.translators.translate(request.query, "mt", written_in, target)
                 sentences.append((target, text, f"translated: {text}"))
     if not sentences:
-        st.info(plain(f"No translator of this model leads from {spoken} into {', '.join(exported.languages)}."))
+        st.info(plain(f"No translator of this model leads from {written_in} into {', '.join(exported.languages)}."))
         return
     for place, (language, text, title) in zip(st.columns(len(sentences)), sentences, strict=True):
         with place:
             st.subheader(plain(f"{title[:80]} ({language})"))
-            hits = gallery.search(text, asked.top, language) if text.strip() else []
-            vector = exported.encode_captions([text], language).single() if asked.framed else None
+            hits = gallery.search(text, request.top, language) if text.strip() else []
+            vector = exported.encode_captions([text], language).single() if request.framed else None
             _show(gallery, hits, max(1, COLUMNS // len(sentences)), vector)
 
 
-def _by_picture(gallery: Gallery, content: bytes, name: str, asked: Asked) -> None:
+def _by_picture(gallery: Gallery, content: bytes, name: str, request: Request) -> None:
     exported = gallery.exported
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"dropped{Path(name).suffix[:5]}"
@@ -131,12 +131,12 @@ def _by_picture(gallery: Gallery, content: bytes, name: str, asked: Asked) -> No
         shown = read_thumbnail(path, SIZE)
     vector = exported.encode_regions(regions[None]).single()
     captions = gallery.captions_near(vector)
-    words = [Hit(asked.query, 0.0, None, _spoken(asked, exported))] if asked.query else []
+    words = [Hit(request.query, 0.0, None, _language_of(request, exported))] if request.query else []
     words += sorted((hit for nearest in captions.values() for hit in nearest), key=lambda hit: -hit.score)
     left, right = st.columns([1, 3])
     if shown is not None:
         readable = [hit for hit in words if hit.language in exported.languages]
-        if asked.framed and readable:
+        if request.framed and readable:
             nearest = exported.encode_captions([readable[0].name], readable[0].language).single()
             frame(shown, boxes, exported.region_shares(regions[None], nearest)[0])
         left.image(shown)
@@ -144,20 +144,22 @@ def _by_picture(gallery: Gallery, content: bytes, name: str, asked: Asked) -> No
         right.markdown(f"**{plain(language)}**")
         for hit in found:
             right.text(f"{hit.score:.3f}  {hit.name}")
-    if asked.translated and words:
+    if request.translated and words:
         _translations(right, exported, words[0].name, str(words[0].language), regions)
     st.subheader("Pictures like it")
-    _show(gallery, gallery.pictures_near(vector, asked.top))
+    _show(gallery, gallery.pictures_near(vector, request.top))
 
 
 def _translations(
-    place: DeltaGenerator, exported: ExportedModel, text: str, spoken: str, regions: NDArray[np.floating]
+    place: DeltaGenerator, exported: ExportedModel, text: str, written_in: str, regions: NDArray[np.floating]
 ) -> None:
     """A caption's translations without its picture (MT) and with it (MMT)."""
     place.markdown(plain(f"“{text[:200]}”, translated"))
     for system, title in (("mt", "without the picture"), ("mmt", "with the picture")):
-        for target in exported.translators.targets(system, spoken):
-            place.text(f"{title}, {target}:  {exported.translators.translate(text, system, spoken, target, regions)}")
+        for target in exported.translators.targets(system, written_in):
+            place.text(
+                f"{title}, {target}:  {exported.translators.translate(text, system, written_in, target, regions)}"
+            )
 
 
 def _show(gallery: Gallery, hits: list[Hit], columns: int = COLUMNS, vector: torch.Tensor | None = None) -> None:

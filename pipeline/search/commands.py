@@ -1,4 +1,4 @@
-"""`search` and `describe`: a gallery is asked, from the shell."""
+"""`search` and `describe`: a gallery is searched from the shell."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ _SIZE = 220  # pixels of a picture on a contact sheet
 
 
 class Query(NamedTuple):
-    """What is searched for: a sentence, its language if that was said, and how many pictures are wanted."""
+    """A query: a sentence, its language if it is given, and how many pictures are requested."""
 
     text: str
     language: str | None
@@ -40,8 +40,8 @@ def search(
         gallery: what `index` made; it holds its model.
         query: the sentence.
         queries: a sentence a line, or in a `.jsonl` file an object a line: `query`, and if wanted `language`, `top`.
-        language: of the queries that do not say; None: detected.
-        top: pictures for each query that does not say.
+        language: of the queries that name none; None: detected.
+        top: pictures for each query that names no number.
         rerank: an exported model of sets that orders the first hundred.
         as_json: JSON lines in place of a table.
         sheet: an HTML page with the pictures, written too.
@@ -51,17 +51,17 @@ def search(
     """
     if (query is None) == (queries is None):
         raise RecipeError("search: give a query or --queries FILE, one of the two")
-    asked = [Query(query, language, top)] if query is not None else []
+    requests = [Query(query, language, top)] if query is not None else []
     if queries is not None:
-        asked = list(_queries(queries, language, top))
+        requests = list(_queries(queries, language, top))
     opened = Gallery.open(gallery or gallery_of(recipe, workspace))
     second = None if rerank is None else ExportedModel.load(rerank)
     answers = []
-    for one in asked:
+    for one in requests:
         hits = opened.search(one.text, one.top, one.language, second)
-        spoken = one.language or opened.exported.language_of(one.text)
-        answers.append((one.text, spoken, hits))
-        _print_hits({"query": one.text, "language": spoken}, hits, as_json, heading=len(asked) > 1)
+        language_read = one.language or opened.exported.language_of(one.text)
+        answers.append((one.text, language_read, hits))
+        _print_hits({"query": one.text, "language": language_read}, hits, as_json, heading=len(requests) > 1)
     if sheet is not None:
         try:
             if sheet.is_dir():

@@ -1,4 +1,4 @@
-"""`export`: a trained retrieval model as a folder that needs nothing else (loaded by `ExportedModel`)."""
+"""`export`: a trained retrieval model as a self-contained folder (loaded by `ExportedModel`)."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ tags: [image-text-retrieval, multilingual, bildwort]
 
 # {name}
 
-Finds pictures from words and words from pictures, in {spoken}. Trained by Bildwort's recipe `{recipe}`
+Finds pictures from words and words from pictures, in {language_list}. Trained by Bildwort's recipe `{recipe}`
 (`recipe.yaml`) on {corpus}: {captions}.
 
 {reads}{interprets}
@@ -107,7 +107,7 @@ def export(recipe: Recipe, workspace: Workspace, output: Path) -> ExportedModel:
 
 
 def _require_ours(folder: Path) -> None:
-    """Refuse to replace a folder that is no exported model, or holds more than that.
+    """Refuse to replace a folder that is no exported model, or holds other files.
 
     Raises:
         RecipeError: it is so.
@@ -184,7 +184,7 @@ def chosen_row(recipe: Recipe, workspace: Workspace) -> Row:
     """
     rows = [one for one in vse_rows(recipe, workspace) if one.trained == (one.job,)]
     if not rows:
-        raise RecipeError("export: these settings fuse, re-rank or translate; export one model (vse.model) of them")
+        raise RecipeError("export: these settings fuse, rerank or translate; export one model (vse.model) of them")
     done = [one for one in rows if workspace.done(one.job)]
     if not done:
         raise RecipeError(
@@ -277,7 +277,7 @@ def _card(
     )  # fmt: skip
     interprets = f" It brings translators: {', '.join(translators)} (`{TRANSLATORS}/`)." if translators else ""
     return _CARD.format(
-        languages=", ".join(languages), name=name, spoken=", ".join(languages), recipe=recipe.name,
+        languages=", ".join(languages), name=name, language_list=", ".join(languages), recipe=recipe.name,
         corpus=corpus["label"], captions=captions, reads=reads, interprets=interprets, figures="\n".join(lines),
         about=ABOUT, example=_PLAIN.get(languages[-1], _PLAIN["en"]),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A trained retrieval model as a folder that can be moved and shared, and what it makes of pictures and captions.
+"""A trained retrieval model as a folder that can be moved and shared, and its encodings of pictures and captions.
 
     exported = ExportedModel.load("model")
     vectors = exported.encode_captions(["zwei Hunde spielen im Schnee"]).single()
@@ -158,7 +158,7 @@ class ExportedModel:
         return Encodings(parts)
 
     def region_shares(self, regions: NDArray[np.floating], vector: torch.Tensor) -> NDArray[np.floating]:
-        """What each region is worth for the score of images and a caption: what is lost if it is left out.
+        """How much each region contributes to the score of images and a caption: the loss if it is left out.
 
         Args:
             regions: (N, R, D).
@@ -190,12 +190,12 @@ class ExportedModel:
         Raises:
             RecipeError: the model was not trained on that language.
         """
-        spoken = [self.language_of(text) if language is None else self.require_language(language) for text in texts]
+        languages = [self.language_of(text) if language is None else self.require_language(language) for text in texts]
         for text in texts:
             if not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text):
                 raise RecipeError(f"{text.encode('utf-8', 'backslashreplace').decode()!r}: not UTF-8; convert it")
-        numbers = [self.text.encode(text, one) for text, one in zip(texts, spoken, strict=True)]
-        places = torch.tensor([self.model.languages.index(one) for one in spoken])
+        numbers = [self.text.encode(text, one) for text, one in zip(texts, languages, strict=True)]
+        places = torch.tensor([self.model.languages.index(one) for one in languages])
         order = sorted(range(len(texts)), key=lambda place: len(numbers[place]))
         found: dict[int, torch.Tensor] = {}
         with torch.inference_mode():
@@ -220,7 +220,7 @@ class ExportedModel:
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """What `model.json` says of an exported model.
+    """The contents of `model.json` of an exported model.
 
     Raises:
         RecipeError: there is none, or it is damaged or of another format.
@@ -254,7 +254,7 @@ def read_standard(path: Path, dim: int) -> Regions:
         mean, scale = arrays["mean"], arrays["scale"]
         if mean.shape != (dim,) or scale.shape != (dim,) or not (np.isfinite(mean).all() and (scale > 0).all()):
             raise ValueError(f"expected mean and scale of {dim} numbers")
-    except Exception as error:  # safetensors has an error of its own
+    except Exception as error:  # safetensors raises its own error
         raise RecipeError(f"{path}: not readable ({error!r}); get the model folder again") from None
     return mean, scale
 
@@ -296,7 +296,7 @@ def _reads_of(about: Mapping[str, Any], standard: Regions) -> str:
 
 
 def _names_text_model(folder: Path) -> bool:
-    """Does an exported model want a text model, which would be looked for elsewhere?"""
+    """Does an exported model name a text model, which would be loaded from elsewhere?"""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # `load_model` says what is wrong
         network, words = (json.loads((folder / name).read_text("utf-8")) for name in ("network.json", "words.json"))
         return network["arguments"].get("pretrained") is not None or "pretrained" in words

@@ -18,7 +18,7 @@ from pipeline.translation.translator_files import load_translator
 
 
 class ExportedTranslators:
-    """Translates with what lies in a folder, `mt-de-en`, `mmt-en-de` …; each is loaded when it is first wanted.
+    """Translates with what lies in a folder, `mt-de-en`, `mmt-en-de` …; each is loaded when it is first used.
 
     Args:
         folder: of the translators.
@@ -43,7 +43,7 @@ class ExportedTranslators:
             system: `mt` or `mmt`.
             source: its language.
             target: the language wanted.
-            regions: (R, D) of its picture, for a system that looks.
+            regions: (R, D) of its picture, for a system that reads them.
 
         Raises:
             RecipeError: there is no such translator, or it reads regions of another width.

@@ -5,9 +5,9 @@
     gallery/models/<copy>/            the exported model that made them, by a digest of what is in it
     gallery/parts/<model>/<kind>/     vectors (of pictures also regions and boxes) by the content they are of
 
-An update computes what no part holds, a part at a time, then writes a new generation and points to it. Killed at any
-moment, the old generation answers, and the next update finds the parts that were finished. The generation before the
-present one stays, for whoever has just opened it.
+An update computes missing vectors, a part at a time, then writes a new generation and points to it. If it is killed at
+any moment, the old generation answers, and the next update reuses the finished parts. The previous generation stays,
+for processes that have just opened it.
 """
 
 import json
@@ -102,7 +102,7 @@ class Gallery:
         return int(self._rows.num_rows)
 
     def rows(self, places: Sequence[int] | None = None) -> list[dict[str, Any]]:
-        """What is known of pictures, `name`, `path`, `digest` …, by their places; None: of all."""
+        """The records of pictures (`name`, `path`, `digest` …) by row number; None: all."""
         if places is None:
             return list(self._rows.to_pylist())
         return [row for place in places for row in self._rows.slice(place, 1).to_pylist()]
@@ -171,7 +171,7 @@ class Gallery:
         return self.captions_near(torch.from_numpy(self._parts.take([row["digest"]], "vectors")), top)
 
     def looked_at(self, vector: torch.Tensor, hits: Sequence[Hit]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-        """The boxes (R, 4) of pictures that were found, and what each is worth (R,) for the score with a caption.
+        """The boxes (R, 4) of pictures that were found, and how much each contributes (R,) to the score with a caption.
 
         Args:
             vector: (1, H) of the caption.
@@ -227,9 +227,9 @@ class Gallery:
                 "on the same corpus with the same `regions`"
             )
         images = reranker.encode_regions(self._regions(self.rows(places), self._parts))
-        spoken = reranker.encode_captions([query], language)
+        captions = reranker.encode_captions([query], language)
         with torch.inference_mode():
-            scores = reranker.model.similarity(images[:], spoken[:])[:, 0]
+            scores = reranker.model.similarity(images[:], captions[:])[:, 0]
         order = scores.argsort(descending=True, stable=True).tolist()
         return [(places[place], float(scores[place])) for place in order]
 

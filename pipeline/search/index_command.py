@@ -55,10 +55,10 @@ def index(
         say(f"[yellow]left out:[/] {escaped(name)}: {escaped(reason)}")
     if len(done.left) > _SHOWN:
         say(f"… and {len(done.left) - _SHOWN:,} more; all are in left.json of {escaped(str(place))}")
-    spoken = ", ".join(f"{count:,} {language}" for language, count in done.captions.items())
+    counts = ", ".join(f"{count:,} {language}" for language, count in done.captions.items())
     say(
         f"{escaped(str(place))}: {done.pictures:,} pictures ({done.computed:,} new, {done.gone:,} gone, "
-        f"{len(done.left):,} left out), captions: {spoken or 'none'}"
+        f"{len(done.left):,} left out), captions: {counts or 'none'}"
     )
 
 

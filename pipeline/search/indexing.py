@@ -1,4 +1,4 @@
-"""Bringing a gallery up to date: what is new is computed, the rest is taken from the vector cache."""
+"""Updating a gallery: new vectors are computed, the rest comes from the vector cache."""
 
 import hashlib
 import json
@@ -59,7 +59,7 @@ class Update:
 def update_gallery(
     folder: Path, exported: ExportedModel, pictures: Pictures, captions: Mapping[str, Sequence[str]] | None = None
 ) -> Update:
-    """Bring a gallery up to date with pictures and captions; what is known is not computed again.
+    """Bring a gallery up to date with pictures and captions; known vectors are not computed again.
 
     Args:
         folder: of the gallery; made if it is not there.
@@ -91,9 +91,9 @@ def update_gallery(
         if captions is None:
             known = _captions_of(folder / "generations" / pointer["generation"] if pointer else None)
             captions = {language: texts for language, texts in known.items() if language in exported.languages}
-        spoken = {language: list(dict.fromkeys(texts)) for language, texts in captions.items() if texts}
-        _write_generation(folder, exported, rows, parts, spoken, left, pointer)
-        counts = {language: len(texts) for language, texts in spoken.items()}
+        texts_by_language = {language: list(dict.fromkeys(texts)) for language, texts in captions.items() if texts}
+        _write_generation(folder, exported, rows, parts, texts_by_language, left, pointer)
+        counts = {language: len(texts) for language, texts in texts_by_language.items()}
         gone = len(old.keys() - {row["name"] for row in rows} - left.keys())
         return Update(len(rows), computed, gone, left, counts)
 
@@ -186,13 +186,13 @@ def _write_generation(
     before = folder / "generations" / pointer["generation"] if pointer else None
     if rows:
         _index(half / "pictures", parts, [row["digest"] for row in rows], exported, before)
-    spoken = VectorCache(made / "captions", mend=True)
+    vectors = VectorCache(made / "captions", mend=True)
     digests = {language: [_digest(language, text) for text in texts] for language, texts in captions.items()}
     for language, texts in captions.items():
         name = f"captions-{language}"
-        _add_captions(spoken, exported, language, texts, digests[language])
+        _add_captions(vectors, exported, language, texts, digests[language])
         pq.write_table(pa.table({"text": pa.array(texts, pa.string())}), half / f"{name}.parquet")
-        _index(half / name, spoken, digests[language], exported, before)
+        _index(half / name, vectors, digests[language], exported, before)
     rename_whole(half, place)
     about = {"format": FORMAT, "generation": str(number), "made_of": exported.fingerprint, "model": exported.name,
              "copy": copy}  # fmt: skip
@@ -204,7 +204,7 @@ def _write_generation(
         if other.name not in (str(number), previous):
             shutil.rmtree(other, ignore_errors=True)
     parts.keep({row["digest"] for row in [*rows, *_old_rows(place.with_name(previous or "-")).values()]})
-    spoken.keep({digest for some in digests.values() for digest in some})
+    vectors.keep({digest for some in digests.values() for digest in some})
     kept = {exported.fingerprint, copy} | ({pointer["made_of"], pointer["copy"]} if pointer else set())
     for other in [*(folder / "parts").iterdir(), *(folder / "models").iterdir()]:
         if other.name not in kept:
@@ -284,7 +284,7 @@ def _index(
 
 
 def _link(source: str, target: str) -> None:
-    """A second name for a file, or a copy where the file system knows none."""
+    """A hard link to a file, or a copy where the file system has none."""
     try:
         os.link(source, target)
     except OSError:
@@ -302,7 +302,7 @@ def _holds(shard: Path, content: str, exported: ExportedModel) -> bool:
 
 
 def _old_rows(generation: Path | None) -> dict[str, dict[str, Any]]:
-    """What a generation knows of its pictures, by name; nothing where it cannot be read."""
+    """The records of a generation's pictures, by name; empty if it cannot be read."""
     if generation is None:
         return {}
     with suppress(OSError, pa.ArrowException):

@@ -1,4 +1,4 @@
-"""What a gallery is made of: pictures of a folder, or images of a region store; identified by their contents."""
+"""The sources of a gallery: pictures of a folder, or images of a region store; identified by their contents."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ class PictureFolder:
         self.stores_regions = True
 
     def state(self, name: str) -> str:
-        """What changes when the file does: size and date."""
+        """A stamp that changes with the file: size and date."""
         stat = self.paths[name].stat()
         return f"{stat.st_size}:{stat.st_mtime_ns}"
 
@@ -65,7 +65,7 @@ class StoredRegions:
         self._state = f"{store.file('regions.npy').stat().st_size}:{store.file('regions.npy').stat().st_mtime_ns}"
 
     def state(self, name: str) -> str:
-        """What changes when the store does."""
+        """A stamp that changes with the store."""
         return self._state
 
     def digest(self, name: str) -> str:

@@ -1,7 +1,7 @@
 """`make screenshots`: the README's pictures of the page, taken in headless Chromium, of the scenes alone.
 
-Photographs of other people's corpora are not ours to publish. Needs Chromium and its driver (Debian: `chromium
-chromium-driver`), and `make demo` before.
+Photographs of other corpora may not be published. Needs Chromium and its driver (Debian: `chromium chromium-driver`),
+and `make demo` before.
 """
 
 import io

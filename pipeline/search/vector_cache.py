@@ -1,4 +1,4 @@
-"""Arrays on disk by the content they were computed from: what a gallery need not compute again."""
+"""Arrays on disk by a digest of the content they were computed from, so that they are not computed again."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ class VectorCache:
 
     Args:
         folder: of the files; made when something is added.
-        mend: delete what is damaged, to be computed again; for whoever holds the gallery's lock.
+        mend: delete what is damaged, to be computed again; only for the holder of the gallery's lock.
     """
 
     def __init__(self, folder: Path, mend: bool = False) -> None:
@@ -58,7 +58,7 @@ class VectorCache:
         self._place |= {digest: (name, row) for row, digest in enumerate(digests)}
 
     def take(self, digests: Sequence[str], array: str) -> NDArray[Any]:
-        """Rows of an array, in the order asked for.
+        """Rows of an array, in the given order.
 
         Raises:
             RecipeError: some are no longer there.

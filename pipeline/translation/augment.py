@@ -43,10 +43,10 @@ def synthesis_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
 
 
 def augment(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
-    """Run the stage and say how many different words each path adds."""
+    """Run the stage and print how many different words each path adds."""
     prepare_if_missing(recipe, workspace)
     jobs = synthesis_jobs(recipe, workspace)
-    for job in jobs.values():  # all inputs before the first hour is spent
+    for job in jobs.values():  # check all inputs before anything runs
         for other in job.inputs.values():
             if other.stage != "augment":
                 workspace.require(other)
@@ -80,13 +80,13 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
     settings = recipe.augment
     plain = {key: value for key, value in job_settings(settings).items() if key not in _NOT_OF_A_PATH}
     _, (origin, *_), name = parse_path(path)
-    spoken, target = parse_path(path)[1][-2:]
+    language, target = parse_path(path)[1][-2:]
     wanted = SearchSettings(beam_size=settings.beam_size, length_penalty=settings.length_penalty)
     if name is not None:
         wanted = settings.searches[name]
         plain = {key: plain[key] for key in plain if key not in ("beam_size", "length_penalty")}
         plain |= {"search": asdict(wanted), "seed": recipe.seed}
-        plain |= {"of": "each beam"} if wanted.groups > 1 else {}  # it was the likeliest of all beams once
+        plain |= {"of": "each beam"} if wanted.groups > 1 else {}  # names the order of the captions
     # the best of a plain path; else as many as a search keeps, since equal ones may be among them
     most = 1 if name is None else wanted.captions if wanted.method == "sample" else wanted.beam_size
 
@@ -97,10 +97,10 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
         if "before" in inputs:
             source = [Caption(**row) for row in read_captions(inputs["before"] / "captions.parquet")]
         else:
-            source = [one for one in human if one.language == spoken and one.split == "train"]
+            source = [one for one in human if one.language == language and one.split == "train"]
         refuse_held_out(source, human)
         if not source:
-            raise RecipeError(f"augment {path}: no training caption in {spoken!r}; see the data report of the corpus")
+            raise RecipeError(f"augment {path}: no training caption in {language!r}; see the data report of the corpus")
         network, bpe = load_translator(inputs["translator"])
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         if network.regions is not None and network.regions.in_features != store.dim:
@@ -109,7 +109,7 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
                 f"corpus has {store.dim}; use translators trained on the same features (augment.translators)"
             )
         found = translate_all(
-            network, bpe, bpe.encode_all([one.text for one in source], spoken), [one.image_id for one in source],
+            network, bpe, bpe.encode_all([one.text for one in source], language), [one.image_id for one in source],
             store, target, decoding_of(wanted, recipe.seed), settings.batch_tokens, settings.trainer, most,
         )  # fmt: skip
         synthetic = [
@@ -163,25 +163,25 @@ def diversity(human: Sequence[Caption], synthetic: Sequence[Caption], origin: st
     """Lexical diversity as the paper counts it: different Moses tokens before and after, a count for each language.
 
     Tokens of different languages count apart, as the paper's 8,830 → 19,960 (English + German) do. Beside it: the
-    share of different words and pairs of words in all (distinct-1, -2; Li et al. 2016), how like the new captions of
-    one image are (mean BLEU of one against another; of 500 images, five captions each), and how many say what a human
-    caption says already. Distinct-n and BLEU are of one caption a source and of pairs: more captions do not lower them.
+    share of different words and pairs of words in all (distinct-1, -2; Li et al. 2016), how similar the new captions of
+    one image are (mean BLEU of one against another; of 500 images, five captions each), and how many repeat a human
+    caption. Distinct-n and BLEU are of one caption a source and of pairs: more captions do not lower them.
 
     Args:
         human: training captions of all languages.
         synthetic: made from them.
         origin: the language that the path starts from; `before` counts its captions alone.
     """
-    said = [words_of(one.text, one.language) for one in synthetic]
+    tokenised = [words_of(one.text, one.language) for one in synthetic]
     known = {one.caption_id: words_of(one.text, one.language) for one in human}
     before = {(origin, word) for one in human if one.language == origin for word in known[one.caption_id].split()}
-    after = {(one.language, word) for one, text in zip(synthetic, said, strict=True) for word in text.split()}
-    copies = sum(text == known.get(one.parent or "") for one, text in zip(synthetic, said, strict=True))
+    after = {(one.language, word) for one, text in zip(synthetic, tokenised, strict=True) for word in text.split()}
+    copies = sum(text == known.get(one.parent or "") for one, text in zip(synthetic, tokenised, strict=True))
     written = {(one.language, known[one.caption_id]) for one in human}
-    existing = sum((one.language, text) in written for one, text in zip(synthetic, said, strict=True))
+    existing = sum((one.language, text) in written for one, text in zip(synthetic, tokenised, strict=True))
     languages = Counter(language for language, _ in before | after)
     of_image: dict[str, list[str]] = {}
-    for one, text in zip(synthetic, said, strict=True):
+    for one, text in zip(synthetic, tokenised, strict=True):
         of_image.setdefault(one.image_id, []).append(text)
     chosen = random.Random(0).sample(sorted(of_image), min(_BLEU_IMAGES, len(of_image)))
     return {
@@ -193,7 +193,7 @@ def diversity(human: Sequence[Caption], synthetic: Sequence[Caption], origin: st
         "copies_of_parent": copies,
         "copies_of_human": existing,
         **distinct(
-            [text for one, text in zip(synthetic, said, strict=True) if "#" not in one.caption_id.split("|")[-1]]
+            [text for one, text in zip(synthetic, tokenised, strict=True) if "#" not in one.caption_id.split("|")[-1]]
         ),
         "pairwise_bleu": pairwise_bleu([of_image[image_id][:_BLEU_CAPTIONS] for image_id in chosen]),
         "mean_words": round(sum(len(spaced(one.text, one.language).split()) for one in synthetic) / len(synthetic), 2),

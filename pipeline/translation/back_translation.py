@@ -24,7 +24,7 @@ VERSION = 1
 def back_translation_job(settings: MmtSettings, direction: str, corpus: Job, text: Job, translator: Job) -> Job:
     """The job that leaves synthetic source sentences for `ParallelText` (Sennrich et al. 2016).
 
-    Human sentences stay what is learned to say; what is made up is what is read.
+    Human sentences are the targets, synthetic ones the sources.
 
     Args:
         settings: of the translators that will read them; the search is theirs.

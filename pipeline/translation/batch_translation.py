@@ -1,4 +1,4 @@
-"""Translating many sentences with a finished translator: what testing translators and augmentation share."""
+"""Translating many sentences with a finished translator, for testing and for augmentation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ def translate_all(
 ) -> list[list[Translated]]:  # fmt: skip
     """Translate sentences (token numbers) into language `target`, in their order, on all devices of `settings`.
 
-    A text-only translator is not shown the regions, whatever is given.
+    A text-only translator ignores regions.
 
     Returns:
         for each sentence its translations, best first, at most `n_best`.

@@ -17,7 +17,7 @@ from pipeline.translation.translator_files import load_translator
 
 
 def evaluate_translator(folder: Path, pairs: ParallelText, store: RegionStore, settings: MmtSettings) -> dict[str, Any]:
-    """Translate validation, test and twins; leave the translations, give back BLEU and the ambiguity scores."""
+    """Translate validation, test and twins; write the translations, return BLEU and the ambiguity scores."""
     figures: dict[str, Any] = {}
     for split in ("val", "test", "twins"):
         rows = pairs.rows(split, captions=True)
@@ -40,7 +40,7 @@ def evaluate_translator(folder: Path, pairs: ParallelText, store: RegionStore, s
 
 
 def _test_twins(folder: Path, pairs: ParallelText, store: RegionStore, settings: MmtSettings) -> dict[str, Any]:
-    """Ambiguous words of the twin pictures: with the right regions and, for a translator that looks, the twin's."""
+    """Ambiguous words of the twin pictures: with the right regions and, for MMT, with the twin's."""
     twins = {row["image_id"]: row for row in pairs.twins}
     rows = [row for row in pairs.rows("twins", captions=True) if row["image_id"] in twins]
     about = [twins[row["image_id"]] for row in rows]

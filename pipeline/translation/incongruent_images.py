@@ -1,4 +1,4 @@
-"""Does a translator look? The same test with each sentence's own regions, with another image's, and with zeros."""
+"""The incongruent-image test: each sentence with its own regions, with another image's, and with zeros."""
 
 import random
 from collections.abc import Sequence
@@ -58,21 +58,21 @@ def incongruent_job(
             return {"looks_sentences": len(rows)}
         network, bpe = load_translator(inputs["translator"])
         shown = {"own": images, "other": another(images), "zeros": [None] * len(rows)}
-        said, figures = {}, {}
+        outputs, figures = {}, {}
         for name, seen in shown.items():
             found = translate_all(
                 network, bpe, [row["source_tokens"] for row in rows], seen, store, pairs.target,
                 BeamSettings(settings.beam_size, settings.length_penalty), settings.batch_tokens, settings.trainer,
             )  # fmt: skip
-            said[name] = [best.tokens for best, *_ in found]
+            outputs[name] = [best.tokens for best, *_ in found]
             figures[name] = _likelihood(network, rows, seen, store, settings.batch_tokens)  # type: ignore[arg-type]
-        scores = _scores(pairs, rows, said, figures)
-        _write(folder / "looks.parquet", rows, shown, said, figures)
+        scores = _scores(pairs, rows, outputs, figures)
+        _write(folder / "looks.parquet", rows, shown, outputs, figures)
         pictures = pictures_of(inputs["corpus"])
         if pictures:
             seen = _looks(network, bpe, pairs, rows, store, pictures)  # type: ignore[arg-type]
             attention_html(folder / "attention.html", translator.name, seen, (pairs.source, pairs.target))
-            _log(log_dir, seen, rows, said, pairs)
+            _log(log_dir, seen, rows, outputs, pairs)
         return {"looks_sentences": len(rows)} | scores
 
     inputs = {"corpus": corpus, "text": text, "translator": translator}
@@ -104,7 +104,7 @@ def _likelihood(
 
 
 def _scores(
-    pairs: ParallelText, rows: Sequence[dict[str, Any]], said: dict[str, list[str]], likelihood: dict[str, Tensor]
+    pairs: ParallelText, rows: Sequence[dict[str, Any]], outputs: dict[str, list[str]], likelihood: dict[str, Tensor]
 ) -> dict[str, Any]:
     """All figures of the job; ambiguous words are those of the pairs about training pictures, with regions or not."""
     train = [row for row in pairs.rows("train", captions=None) if row["image_id"]]
@@ -119,10 +119,10 @@ def _scores(
     ]
     statistics = {
         name: {
-            "bleu": bleu_statistics(said[name], reference),
+            "bleu": bleu_statistics(outputs[name], reference),
             "loglik": likelihood[name],
             "ambiguous": torch.tensor(
-                [[hits(found, text.split()), len(found)] for found, text in zip(to_choose, said[name], strict=True)],
+                [[hits(found, text.split()), len(found)] for found, text in zip(to_choose, outputs[name], strict=True)],
                 dtype=torch.float64,
             ),
         }
@@ -146,13 +146,13 @@ def _scores(
 
 
 def _write(
-    path: Path, rows: Sequence[dict[str, Any]], shown: dict[str, Any], said: dict[str, list[str]],
+    path: Path, rows: Sequence[dict[str, Any]], shown: dict[str, Any], outputs: dict[str, list[str]],
     likelihood: dict[str, Tensor],
 ) -> None:  # fmt: skip
     table = [
         {"pair_id": row["pair_id"]}
         | {f"{name}_image": shown[name][place] for name in SHOWN}
-        | {f"{name}_tokens": said[name][place] for name in SHOWN}
+        | {f"{name}_tokens": outputs[name][place] for name in SHOWN}
         | {f"{name}_loglik": float(likelihood[name][place, 0]) for name in SHOWN}
         for place, row in enumerate(rows)
     ]
@@ -161,13 +161,17 @@ def _write(
 
 @rank_zero_only
 def _log(
-    log_dir: Path, seen: Sequence[Seen], rows: Sequence[dict[str, Any]], said: dict[str, list[str]], pairs: ParallelText
+    log_dir: Path,
+    seen: Sequence[Seen],
+    rows: Sequence[dict[str, Any]],
+    outputs: dict[str, list[str]],
+    pairs: ParallelText,
 ) -> None:
     """Attention on the pictures, and translations that differ with the picture, in TensorBoard."""
-    differ = [place for place in range(len(rows)) if len({said[name][place] for name in SHOWN}) > 1]
+    differ = [place for place in range(len(rows)) if len({outputs[name][place] for name in SHOWN}) > 1]
     lines = ["| source | reference | its own picture | another picture | no picture |", "|" + "---|" * 5]
     for place in random.Random(0).sample(differ, min(_LOGGED, len(differ))):
-        texts = [rows[place][pairs.source], rows[place][pairs.target], *(said[name][place] for name in SHOWN)]
+        texts = [rows[place][pairs.source], rows[place][pairs.target], *(outputs[name][place] for name in SHOWN)]
         lines.append("| " + " | ".join(plain(text) for text in texts) + " |")
     with SummaryWriter(str(log_dir)) as board:
         board.add_text("translations/with and without the picture", "\n".join(lines))
@@ -179,7 +183,7 @@ def _looks(
     network: Translator, bpe: JointBPE, pairs: ParallelText, rows: Sequence[dict[str, Any]], store: RegionStore,
     pictures: dict[str, Path],
 ) -> list[Seen]:  # fmt: skip
-    """What words look at, with the human translation read word by word, of sentences drawn by lot."""
+    """The attention of words to regions while the human translation is read, of sentences drawn at random."""
     rows = [row for row in rows if row["seen_id"] in pictures]
     chosen = random.Random(0).sample(rows, min(_DRAWN, len(rows)))
     sides = {"source": "source_tokens", "target": "target_tokens"}

@@ -1,4 +1,4 @@
-"""The guard against borrowed translators that were trained on this corpus's validation or test images."""
+"""A check against borrowed translators that were trained on this corpus's validation or test images."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ def lenders_of(translator: Job, corpus: Job) -> dict[str, Job]:
     """The other corpora that a translator learned from, itself or through one that back-translated for it.
 
     Returns:
-        inputs `lender`, `lender2` … for `refuse_seen_images`; none if all it has read is of this corpus.
+        inputs `lender`, `lender2` … for `refuse_seen_images`; none if it has read this corpus alone.
     """
     others = {key: job for key, job in _corpora(translator).items() if key != corpus.key}
     return {f"lender{number if number > 1 else ''}": job for number, job in enumerate(others.values(), 1)}

@@ -94,7 +94,7 @@ def _back_translation(recipe: Recipe, workspace: Workspace, direction: str, corp
 
 
 def incongruent_jobs(recipe: Recipe, jobs: dict[str, Job]) -> dict[str, Job]:
-    """For each MMT among `translator_jobs` the job that shows whether it looks."""
+    """The incongruent-image test of each MMT among `translator_jobs`."""
     found = {}
     for direction in recipe.mmt.directions:
         for system in recipe.mmt.systems:
@@ -119,7 +119,7 @@ def incongruent_jobs_of(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
 
 
 def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
-    """Run the stage, preparing what is not prepared, and say each translator's BLEU."""
+    """Run the stage, preparing the corpus if necessary, and print each translator's BLEU."""
     own, recipe = recipe.name, whose(recipe)
     if recipe.name != own:
         say(f"the translators of {own} are those of {recipe.name}")
@@ -141,7 +141,7 @@ def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
 
 
 def _require_lenders(recipe: Recipe, workspace: Workspace, jobs: dict[str, Job]) -> None:
-    """Refuse to spend the first hour where the last needs what another recipe has not trained."""
+    """Check, before anything is trained, that other recipes have trained what this one borrows."""
     for direction, name in recipe.mmt.back_translate.items():
         borrowed = jobs[f"back-{direction}"].inputs["translator"]
         if not workspace.done(borrowed):
@@ -159,7 +159,7 @@ def whose(recipe: Recipe) -> Recipe:
 
 
 def read_translations(folder: Path, split: str) -> list[dict[str, Any]]:
-    """What a finished translator made of a split: rows of pair_id, image_id, source, reference, hypothesis …"""
+    """The translations of a split: rows of pair_id, image_id, source, reference, hypothesis …"""
     return pq.read_table(folder / f"{split}.parquet").to_pylist()
 
 
@@ -216,7 +216,7 @@ def _translator_job(
             "embedding_dim": settings.embedding_dim, "hidden_dim": settings.hidden_dim,
             "dropout": settings.dropout, "padding": PADDING, **settings.network_options,
         }  # fmt: skip
-        if settings.network != "bilstm":  # what has no name is one
+        if settings.network != "bilstm":  # a network without a name is a Bi-LSTM
             network["network"] = settings.network
         looks = store if kind == "mmt" else None
         figures = _train(recipe, seed, folder, inputs, name, phase, pairs, network, bpe, looks)
@@ -233,8 +233,7 @@ def _translator_job(
 def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job], channel: Job | None = None) -> Job:
     """Several translators in one search; with a channel, of one or more.
 
-    A borrowed channel has learned nothing about held-out images: who lends it has translated for `back-…`, which
-    looks after that.
+    A borrowed channel has learned nothing about held-out images: `back-…`, which uses the same translator, checks that.
     """
     settings, name = recipe.mmt, f"{system}-{direction}"
     plain: dict[str, Any] = {key: getattr(settings, key) for key in ("beam_size", "length_penalty", "without_regions")}
@@ -245,7 +244,7 @@ def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job]
         plain[CHANNEL], inputs[CHANNEL] = asdict(settings.channel), channel
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Bring the parts together, then translate validation, test and twins."""
+        """Combine the members, then translate validation, test and twins."""
         parts = {member: inputs[member] for member in members}
         save_several(folder, parts, inputs.get(CHANNEL), settings.channel, direction)
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
@@ -265,7 +264,7 @@ def _show(recipe: Recipe, folder: Path, corpus: Path, name: str) -> None:
 
 
 def _options_of(settings: MmtSettings, system: str) -> dict[str, Any]:
-    """The network's options that change a system's result: none at its default, those of regions where it looks."""
+    """The network's options that change a system's result: not at their defaults, and read by the system."""
     defaults = network_options(settings.network)
     return {
         name: value
@@ -287,7 +286,7 @@ def _train(
         train = pairs.select("train", captions=True)
     alike = None if pretraining else True  # MT and MMT are chosen by the same sentences
     validation = pairs.select("val", captions=alike)
-    torch.manual_seed(seed)  # start values, whatever ran before in this process
+    torch.manual_seed(seed)  # start values do not depend on earlier jobs of this process
     module = Translation(
         network, phase.learning_rate, phase.warmup, phase.steps, settings.label_smoothing, BEGIN, END,
         agreement=phase.r_drop,

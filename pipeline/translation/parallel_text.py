@@ -53,7 +53,7 @@ class ParallelText:
         """Pairs of a split: captions, text to pre-train on, or (None) all."""
         rows = [row for row in self._rows if row["split"] == split]
         if captions is None or (captions is False and all(row["caption"] or row["made_up"] for row in rows)):
-            return rows  # people wrote no text without pictures: learn from all of it
+            return rows  # there is no text without pictures: use all of it
         return [row for row in rows if row["caption"] == captions]
 
     def select(self, split: str, captions: bool | None, repeat: Mapping[str, int] | None = None) -> Sentences:

@@ -30,7 +30,7 @@ def translate(
 ) -> None:  # fmt: skip
     """Translate a file line by line, by the settings of the recipe's `augment` section.
 
-    A line that says nothing (empty, or of control characters) is empty, and so is one whose translation on the way is;
+    An empty line (or one of control characters) stays empty, and so does one whose translation at some hop is empty;
     sentences longer than 100 sub-words, at any hop, are cut there; all are counted. Several best are written as JSON
     lines: `line`, and `translations` with `text` and `score` (`modules.beam.Hypothesis`).
 
@@ -40,8 +40,8 @@ def translate(
         path: `system:languages`, one hop or more; hops but the last are by their best translation.
         source: a sentence a line; None is standard input.
         output: where to; None is standard output.
-        images: an image id of the corpus that the translators learned from a line, for those that look; None: no
-            pictures.
+        images: an image id of the corpus that the translators learned from, one a line, for those that read regions;
+        None: no pictures.
         n_best: translations a sentence.
 
     Raises:
@@ -60,34 +60,34 @@ def translate(
     store = RegionStore(workspace.require(corpus_job(recipe, workspace)) / "regions", check_values=False)
     hops = [load_translator(folder) for folder in folders]
     looks = [network.regions.in_features for network, _ in hops if network.regions is not None]
-    says = [_size(text, hops[0][1], languages[0]) > 0 for text in lines]
-    seen = _images(recipe, images, says, where, store) if looks else None
+    not_empty = [_size(text, hops[0][1], languages[0]) > 0 for text in lines]
+    seen = _images(recipe, images, not_empty, where, store) if looks else None
     _require_sight(path, looks, store, seen)
     trainer = replace(options.trainer, progress=False, devices=1, num_nodes=1, strategy="auto")
     cut, silent, written = set[int](), 0, list[str]()
     for start in range(0, len(lines), _BLOCK):
-        places = [place for place in range(start, min(start + _BLOCK, len(lines))) if says[place]]
+        places = [place for place in range(start, min(start + _BLOCK, len(lines))) if not_empty[place]]
         found = {place: [Translated(lines[place], "", 0.0)] for place in places}
-        for number, ((network, bpe), (spoken, target)) in enumerate(zip(hops, pairwise(languages), strict=True), 1):
-            sizes = {place: _size(best.text, bpe, spoken) for place, (best, *_) in found.items()}
+        for number, ((network, bpe), (language, target)) in enumerate(zip(hops, pairwise(languages), strict=True), 1):
+            sizes = {place: _size(best.text, bpe, language) for place, (best, *_) in found.items()}
             cut |= {place for place, size in sizes.items() if size > MAX_TOKENS}
-            said = {place: found[place][0].text for place, size in sizes.items() if size}
-            shown = [seen[place] if seen else None for place in said]
+            sentences = {place: found[place][0].text for place, size in sizes.items() if size}
+            shown = [seen[place] if seen else None for place in sentences]
             translations = translate_all(
-                network, bpe, bpe.encode_all(list(said.values()), spoken), shown, store, target, beam,
+                network, bpe, bpe.encode_all(list(sentences.values()), language), shown, store, target, beam,
                 options.batch_tokens, trainer, n_best if number == len(hops) else 1,
             )  # fmt: skip
-            found = dict(zip(said, translations, strict=True))
+            found = dict(zip(sentences, translations, strict=True))
         silent += len(places) - sum(bool(best.text.strip()) for best, *_ in found.values())
         written += _lines(start, min(start + _BLOCK, len(lines)), found, n_best)
     text = "".join(f"{line}\n" for line in written)
     sys.stdout.write(text) if output is None else write_whole(output, text)
-    blind = sum(said and name is None for said, name in zip(says, seen or (), strict=False))
-    _tell(len(lines), path, {"empty": says.count(False), "silent": silent, "cut": len(cut), "blind": blind})
+    blind = sum(filled and name is None for filled, name in zip(not_empty, seen or (), strict=False))
+    _tell(len(lines), path, {"empty": not_empty.count(False), "silent": silent, "cut": len(cut), "blind": blind})
 
 
 def _tell(lines: int, path: str, counts: Mapping[str, int]) -> None:
-    """What became of how many lines, on the standard error."""
+    """Print a summary of the lines on standard error."""
     notes = {
         f"{lines:,} lines by {path}": True,
         f"{counts['empty']:,} empty lines stay empty": counts["empty"],
@@ -95,11 +95,11 @@ def _tell(lines: int, path: str, counts: Mapping[str, int]) -> None:
         f"{counts['cut']:,} lines were cut at {MAX_TOKENS} sub-words": counts["cut"],
         f"{counts['blind']:,} lines without regions, zeros in their place": counts["blind"],
     }
-    print("; ".join(note for note, said in notes.items() if said), file=sys.stderr)
+    print("; ".join(note for note, count in notes.items() if count), file=sys.stderr)
 
 
 def _require_sight(path: str, looks: Sequence[int], store: RegionStore, seen: Sequence[str | None] | None) -> None:
-    """Refuse to go on where translators look at regions (of so many numbers each) that are not there."""
+    """Refuse missing regions, or regions of another width, for translators that read them."""
     system = parse_path(path)[0]
     if looks and looks[0] != store.dim:
         raise RecipeError(f"translate: {system} reads regions of {looks[0]} numbers, the corpus has "
@@ -138,27 +138,27 @@ def _standard_input() -> list[str]:
 
 
 def _size(text: str, bpe: JointBPE, language: str) -> int:
-    """Sub-words of a line; 0 where it says nothing."""
+    """The number of sub-words of a line; 0 for an empty one."""
     return len(bpe.tokenizer.encode(tokenize(text, language)).ids)
 
 
 def _images(
-    recipe: Recipe, path: Path | None, says: Sequence[bool], where: str, store: RegionStore
+    recipe: Recipe, path: Path | None, not_empty: Sequence[bool], where: str, store: RegionStore
 ) -> list[str | None] | None:
-    """The image of each line, of which some say something; None where a recipe allows a line without.
+    """The image of each line; None for a line without one, where the recipe allows it.
 
     Raises:
         RecipeError: there are more or fewer images than lines, or one has no regions and the recipe allows none.
     """
     if path is None:
-        return [None] * len(says) if recipe.mmt.without_regions == "captions" else None
+        return [None] * len(not_empty) if recipe.mmt.without_regions == "captions" else None
     names = [name.removesuffix("\r") for name in read_lines(path, "an image id a line")]
-    if len(names) != len(says):
-        raise RecipeError(f"{path}: {len(names)} images for {len(says)} lines of {where}; give one a line")
+    if len(names) != len(not_empty):
+        raise RecipeError(f"{path}: {len(names)} images for {len(not_empty)} lines of {where}; give one a line")
     if recipe.mmt.without_regions == "captions":
         return [name if name in store else None for name in names]
-    for number, (name, said) in enumerate(zip(names, says, strict=True), 1):
-        if said and name not in store:
+    for number, (name, filled) in enumerate(zip(names, not_empty, strict=True), 1):
+        if filled and name not in store:
             raise RecipeError(f"{path}:{number}: image {name!r} has no regions in the corpus of recipe {recipe.name}; "
                               "leave its line out, or set mmt.without_regions to captions and train so")  # fmt: skip
     return list(names)

@@ -30,7 +30,7 @@ def save_network(folder: Path, network: dict[str, Any], bpe: JointBPE) -> None:
 def save_several(
     folder: Path, members: Mapping[str, Path], channel: Path | None, settings: ChannelSettings, direction: str
 ) -> None:
-    """Copy finished translators of a direction, and the channel of the opposite one that reranks what they find.
+    """Copy finished translators of a direction, and the channel of the opposite direction that reranks their output.
 
     They are in folders of their own, so that all can be moved and loaded as one.
     """
@@ -47,7 +47,7 @@ def save_several(
 
 
 def load_translator(folder: Path) -> tuple[Searched, JointBPE]:
-    """A finished translator, or several in one, and its vocabulary.
+    """A finished translator, or an ensemble, and its vocabulary.
 
     Raises:
         RecipeError: the folder holds no translator, or its parts do not fit.

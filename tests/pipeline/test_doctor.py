@@ -69,7 +69,7 @@ def test_an_error_is_shown_and_the_status_is_one(data: Copy, capsys) -> None:
     assert status == 1
     assert "error: images whose regions are all zero" in printed
     assert "1× t3.jpg (row 2)" in printed
-    assert printed.splitlines()[-1].startswith("error: multi30k: images whose regions are all zero; results would be")
+    assert printed.splitlines()[-1].startswith("error: multi30k: images whose regions are all zero; they would spoil")
 
 
 @pytest.mark.parametrize("stage", ["doctor", "prepare"])

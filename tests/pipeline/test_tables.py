@@ -203,7 +203,7 @@ def test_a_table_that_is_not_there(trained: Tiny, capsys) -> None:
     assert trained.main("table", "--table=9") == 1
     assert "no table '9': recipe tiny has 5, 1; use" in " ".join(capsys.readouterr().err.split())
     assert trained.main("table") == 1
-    assert "no table was asked for: recipe tiny has 5, 1; use" in " ".join(capsys.readouterr().err.split())
+    assert "no table is named: recipe tiny has 5, 1; use" in " ".join(capsys.readouterr().err.split())
     assert main(["table", "--recipe", "scenes"]) == 1
     assert "recipe scenes has no tables; try" in " ".join(capsys.readouterr().err.split())
 
