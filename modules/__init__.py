@@ -1,1 +1,1 @@
-"""What is learned: layers, translators, retrieval models, losses, metrics, LightningModules. Knows no path."""
+"""Layers, translators, retrieval models, losses, metrics and LightningModules; without file paths or recipes."""
