@@ -38,8 +38,8 @@ class CaptionEncoder(nn.Module):
     def forward(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """States (B, L, H), zero where a caption has ended, and their mask (B, L)."""
         words = F.dropout(self.words(tokens), self.dropout, self.training)
-        ahead, back = self.lstm(words, lengths) if hasattr(self, "lstm") else both_ways(self.gru, words, lengths)
-        return (ahead + back) / 2, real_words(tokens, lengths)
+        states = self.lstm(words, lengths) if hasattr(self, "lstm") else both_ways(self.gru, words, lengths)
+        return (states[0] + states[1]) / 2, real_words(tokens, lengths)
 
 
 class LastState(nn.Module):

@@ -36,8 +36,8 @@ class GeneralisedPool(nn.Module):
         positions = positional_encodings(longest, self.position_dim).to(self.score.weight)
         steps = positions.expand(len(distinct), -1, -1)
         packed = pack_padded_sequence(steps, distinct, batch_first=True, enforce_sorted=False)
-        ahead, back = pad_packed_sequence(self.gru(packed)[0], batch_first=True)[0].chunk(2, -1)
-        scores = widen(self.score((ahead + back) / 2)[..., 0]) / self.temperature
+        forward_states, backward_states = pad_packed_sequence(self.gru(packed)[0], batch_first=True)[0].chunk(2, -1)
+        scores = widen(self.score((forward_states + backward_states) / 2)[..., 0]) / self.temperature
         beyond = (torch.arange(longest) >= distinct[:, None]).to(scores.device)
         return scores.masked_fill(beyond, -torch.inf).softmax(-1)[which.to(scores.device)]
 
