@@ -74,12 +74,12 @@ class Ensemble(nn.Module):
         self, memory: EnsembleMemory, token: Tensor, state: tuple[Tensor, ...]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """One decoding step: the concatenated inputs (B, S, ΣE) of the members' `predict`, and their new states."""
-        states, kept = [], []
+        states, new_state = [], []
         for member, part, own in zip(self.members, memory.parts, self._own(state), strict=True):
             output, new = member.step(part, token, own)  # type: ignore[operator]
             states.append(widen(output))
-            kept.extend(new)
-        return torch.cat(states, -1), tuple(kept)
+            new_state.extend(new)
+        return torch.cat(states, -1), tuple(new_state)
 
     def predict(self, states: Tensor) -> Tensor:
         """Return the log of the members' mean probability (…, V)."""

@@ -2,7 +2,7 @@
 
 A rank is 1 + the number of wrong candidates that score at least as high as the right one. Ties count against the
 model; otherwise constant embeddings would score 100 %. Recall is a hit rate, as in the papers (not torchmetrics'
-`RetrievalRecall`, which gives 0.2 for a perfect ranking of five captions an image).
+`RetrievalRecall`, which gives 0.2 for a perfect ranking of five captions per image).
 """
 
 from collections.abc import Iterator, Sequence

@@ -179,7 +179,7 @@ class TransformerTranslator(nn.Module):
     def start(self, memory: TransformerMemory) -> State:
         """Return the decoder state before the first word, without any keys and values."""
         none = memory.mask.new_empty(len(memory.mask), 1, 0)
-        return none, *(kept[:, :, :0] for part in memory.parts for kept in part)
+        return none, *(tensor[:, :, :0] for part in memory.parts for tensor in part)
 
     def step(self, memory: TransformerMemory, token: Tensor, state: State) -> tuple[Tensor, State]:
         """Do one decoding step for S hypotheses of each sentence, which share the memory without copies.
@@ -200,12 +200,12 @@ class TransformerTranslator(nn.Module):
         itself = torch.eye(width, dtype=torch.bool, device=token.device).expand(count, -1, -1)
         own = torch.cat([state[0].expand(-1, width, -1), itself], dim=2)
         states = self._embed(token[..., None], first=int(state[0][0, 0].sum()))[:, :, 0]
-        kept: State = (own,)
+        new_state: State = (own,)
         for number, (layer, part) in enumerate(zip(self.decoder, memory.parts, strict=True)):
             before = state[2 * number + 1], state[2 * number + 2]
-            states, known = layer.step(states, part, memory.mask, before, own)  # type: ignore[operator]
-            kept += known
-        return self.decoded(states), kept
+            states, layer_state = layer.step(states, part, memory.mask, before, own)  # type: ignore[operator]
+            new_state += layer_state
+        return self.decoded(states), new_state
 
     def predict(self, states: Tensor) -> Tensor:
         """Return log-probabilities (…, V) of the next word, in float32, from the states (…, E) of `step`."""

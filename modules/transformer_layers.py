@@ -66,23 +66,23 @@ class Attention(nn.Module):
         keys, values = self.key_value(states).chunk(2, -1)
         return self._split(keys), self._split(values)
 
-    def forward(self, states: Tensor, kept: KeysValues, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+    def forward(self, states: Tensor, context: KeysValues, mask: Tensor | None = None, causal: bool = False) -> Tensor:
         """Attend from states (B, N, E) to J keys and values where the mask (B, 1 or N, J) is true; return (B, N, E)."""
-        query, (keys, values) = self._split(self.query(states)), kept
+        query, (keys, values) = self._split(self.query(states)), context
         # on a CPU, the gradient of torch's kernel takes three times as long for sentences of ten words
-        context = (fused if query.is_cuda else plain)(query, keys, values, mask, causal)
-        return widen(self.out(context.transpose(-2, -3).flatten(-2)))
+        output = (fused if query.is_cuda else plain)(query, keys, values, mask, causal)
+        return widen(self.out(output.transpose(-2, -3).flatten(-2)))
 
-    def weights(self, states: Tensor, kept: KeysValues, mask: Tensor | None = None) -> Tensor:
+    def weights(self, states: Tensor, context: KeysValues, mask: Tensor | None = None) -> Tensor:
         """Return the attention weights of states (B, N, E) on J keys and values: (B, N, J), the mean over heads."""
-        return shares(self._split(self.query(states)), kept[0], mask).mean(1)
+        return attention_weights(self._split(self.query(states)), context[0], mask).mean(1)
 
     def _split(self, states: Tensor) -> Tensor:
         """Split heads: (…, N, E) → (…, heads, N, E / heads)."""
         return states.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
 
 
-def shares(query: Tensor, keys: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+def attention_weights(query: Tensor, keys: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
     """Attention weights (B, heads, N, J) in float32; 0 where the mask (B, 1 or N, J) is false, or later if `causal`."""
     scores = widen(query @ keys.transpose(-1, -2)) * query.shape[-1] ** -0.5
     if mask is not None:
@@ -94,8 +94,8 @@ def shares(query: Tensor, keys: Tensor, mask: Tensor | None = None, causal: bool
 
 
 def plain(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """Return attended values (B, heads, N, E / heads), computed from `shares`."""
-    return shares(query, keys, mask, causal).to(values.dtype) @ values
+    """Return attended values (B, heads, N, E / heads), computed from `attention_weights`."""
+    return attention_weights(query, keys, mask, causal).to(values.dtype) @ values
 
 
 def fused(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
