@@ -199,7 +199,7 @@ class RankingLoss(nn.Module):
 
 
 def _full_precision(similarity: Tensor) -> Tensor:
-    """Convert half precision to float32: the rounding error of bfloat16 scores is as large as the margin."""
+    """Convert half precision to float32: bfloat16 is too coarse for differences of scores and the margin."""
     return similarity.float() if similarity.dtype in (torch.float16, torch.bfloat16) else similarity
 
 

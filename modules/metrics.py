@@ -97,7 +97,7 @@ def image_ranks_from_counts(counts: Tensor, positives: Tensor, thresholds: Tenso
 
 
 def require_finite(similarity: Tensor, images: Tensor | None = None, captions: Tensor | None = None) -> None:
-    """Raise a ModelError if a score is not finite, as comparisons with such a score are always false.
+    """Raise a ModelError if a score is not finite, which comparisons would not report.
 
     The error names the first such image and caption. If the scores (I, C) are a block of a larger matrix, `images` (I,)
     and `captions` (C,) are the rows and columns in that matrix.

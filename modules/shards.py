@@ -1,4 +1,4 @@
-"""An index in several parts (shards), which are built and searched one after another."""
+"""An index in several parts (shards), which are built, memory-mapped and searched one after another."""
 
 import json
 from collections.abc import Sequence
