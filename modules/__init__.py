@@ -1,1 +1,1 @@
-"""Models: layers, translators, retrieval models, losses, metrics, LightningModules. Knows no paths of a run."""
+"""Layers, translators, retrieval models, losses, metrics and LightningModules; without file paths or recipes."""

@@ -1,29 +1,29 @@
-"""Size augmentation: some regions and some words of each item are left out while training (VSE∞, Chen et al. 2021)."""
+"""Size augmentation: drop random regions and words of each item during training (VSE∞, Chen et al. 2021)."""
 
 import torch
 from torch import Tensor
 
 
 def drop_regions(mask: Tensor, share: float) -> Tensor:
-    """Leave out each region with probability `share`, at least one of an image stays.
+    """Drop each region with probability `share`, but keep at least one region of each image.
 
     Args:
-        mask: (B, R) bool, which regions are real.
-        share: from 0 to below 1.
+        mask: (B, R) bool, true for real regions.
+        share: at least 0, below 1.
 
     Returns:
-        (B, R) bool, which stay.
+        (B, R) bool, true for regions that are kept.
     """
     return _chosen(mask, share) if share else mask
 
 
 def drop_words(tokens: Tensor, lengths: Tensor, share: float) -> tuple[Tensor, Tensor]:
-    """Leave out each word with probability `share` and close the gaps, at least one of a caption stays.
+    """Drop each word with probability `share` and close the gaps, but keep at least one word of each caption.
 
     Args:
         tokens: (B, L), 0 is padding.
         lengths: (B,) on the CPU.
-        share: from 0 to below 1.
+        share: at least 0, below 1.
 
     Returns:
         tokens (B, L) and lengths (B,) on the CPU.
@@ -37,7 +37,7 @@ def drop_words(tokens: Tensor, lengths: Tensor, share: float) -> tuple[Tensor, T
 
 
 def _chosen(real: Tensor, share: float) -> Tensor:
-    """Which of the real items stay; where none would, the one with the highest draw does."""
+    """Choose the real items that are kept; if all would be dropped, keep the one with the highest random number."""
     draws = torch.rand(real.shape, device=real.device).masked_fill(~real, -1)
     best = torch.zeros_like(real).scatter(1, draws.argmax(dim=1, keepdim=True), True)
     return (draws >= share) | (best & real)

@@ -1,4 +1,4 @@
-"""Communication between the processes of a distributed run. With one process each function returns its input."""
+"""Communication between processes. With one process, each function returns its input."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def gather_objects(items: Sequence[T], world_size: int) -> list[T]:
-    """The items of all ranks, rank by rank, on every rank."""
+    """Return the items of all ranks, in the order of ranks, on every rank."""
     if world_size == 1:
         return list(items)
     parts: list[list[T]] = [[] for _ in range(world_size)]
@@ -22,7 +22,7 @@ def gather_objects(items: Sequence[T], world_size: int) -> list[T]:
 
 
 def sum_over_ranks(value: Tensor, world_size: int) -> Tensor:
-    """The sum of a tensor over all ranks, on every rank; no gradient."""
+    """Return the sum of a tensor over all ranks, on every rank; without gradient."""
     if world_size == 1:
         return value
     total = value.detach().clone()
@@ -31,10 +31,10 @@ def sum_over_ranks(value: Tensor, world_size: int) -> Tensor:
 
 
 def gather_rows(rows: Tensor, world_size: int) -> Tensor:
-    """Rows (N_r, …) of all ranks as one tensor (Σ N_r, …), with gradient; ranks may hold different numbers of rows.
+    """Concatenate rows (N_r, …) of all ranks to one tensor (Σ N_r, …), with gradient; N_r may differ.
 
     Every rank computes the same loss from the gathered rows. The gradient of a row is summed over the ranks'
-    losses, and DDP then averages over ranks: together that is the gradient of one loss on the joined batch.
+    losses, and DDP then averages over ranks; the result is the gradient of one loss on the joint batch.
     """
     if world_size == 1:
         return rows
@@ -51,9 +51,9 @@ def gather_rows(rows: Tensor, world_size: int) -> Tensor:
 
 
 def touch(parameters: Iterable[Tensor]) -> Tensor:
-    """Zero, to be added to a loss, with a gradient of zero for every parameter.
+    """Return a zero to add to the loss, which gives every parameter a gradient of zero.
 
-    DDP waits for all gradients on every rank; one that a rank's batch does not reach (the encoder of a language that
-    it lacks) would keep it waiting, or end in an error.
+    DDP expects the gradients of all parameters on every rank. It waits or fails if a parameter is not used for a rank's
+    batch, such as the encoder of a language that the batch does not contain.
     """
     return 0 * torch.stack([parameter.sum() for parameter in parameters if parameter.requires_grad]).sum()

@@ -1,4 +1,4 @@
-"""Encoders that retrieval models share: recurrent networks over words, attention pooling."""
+"""Encoders for retrieval models: recurrent networks over words, and attention pooling."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -14,14 +14,14 @@ from modules.recurrent import BiLSTM, widen
 
 
 class CaptionEncoder(nn.Module):
-    """Word vectors through a recurrent network of both directions, which are averaged.
+    """A bidirectional recurrent network over word vectors; the two directions are averaged.
 
     Args:
-        words: token numbers (B, L) to word vectors (B, L, word_dim): an `nn.Embedding`, or one from elsewhere.
+        words: maps token ids (B, L) to word vectors (B, L, word_dim), such as `nn.Embedding` or `PretrainedWords`.
         word_dim: size of a word vector.
         dim: H, size of a state.
-        dropout: share of the word vectors' numbers dropped while training.
-        cell: `lstm`, or `gru` as SCAN has it.
+        dropout: dropout rate of word vectors.
+        cell: `lstm`, or `gru` as in SCAN.
     """
 
     def __init__(
@@ -36,20 +36,20 @@ class CaptionEncoder(nn.Module):
             self.gru = nn.GRU(word_dim, dim, batch_first=True, bidirectional=True)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """States (B, L, H), zero where a caption has ended, and their mask (B, L)."""
+        """Return states (B, L, H), zero after the end of a caption, and their mask (B, L)."""
         words = F.dropout(self.words(tokens), self.dropout, self.training)
-        ahead, back = self.lstm(words, lengths) if hasattr(self, "lstm") else both_ways(self.gru, words, lengths)
-        return (ahead + back) / 2, real_words(tokens, lengths)
+        states = self.lstm(words, lengths) if hasattr(self, "lstm") else both_ways(self.gru, words, lengths)
+        return (states[0] + states[1]) / 2, real_words(tokens, lengths)
 
 
 class LastState(nn.Module):
-    """Word vectors through a GRU; its last state stands for the caption (VSE, OE, PIVOT).
+    """A GRU over word vectors; its last state represents the caption (VSE, OE, PIVOT).
 
     Args:
-        words: token numbers (B, L) to word vectors (B, L, word_dim).
+        words: maps token ids (B, L) to word vectors (B, L, word_dim).
         word_dim: size of a word vector.
         dim: H, size of a state.
-        dropout: share of the word vectors' numbers dropped while training.
+        dropout: dropout rate of word vectors.
     """
 
     def __init__(self, words: nn.Module, word_dim: int, dim: int, dropout: float) -> None:
@@ -59,18 +59,18 @@ class LastState(nn.Module):
         self.gru = nn.GRU(word_dim, dim, batch_first=True)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """The last state of each caption (B, H)."""
+        """Return the last state of each caption (B, H)."""
         words = F.dropout(self.words(tokens), self.dropout, self.training)
         packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
         return self.gru(packed)[1][0]
 
 
 class LanguageEncoders(nn.Module):
-    """An encoder for each language over word vectors that are made elsewhere.
+    """One encoder for each language, over given word vectors.
 
     Args:
-        languages: their names.
-        make: a fresh encoder: word vectors (B, L, E) and lengths (B,) to captions (B, H).
+        languages: names of the languages.
+        make: builds an encoder of word vectors (B, L, E) and lengths (B,) into captions (B, H).
     """
 
     def __init__(self, languages: Sequence[str], make: Callable[[], nn.Module]) -> None:
@@ -78,25 +78,25 @@ class LanguageEncoders(nn.Module):
         self.of = nn.ModuleDict({language: make() for language in languages})
 
     def forward(self, words: Tensor, lengths: Tensor, languages: Tensor) -> Tensor:
-        """Captions (B, H) of word vectors (B, L, E), lengths (B,) and languages (B,), by their places.
+        """Encode word vectors (B, L, E), lengths (B,) and language indexes (B,) into captions (B, H).
 
         Raises:
-            ModelError: a caption's language is none of them.
+            ModelError: a caption's language is unknown.
         """
-        rows = [(languages == place).nonzero()[:, 0] for place in range(len(self.of))]
+        rows = [(languages == index).nonzero()[:, 0] for index in range(len(self.of))]
         order = torch.cat(rows)
         if len(order) < len(languages):
             known = ", ".join(self.of)
             raise ModelError(
                 f"{len(languages) - len(order)} of {len(languages)} captions are in a language that the model was not "
-                f"made for; it has encoders for {known} only"
+                f"built for; it has encoders for {known}"
             )
-        pairs = [(encoder, mine) for encoder, mine in zip(self.of.values(), rows, strict=True) if len(mine)]
-        return torch.cat([encoder(words[mine], lengths[mine.cpu()]) for encoder, mine in pairs])[order.argsort()]
+        pairs = [(encoder, own) for encoder, own in zip(self.of.values(), rows, strict=True) if len(own)]
+        return torch.cat([encoder(words[own], lengths[own.cpu()]) for encoder, own in pairs])[order.argsort()]
 
 
 def region_layer(region_dim: int, dim: int) -> nn.Linear:
-    """A linear layer of regions, Xavier's start as VSE++ and SCAN have it."""
+    """Return a linear layer for regions, with Xavier initialisation as in VSE++ and SCAN."""
     layer = nn.Linear(region_dim, dim)
     nn.init.xavier_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)
@@ -104,25 +104,25 @@ def region_layer(region_dim: int, dim: int) -> nn.Linear:
 
 
 def masked_mean(vectors: Tensor, mask: Tensor) -> Tensor:
-    """Mean (B, H) of the vectors (B, T, H) whose mask (B, T) is true; at least one of each item must be."""
+    """Return the mean (B, H) of vectors (B, T, H) whose mask (B, T) is true, at least one per item."""
     shares = mask.to(vectors.dtype) / mask.sum(1, keepdim=True)
     return (widen(vectors) * shares[..., None]).sum(1)
 
 
 def word_table(vocabulary_size: int, word_dim: int, padding: int = 0) -> nn.Embedding:
-    """Fresh word vectors, uniform in ±0.1 as VSE++ and SCAN start them."""
+    """Return a table of word vectors, initialised uniformly in ±0.1 as in VSE++ and SCAN."""
     words = nn.Embedding(vocabulary_size, word_dim, padding_idx=padding)
     nn.init.uniform_(words.weight, -0.1, 0.1)
     return words
 
 
 def real_words(tokens: Tensor, lengths: Tensor) -> Tensor:
-    """Mask (B, L) of the tokens (B, L) that are no padding."""
+    """Return the mask (B, L) of the tokens (B, L) that are not padding."""
     return (torch.arange(tokens.shape[1])[None] < lengths.cpu()[:, None]).to(tokens.device)
 
 
 class AttentionPool(nn.Module):
-    """Pool vectors by attention from one learned context: α = softmax_i( f_c(c)ᵀ f_z(z_i) ), z' = Σ α_i z_i.
+    """Pool vectors by attention with one learned context vector: α = softmax_i( f_c(c)ᵀ f_z(z_i) ), z' = Σ α_i z_i.
 
     f are one-layer perceptrons (mmt-retrieval, Eq. 7).
 
@@ -137,11 +137,11 @@ class AttentionPool(nn.Module):
         self.of_vectors = nn.Linear(dim, dim)
 
     def weights(self, vectors: Tensor, mask: Tensor) -> Tensor:
-        """α (B, T) of vectors (B, T, H), zero where the mask (B, T) is false."""
+        """Return α (B, T) of vectors (B, T, H), zero where the mask (B, T) is false."""
         context = torch.tanh(self.of_context(self.context))
         scores = widen(torch.tanh(self.of_vectors(vectors)) @ context)
         return scores.masked_fill(~mask, -torch.inf).softmax(-1)
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
-        """z' (B, H)."""
-        return (self.weights(vectors, mask)[..., None] * widen(vectors)).sum(1)  # a product would run in bfloat16
+        """Return z' (B, H) of vectors (B, T, H) with their mask (B, T)."""
+        return (self.weights(vectors, mask)[..., None] * widen(vectors)).sum(1)  # in float32, unlike a product

@@ -1,4 +1,4 @@
-"""Encodings of many images or captions, without padding."""
+"""Types of encoded images and captions; storage of many of them without padding."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ import torch
 from torch import Tensor
 
 Encoding = tuple[Tensor, Tensor]
-"""A retrieval model's encoding of N images or captions: vectors (N, T, H) and their mask (N, T), true where real; T is
-1 for one vector."""
+"""The encodings of N images or captions: vectors (N, T, H) and their mask (N, T), true for real vectors; T is 1 for
+single vectors."""
 Similarity = Callable[[Encoding, Encoding], Tensor]
-"""A model's score: encoded images and captions -> (I, C), higher is nearer."""
+"""A model's score: encoded images and captions -> (I, C), higher means more similar."""
 
 
 @dataclass(frozen=True)
 class Encodings:
-    """A retrieval model's encodings of all images or captions that are ranked, each without padding.
+    """The encodings of all images or captions to rank, each without padding.
 
-    Some are padded when they are taken out, so that memory is that of the real vectors and of a block.
+    Padding is added when items are selected with `[…]`, so memory holds only the real vectors and one padded block.
 
     Attributes:
         parts: vectors (T, H) of each item.
@@ -27,7 +27,7 @@ class Encodings:
 
     @classmethod
     def of(cls, encoding: Encoding) -> "Encodings":
-        """Take the padding out of one encoding of all items."""
+        """Remove the padding from one encoding of all items."""
         vectors, mask = encoding
         return cls(list(vectors[mask].split(mask.sum(dim=1).tolist())))
 
@@ -44,10 +44,10 @@ class Encodings:
         return padded, mask
 
     def select(self, rows: slice | Tensor) -> "Encodings":
-        """Some of the items, nothing copied."""
+        """Return some of the items, without a copy."""
         some = self.parts[rows] if isinstance(rows, slice) else [self.parts[row] for row in rows.tolist()]
         return Encodings(some)
 
     def single(self) -> Tensor:
-        """Vectors (N, H) of items that have one each."""
+        """Return vectors (N, H) of items that have one vector each."""
         return torch.cat(self.parts)

@@ -1,4 +1,4 @@
-"""Several translators in one search: the mean of their probabilities word by word."""
+"""An ensemble of translators: the mean of their word probabilities in one search."""
 
 import itertools
 import math
@@ -15,7 +15,7 @@ from modules.recurrent import widen
 
 @dataclass
 class EnsembleMemory:
-    """What the members' encoders return.
+    """The encoder memories of all members.
 
     Attributes:
         parts: each member's memory.
@@ -25,23 +25,23 @@ class EnsembleMemory:
 
     @property
     def mask(self) -> Tensor:
-        """(B, J) bool, the first member's; the search counts sentences and finds the device by it."""
+        """The first member's mask (B, J), from which the search takes the number of sentences and the device."""
         mask: Tensor = self.parts[0].mask
         return mask
 
     def select(self, sentences: Tensor) -> "EnsembleMemory":
-        """The memory of some of the sentences, by index."""
+        """Return the memory of some of the sentences, by index."""
         return EnsembleMemory([part.select(sentences) for part in self.parts])
 
 
 class Ensemble(nn.Module):
-    """Translators that share a vocabulary, searched as one; regions go to the members that read them.
+    """Translators with a common vocabulary that are searched as one; only multimodal members receive the regions.
 
     Args:
-        members: two or more, of any kind.
+        members: two or more translators, of any network.
 
     Raises:
-        ModelError: there are fewer, or their vocabularies differ in size.
+        ModelError: there are fewer than two, or their vocabularies differ in size.
     """
 
     def __init__(self, members: Sequence[nn.Module]) -> None:
@@ -54,18 +54,18 @@ class Ensemble(nn.Module):
 
     @property
     def regions(self) -> nn.Linear | None:
-        """The region projection of the first member that reads regions; None if none does."""
+        """The region projection of the first multimodal member; None if all members are text-only."""
         return next((member.regions for member in self.members if member.regions is not None), None)  # type: ignore[return-value]
 
     def encode(self, source: Tensor, lengths: Tensor, regions: Tensor | None = None) -> EnsembleMemory:
-        """Encode sentences by every member; arguments are those of one."""
+        """Encode sentences by every member; the arguments are those of a single translator."""
         return EnsembleMemory([
             member.encode(source, lengths, regions if member.regions is not None else None)  # type: ignore[operator]
             for member in self.members
         ])  # fmt: skip
 
     def start(self, memory: EnsembleMemory) -> tuple[Tensor, ...]:
-        """The members' states before the first word, one after the other."""
+        """Return the members' decoder states before the first word, one after the other."""
         states = [member.start(part) for member, part in zip(self.members, memory.parts, strict=True)]  # type: ignore[operator]
         self._parts = [len(state) for state in states]
         return tuple(tensor for state in states for tensor in state)
@@ -73,27 +73,27 @@ class Ensemble(nn.Module):
     def step(
         self, memory: EnsembleMemory, token: Tensor, state: tuple[Tensor, ...]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """One decoding step: what the members' `predict` read, side by side (B, S, ΣE), and their new states."""
-        states, kept = [], []
+        """One decoding step: the concatenated inputs (B, S, ΣE) of the members' `predict`, and their new states."""
+        states, new_state = [], []
         for member, part, own in zip(self.members, memory.parts, self._own(state), strict=True):
-            seen, new = member.step(part, token, own)  # type: ignore[operator]
-            states.append(widen(seen))
-            kept.extend(new)
-        return torch.cat(states, -1), tuple(kept)
+            output, new = member.step(part, token, own)  # type: ignore[operator]
+            states.append(widen(output))
+            new_state.extend(new)
+        return torch.cat(states, -1), tuple(new_state)
 
     def predict(self, states: Tensor) -> Tensor:
-        """Log of the members' mean probability (…, V)."""
+        """Return the log of the members' mean probability (…, V)."""
         sizes = [member.words.weight.shape[1] for member in self.members]  # type: ignore[union-attr, index]
         logs = [member.predict(part) for member, part in zip(self.members, states.split(sizes, -1), strict=True)]  # type: ignore[operator]
         return torch.stack(logs).logsumexp(0) - math.log(len(logs))
 
     @property
     def vocabulary_size(self) -> int:
-        """V."""
+        """V, size of the vocabulary."""
         return self.members[0].vocabulary_size  # type: ignore[return-value]
 
     def follow(self, state: tuple[Tensor, ...], beam: Tensor) -> tuple[Tensor, ...]:
-        """The state of the hypotheses (B, S) that go on, by the number of the one that each continues."""
+        """Return the state of the new hypotheses; `beam` (B, S) is the index of the hypothesis that each continues."""
         return tuple(
             tensor
             for member, own in zip(self.members, self._own(state), strict=True)
@@ -101,6 +101,6 @@ class Ensemble(nn.Module):
         )
 
     def _own(self, state: tuple[Tensor, ...]) -> list[tuple[Tensor, ...]]:
-        """Each member's part of a state."""
+        """Split a state into the states of the members."""
         ends = list(itertools.accumulate(self._parts, initial=0))
         return [state[first:last] for first, last in itertools.pairwise(ends)]

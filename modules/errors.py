@@ -1,5 +1,5 @@
-"""The error that models raise on purpose."""
+"""The error class of this package."""
 
 
 class ModelError(ValueError):
-    """Something a model cannot work with, in one line: what, where, what was expected, what to do next."""
+    """Invalid input or settings; the message is one line: what, where, what was expected, what to do next."""

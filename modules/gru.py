@@ -1,6 +1,6 @@
-"""GRUs over sentences of different lengths; what `modules.recurrent` says of LSTMs holds for them too.
+"""GRUs over sentences of different lengths, with one product for the weight gradient as in `modules.recurrent`.
 
-Same parameters, same values, same gradients as `nn.GRU` (`tests/modules/test_gru.py`).
+Parameters, values and gradients are those of `nn.GRU` (`tests/modules/test_gru.py`).
 """
 
 from typing import Any
@@ -14,40 +14,40 @@ from modules.recurrent import Packing, matmul_dtype
 
 
 def both_ways(gru: nn.GRU, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Read sentences from both ends.
+    """Run a bidirectional GRU over sentences.
 
     Args:
-        gru: of one layer, bidirectional, batch first.
+        gru: one layer, bidirectional, batch first.
         words: (B, N, E).
         lengths: (B,), each at least 1.
 
     Returns:
-        forward and backward states, each (B, N, H), zero where a sentence has ended.
+        forward and backward states, each (B, N, H), zero after the end of a sentence.
     """
     if words.is_cuda:
         packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
         both, _ = pad_packed_sequence(gru(packed)[0], True, total_length=words.shape[1])
-        ahead, back = both.chunk(2, -1)
-        return ahead, back
+        forward_states, backward_states = both.chunk(2, -1)
+        return forward_states, backward_states
     packing = Packing.of(lengths, words.shape[1])
     flat = words.flatten(0, 1)
     states = []
     for suffix, where in (("", packing.forward), ("_reverse", packing.backward)):
         names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
-        of_input, input_bias, recurrent, bias = (getattr(gru, f"{name}_l0{suffix}") for name in names)
-        packed_states = gru_scan(F.linear(flat[where], of_input, input_bias), recurrent, bias, packing.sizes)
+        input_weight, input_bias, recurrent, bias = (getattr(gru, f"{name}_l0{suffix}") for name in names)
+        packed_states = gru_scan(F.linear(flat[where], input_weight, input_bias), recurrent, bias, packing.sizes)
         states.append(packing.spread(packed_states, bool(suffix)))
     return states[0], states[1]
 
 
 def gru_scan(inputs: Tensor, recurrent: Tensor, bias: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    """Run a GRU over packed tokens, from a state of zeros.
+    """Run a GRU over packed tokens from a zero state.
 
     Args:
-        inputs: (T, 3H) the input's part W_ih x + b_ih of the gates, in nn.GRU's order r, z, n.
+        inputs: (T, 3H) the input part W_ih x + b_ih of the gates, in nn.GRU's order r, z, n.
         recurrent: (3H, H) W_hh.
         bias: (3H,) b_hh.
-        sizes: sentences running at each step, never rising.
+        sizes: number of sentences at each step, which never increases.
 
     Returns:
         hidden states (T, H), in float32 or wider.
@@ -64,10 +64,10 @@ class _Scan(torch.autograd.Function):
     def forward(
         ctx: Any, inputs: Tensor, recurrent: Tensor, bias: Tensor, sizes: tuple[int, ...], dtype: torch.dtype
     ) -> Tensor:
-        """Step by step; what the gradient needs is kept."""
+        """Run all steps and save the tensors that the gradient needs."""
         tokens, width = len(inputs), recurrent.shape[1]
         gates = inputs.to(recurrent.dtype, copy=True)
-        of_state, states = gates.new_empty(tokens, width), gates.new_empty(tokens, width)
+        state_products, states = gates.new_empty(tokens, width), gates.new_empty(tokens, width)
         before, low = gates.new_empty(tokens, width), gates.new_empty(tokens, width, dtype=dtype)
         weight, low_bias = recurrent.to(dtype).t(), bias.to(dtype)
         h, done = gates.new_zeros(sizes[0], width), 0
@@ -78,21 +78,21 @@ class _Scan(torch.autograd.Function):
             rz, n = gates[now].split((2 * width, width), 1)
             rz.add_(y[:, : 2 * width]).sigmoid_()
             r, z = rz.chunk(2, 1)
-            n.addcmul_(r, of_state[now].copy_(y[:, 2 * width :])).tanh_()
+            n.addcmul_(r, state_products[now].copy_(y[:, 2 * width :])).tanh_()
             h = torch.lerp(n, before[now], z, out=states[now])
             done += size
-        ctx.save_for_backward(recurrent, gates, of_state, before, low)
+        ctx.save_for_backward(recurrent, gates, state_products, before, low)
         ctx.sizes, ctx.dtype, ctx.input_dtype = sizes, dtype, inputs.dtype
         return states
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """The steps in reverse, then one product for the recurrent matrix."""
-        recurrent, gates, of_state, before, low = ctx.saved_tensors
+        """Run the steps in reverse, then compute the gradient of the recurrent matrix in one product."""
+        recurrent, gates, state_products, before, low = ctx.saved_tensors
         (grad_states,) = grads
         width, weight = recurrent.shape[1], recurrent.to(ctx.dtype)
-        of_inputs = torch.empty_like(gates)
-        of_products = gates.new_empty(gates.shape, dtype=ctx.dtype)
+        grad_inputs = torch.empty_like(gates)
+        grad_products = gates.new_empty(gates.shape, dtype=ctx.dtype)
         dh, end = gates.new_zeros(ctx.sizes[0], width), len(gates)
         for size in reversed(ctx.sizes):
             now = slice(end - size, end)
@@ -100,14 +100,14 @@ class _Scan(torch.autograd.Function):
             dh_now = dh[:size].add_(grad_states[now])
             kept = dh_now * z
             dn = (dh_now - kept).mul_(1 - n * n)
-            x, y = of_inputs[now], of_products[now]
-            x[:, :width] = dn * of_state[now] * r * (1 - r)
+            x, y = grad_inputs[now], grad_products[now]
+            x[:, :width] = dn * state_products[now] * r * (1 - r)
             x[:, width : 2 * width] = kept * (1 - z) * (before[now] - n)
             x[:, 2 * width :] = dn
             y[:, : 2 * width] = x[:, : 2 * width]
             y[:, 2 * width :] = dn * r
             dh[:size] = kept.add_(torch.mm(y, weight))
             end -= size
-        grad_recurrent = torch.mm(of_products.t(), low).to(recurrent.dtype)
-        grad_bias = of_products.sum(0, dtype=recurrent.dtype)
-        return of_inputs.to(ctx.input_dtype), grad_recurrent, grad_bias, None, None
+        grad_recurrent = torch.mm(grad_products.t(), low).to(recurrent.dtype)
+        grad_bias = grad_products.sum(0, dtype=recurrent.dtype)
+        return grad_inputs.to(ctx.input_dtype), grad_recurrent, grad_bias, None, None

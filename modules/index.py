@@ -1,8 +1,8 @@
-"""An index of vectors by inner product: searched whole (`flat`), or by lists of codes (`ivf-pq`); kept in a folder.
+"""FAISS indexes for inner-product search: exhaustive (`flat`) or compressed and approximate (`ivf-pq`).
 
-`ivf-pq` is for millions of vectors. They are rotated at random, so that all parts of a vector weigh alike, and put
-into `nlist` lists by k-means; a query looks into the `nprobe` nearest. There the best 256 candidates are found by codes
-of a few bytes, and scored again by their vectors in float16, so that scores are right to three digits.
+`ivf-pq` is for millions of vectors. Vectors are rotated at random, so that all their parts have similar variance, and
+assigned to `nlist` lists by k-means. A query searches the `nprobe` nearest lists: it finds the best 256 candidates by
+codes of a few bytes and scores them again by their float16 vectors, so scores are correct to three digits.
 """
 
 import errno
@@ -19,30 +19,30 @@ from torch import Tensor
 from modules.errors import ModelError
 
 Kind = Literal["flat", "ivf-pq"]
-GPU_MAX_K = 2048  # what FAISS on a GPU can return
-CANDIDATES = 256  # scored again by their vectors, for each query; more where k asks for it
-LEAST, MOST = 39, 64  # vectors that train one of k-means' centres: FAISS warns of fewer, more only take time
-CODES = 16  # values of a part of a code (half a byte), each a centre of k-means
-BLOCK = 2**16  # vectors looked at and added at a time, which bounds memory beside the index
+GPU_MAX_K = 2048  # limit of FAISS on a GPU
+CANDIDATES = 256  # candidates of each query that are scored again; more for a large k
+LEAST, MOST = 39, 64  # training vectors for each k-means centre: FAISS warns about fewer; more only take time
+CODES = 16  # k-means centres for each part of a vector, as a code of half a byte
+BLOCK = 2**16  # vectors checked and added at a time, which limits memory in addition to the index
 FORMAT = 1
 _INDEX, _ABOUT = "index.faiss", "index.json"
 
 
 class VectorIndex:
-    """N vectors (N, H) that are searched by inner product; `flat` on a GPU where FAISS finds one, `ivf-pq` on the CPU.
+    """An index of N vectors for inner-product search; `flat` runs on a GPU if FAISS finds one, `ivf-pq` on the CPU.
 
     Args:
-        vectors: (N, H), of any float type and device; `flat` keeps them as float32, `ivf-pq` as float16.
+        vectors: (N, H), of any float type and device; `flat` stores float32, `ivf-pq` float16.
         kind: `flat`, exhaustive and exact, or `ivf-pq`.
-        gpu: its number; None takes the first if there is one, -1 stays on the CPU.
-        nlist: lists of `ivf-pq`; None: the power of two nearest to √N (1,024 for a million).
-        nprobe: lists that a query looks into, all at the most; None: a quarter of them, or 128 if that is more.
-        parts: a vector is cut into so many for its code, half a byte each; a divisor of H; None: the largest one up to
-            H / 4 (32 bytes for 256 numbers).
+        gpu: number of the GPU; None uses the first one if any, -1 uses the CPU.
+        nlist: number of `ivf-pq` lists; None: the power of two nearest to √N (1,024 for a million).
+        nprobe: number of lists that a query searches, at most all; None: a quarter of them, but at least 128.
+        parts: number of parts of a vector's code, half a byte each; a divisor of H; None: the largest divisor up to
+            H / 4 (32 bytes for 256 dimensions).
 
     Raises:
-        ModelError: the vectors are not a matrix, one is not finite, they are too few to train `ivf-pq`, or a setting
-            does not fit them.
+        ModelError: the vectors are not a matrix, one is not finite, there are too few to train `ivf-pq`, or a
+            setting is invalid for them.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class VectorIndex:
             raise ModelError(f"vectors to index have shape {tuple(vectors.shape)}, expected (N, H)")
         wrong = (~torch.cat([part.isfinite().all(dim=1) for part in vectors.split(BLOCK)])).nonzero()
         if len(wrong):
-            raise ModelError(f"vector {int(wrong[0])} to index is not finite, expected finite numbers only")
+            raise ModelError(f"vector {int(wrong[0])} to index is not finite; expected finite values only")
         if kind not in get_args(Kind):
             raise ModelError(f"index of kind {kind!r}; expected one of {', '.join(get_args(Kind))}")
         self.kind = kind
@@ -66,7 +66,7 @@ class VectorIndex:
             self._index.add(_float32(part))
 
     def __len__(self) -> int:
-        """Count the vectors."""
+        """Return the number of vectors."""
         return int(self._index.ntotal)
 
     @property
@@ -79,45 +79,45 @@ class VectorIndex:
 
         Args:
             queries: (Q, H), of any float type and device.
-            k: how many; cut to the number of vectors, and to 2,048 on a GPU.
+            k: number of results; at most the number of vectors, and 2,048 on a GPU.
 
         Returns:
-            scores (Q, k) float32 in descending order and rows (Q, k) int64 of the index, both on the CPU. Where the
-            lists that `ivf-pq` looked into hold fewer than k, the rest are rows of -1 that score -inf.
+            scores (Q, k) float32 in descending order and rows (Q, k) int64 of the index, both on the CPU. If the
+            searched lists of `ivf-pq` hold fewer than k vectors, the remaining rows are -1 and their scores -inf.
 
         Raises:
-            ModelError: the queries are not of the vectors' size, or k is below 1.
+            ModelError: the queries do not have the size of the vectors, or k is below 1.
         """
         if queries.ndim != 2 or queries.shape[1] != self.dim:
-            raise ModelError(f"queries have shape {tuple(queries.shape)}, expected (Q, {self.dim}), as the index has")
+            raise ModelError(f"queries have shape {tuple(queries.shape)}, expected (Q, {self.dim}) for this index")
         if k < 1:
-            raise ModelError(f"k is {k}, expected 1 or more to find")
+            raise ModelError(f"k is {k}; expected 1 or more")
         k = min(k, len(self), GPU_MAX_K if self._on_gpu else len(self))
-        again = None
+        parameters = None
         if self.kind == "ivf-pq":
-            again = faiss.IndexRefineSearchParameters()
-            again.k_factor = max(4, CANDIDATES / k)
-        scores, rows = self._index.search(_float32(queries), k, params=again)
+            parameters = faiss.IndexRefineSearchParameters()
+            parameters.k_factor = max(4, CANDIDATES / k)
+        scores, rows = self._index.search(_float32(queries), k, params=parameters)
         found = torch.from_numpy(rows)
         return torch.from_numpy(scores).masked_fill(found < 0, -torch.inf), found
 
     def vectors(self) -> Tensor:
-        """All vectors (N, H) as they are kept, float32 on the CPU."""
-        kept = self._index if self.kind == "flat" else self._index.refine_index
-        return torch.from_numpy(kept.reconstruct_n(0, len(self)))
+        """Return all stored vectors (N, H), float32 on the CPU."""
+        stored = self._index if self.kind == "flat" else self._index.refine_index
+        return torch.from_numpy(stored.reconstruct_n(0, len(self)))
 
     def save(self, folder: Path, made_of: str) -> None:
-        """Write `index.faiss`, and `index.json` with what is in it.
+        """Write `index.faiss` and its description `index.json`.
 
         Args:
-            folder: made if it is not there.
-            made_of: a fingerprint of the checkpoint that made the vectors.
+            folder: created if missing.
+            made_of: fingerprint of the checkpoint that encoded the vectors.
         """
         folder.mkdir(parents=True, exist_ok=True)
         index = faiss.index_gpu_to_cpu(self._index) if self._on_gpu else self._index
         try:
             faiss.write_index(index, str(folder / _INDEX))
-        except RuntimeError as error:  # its message says what failed, but not why
+        except RuntimeError as error:  # FAISS does not give the system's error number
             raise OSError(errno.ENOSPC, " ".join(str(error).split())[-100:], str(folder / _INDEX)) from None
         about = {
             "format": FORMAT, "kind": self.kind, "vectors": len(self), "dim": self.dim, "made_of": made_of,
@@ -127,15 +127,15 @@ class VectorIndex:
 
     @classmethod
     def load(cls, folder: Path, made_of: str, gpu: int | None = None) -> "VectorIndex":
-        """Read what `save` wrote.
+        """Load an index that `save` wrote.
 
         Args:
-            folder: see there.
-            made_of: the fingerprint of the checkpoint that will make the queries.
+            folder: the folder given to `save`.
+            made_of: fingerprint of the checkpoint that will encode the queries.
             gpu: as for the class.
 
         Raises:
-            ModelError: a file is missing or damaged, or the vectors are another checkpoint's.
+            ModelError: a file is missing or damaged, or the vectors are from another checkpoint.
         """
         try:
             about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
@@ -146,11 +146,9 @@ class VectorIndex:
                 raise ModelError(
                     f"index {folder}: built from another checkpoint ({found} instead of {made_of}); build it again"
                 )
-            if _digest(folder / _INDEX) != digest:  # before FAISS reads it: it trusts what it reads
-                raise ValueError(f"{_INDEX} is not what was written")
-            index = faiss.read_index(
-                str(folder / _INDEX), faiss.IO_FLAG_MMAP_IFC
-            )  # not in memory before it is searched
+            if _digest(folder / _INDEX) != digest:  # before FAISS reads it without checks
+                raise ValueError(f"{_INDEX} does not match its checksum")
+            index = faiss.read_index(str(folder / _INDEX), faiss.IO_FLAG_MMAP_IFC)  # memory-mapped
         except ModelError:
             raise
         except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
@@ -166,7 +164,7 @@ class VectorIndex:
         return hasattr(self, "_resources")
 
     def _to_gpu(self, gpu: int | None) -> None:
-        """Move the index to the GPU of that number, or the first one, if FAISS finds any."""
+        """Move the index to the GPU with this number, or for None to the first one if FAISS finds any."""
         if gpu is None:
             gpu = 0 if faiss.get_num_gpus() else -1
         if gpu >= 0:
@@ -175,7 +173,7 @@ class VectorIndex:
 
 
 def _trained(vectors: Tensor, nlist: int | None, nprobe: int | None, parts: int | None) -> faiss.Index:
-    """An empty IVF-PQ index, trained on a sample of the vectors; ModelError where they do not fit the settings."""
+    """Return an empty IVF-PQ index trained on a sample of the vectors; ModelError if a setting is invalid."""
     count, dim = vectors.shape
     nlist = 2 ** round(math.log2(max(1, count)) / 2) if nlist is None else nlist
     nprobe = max(128, nlist // 4) if nprobe is None else nprobe
@@ -183,13 +181,13 @@ def _trained(vectors: Tensor, nlist: int | None, nprobe: int | None, parts: int 
         parts = max(size for size in range(1, max(1, dim // 4) + 1) if dim % size == 0)
     if min(nlist, nprobe, parts) < 1 or dim % parts:
         raise ModelError(
-            f"ivf-pq of vectors of {dim} numbers: nlist is {nlist}, nprobe {nprobe}, parts {parts}; expected 1 or "
+            f"ivf-pq of vectors of {dim} dimensions: nlist is {nlist}, nprobe {nprobe}, parts {parts}; expected 1 or "
             f"more, and parts a divisor of {dim}"
         )
     centres = max(nlist, CODES)
     if count < LEAST * centres:
         raise ModelError(
-            f"ivf-pq needs {LEAST * centres} vectors to train {centres} centres, found {count}; index them as flat"
+            f"ivf-pq needs {LEAST * centres} vectors to train {centres} centres, found {count}; use a flat index"
         )
     index = faiss.index_factory(dim, f"RR{dim},IVF{nlist},PQ{parts}x4fs,Refine(SQfp16)", faiss.METRIC_INNER_PRODUCT)
     faiss.extract_index_ivf(index).nprobe = min(nprobe, nlist)
@@ -199,7 +197,7 @@ def _trained(vectors: Tensor, nlist: int | None, nprobe: int | None, parts: int 
 
 
 def _float32(vectors: Tensor) -> Any:
-    """A contiguous float32 array on the CPU, as FAISS reads it."""
+    """Return vectors as a contiguous float32 array on the CPU, as FAISS requires."""
     return vectors.detach().to("cpu", torch.float32).contiguous().numpy()
 
 

@@ -1,7 +1,7 @@
-"""Losses on a similarity matrix: triplets of an image and captions, identified by masks, not by position.
+"""Losses on a similarity matrix of images and captions; masks mark the positive and negative pairs.
 
-`positives` and `negatives` come from `negative_mask`; a pair that is neither (the same sentence under another
-image) takes no part. Scores of half precision are raised to float32 first; float64 stays as it is.
+`positives` and `negatives` come from `negative_mask`. A pair that is neither (the same sentence under another
+image) is ignored. Half-precision scores are converted to float32; float64 scores stay float64.
 """
 
 import math
@@ -17,18 +17,18 @@ LOSSES = ("hardest", "sum", "infonce", "sigmoid")
 
 
 def negative_mask(image_keys: Tensor, caption_image: Tensor, sentence_hash: Tensor) -> tuple[Tensor, Tensor]:
-    """Find which pairs of a batch match, and which certainly do not.
+    """Return the masks of positive and of negative pairs of a batch.
 
-    A caption is a negative of an image unless the image owns the same normalised sentence in this batch: neither
-    its own captions, nor the same words under another image, may be pushed away from it.
+    A caption is a negative of an image unless the image has a caption with the same normalised sentence in this batch.
+    So neither its own captions nor the same sentence under another image are negatives.
 
     Args:
-        image_keys: (I,) whole numbers that name the images; two rows of one key are one image.
+        image_keys: (I,) integer ids of the images; two rows with the same key are the same image.
         caption_image: (C,) row of each caption's image.
         sentence_hash: (C,) hash of each caption's normalised sentence.
 
     Returns:
-        `positives` and `negatives`, each (I, C) bool and never both true.
+        `positives` and `negatives`, each (I, C) bool; no pair is both.
 
     """
     positives = image_keys[:, None] == image_keys[caption_image][None, :]
@@ -51,23 +51,23 @@ def hard_negative_loss(
     """Multilingual hard-negative triplet loss (mmt-retrieval, Eq. 9-10), summed over the positive pairs (v, t).
 
     [α - s(v,t) + Σ_l β_l s(v, t̂_l)]₊ + [α - s(v,t) + s(v̂, t)]₊, with t̂_l the hardest negative caption of type l
-    for image v, and v̂ the hardest negative image for caption t. β is renormalised, per image, over the types of
-    which the image has a negative in the batch; where an anchor has no negative at all, its term is 0.
+    for image v, and v̂ the hardest negative image for caption t. β is renormalised, per image, over the types for
+    which the image has a negative in the batch. If an anchor has no negative at all, its term is 0.
 
-    With `hardest=False` (warm-up), the mean over all negatives stands for the hardest, outside the hinge:
+    With `hardest=False` (warm-up), the mean hinge over all negatives replaces the hinge of the hardest negative:
     Σ_l β_l mean_{t̂ of type l} [α - s(v,t) + s(v,t̂)]₊ + mean_{v̂} [α - s(v,t) + s(v̂,t)]₊.
 
     Args:
-        similarity: (I, C) scores of images and captions, higher is nearer.
-        positives: (I, C) bool, the pairs that match.
-        negatives: (I, C) bool, the pairs that may be pushed apart.
-        types: (C,) type (language and source) of each caption, a whole number; an index into `weights` if given.
+        similarity: (I, C) scores of images and captions, higher means more similar.
+        positives: (I, C) bool, the matching pairs.
+        negatives: (I, C) bool, the negative pairs.
+        types: (C,) integer type (language and source) of each caption; an index into `weights` if given.
         margin: α.
-        weights: (T,) non-negative β before renormalisation; None weighs the types in the batch equally.
-        hardest: the hardest negative (True) or the mean over negatives (False).
+        weights: (T,) non-negative β before renormalisation; None gives the types in the batch equal weights.
+        hardest: use the hardest negative (True) or the mean over negatives (False).
 
     Returns:
-        The loss, a scalar that can always be differentiated.
+        The loss, a scalar with a gradient in every case.
 
     Raises:
         ModelError: a caption's type has no weight.
@@ -80,9 +80,9 @@ def hard_negative_loss(
     valid = negatives & members[:, None, :]  # (T, I, C)
     beta = _renormalised(beta.to(scores)[:, None] * valid.any(dim=2))  # (T, I)
     if not hardest:
-        of_captions = (_renormalised(valid.to(scores), dim=2) * beta[:, :, None]).sum(dim=0)
-        of_images = _renormalised(negatives.to(scores))
-        return _weighted_hinges(scores, positives, of_captions, of_images, margin)
+        caption_weights = (_renormalised(valid.to(scores), dim=2) * beta[:, :, None]).sum(dim=0)
+        image_weights = _renormalised(negatives.to(scores))
+        return _weighted_hinges(scores, positives, caption_weights, image_weights, margin)
     hard_captions = (beta * _hardest(scores, valid, dim=2)).sum(dim=0)[:, None]  # (I, 1), Eq. 10
     hard_images = _hardest(scores, negatives, dim=0)  # (C,)
     by_image = (margin - scores + hard_captions).relu() * (positives & (beta.sum(dim=0) > 0)[:, None])
@@ -96,13 +96,13 @@ def sum_of_hinges_loss(similarity: Tensor, positives: Tensor, negatives: Tensor,
     Σ_t̂ [α - s(v,t) + s(v,t̂)]₊ + Σ_v̂ [α - s(v,t) + s(v̂,t)]₊
 
     Args:
-        similarity: (I, C) scores of images and captions, higher is nearer.
-        positives: (I, C) bool, the pairs that match.
-        negatives: (I, C) bool, the pairs that may be pushed apart.
+        similarity: (I, C) scores of images and captions, higher means more similar.
+        positives: (I, C) bool, the matching pairs.
+        negatives: (I, C) bool, the negative pairs.
         margin: α.
 
     Returns:
-        The loss, a scalar that can always be differentiated.
+        The loss, a scalar with a gradient in every case.
 
     """
     scores = _full_precision(similarity)
@@ -110,44 +110,44 @@ def sum_of_hinges_loss(similarity: Tensor, positives: Tensor, negatives: Tensor,
 
 
 def contrastive_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scale: Tensor) -> Tensor:
-    """Symmetric InfoNCE (van den Oord et al. 2018; both ways as in CLIP), the mean over pairs and directions.
+    """Symmetric InfoNCE (van den Oord et al. 2018; both directions as in CLIP), the mean over pairs and directions.
 
     For each positive pair (v, t): −log e^{τs(v,t)} / (e^{τs(v,t)} + Σ_t̂ e^{τs(v,t̂)}), and the same over images v̂;
-    other positives of the anchor are no negatives.
+    other positives of the anchor are not negatives.
 
     Args:
-        similarity: (I, C) scores of images and captions, higher is nearer.
-        positives: (I, C) bool, the pairs that match.
-        negatives: (I, C) bool, the pairs that may be pushed apart.
+        similarity: (I, C) scores of images and captions, higher means more similar.
+        positives: (I, C) bool, the matching pairs.
+        negatives: (I, C) bool, the negative pairs.
         scale: τ, the inverse temperature.
 
     Returns:
-        The loss, a scalar that can always be differentiated.
+        The loss, a scalar with a gradient in every case.
 
     """
     scores = scale * _full_precision(similarity)
     image, caption = positives.nonzero(as_tuple=True)
     right = scores[image, caption]
     wrong = scores.masked_fill(~negatives, -torch.inf)
-    of_captions, of_images = wrong.logsumexp(dim=1)[image], wrong.logsumexp(dim=0)[caption]
-    terms = torch.stack([torch.logaddexp(right, of_captions), torch.logaddexp(right, of_images)])
+    over_captions, over_images = wrong.logsumexp(dim=1)[image], wrong.logsumexp(dim=0)[caption]
+    terms = torch.stack([torch.logaddexp(right, over_captions), torch.logaddexp(right, over_images)])
     return (terms - right).sum() / max(terms.numel(), 1)
 
 
 def sigmoid_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
-    """Pairwise sigmoid loss (SigLIP, Zhai et al. 2023): every pair is a yes or no of its own.
+    """Pairwise sigmoid loss (SigLIP, Zhai et al. 2023): a binary classification of every pair.
 
     −Σ log σ(±(τ s + b)) over positive (+) and negative (−) pairs, divided by the number of captions.
 
     Args:
-        similarity: (I, C) scores of images and captions, higher is nearer.
-        positives: (I, C) bool, the pairs that match.
-        negatives: (I, C) bool, the pairs that may be pushed apart.
+        similarity: (I, C) scores of images and captions, higher means more similar.
+        positives: (I, C) bool, the matching pairs.
+        negatives: (I, C) bool, the negative pairs.
         scale: τ.
         bias: b.
 
     Returns:
-        The loss, a scalar that can always be differentiated.
+        The loss, a scalar with a gradient in every case.
 
     """
     scores = scale * _full_precision(similarity) + bias
@@ -156,16 +156,16 @@ def sigmoid_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scale
 
 
 class RankingLoss(nn.Module):
-    """One of `LOSSES` by name, with what it learns itself (the scale of InfoNCE, scale and bias of the sigmoid).
+    """One of `LOSSES` by name, with its learned parameters (the scale of InfoNCE, scale and bias of the sigmoid loss).
 
     Args:
         kind: `hardest` (Eq. 9-10), `sum` (Eq. 8), `infonce` or `sigmoid`.
         margin: α of the first two.
-        type_weights: β of `hardest`, by the types' places; None: equal.
-        warmup_epochs: epochs in which the mean of hinges stands for the hardest.
+        type_weights: β of `hardest`, one for each type; None: equal.
+        warmup_epochs: first epochs, in which the mean hinge replaces the hardest.
 
     Raises:
-        ModelError: no such loss.
+        ModelError: `kind` is unknown.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class RankingLoss(nn.Module):
             raise ModelError(f"loss {kind!r}: expected one of {', '.join(LOSSES)}")
         self.kind, self.margin, self.warmup_epochs = kind, margin, warmup_epochs
         self.type_weights = None if type_weights is None else torch.tensor(type_weights)
-        if kind in ("infonce", "sigmoid"):  # start values of CLIP and of SigLIP
+        if kind in ("infonce", "sigmoid"):  # initial values of CLIP and of SigLIP
             self.log_scale = nn.Parameter(torch.tensor(1 / 0.07 if kind == "infonce" else 10.0).log())
         if kind == "sigmoid":
             self.bias = nn.Parameter(torch.tensor(-10.0))
@@ -184,7 +184,7 @@ class RankingLoss(nn.Module):
     def forward(
         self, similarity: Tensor, positives: Tensor, negatives: Tensor, types: Tensor, epoch: int = 0
     ) -> Tensor:
-        """The loss of scores (I, C), with masks (I, C) and caption types (C,), in an epoch that counts from 0."""
+        """The loss of scores (I, C), with masks (I, C) and caption types (C,); `epoch` counts from 0."""
         if self.kind == "hardest":
             weights = None if self.type_weights is None else self.type_weights.to(similarity.device)
             return hard_negative_loss(
@@ -192,46 +192,46 @@ class RankingLoss(nn.Module):
             )
         if self.kind == "sum":
             return sum_of_hinges_loss(similarity, positives, negatives, self.margin)
-        scale = self.log_scale.clamp(max=math.log(100)).exp()  # CLIP's bound
+        scale = self.log_scale.clamp(max=math.log(100)).exp()  # CLIP's upper bound
         if self.kind == "infonce":
             return contrastive_loss(similarity, positives, negatives, scale)
         return sigmoid_loss(similarity, positives, negatives, scale, self.bias)
 
 
 def _full_precision(similarity: Tensor) -> Tensor:
-    """Raise half precision to float32: differences of bfloat16 scores are as coarse as the margin."""
+    """Convert half precision to float32: bfloat16 is too coarse for differences of scores and the margin."""
     return similarity.float() if similarity.dtype in (torch.float16, torch.bfloat16) else similarity
 
 
 def _caption_types(types: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Give the captions of each type, (T, C) bool, and the types' weights, (T,)."""
+    """Return the mask of the captions of each type, (T, C) bool, and the weights of the types, (T,)."""
     if weights is None:
         present = types.unique()
         return types == present[:, None], torch.ones_like(present)
     if types.numel() and not 0 <= int(types.min()) <= int(types.max()) < len(weights):
         found = f"{int(types.min())} to {int(types.max())}"
-        raise ModelError(f"caption types run from {found}, but there are {len(weights)} weights; give one a type")
+        raise ModelError(f"caption types run from {found}, but there are {len(weights)} weights; give one for each")
     return types == torch.arange(len(weights), device=types.device)[:, None], weights.to(types.device)
 
 
 def _renormalised(weights: Tensor, dim: int = 0) -> Tensor:
-    """Let non-negative weights sum to 1 along a dimension; where all are 0 they stay 0."""
+    """Scale non-negative weights to a sum of 1 along a dimension; if all are 0 they stay 0."""
     total = weights.sum(dim=dim, keepdim=True)
     return weights / total.masked_fill(total == 0, 1)
 
 
 def _hardest(scores: Tensor, valid: Tensor, dim: int) -> Tensor:
-    """Give the highest valid score along a dimension; 0, without gradient, where none is valid."""
+    """Return the highest valid score along a dimension; 0, without gradient, if none is valid."""
     highest = scores.masked_fill(~valid, -torch.inf).amax(dim=dim)
     return highest.masked_fill(~valid.any(dim=dim), 0)
 
 
 def _weighted_hinges(
-    scores: Tensor, positives: Tensor, of_captions: Tensor, of_images: Tensor, margin: float
+    scores: Tensor, positives: Tensor, caption_weights: Tensor, image_weights: Tensor, margin: float
 ) -> Tensor:
     """Sum the hinges of every positive pair against every negative, weighted by (I, C) for each kind of negative."""
     image, caption = positives.nonzero(as_tuple=True)  # P pairs
     slack = (margin - scores[image, caption])[:, None]
-    by_image = (slack + scores[image]).relu() * of_captions[image]  # (P, C)
-    by_caption = (slack + scores.T[caption]).relu() * of_images.T[caption]  # (P, I)
+    by_image = (slack + scores[image]).relu() * caption_weights[image]  # (P, C)
+    by_caption = (slack + scores.T[caption]).relu() * image_weights.T[caption]  # (P, I)
     return by_image.sum() + by_caption.sum()

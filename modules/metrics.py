@@ -1,8 +1,8 @@
-"""Retrieval metrics: ranks from explicit caption-image links, the figures the papers print, and how sure they are.
+"""Retrieval metrics: ranks from explicit caption-image links, recall and median rank, and confidence intervals.
 
-A rank is 1 + the number of wrong candidates that score at least as high as the right one: ties count against the
-model, or constant embeddings would score 100 %. Recall is a hit rate, as in the papers (not torchmetrics'
-`RetrievalRecall`, which gives 0.2 for a perfect ranking of five captions an image).
+A rank is 1 + the number of wrong candidates that score at least as high as the right one. Ties count against the
+model; otherwise constant embeddings would score 100 %. Recall is a hit rate, as in the papers (not torchmetrics'
+`RetrievalRecall`, which gives 0.2 for a perfect ranking of five captions per image).
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,12 @@ from modules.errors import ModelError
 
 CUTS = (1, 5, 10)
 RECALLS = tuple(f"{task}_r{k}" for task in ("t2i", "i2t") for k in CUTS)
-NO_QUERY = "no query has a right answer; give at least one caption of one image"
+NO_QUERY = "no query has a right answer; expected at least one caption of one image"
 
 
 @dataclass(frozen=True)
 class RetrievalRanks:
-    """The rank of the right answer, for every query of both tasks.
+    """Rank of the right answer for every query of both tasks.
 
     Attributes:
         text_to_image: (C,) rank of each caption's image among all images, from 1.
@@ -36,7 +36,7 @@ class RetrievalRanks:
 
 
 class Interval(NamedTuple):
-    """A score and the interval it is known to."""
+    """A score and its confidence interval."""
 
     value: float
     low: float
@@ -44,7 +44,7 @@ class Interval(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What one system scores above another, the interval of that, and the two-sided p-value of no difference."""
+    """Score difference of two systems, its confidence interval, and the two-sided p-value of no difference."""
 
     value: float
     low: float
@@ -53,17 +53,16 @@ class Difference(NamedTuple):
 
 
 def retrieval_ranks(similarity: Tensor, caption_image: Tensor) -> RetrievalRanks:
-    """Rank each caption's image among all images, and each image's best caption among those of all other images.
+    """Rank each caption's image among all images, and each image's best caption among the captions of other images.
 
-    An image without captions is still in the gallery, but no query. An image's other captions never count
-    against it.
+    An image without captions is in the gallery but is not a query. An image's other captions do not count as wrong.
 
     Args:
-        similarity: (I, C) scores of images and captions, higher is nearer.
+        similarity: (I, C) scores of images and captions, higher means more similar.
         caption_image: (C,) row of each caption's image.
 
     Raises:
-        ModelError: a score is not finite, or a link names no image.
+        ModelError: a score is not finite, or a link is not the row of an image.
 
     """
     require_links(caption_image, *similarity.shape)
@@ -75,18 +74,18 @@ def retrieval_ranks(similarity: Tensor, caption_image: Tensor) -> RetrievalRanks
 
 
 def best_captions(positives: Tensor, caption_image: Tensor, num_images: int) -> Tensor:
-    """Reduce the captions' scores with their own image, (C,), to each image's best, (I,); -inf where it has none."""
+    """Return each image's best score, (I,), of its captions' scores with it, (C,); -inf if it has no caption."""
     worst = positives.new_full((num_images,), -torch.inf)
     return worst.scatter_reduce(0, caption_image, positives, "amax")
 
 
 def image_ranks_from_counts(counts: Tensor, positives: Tensor, thresholds: Tensor, caption_image: Tensor) -> Tensor:
-    """Turn counts of captions at or above an image's threshold into ranks, by leaving its own captions out.
+    """Convert counts of captions at or above an image's threshold to ranks, without the image's own captions.
 
     Args:
-        counts: (I,) number of captions, its own included, that score at least the threshold.
+        counts: (I,) number of captions, including its own, that score at least the threshold.
         positives: (C,) score of each caption with its own image.
-        thresholds: (I,) the score of the image's best caption.
+        thresholds: (I,) score of the image's best caption.
         caption_image: (C,) row of each caption's image.
 
     Returns:
@@ -98,10 +97,10 @@ def image_ranks_from_counts(counts: Tensor, positives: Tensor, thresholds: Tenso
 
 
 def require_finite(similarity: Tensor, images: Tensor | None = None, captions: Tensor | None = None) -> None:
-    """Refuse a score that is not finite, since comparisons with it are false without a warning.
+    """Raise a ModelError if a score is not finite, which comparisons would not report.
 
-    The ModelError names the first such image and caption, by `images` (I,) and `captions` (C,) if the scores (I, C)
-    are a block of a larger matrix.
+    The error names the first such image and caption. If the scores (I, C) are a block of a larger matrix, `images` (I,)
+    and `captions` (C,) are the rows and columns in that matrix.
     """
     if bool(similarity.isfinite().all()):
         return
@@ -109,11 +108,11 @@ def require_finite(similarity: Tensor, images: Tensor | None = None, captions: T
     image = row if images is None else int(images[row])
     caption = column if captions is None else int(captions[column])
     score = float(similarity[row, column])
-    raise ModelError(f"score of image {image} (row) and caption {caption} (column) is {score}, expected a finite one")
+    raise ModelError(f"score of image {image} (row) and caption {caption} (column) is {score}, expected a finite score")
 
 
 def require_links(caption_image: Tensor, num_images: int, num_captions: int) -> None:
-    """Check that every caption has one link, and that it names an image; raise ModelError otherwise."""
+    """Raise a ModelError unless every caption has one link and each link is the row of an image."""
     if caption_image.shape != (num_captions,):
         raise ModelError(f"caption_image has shape {tuple(caption_image.shape)}, expected ({num_captions},)")
     wrong = ((caption_image < 0) | (caption_image >= num_images)).nonzero()
@@ -123,7 +122,7 @@ def require_links(caption_image: Tensor, num_images: int, num_captions: int) -> 
 
 
 def recall_at(ranks: Tensor, k: int) -> float:
-    """Give the share of queries whose right answer is among the first k, in %; ranks of 0 are no queries.
+    """Return the share of queries whose right answer is among the first k, in %; ranks of 0 are ignored.
 
     >>> recall_at(torch.tensor([1, 7, 2, 0, 30]), 5)
     50.0
@@ -132,12 +131,12 @@ def recall_at(ranks: Tensor, k: int) -> float:
 
 
 def median_rank(ranks: Tensor) -> float:
-    """Give the median rank, the mean of the middle two for an even number; ranks of 0 are no queries."""
+    """Return the median rank, for an even number the mean of the middle two; ranks of 0 are ignored."""
     return float(_queries(ranks).double().quantile(0.5))
 
 
 def retrieval_scores(ranks: RetrievalRanks) -> dict[str, float]:
-    """Give the figures of both tasks.
+    """Return recalls and median ranks of both tasks.
 
     Returns:
         `t2i_r1`, `t2i_r5`, `t2i_r10` (in %), `t2i_medr`, the same as `i2t_…`, their sum `rsum` (of the six recalls,
@@ -158,7 +157,7 @@ def retrieval_scores(ranks: RetrievalRanks) -> dict[str, float]:
 def image_folds(
     caption_image: Tensor, num_images: int, folds: Sequence[Tensor]
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Cut a test set into folds of images, each with its own captions (COCO's 5 x 1K).
+    """Split a test set into folds of images, each with its own captions (COCO's 5 x 1K).
 
     Args:
         caption_image: (C,) row of each caption's image.
@@ -166,20 +165,18 @@ def image_folds(
         folds: (I of the fold,) rows of each fold's images.
 
     Yields:
-        rows of the fold's images as given, rows of its captions, and the captions' links (C of the fold,) within it.
+        rows of the fold's images as given, rows of its captions, and the links (C of the fold,) within the fold.
 
     """
     for images in folds:
-        place = caption_image.new_full((num_images,), -1)
-        place[images] = torch.arange(len(images), device=place.device)
-        captions = (place[caption_image] >= 0).nonzero()[:, 0]
-        yield images, captions, place[caption_image[captions]]
+        position = caption_image.new_full((num_images,), -1)
+        position[images] = torch.arange(len(images), device=position.device)
+        captions = (position[caption_image] >= 0).nonzero()[:, 0]
+        yield images, captions, position[caption_image[captions]]
 
 
 def fold_scores(folds: Sequence[RetrievalRanks]) -> dict[str, float]:
-    """Average `retrieval_scores` over folds that were ranked each by itself: COCO's "1K" figures.
-
-    Every figure is the mean of the folds' same figure; ranks of different folds never meet.
+    """Return the mean of `retrieval_scores` over folds that were ranked separately (COCO's "1K" results).
 
     Raises:
         ModelError: a fold has no query.
@@ -192,22 +189,22 @@ def fold_scores(folds: Sequence[RetrievalRanks]) -> dict[str, float]:
 def bootstrap_interval(
     ranks: RetrievalRanks | Sequence[RetrievalRanks], resamples: int = 1000, level: float = 0.95, seed: int = 0
 ) -> dict[str, Interval]:
-    """Give the percentile interval of every score by bootstrap over *images*.
+    """Return the percentile interval of every score by bootstrap over *images*.
 
-    Captions of one image are not independent, so they come and go with it. Ranks stay those of the whole gallery.
-    Several rank sets (seeds of one system, row for row on the same images) are averaged within each resample.
+    Captions of one image are not independent, so they are resampled with their image. Ranks are those in the whole
+    gallery. Several rank sets (seeds of one system, with the same images in the same rows) are averaged per resample.
 
     Args:
         ranks: the ranks of one run, or of several.
-        resamples: how many.
-        level: what share of the resamples the interval holds.
-        seed: of the resampling.
+        resamples: number of resamples.
+        level: share of the resamples inside the interval.
+        seed: random seed of the resampling.
 
     Returns:
         An `Interval` for each name in `retrieval_scores`.
 
     Raises:
-        ModelError: the runs are not on the same images, or there is no query.
+        ModelError: the runs have different images, or there is no query.
 
     """
     runs = _runs(ranks)
@@ -223,20 +220,20 @@ def paired_difference(
     level: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Difference]:
-    """Compare two systems on the same images, both resampled alike, so that what is hard for both cancels out.
+    """Compare two systems by paired bootstrap: both are resampled with the same images.
 
     Args:
-        system: the ranks of one run, or of several seeds, row for row on the same images as the baseline's.
-        baseline: what it is compared with.
-        resamples: how many.
-        level: what share of the resamples the interval holds.
-        seed: of the resampling.
+        system: the ranks of one run, or of several seeds, with the same images in the same rows as the baseline.
+        baseline: the ranks of the other system.
+        resamples: number of resamples.
+        level: share of the resamples inside the interval.
+        seed: random seed of the resampling.
 
     Returns:
         A `Difference`, system - baseline, for each name in `retrieval_scores` (a lower median rank is better).
 
     Raises:
-        ModelError: the runs are not on the same images, or there is no query.
+        ModelError: the runs have different images, or there is no query.
 
     """
     ours, theirs = _runs(system), _runs(baseline)
@@ -250,15 +247,15 @@ def paired_difference(
 
 
 def difference(whole: float, resampled: Tensor, level: float = 0.95) -> Difference:
-    """A difference and what resampling says of it.
+    """Return a difference with its interval and p-value from resampled differences.
 
     The p-value is twice the smaller share of the resamples on one side of zero (zero included), never below
     2 / (resamples + 1).
 
     Args:
-        whole: on all data.
-        resampled: (S,) on S resamples.
-        level: what share of the resamples the interval holds.
+        whole: the difference on all data.
+        resampled: (S,) differences on S resamples.
+        level: share of the resamples inside the interval.
     """
     rarer_side = 1 + min(int((resampled <= 0).sum()), int((resampled >= 0).sum()))
     p_value = min(1.0, 2 * rarer_side / (len(resampled) + 1))
@@ -266,14 +263,14 @@ def difference(whole: float, resampled: Tensor, level: float = 0.95) -> Differen
 
 
 def _queries(ranks: Tensor) -> Tensor:
-    """Leave out the images without captions."""
+    """Return the ranks of images with captions."""
     if not bool((ranks > 0).any()):
         raise ModelError(NO_QUERY)
     return ranks[ranks > 0]
 
 
 def _runs(ranks: RetrievalRanks | Sequence[RetrievalRanks]) -> list[RetrievalRanks]:
-    """Make one run a list of one."""
+    """Return a list of runs, also for a single run."""
     return [ranks] if isinstance(ranks, RetrievalRanks) else list(ranks)
 
 
@@ -291,13 +288,13 @@ def _image_weights(runs: Sequence[RetrievalRanks], resamples: int, seed: int) ->
 
 
 def _mean_scores(runs: Sequence[RetrievalRanks], weights: Tensor) -> dict[str, Tensor]:
-    """Average `retrieval_scores` over runs, with images weighted by (S, I): a tensor (S,) a name."""
+    """Average `retrieval_scores` over runs, with images weighted by (S, I): a tensor (S,) for each name."""
     each = [_weighted_scores(run, weights) for run in runs]
     return {name: torch.stack([scores[name] for scores in each]).mean(dim=0) for name in each[0]}
 
 
 def _weighted_scores(ranks: RetrievalRanks, weights: Tensor) -> dict[str, Tensor]:
-    """Give `retrieval_scores` where image i stands weights[s, i] times, for each s: a tensor (S,) a name."""
+    """Return `retrieval_scores` with image i repeated weights[s, i] times: a tensor (S,) for each name."""
     scores: dict[str, Tensor] = {}
     queries = ranks.image_to_text.cpu().nonzero()[:, 0]
     tasks = {
@@ -307,7 +304,7 @@ def _weighted_scores(ranks: RetrievalRanks, weights: Tensor) -> dict[str, Tensor
     for task, (values, image) in tasks.items():
         hits = torch.stack([values <= k for k in CUTS] + [values > 0], dim=1).double()
         per_image = hits.new_zeros(weights.shape[1], len(CUTS) + 1).index_add(0, image, hits)
-        totals = weights.double() @ per_image  # float64: lower matmul precisions would not count exactly
+        totals = weights.double() @ per_image  # float64: counts must be exact
         for column, k in enumerate(CUTS):
             scores[f"{task}_r{k}"] = 100 * totals[:, column] / totals[:, -1]
         scores[f"{task}_medr"] = _weighted_median(values, weights[:, image])
@@ -316,7 +313,7 @@ def _weighted_scores(ranks: RetrievalRanks, weights: Tensor) -> dict[str, Tensor
 
 
 def _weighted_median(values: Tensor, weights: Tensor) -> Tensor:
-    """Give the median (S,) of values (N,) where value n stands weights[s, n] times."""
+    """Return the median (S,) of values (N,) with value n repeated weights[s, n] times."""
     values, order = values.sort()
     upto = weights[:, order].cumsum(dim=1)
     middle = torch.cat([((upto[:, -1:] - 1) / 2).floor(), (upto[:, -1:] / 2).floor()], dim=1)
@@ -326,12 +323,12 @@ def _weighted_median(values: Tensor, weights: Tensor) -> Tensor:
 def _score_gains(
     system: Sequence[RetrievalRanks], baseline: Sequence[RetrievalRanks], weights: Tensor
 ) -> dict[str, Tensor]:
-    """Subtract the baseline's `_mean_scores` from the system's: a tensor (S,) a name."""
+    """Subtract the baseline's `_mean_scores` from the system's: a tensor (S,) for each name."""
     ours, theirs = _mean_scores(system, weights), _mean_scores(baseline, weights)
     return {name: ours[name] - theirs[name] for name in ours}
 
 
 def _percentiles(values: Tensor, level: float) -> tuple[float, float]:
-    """Give the ends of the middle share `level` of the values (S,)."""
+    """Return the percentiles that enclose the middle share `level` of the values (S,)."""
     low, high = values.quantile(torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=values.dtype)).tolist()
     return low, high

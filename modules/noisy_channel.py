@@ -1,4 +1,4 @@
-"""Log-likelihoods of given translations, and n-best lists reranked by a noisy channel."""
+"""Log-likelihoods of given translations, and reranking of n-best lists by a noisy channel."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,19 +16,19 @@ Recode = Callable[[Sequence[Sequence[int]]], Sequence[Sequence[int]]]
 
 
 class NoisyChannel(nn.Module):
-    """A translator whose n-best lists are reranked with the help of one of the opposite direction.
+    """A translator whose n-best lists are reranked by a translator of the opposite direction (the channel).
 
-    score(y) = log p(y|x) / |y|^α + λ · log p(x|y) / |x|, the end mark counted in both lengths (Yee et al. 2019,
-    without their language model). The translator alone is searched; the channel p(x|y) reads what it found.
+    score(y) = log p(y|x) / |y|^α + λ · log p(x|y) / |x|, including the end token in both lengths (Yee et al. 2019,
+    without their language model). The direct translator makes the n-best list; the channel p(x|y) scores it.
 
     Args:
-        direct: the translator, or several as one.
-        channel: of the opposite direction; needs no picture. Its vocabulary may be another one, with the same numbers
-            for padding, begin and end.
-        recode_source: sentences x in token numbers of `direct` → those of `channel`, none empty.
-        recode_target: the same of translations y.
+        direct: the translator, or an ensemble.
+        channel: text-only translator of the opposite direction. Its vocabulary may differ, except the ids of padding,
+            begin and end.
+        recode_source: converts sentences x from token ids of `direct` to those of `channel`; none may be empty.
+        recode_target: the same for translations y.
         weight: λ.
-        beam_size: least width of the beam; all that it finds is reranked.
+        beam_size: minimum beam size; all hypotheses are reranked.
     """
 
     def __init__(
@@ -42,47 +42,47 @@ class NoisyChannel(nn.Module):
 
     @property
     def regions(self) -> nn.Linear | None:
-        """The region projection of the translator; None if it reads no regions."""
+        """The region projection of the direct translator; None if it is text-only."""
         return self.direct.regions  # type: ignore[return-value]
 
     def widened(self, search: Any) -> BeamSettings:
-        """The search whose lists are reranked.
+        """Return the search settings of the direct translator, with at least `beam_size` hypotheses.
 
         Raises:
-            ModelError: it samples, or has diverse beams, whose order must stay.
+            ModelError: the search is sampling or diverse beam search, whose lists are not ordered by score alone.
         """
         if not isinstance(search, BeamSettings) or search.groups > 1:
-            raise ModelError(f"a channel reranks what a plain beam finds, not {search}; leave one out")
+            raise ModelError(f"a noisy channel reranks the output of plain beam search, not of {search}; leave one out")
         return replace(search, beam_size=max(search.beam_size, self.beam_size))
 
     def rerank(
         self, batch: Mapping[str, Tensor], found: Sequence[Sequence[Hypothesis]], begin: int, end: int
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each sentence of a batch (`source`, `source_lengths`) by their new scores, best first.
+        """Rerank the hypotheses of each sentence of a batch (`source`, `source_lengths`) and return them, best first.
 
-        The likeliest of all sentences are read back together, then the second, and so on: no batch has more sentences
-        than the one that was translated.
+        The channel scores the best hypotheses of all sentences as one batch, then the second ones, and so on, so no
+        batch is larger than the translated one.
         """
         rows, lengths = batch["source"].tolist(), batch["source_lengths"].tolist()
         source = self.recode_source([row[:length] for row, length in zip(rows, lengths, strict=True)])
         reranked: list[list[Hypothesis]] = [[] for _ in found]
         for rank in range(max(map(len, found))):
-            places = [place for place, best in enumerate(found) if rank < len(best)]
-            hypotheses = self.recode_target([found[place][rank].tokens for place in places])
-            back = _pairs(hypotheses, [source[place] for place in places], begin, end, batch["source"].device)
-            likely = (log_likelihoods(self.channel, back).cpu() / back["target_lengths"]).tolist()
-            for place, log_likelihood in zip(places, likely, strict=True):
-                one = found[place][rank]
-                reranked[place].append(Hypothesis(one.tokens, one.score + self.weight * log_likelihood))
+            sentences = [sentence for sentence, best in enumerate(found) if rank < len(best)]
+            texts = self.recode_target([found[sentence][rank].tokens for sentence in sentences])
+            back = _pairs(texts, [source[sentence] for sentence in sentences], begin, end, batch["source"].device)
+            likelihoods = (log_likelihoods(self.channel, back).cpu() / back["target_lengths"]).tolist()
+            for sentence, log_likelihood in zip(sentences, likelihoods, strict=True):
+                one = found[sentence][rank]
+                reranked[sentence].append(Hypothesis(one.tokens, one.score + self.weight * log_likelihood))
         return [sorted(best, key=lambda one: -one.score) for best in reranked]
 
 
 def log_likelihoods(translator: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-    """Log-probability (B,) of given translations, the end mark counted, summed over words.
+    """Return log-probabilities (B,) of given translations, summed over words and including the end token.
 
     Args:
-        translator: any but an ensemble.
-        batch: as `data.translation.SentenceBatches` gives it, with `target`, `labels` and `target_lengths`.
+        translator: a single translator, not an ensemble.
+        batch: from `data.translation.SentenceBatches`, with `target`, `labels` and `target_lengths`.
     """
     network: Any = translator
     with torch.no_grad():
@@ -95,10 +95,10 @@ def log_likelihoods(translator: nn.Module, batch: Mapping[str, Tensor]) -> Tenso
 def _pairs(
     source: Sequence[Sequence[int]], target: Sequence[Sequence[int]], begin: int, end: int, device: torch.device
 ) -> dict[str, Tensor]:
-    """Sentences and their translations as a batch; lengths stay on the CPU."""
+    """Return sentences and their translations as a batch; lengths stay on the CPU."""
 
     def padded(sentences: list[list[int]]) -> Tensor:
-        """(B, N), padding (0) behind."""
+        """Return token ids (B, N), padded with 0 at the end."""
         return pad_sequence([torch.tensor(one) for one in sentences], batch_first=True).to(device)
 
     return {

@@ -10,17 +10,17 @@ from modules.recurrent import widen
 
 
 class GeneralisedPool(nn.Module):
-    """Pool vectors dimension by dimension: Σ_k θ_k max_k, with max_k the k-th largest number of a dimension (Eq. 3).
+    """Pool vectors dimension by dimension: Σ_k θ_k max_k, with max_k the k-th largest value of a dimension (Eq. 3).
 
-    The coefficients θ, which sum to 1, depend on how many vectors there are and on nothing else: a small Bi-GRU reads
-    the positional encodings of 1 … n, its directions are averaged, and a linear layer scores each place (Eq. 5-6).
+    The coefficients θ, which sum to 1, depend only on the number of vectors: a small Bi-GRU reads the positional
+    encodings of 1 … n, its directions are averaged, and a linear layer scores each position (Eq. 5-6).
 
-    Reading: the softmax over places has a temperature of 0.1, as in the published code.
+    Interpretation: the softmax over positions has a temperature of 0.1, as in the published code.
 
     Args:
         position_dim: size of a positional encoding.
-        hidden_dim: size of a state of the Bi-GRU.
-        temperature: of the softmax over places.
+        hidden_dim: size of a Bi-GRU state.
+        temperature: temperature of the softmax over positions.
     """
 
     def __init__(self, position_dim: int = 32, hidden_dim: int = 32, temperature: float = 0.1) -> None:
@@ -30,19 +30,19 @@ class GeneralisedPool(nn.Module):
         self.score = nn.Linear(hidden_dim, 1, bias=False)
 
     def coefficients(self, lengths: Tensor) -> Tensor:
-        """θ (B, longest) of the numbers of vectors (B,) on the CPU; 0 beyond each."""
+        """Return θ (B, longest) for the numbers of vectors (B,) on the CPU; 0 after the last vector."""
         distinct, which = lengths.unique(return_inverse=True)
         longest = int(distinct.max())
         positions = positional_encodings(longest, self.position_dim).to(self.score.weight)
         steps = positions.expand(len(distinct), -1, -1)
         packed = pack_padded_sequence(steps, distinct, batch_first=True, enforce_sorted=False)
-        ahead, back = pad_packed_sequence(self.gru(packed)[0], batch_first=True)[0].chunk(2, -1)
-        scores = widen(self.score((ahead + back) / 2)[..., 0]) / self.temperature
+        forward_states, backward_states = pad_packed_sequence(self.gru(packed)[0], batch_first=True)[0].chunk(2, -1)
+        scores = widen(self.score((forward_states + backward_states) / 2)[..., 0]) / self.temperature
         beyond = (torch.arange(longest) >= distinct[:, None]).to(scores.device)
         return scores.masked_fill(beyond, -torch.inf).softmax(-1)[which.to(scores.device)]
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
-        """Pooled vectors (B, H) of vectors (B, T, H) and their mask (B, T); at least one of each item must be real."""
+        """Pool vectors (B, T, H) with their mask (B, T) to (B, H); each item needs at least one real vector."""
         weights = self.coefficients(mask.sum(1).cpu())
         lowest = widen(vectors).masked_fill(~mask[..., None], -torch.inf)
         ordered = lowest.sort(dim=1, descending=True).values[:, : weights.shape[1]]
@@ -50,7 +50,7 @@ class GeneralisedPool(nn.Module):
 
 
 def positional_encodings(count: int, dim: int) -> Tensor:
-    """Sines and cosines (count, dim) of the places 0 … count − 1 (Vaswani et al. 2017, section 3.5); `dim` is even."""
+    """Sinusoidal encodings (count, dim) of positions 0 … count − 1 (Vaswani et al. 2017, 3.5); `dim` is even."""
     rates = torch.exp(torch.arange(0, dim, 2) * (-math.log(10_000) / dim))
     angles = torch.arange(count)[:, None] * rates
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)

@@ -1,4 +1,4 @@
-"""Text models of `transformers` as word vectors: their last states stand for a table of vectors."""
+"""Word vectors from pretrained text models of `transformers`: their last hidden states replace a table of vectors."""
 
 import torch
 from safetensors import SafetensorError
@@ -8,19 +8,19 @@ from modules.errors import ModelError
 
 
 class PretrainedWords(nn.Module):
-    """The last states of a pretrained text model, a vector a sub-word.
+    """The last hidden states of a pretrained text model, one vector for each sub-word.
 
-    Token numbers are the model's own plus 1; 0 is padding.
+    Token ids are those of the model plus 1; 0 is padding.
 
     Args:
-        name: a folder, or a name on the hub.
+        name: a folder, or a name on the Hugging Face hub.
 
     Raises:
-        ModelError: there is no such model, or it is not a text encoder.
+        ModelError: the model is not found, or it is not a text encoder.
     """
 
     def __init__(self, name: str) -> None:
-        from transformers import AutoConfig, AutoModel  # seconds to import
+        from transformers import AutoConfig, AutoModel  # takes seconds to import
 
         super().__init__()
         try:
@@ -28,16 +28,16 @@ class PretrainedWords(nn.Module):
             self.model = AutoModel.from_pretrained(name, config=config, dtype=torch.float32, trust_remote_code=False)
         except (OSError, ValueError, SafetensorError) as error:
             reason = " ".join(str(error).split())[:200]
-            raise ModelError(f"vse.pretrained {name!r}: no text model of transformers there ({reason})") from None
+            raise ModelError(f"vse.pretrained {name!r}: no text model of transformers found ({reason})") from None
         if getattr(config, "is_encoder_decoder", False):
-            raise ModelError(f"vse.pretrained {name!r}: an encoder and decoder; expected an encoder (BERT, XLM-R …)")
+            raise ModelError(f"vse.pretrained {name!r}: an encoder-decoder model; expected an encoder (BERT, XLM-R …)")
         table = getattr(self.model, "get_input_embeddings", lambda: None)()
         if not isinstance(table, nn.Embedding) or not hasattr(config, "hidden_size"):
-            raise ModelError(f"vse.pretrained {name!r}: no model of text; expected an encoder (BERT, XLM-R …)")
+            raise ModelError(f"vse.pretrained {name!r}: not a text model; expected an encoder (BERT, XLM-R …)")
         self.embedding_dim, self.vocabulary_size = int(config.hidden_size), table.num_embeddings
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """States (B, L, embedding_dim) of tokens (B, L)."""
+        """Return hidden states (B, L, embedding_dim) of tokens (B, L)."""
         mask = tokens > 0
         trained = any(parameter.requires_grad for parameter in self.model.parameters())
         with torch.set_grad_enabled(trained and torch.is_grad_enabled()):
@@ -45,9 +45,9 @@ class PretrainedWords(nn.Module):
         return states
 
     def freeze(self) -> None:
-        """Keep the weights as they are, and dropout off."""
+        """Freeze the weights and turn dropout off."""
         self.requires_grad_(False).eval()
 
     def train(self, mode: bool = True) -> "PretrainedWords":
-        """Train, or with frozen weights stay as it is."""
+        """Set the training mode; a frozen model stays in evaluation mode."""
         return super().train(mode and any(parameter.requires_grad for parameter in self.parameters()))

@@ -1,8 +1,8 @@
 """LSTMs over sentences of different lengths: packed steps, threads that share their inputs, one weight gradient.
 
-`nn.LSTM` on a CPU adds up the gradient of its recurrent matrix at every time step and cannot share input
-products between the K threads of a multimodal encoder. `scan` here does one product over all steps instead,
-and lets many threads read the same input. Same parameters, same values, same gradients as `nn.LSTM`
+On a CPU, `nn.LSTM` updates the gradient of its recurrent matrix at every time step, and it cannot share input products
+between the K threads of a multimodal encoder. `scan` computes this gradient as one product over all steps, and many
+threads can read the same input. Parameters, values and gradients are those of `nn.LSTM`
 (`tests/modules/test_recurrent.py`).
 """
 
@@ -16,14 +16,14 @@ from torch.nn import functional as F
 
 @dataclass(frozen=True)
 class Packing:
-    """How the sentences of a batch are laid out step by step: longest first, no padding.
+    """Layout of the tokens of a batch, step by step: longest sentence first, no padding.
 
     Attributes:
-        order: (B,) the sentences from longest to shortest.
-        rank: (B,) where each sentence went in that order.
-        sizes: sentences that are still running at each step; their sum T is the number of tokens.
+        order: (B,) sentence indexes from longest to shortest.
+        rank: (B,) position of each sentence in that order.
+        sizes: number of sentences at each step that have not ended; the sum T is the number of tokens.
         forward: (T,) position in the flattened (B · N) batch of each packed token.
-        backward: (T,) the same for sentences read from their end.
+        backward: (T,) the same for sentences read from end to start.
         width: N, the padded length.
     """
 
@@ -36,7 +36,7 @@ class Packing:
 
     @classmethod
     def of(cls, lengths: Tensor, width: int) -> "Packing":
-        """The packing of sentences of `lengths` (B,), each at least 1, padded to `width`."""
+        """Return the packing of sentences of `lengths` (B,), each at least 1, padded to `width`."""
         lengths = lengths.to("cpu", torch.int64)
         ordered, order = lengths.sort(descending=True, stable=True)
         step = torch.arange(width)
@@ -48,20 +48,20 @@ class Packing:
         return cls(order, order.argsort(), sizes, forward, backward, width)
 
     def to(self, device: torch.device) -> "Packing":
-        """The same packing with its indexes on `device`."""
+        """Return the same packing with its indexes on `device`."""
         if self.order.device == device:
             return self
         moved = (self.order.to(device), self.rank.to(device))
         return Packing(*moved, self.sizes, self.forward.to(device), self.backward.to(device), self.width)
 
     def spread(self, packed: Tensor, backward: bool = False) -> Tensor:
-        """Packed tokens (T, …) back to (B, N, …), zeros where a sentence has ended."""
+        """Convert packed tokens (T, …) to a padded batch (B, N, …), with zeros after the end of a sentence."""
         where = self.backward if backward else self.forward
         batch = packed.new_zeros(len(self.order) * self.width, *packed.shape[1:])
         return batch.index_copy(0, where, packed).unflatten(0, (len(self.order), self.width))
 
     def last(self, packed: Tensor) -> Tensor:
-        """The last token's row of each sentence: (T, …) → (B, …) in the batch's own order."""
+        """Return the last token's row of each sentence, (T, …) → (B, …), in the order of the batch."""
         starts = torch.tensor([0, *self.sizes]).cumsum(0)[:-1].to(packed.device)
         lengths = (torch.tensor(self.sizes)[:, None] > torch.arange(len(self.order))[None, :]).sum(0)
         rows = starts[lengths.to(packed.device) - 1] + torch.arange(len(self.order), device=packed.device)
@@ -69,13 +69,13 @@ class Packing:
 
 
 def matmul_dtype(tensor: Tensor) -> torch.dtype:
-    """The type in which matrix products run: autocast's where it is on, else the tensor's own."""
+    """Return the type of matrix products: the type of autocast if it is on, else the tensor's type."""
     kind = tensor.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else tensor.dtype
 
 
 def widen(tensor: Tensor) -> Tensor:
-    """The tensor in float32, or as it is if it is wider: sums and softmaxes are not done in bfloat16."""
+    """Return the tensor in float32 or its own wider type; bfloat16 is too coarse for sums and softmaxes."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
@@ -85,13 +85,13 @@ def scan(
     """Run an LSTM over packed tokens.
 
     Args:
-        inputs: (T, 4H) the input's part of the gates, W_ih x + b, in nn.LSTM's order i, f, g, o; the same for
-            all threads.
+        inputs: (T, 4H) the input part of the gates, W_ih x + b, in nn.LSTM's order i, f, g, o; the same for all
+            threads.
         recurrent: (4H, H) W_hh.
         hidden: (B · threads, H) state before the first step, sentences in packed order, threads of a sentence adjacent.
         cell: (B · threads, H) likewise.
-        sizes: sentences running at each step, never rising.
-        threads: how many sequences read each input.
+        sizes: number of sentences at each step, which never increases.
+        threads: number of sequences that read each input.
 
     Returns:
         hidden states (T · threads, H) and the last cell state of each sequence (B · threads, H).
@@ -102,7 +102,7 @@ def scan(
 
 
 def lstm_cell(gates: Tensor, cell: Tensor | None) -> tuple[Tensor, Tensor]:
-    """One LSTM step from whole gates (…, 4H) and the cell state (…, H) before it; `None` is a zero state."""
+    """One LSTM step from complete gates (…, 4H) and the previous cell state (…, H); `None` is a zero state."""
     i, f, g, o = widen(gates).chunk(4, -1)
     fresh = i.sigmoid() * g.tanh()
     cell = fresh if cell is None else f.sigmoid() * cell + fresh
@@ -110,19 +110,19 @@ def lstm_cell(gates: Tensor, cell: Tensor | None) -> tuple[Tensor, Tensor]:
 
 
 def input_gates(lstm: nn.LSTM, inputs: Tensor, backward: bool = False) -> Tensor:
-    """The input's part W_ih x + b of an LSTM's gates: (…, E) → (…, 4H)."""
+    """Return the input part W_ih x + b of an LSTM's gates: (…, E) → (…, 4H)."""
     suffix = "_reverse" if backward else ""
     bias = getattr(lstm, f"bias_ih_l0{suffix}") + getattr(lstm, f"bias_hh_l0{suffix}")
     return F.linear(inputs, getattr(lstm, f"weight_ih_l0{suffix}"), bias)
 
 
 def recurrent_matrix(lstm: nn.LSTM, backward: bool = False) -> Tensor:
-    """W_hh (4H, H) of one direction."""
+    """Return W_hh (4H, H) of one direction."""
     return getattr(lstm, "weight_hh_l0_reverse" if backward else "weight_hh_l0")
 
 
 def open_forget_gates(lstm: nn.LSTM, bias: float) -> None:
-    """Start an LSTM's forget gates with `bias`, so that cell states persist at first (Jozefowicz et al., 2015)."""
+    """Set the initial bias of an LSTM's forget gates, so that it first keeps its state (Jozefowicz et al. 2015)."""
     width = lstm.hidden_size
     with torch.no_grad():
         for name, parameter in lstm.named_parameters():
@@ -150,13 +150,13 @@ class BiLSTM(nn.Module):
             lengths: (B,) on the CPU, each at least 1.
 
         Returns:
-            forward and backward states, each (B, N, H), zero where a sentence has ended.
+            forward and backward states, each (B, N, H), zero after the end of a sentence.
         """
         if words.is_cuda:
             packed = nn.utils.rnn.pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
             both, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], True, total_length=words.shape[1])
-            ahead, back = both.chunk(2, -1)
-            return ahead, back
+            forward_states, backward_states = both.chunk(2, -1)
+            return forward_states, backward_states
         packing = Packing.of(lengths, words.shape[1])
         start = words.new_zeros(len(words), self.lstm.hidden_size)
         flat = words.flatten(0, 1)
@@ -169,18 +169,18 @@ class BiLSTM(nn.Module):
 
 
 class _Scan(torch.autograd.Function):
-    """`scan` and its gradient; kept apart because autograd would store and add far more than is needed."""
+    """`scan` with an explicit gradient, as autograd would store and add much more than necessary."""
 
     @staticmethod
     def forward(
         ctx: Any, inputs: Tensor, recurrent: Tensor, hidden: Tensor, cell: Tensor,
         sizes: tuple[int, ...], threads: int, dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """Step by step; what the gradient needs is kept."""
+        """Run all steps and save the tensors that the gradient needs."""
         tokens, width = inputs.shape[0] * threads, recurrent.shape[1]
         gates = hidden.new_empty(tokens, 4 * width)
         cells, tanh_cells, states = (hidden.new_empty(tokens, width) for _ in range(3))
-        low = torch.empty(tokens, width, dtype=dtype, device=inputs.device)  # states as the products see them
+        low = torch.empty(tokens, width, dtype=dtype, device=inputs.device)  # states in the type of matrix products
         weight = recurrent.to(dtype).t()
         last = cell.clone()
         h, done = hidden.to(dtype), 0
@@ -202,13 +202,13 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """The steps in reverse, then one product for the recurrent matrix."""
+        """Run the steps in reverse, then compute the gradient of the recurrent matrix in one product."""
         recurrent, hidden, cell, gates, cells, tanh_cells, low = ctx.saved_tensors
         grad_states, grad_last = grads
         sizes, threads, width = ctx.sizes, ctx.threads, recurrent.shape[1]
         weight = recurrent.to(ctx.dtype)
         grad_gates = torch.empty(gates.shape, dtype=ctx.dtype, device=gates.device)
-        dh, dc = torch.zeros_like(hidden), grad_last.clone()  # a row of dc waits until its sentence's last step
+        dh, dc = torch.zeros_like(hidden), grad_last.clone()  # a row of dc is first used at its sentence's last step
         end = len(gates)
         for step in range(len(sizes) - 1, -1, -1):
             rows = sizes[step] * threads
@@ -242,7 +242,7 @@ def _through_sigmoid(grad: Tensor, value: Tensor) -> Tensor:
 
 
 def _shifted(states: Tensor, sizes: tuple[int, ...], threads: int) -> list[Tensor]:
-    """For each step but the first, the states of the step before it of the sequences that go on."""
+    """Return, for each step but the first, the previous states of the sequences that continue."""
     starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
     return [
         states[starts[step - 1] * threads : (starts[step - 1] + sizes[step]) * threads] for step in range(1, len(sizes))

@@ -1,6 +1,6 @@
-"""Re-ranking: the first k of an indexed model's list, put in the order of a model that is no inner product.
+"""Reranking: a second model reorders the first k results of an inner-product model.
 
-The second model scores only what is on the lists, so it may be slow and its gallery large.
+The second model scores only the listed results, so it may be slow and the gallery large.
 """
 
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from modules.search import ROUNDING
 
 @dataclass(frozen=True)
 class FirstLists:
-    """What an indexed model found first, for every query of both tasks; -1 fills a list that is short.
+    """The first k results of an inner-product model for every query of both tasks; short lists are padded with -1.
 
     Attributes:
-        images: (C, k) rows of the first images for each caption.
-        captions: (I, k) rows of the first captions for each image.
-        ranks: where the right answers stood in its whole lists.
+        images: (C, k) rows of the first k images for each caption.
+        captions: (I, k) rows of the first k captions for each image.
+        ranks: ranks of the right answers in the whole gallery.
     """
 
     images: Tensor
@@ -31,21 +31,22 @@ class FirstLists:
 
 
 def first_lists(images: VectorIndex, captions: VectorIndex, ranks: RetrievalRanks, k: int) -> FirstLists:
-    """Look up the first k images of each caption, and the first k captions of each image.
+    """Search the first k images for each caption, and the first k captions for each image.
 
     Args:
         images: index of the I images' vectors.
         captions: index of the C captions' vectors, by the same model.
-        ranks: of that model, `modules.search.ranks_by_index` of the same vectors.
-        k: length of a list; cut to the gallery.
+        ranks: ranks by that model, from `modules.search.ranks_by_index` of the same vectors.
+        k: length of a list; at most the size of the gallery.
 
     Raises:
-        ModelError: the indexes are not of one model, or of other images and captions than the ranks.
+        ModelError: the indexes are from different models, or hold other images and captions than the ranks.
     """
-    of = len(ranks.image_to_text), len(ranks.text_to_image)
-    if (len(images), len(captions)) != of:
+    num_images, num_captions = len(ranks.image_to_text), len(ranks.text_to_image)
+    if (len(images), len(captions)) != (num_images, num_captions):
         raise ModelError(
-            f"indexes hold {len(images)} images and {len(captions)} captions, but the ranks are of {of[0]} and {of[1]}"
+            f"indexes hold {len(images)} images and {len(captions)} captions, but the ranks are of {num_images} and "
+            f"{num_captions}; build them from the same encodings"
         )
     return FirstLists(images.search(captions.vectors(), k)[1], captions.search(images.vectors(), k)[1], ranks)
 
@@ -58,27 +59,27 @@ def reranked(
     block: int = 512,
     tolerance: float = ROUNDING,
 ) -> RetrievalRanks:
-    """Rank by the second model within the first k of an indexed model's list, and by that model beyond.
+    """Rank by the second model among the first k results of the first model, and by the first model after them.
 
     If the right answer is among the first k, its rank is 1 + the number of wrong candidates of these k that the
-    second model scores at least as high. If it is not, it stays where the first model had it: its rank is the first
-    model's, which is above k. It counts as among the first k if it is on the list and the first model's rank, which
-    holds ties against it, is k at the most. For an image the right answer is its best caption on the list; its other
-    captions never count against it. Which of several wrong candidates that tie at the cut are on the list is the
-    index's choice. With k as large as the gallery these are `modules.search.exact_ranks` of the second model.
+    second model scores at least as high. Otherwise it keeps its rank by the first model, which is above k. It is
+    among the first k if it is on the list and its rank by the first model, with ties counted against it, is at most k.
+    For an image the right answer is its best caption on the list; its other captions do not count as wrong. If several
+    wrong candidates tie at position k, the index decides which of them are on the list. With k as large as the gallery
+    the result equals `modules.search.exact_ranks` of the second model.
 
     Images are scored one after the other, each once with all captions that need it.
 
     Args:
         similarity: the second model's score of encoded images and captions.
-        images: by it, of I images.
-        captions: by it, of C captions.
-        first: the lists, of the same images and captions in the same order.
-        block: captions that an image is scored with at a time; memory is bounded by that and the lists, (I + C) k.
-        tolerance: a score this little below the right answer's, as a share of it or of 1, still counts as a tie.
+        images: encodings of I images by the second model.
+        captions: encodings of C captions by the second model.
+        first: the lists for the same images and captions in the same order.
+        block: number of captions scored with an image at a time; memory is limited by it and the lists, (I + C) k.
+        tolerance: a score lower than the right answer's by at most this share of it (or of 1) counts as a tie.
 
     Raises:
-        ModelError: a score is not finite, or the lists are of other images and captions.
+        ModelError: a score is not finite, or the lists are for other images and captions.
     """
     device, num_images, num_captions = images.parts[0].device, len(images), len(captions)
     links = first.ranks.caption_image.to(device)
@@ -89,10 +90,10 @@ def reranked(
     for_caption = of_caption * num_captions + torch.arange(num_captions, device=device)[:, None]
     for_image = torch.arange(num_images, device=device)[:, None] * num_captions + of_image
     listed = torch.cat([(of_caption >= 0).flatten(), (of_image >= 0).flatten()])
-    pairs, place = torch.cat([for_caption.flatten(), for_image.flatten()])[listed].unique(return_inverse=True)
+    pairs, position = torch.cat([for_caption.flatten(), for_image.flatten()])[listed].unique(return_inverse=True)
     found = _pair_scores(similarity, images, captions, pairs, block)
     scores = found.new_full((len(listed),), -torch.inf)
-    scores[listed] = found[place]
+    scores[listed] = found[position]
     by_caption, by_image = scores[: for_caption.numel()].view_as(for_caption), scores[for_caption.numel() :]
     right_image, own_caption = of_caption == links[:, None], _own(of_image, links)
     return RetrievalRanks(
@@ -103,12 +104,12 @@ def reranked(
 
 
 def _pair_scores(similarity: Similarity, images: Encodings, captions: Encodings, pairs: Tensor, block: int) -> Tensor:
-    """Score pairs (P,), each image * C + caption, ascending; image by image."""
+    """Score pairs (P,), each image * C + caption in ascending order, image by image."""
     rows, columns = pairs // len(captions), pairs % len(captions)
     parts = []
-    for row, mine in enumerate(columns.split(rows.bincount(minlength=len(images)).tolist())):
+    for row, image_captions in enumerate(columns.split(rows.bincount(minlength=len(images)).tolist())):
         image = torch.tensor([row], device=pairs.device)
-        for some in mine.split(block):
+        for some in image_captions.split(block):
             if not len(some):
                 continue
             with torch.no_grad():
@@ -119,20 +120,22 @@ def _pair_scores(similarity: Similarity, images: Encodings, captions: Encodings,
 
 
 def _own(listed: Tensor, links: Tensor) -> Tensor:
-    """Which captions of the lists (I, k) are the image's own."""
+    """Return the mask (I, k) of listed captions that belong to the image."""
     images = torch.arange(len(listed), device=listed.device)[:, None]
     return (links[listed.clamp(min=0)] == images) & (listed >= 0)
 
 
 def _ranks(scores: Tensor, right: Tensor, before: Tensor, tolerance: float) -> Tensor:
-    """Ranks (Q,) within lists of scores (Q, k) with their right answers (Q, k); `before` (Q,) where it has none.
+    """Return ranks (Q,) by the scores (Q, k) of listed results, with the mask (Q, k) of right answers.
 
-    A query's first rank is above k where the right answer ties at the cut: it stays there, though it is on the list.
-    An image without captions has the rank 0 and keeps it.
+    Without a listed right answer the rank is `before` (Q,), the rank by the first model. That rank may be above k
+    although the right answer is on the list, as it ties at position k; it is kept. An image without captions keeps its
+    rank of 0.
     """
     k = scores.shape[1]
     best = scores.masked_fill(~right, -torch.inf).amax(dim=1)
     floor = best - tolerance * best.abs().clamp(min=1)
     within = 1 + ((scores >= floor[:, None]) & ~right).sum(dim=1)
-    beyond = torch.where(before > 0, before.clamp(min=k + 1), 0)  # an approximate list may lack what ranked higher
+    # an approximate list may lack a right answer of rank k or less
+    beyond = torch.where(before > 0, before.clamp(min=k + 1), 0)
     return torch.where(right.any(dim=1) & (before <= k), within, beyond)

@@ -1,4 +1,4 @@
-"""Training, validating and testing a retrieval model."""
+"""Training, validation and test of retrieval models."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -22,30 +22,30 @@ from modules.training import TrainedModule
 
 
 class Retrieval(TrainedModule):
-    """Training by a ranking loss (mmt-retrieval, Eq. 9-10, unless the model or the recipe says otherwise).
+    """Training with a ranking loss (mmt-retrieval, Eq. 9-10, unless the model or the recipe sets another one).
 
-    A model with another training step subclasses this, names the subclass as its `module`, and overrides
-    `training_step` (and `configure_optimizers`) alone; `encode`, `gather` and `ranking_loss` are what it is made of.
+    For a model with another training step, subclass this, set the subclass as the model's `module`, and override only
+    `training_step` (and `configure_optimizers`), using `encode`, `gather` and `ranking_loss`.
 
     Args:
         model: the model's registered name.
-        arguments: of the model, plain values.
-        loss: one of `modules.losses.LOSSES`; None: the model's own.
-        margin: α.
-        type_weights: β of each language type by its place; None: equal.
+        arguments: arguments of the model, plain values.
+        loss: one of `modules.losses.LOSSES`; None: the model's default.
+        margin: α of the loss.
+        type_weights: β of each caption type; None: equal.
         warmup_epochs: epochs with the mean of hinges before hardest negatives.
         learning_rate: Adam's.
-        decay_epoch: after this epoch the rate is multiplied by `decay`.
-        decay: see there.
-        test_languages: languages validated and tested.
-        select: languages whose rsum, summed, is logged as `val/rsum`.
-        drop_regions: share of regions left out while training.
-        drop_words: share of words left out while training.
+        decay_epoch: epoch after which the learning rate is multiplied by `decay`.
+        decay: factor of the learning rate after `decay_epoch`.
+        test_languages: languages of validation and test.
+        select: languages whose sum of rsum is logged as `val/rsum`.
+        drop_regions: share of regions dropped in training.
+        drop_words: share of words dropped in training.
         pretrained_rate: learning rate of a pretrained text model, as a share of `learning_rate`; 0 freezes it.
 
     Attributes:
-        ranks: of the last validation or test, by language.
-        scores: a dict is filled with the test's similarity matrices (I, C), by language; None, as at first: not.
+        ranks: ranks of the last validation or test, by language.
+        scores: if set to a dict, the test adds its similarity matrices (I, C) by language; None (default): it does not.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class Retrieval(TrainedModule):
         }
         self.ranks: dict[str, RetrievalRanks] = {}
         self.scores: dict[str, Tensor] | None = None
-        self.folds: Sequence[Tensor] = ()  # keys of the images of each fold of the test; none: no folds
+        self.folds: Sequence[Tensor] = ()  # image keys of each test fold; empty: no folds
         self.fold_ranks: dict[str, list[RetrievalRanks]] = {}
 
     def encode(self, batch: Batch) -> tuple[Encoding, Encoding]:
-        """Images and captions of this device's part of a batch."""
+        """Encode the images and captions of this device's part of a batch."""
         mask, tokens, lengths = batch["region_mask"], batch["tokens"], batch["lengths"]
         if self.training:
             mask = drop_regions(mask, self.hparams["drop_regions"])
@@ -80,20 +80,20 @@ class Retrieval(TrainedModule):
         return images, self.model.encode_captions(tokens, lengths, batch["language"])
 
     def gather(self, batch: Batch, images: Encoding, captions: Encoding) -> Pairs:
-        """Join the parts of all devices, with gradients; an image that stands on several devices is kept once."""
+        """Gather the encodings of all devices, with gradients; an image that is on several devices is kept once."""
         world = self.trainer.world_size
         keys, first = _first_rows(gather_rows(batch["image_key"], world))
-        belongs = gather_rows(batch["image_key"][batch["image_index"]], world)
+        caption_image_keys = gather_rows(batch["image_key"][batch["image_index"]], world)
         names = ("type", "language", "sentence")
         types, languages, sentences = (gather_rows(batch[name], world) for name in names)
         vectors, mask = _gather_encoding(images, world)
-        links = torch.searchsorted(keys, belongs)
+        links = torch.searchsorted(keys, caption_image_keys)
         positives, negatives = negative_mask(keys, links, sentences)
-        kept, gathered = (vectors[first], mask[first]), _gather_encoding(captions, world)
-        return Pairs(kept, gathered, links, positives, negatives, types, languages, sentences)
+        all_images, all_captions = (vectors[first], mask[first]), _gather_encoding(captions, world)
+        return Pairs(all_images, all_captions, links, positives, negatives, types, languages, sentences)
 
     def ranking_loss(self, pairs: Pairs) -> Tensor:
-        """The ranking loss of all pairs of the batch, or the sum of each language's."""
+        """Return the ranking loss of all pairs of the batch, or the sum of the losses of each language."""
         scores = self.model.similarity(pairs.images, pairs.captions)
         if not self.model.languages_apart:
             loss: Tensor = self.loss(scores, pairs.positives, pairs.negatives, pairs.types, self.current_epoch)
@@ -106,12 +106,12 @@ class Retrieval(TrainedModule):
         return torch.stack(losses).sum()
 
     def losses(self, batch: Batch) -> dict[str, Tensor]:
-        """The ranking loss and the model's auxiliary losses, by name."""
+        """Return the ranking loss and the model's auxiliary losses, by name."""
         pairs = self.gather(batch, *self.encode(batch))
         return {"ranking": self.ranking_loss(pairs)} | self.model.auxiliary_losses(batch, pairs)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor | None:
-        """The sum of all losses."""
+        """Return the sum of all losses."""
         losses = self.losses(batch)
         total = torch.stack(list(losses.values())).sum()
         if self.trainer.world_size > 1:
@@ -120,41 +120,41 @@ class Retrieval(TrainedModule):
         return total
 
     def log_losses(self, total: Tensor, losses: dict[str, Tensor], batch: Batch) -> None:
-        """Log the losses, and how many captions they are of on all devices together."""
+        """Log the losses and the total number of captions on all devices."""
         self.log("train/loss", total.detach(), prog_bar=True, batch_size=1)
         if len(losses) > 1:
             self.log_dict({f"train/{name}": loss.detach() for name, loss in losses.items()}, batch_size=1)
         self.log("train/captions", float(len(batch["type"])), reduce_fx="sum", sync_dist=True, batch_size=1)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Take in encodings of images and human captions."""
+        """Add encodings of images and human captions to the metric of each language."""
         images, captions = self.encode(batch)
         keys = batch["image_key"]
         for language, metric in self.metrics.items():
-            mine = batch["language"] == self.model.languages.index(language)  # none: its images are ranked all the same
-            belongs = keys[batch["image_index"][mine]]
-            metric.update(images, keys, (captions[0][mine], captions[1][mine]), batch["caption_key"][mine], belongs)
+            own = batch["language"] == self.model.languages.index(language)  # if none, images are still in the gallery
+            own_images = keys[batch["image_index"][own]]
+            metric.update(images, keys, (captions[0][own], captions[1][own]), batch["caption_key"][own], own_images)
 
     def on_validation_epoch_end(self) -> None:
-        """Log R@K of each language and direction, and the sum that selects the epoch."""
+        """Log R@K of each language and task, and `val/rsum`, which selects the best epoch."""
         scores = self._rank_all("val")
         self.log("val/rsum", sum(scores[language]["rsum"] for language in self.hparams["select"]), prog_bar=True)
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
-        """Take in encodings, as in validation."""
+        """Add encodings to the metrics, as in validation."""
         self.validation_step(batch, batch_idx)
 
     def on_test_epoch_end(self) -> None:
-        """Log R@K and keep the ranks in `ranks`, by language, and those of each fold in `fold_ranks`."""
+        """Log R@K; store the ranks by language in `ranks`, and those of each fold in `fold_ranks`."""
         tested = self._rank_all("test", self.folds)
         self.fold_ranks = {language: self.metrics[language].fold_ranks for language in tested}
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
-        """Adam, its rate lowered once; a pretrained text model learns at a rate of its own."""
+        """Return Adam with one learning rate decay; a pretrained text model has its own learning rate."""
         rate, share = self.hparams["learning_rate"], self.hparams["pretrained_rate"]
         pretrained = [p for part in self.modules() if isinstance(part, PretrainedWords) for p in part.parameters()]
-        known = {id(parameter) for parameter in pretrained}
-        groups = [{"params": [p for p in self.parameters() if id(p) not in known]}]
+        pretrained_ids = {id(parameter) for parameter in pretrained}
+        groups = [{"params": [p for p in self.parameters() if id(p) not in pretrained_ids]}]
         if pretrained and share:
             groups.append({"params": pretrained, "lr": rate * share})
         optimizer = torch.optim.Adam(groups, lr=rate, fused=True)
@@ -168,7 +168,7 @@ class Retrieval(TrainedModule):
         for language, metric in self.metrics.items():
             metric.folds = folds
             captions = torch.tensor(sum(len(ids) for ids in metric.caption_image_ids), device=self.device)
-            if sum_over_ranks(captions, self.trainer.world_size):  # none: a language that is tested but not validated
+            if sum_over_ranks(captions, self.trainer.world_size):  # zero if validation lacks the language
                 found[language] = metric.compute()
                 self.log_dict({f"{stage}/{language}/{name}": value for name, value in found[language].items()})
             metric.reset()
@@ -181,8 +181,8 @@ class Retrieval(TrainedModule):
     def _rank(
         self, language: str, similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor
     ) -> RetrievalRanks:
-        """FAISS for inner products of single vectors, exact blocks for everything else."""
-        if self.scores is not None and language not in self.scores:  # folds come after the whole
+        """Rank with FAISS for inner products of single vectors, else exactly by blocks."""
+        if self.scores is not None and language not in self.scores:  # the whole test set is ranked before its folds
             whole = torch.empty(len(images), len(captions))
             for rows, columns, block in block_similarity(similarity, images, captions, 512):
                 whole[rows, columns] = block.float().cpu()
@@ -193,7 +193,7 @@ class Retrieval(TrainedModule):
 
 
 def _gather_encoding(encoding: Encoding, world_size: int) -> Encoding:
-    """Encodings of all devices as one; shorter ones are padded to the longest on any device."""
+    """Concatenate the encodings of all devices, padded to the longest on any device."""
     vectors, mask = encoding
     if world_size == 1:
         return encoding
@@ -205,7 +205,7 @@ def _gather_encoding(encoding: Encoding, world_size: int) -> Encoding:
 
 
 def _first_rows(keys: Tensor) -> tuple[Tensor, Tensor]:
-    """The distinct keys in ascending order, and the first row of each."""
+    """Return the distinct keys in ascending order, and the first row of each."""
     distinct, inverse = keys.unique(return_inverse=True)
     rows = torch.arange(len(keys), device=keys.device)
     return distinct, torch.full_like(distinct, len(keys)).scatter_reduce(0, inverse, rows, "amin")

@@ -1,7 +1,7 @@
-"""Scores of images with captions: inner product, stacked cross attention (SCAN), order violation (OE).
+"""Similarity scores of images and captions: inner product, stacked cross attention (SCAN), order violation (OE).
 
-All are in float32 or wider, whatever autocast says: in bfloat16 near scores would tie. The last two are made in parts,
-so that what lies between stays under a fixed size however many items are compared.
+All are in float32 or wider, also under autocast: in bfloat16, scores that differ slightly would become equal. The last
+two are computed in parts, so that intermediate tensors have a bounded size for any number of items.
 """
 
 import math
@@ -16,11 +16,11 @@ from torch.utils.checkpoint import checkpoint
 
 from modules.recurrent import widen
 
-PART = 2**21  # numbers in one tensor of a part; larger ones leave the caches of a CPU
-PART_ON_GPU = 2**25  # larger, since each part costs a kernel launch
-STORED = 2**26  # numbers of all parts together above which a part is computed again in the backward pass
-SMALLEST = 1e-12  # squared lengths of contexts are at least this
-SLOPE = 0.1  # of the leaky rectifier below zero
+PART = 2**21  # elements in one tensor of a part; larger masks do not fit in a CPU's caches
+PART_ON_GPU = 2**25  # larger, as a GPU waits for the launch of each part
+STORED = 2**26  # elements of all parts together; above it, parts are recomputed in the backward pass
+SMALLEST = 1e-12  # lower bound of squared lengths of contexts
+SLOPE = 0.1  # of LeakyReLU below zero
 
 Encoding = tuple[Tensor, Tensor]
 
@@ -34,15 +34,15 @@ def inner_product(one: Tensor, other: Tensor) -> Tensor:
 def cross_attention(
     queries: Encoding, contexts: Encoding, lambda_softmax: float, lambda_lse: float | None = None
 ) -> Tensor:
-    """How well the items of a query match what they attend to in a context (SCAN, Lee et al. 2018, Eq. 1-7).
+    """Similarity of the items of a query to the context vectors they attend to (SCAN, Lee et al. 2018, Eq. 1-7).
 
     For a query's unit vectors q_s and a context's x_t: a_st = LeakyReLU(q_sᵀ x_t), divided by its norm over s;
     α_st = softmax_t(λ1 a_st); R_s = cosine(q_s, Σ_t α_st x_t); the score is the mean of R_s over s, or
     log Σ_s exp(λ2 R_s) / λ2.
 
-    No context vector is formed: q_sᵀ Σ_t α_st x_t is a weighted sum of the raw scores, and |Σ_t α_st x_t|² = αᵀ G α
+    No attended vector is computed: q_sᵀ Σ_t α_st x_t is a weighted sum of the raw scores, and |Σ_t α_st x_t|² = αᵀ G α
     with the Gram matrix G of the context's vectors. Padding is vectors of zeros: it takes a share of α, which shortens
-    the context, and the cosine does not see that. Always in float32 or wider.
+    the attended vector but does not change the cosine. Always in float32 or wider.
 
     Args:
         queries: unit vectors (N, S, H) and their mask (N, S).
@@ -54,49 +54,49 @@ def cross_attention(
         scores (N, M).
     """
 
-    def score(query: Tensor, real: Tensor, context: Tensor, _: Tensor) -> Tensor:
+    def score(query: Tensor, query_mask: Tensor, context: Tensor, _: Tensor) -> Tensor:
         """Scores (N, M) of one part of each side."""
         shape = (len(context), context.shape[1], len(query), query.shape[1])
         raw = (context.flatten(0, 1) @ query.flatten(0, 1).t()).view(shape)  # (M, T, N, S)
         dot, square = _Attend.apply(raw, context @ context.transpose(1, 2), lambda_softmax)
         relevance = dot / square.clamp(min=SMALLEST).sqrt()  # (M, N, S)
         if lambda_lse is None:
-            return (relevance * real).sum(-1).t() / real.sum(-1)[:, None]
-        return (lambda_lse * relevance).masked_fill(~real, -torch.inf).logsumexp(-1).t() / lambda_lse
+            return (relevance * query_mask).sum(-1).t() / query_mask.sum(-1)[:, None]
+        return (lambda_lse * relevance).masked_fill(~query_mask, -torch.inf).logsumexp(-1).t() / lambda_lse
 
     with torch.autocast(queries[0].device.type, enabled=False):
         return _by_parts(score, queries, contexts, queries[0].shape[1] * contexts[0].shape[1])
 
 
 def order_violation(upper: Tensor, lower: Tensor) -> Tensor:
-    """How far each lower vector is from lying below each upper one: −‖max(0, u − l)‖² (Vendrov et al. 2016, Eq. 2).
+    """Negative order violation of each upper and each lower vector: −‖max(0, u − l)‖² (Vendrov et al. 2016, Eq. 2).
 
     Args:
-        upper: (N, H), captions: the more abstract.
+        upper: (N, H), captions: the more general items.
         lower: (M, H), images.
 
     Returns:
-        scores (N, M), 0 at the most.
+        scores (N, M), at limit 0.
     """
 
     def score(above: Tensor, _: Tensor, below: Tensor, __: Tensor) -> Tensor:
         """Scores (N, M) of one part of each side."""
         return -(above - below.transpose(0, 1)).relu().square().sum(-1)
 
-    ones = [vectors.new_ones(len(vectors), 1).bool() for vectors in (upper, lower)]
+    masks = [vectors.new_ones(len(vectors), 1).bool() for vectors in (upper, lower)]
     with torch.autocast(upper.device.type, enabled=False):
-        return _by_parts(score, (upper[:, None], ones[0]), (lower[:, None], ones[1]), upper.shape[1])
+        return _by_parts(score, (upper[:, None], masks[0]), (lower[:, None], masks[1]), upper.shape[1])
 
 
 class _Attend(torch.autograd.Function):
-    """Raw scores (M, T, N, S) and Gram matrices (M, T, T) to q_sᵀ Σ_t α_st x_t and αᵀ G α, each (M, N, S).
+    """Compute q_sᵀ Σ_t α_st x_t and αᵀ G α, each (M, N, S), from raw scores (M, T, N, S) and Gram matrices (M, T, T).
 
-    The gradient is written out: autograd would go through the raw scores twice as often.
+    The gradient is explicit: autograd would read the raw scores twice as often.
     """
 
     @staticmethod
     def forward(ctx: Any, raw: Tensor, gram: Tensor, lambda_softmax: float) -> tuple[Tensor, Tensor]:
-        """Weights, and what they weigh."""
+        """Attention weights and the two weighted sums."""
         attention = F.leaky_relu(raw, SLOPE)
         length = torch.linalg.vector_norm(attention, dim=-1, keepdim=True)
         weights = attention.mul_(lambda_softmax / (length + 1e-8)).softmax(dim=1)  # 1e-8 as published
@@ -108,47 +108,47 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """Through both sums, the softmax, the norm and the rectifier."""
+        """Gradient through both sums, the softmax, the norm and LeakyReLU."""
         raw, length, weights, mixed, dot, square = ctx.saved_tensors
-        of_dot, of_square = (grad[:, None] for grad in grads)
-        grad_gram = (weights * of_square).flatten(2) @ weights.flatten(2).transpose(1, 2)
-        mean = of_dot * dot[:, None] + 2 * of_square * square[:, None]  # Σ_t α ∂α
-        grad = (raw * of_dot).addcmul_(mixed, of_square, value=2).sub_(mean).mul_(weights)  # G is symmetric
+        grad_dot, grad_square = (grad[:, None] for grad in grads)
+        grad_gram = (weights * grad_square).flatten(2) @ weights.flatten(2).transpose(1, 2)
+        mean = grad_dot * dot[:, None] + 2 * grad_square * square[:, None]  # Σ_t α ∂α
+        grad = (raw * grad_dot).addcmul_(mixed, grad_square, value=2).sub_(mean).mul_(weights)  # G is symmetric
         attention, scale = F.leaky_relu(raw, SLOPE), ctx.lambda_softmax / (length + 1e-8)
-        turn = (grad * attention).sum(-1, keepdim=True) * scale / ((length + 1e-8) * length.clamp(min=SMALLEST))
-        grad.mul_(scale).sub_(attention.mul_(turn))
+        through_norm = (grad * attention).sum(-1, keepdim=True) * scale / ((length + 1e-8) * length.clamp(min=SMALLEST))
+        grad.mul_(scale).sub_(attention.mul_(through_norm))
         grad = torch.where(raw > 0, grad, SLOPE * grad)
-        return grad.addcmul_(weights, of_dot), grad_gram, None
+        return grad.addcmul_(weights, grad_dot), grad_gram, None
 
 
 def _by_parts(score: Callable[..., Tensor], queries: Encoding, contexts: Encoding, each: int) -> Tensor:
-    """Scores (N, M) from those of parts; a pair of items needs `each` numbers in between."""
+    """Compute scores (N, M) part by part; a pair of items needs `each` elements of intermediate tensors."""
     sides, total = (queries, contexts), len(queries[0]) * len(contexts[0]) * each
-    most = PART_ON_GPU if queries[0].is_cuda else PART
-    if total <= most:
+    limit = PART_ON_GPU if queries[0].is_cuda else PART
+    if total <= limit:
         return score(*_without_padding(*queries), *_without_padding(*contexts))
     if total > STORED and torch.is_grad_enabled():
         score = partial(checkpoint, score, use_reentrant=False, preserve_rng_state=False)
-    size = max(1, math.isqrt(most // each))
+    size = max(1, math.isqrt(limit // each))
     orders = [_width(mask).argsort(stable=True) for _, mask in sides]
     parts = [list(_parts(*side, order, size)) for side, order in zip(sides, orders, strict=True)]
     rows = [torch.cat([score(*query, *context) for context in parts[1]], dim=1) for query in parts[0]]
-    places = [order.argsort() for order in orders]
-    return torch.cat(rows)[places[0]][:, places[1]]
+    positions = [order.argsort() for order in orders]
+    return torch.cat(rows)[positions[0]][:, positions[1]]
 
 
 def _width(mask: Tensor) -> Tensor:
-    """How long each item is (N,), up to its last true place in the mask (N, T)."""
+    """Length of each item (N,), up to its last true position in the mask (N, T)."""
     return (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(1)
 
 
 def _parts(vectors: Tensor, mask: Tensor, order: Tensor, size: int) -> Iterator[Encoding]:
-    """Items in that order, short ones first, `size` at a time and cut to their longest."""
+    """Yield the items in the given order, `size` at a time, each part cut to its longest item."""
     for part, real in zip(vectors.index_select(0, order).split(size), mask[order].split(size), strict=True):
         width = int(_width(real).max())
         yield _without_padding(part[:, :width], real[:, :width])
 
 
 def _without_padding(vectors: Tensor, mask: Tensor) -> Encoding:
-    """Vectors of zeros where there is padding, in float32 or wider; and their mask."""
+    """Return the vectors, with padding set to zero, in float32 or wider, and their mask."""
     return widen(vectors) * mask[..., None], mask

@@ -1,4 +1,4 @@
-"""An index in several files: built one at a time, mapped from the disk, searched one after another."""
+"""An index in several parts (shards), which are built, memory-mapped and searched one after another."""
 
 import json
 from collections.abc import Sequence
@@ -14,26 +14,26 @@ ABOUT = "shards.json"
 
 
 class ShardedIndex:
-    """Vectors of several indexes, numbered through.
+    """Several indexes searched as one; rows are numbered over all shards.
 
     Args:
-        shards: in their order.
+        shards: the indexes, in the order of their rows.
     """
 
     def __init__(self, shards: Sequence[VectorIndex]) -> None:
         self.shards = list(shards)
 
     def __len__(self) -> int:
-        """Count the vectors."""
+        """Return the number of vectors."""
         return sum(map(len, self.shards))
 
     def search(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Find the best k for each query, as `VectorIndex.search` does; rows are counted over all shards."""
+        """Find the best k for each query like `VectorIndex.search`; rows are numbered over all shards."""
         scores, rows, start = [], [], 0
         for shard in self.shards:
-            found, places = shard.search(queries, k)
+            found, shard_rows = shard.search(queries, k)
             scores.append(found)
-            rows.append(torch.where(places < 0, places, places + start))
+            rows.append(torch.where(shard_rows < 0, shard_rows, shard_rows + start))
             start += len(shard)
         if len(scores) == 1:
             return scores[0], rows[0]
@@ -42,10 +42,10 @@ class ShardedIndex:
 
     @classmethod
     def load(cls, folder: Path, made_of: str, gpu: int | None = None) -> "ShardedIndex":
-        """Open the shards of a folder, `0`, `1` …, each as `VectorIndex.load` does.
+        """Load the shards `0`, `1` … of a folder, each with `VectorIndex.load`.
 
         Raises:
-            ModelError: one is missing or damaged, or another checkpoint's.
+            ModelError: a shard is missing or damaged, or was built from another checkpoint.
         """
         try:
             count = int(json.loads((folder / ABOUT).read_text(encoding="utf-8"))["shards"])

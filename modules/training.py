@@ -1,4 +1,4 @@
-"""Base classes of our LightningModules."""
+"""Base classes of all LightningModules."""
 
 from typing import Any
 
@@ -11,22 +11,22 @@ from torch.optim import Optimizer
 class BatchModule(pl.LightningModule):
     """A LightningModule whose batches are dicts of tensors; sentence lengths stay on the CPU.
 
-    Masks and packings are laid out by sentence lengths: fetched from a GPU, they would stop it at each step. (DDP moves
-    them there after all; whoever reads lengths takes them from anywhere.)
+    Masks and packings are computed from the lengths; copying these from a GPU would stop it at each step. (DDP moves
+    them to the GPU in any case, so code that reads lengths accepts any device.)
     """
 
     def transfer_batch_to_device(self, batch: dict[str, Tensor], device: torch.device, dataloader_idx: int) -> Any:
-        """Move all but lengths."""
+        """Move all tensors except lengths."""
         stay = {name: value for name, value in batch.items() if name.endswith("lengths")}
         moves = {name: value for name, value in batch.items() if name not in stay}
         return super().transfer_batch_to_device(moves, device, dataloader_idx) | stay
 
 
 class TrainedModule(BatchModule):
-    """A LightningModule whose gradients are clipped by norm, with fused optimisers too.
+    """A LightningModule that clips gradients by norm, also with fused optimisers.
 
-    Lightning refuses to clip for a fused optimiser under mixed precision, as such an optimiser would unscale
-    gradients itself; bfloat16 is never scaled, so here nothing is in the way.
+    Lightning does not clip for a fused optimiser under mixed precision, as such an optimiser may unscale gradients
+    itself; bfloat16 gradients are not scaled, so clipping is correct here.
     """
 
     def configure_gradient_clipping(

@@ -1,11 +1,12 @@
-"""A small Transformer translator, with or without regions; trained, searched and reported like the Bi-LSTM.
+"""A small Transformer translator, text-only or multimodal, with the interface of `RegionalTranslator`.
 
-Pre-norm layers (Vaswani et al. 2017; Xiong et al. 2020), one matrix for source, target and output words. Regions enter
-in one of two ways (after Wu et al. 2021, "Good for Misconceived Reasons", who have one vector an image):
+Pre-norm layers (Vaswani et al. 2017; Xiong et al. 2020), one matrix for source, target and output words. A multimodal
+translator reads regions in one of two ways (similar to Wu et al. 2021, "Good for Misconceived Reasons", who have one
+vector for each image):
 
-- `gate`: each word's state attends to the regions, and a gate decides, number by number, how much of the result is
+- `gate`: each word's state h attends to the regions, and an element-wise gate controls how much of the attended c is
   added: h + σ(W [h; c]) ⊙ c;
-- `tokens`: the regions stand before the words in the encoder.
+- `tokens`: the regions are encoder inputs before the words.
 """
 
 from dataclasses import dataclass
@@ -27,38 +28,38 @@ State = tuple[Tensor, ...]
 
 @dataclass
 class TransformerMemory:
-    """What the encoder passes to the decoder.
+    """The output of the encoder, as input of the decoder.
 
     Attributes:
-        mask: (B, J) bool, true where a state is real.
-        parts: keys and values of each decoder layer, (B, heads, J, E / heads) each.
+        mask: (B, J) bool, true for real states (not padding).
+        parts: keys and values for each decoder layer, (B, heads, J, E / heads) each.
     """
 
     mask: Tensor
     parts: list[KeysValues]
 
     def select(self, sentences: Tensor) -> "TransformerMemory":
-        """The memory of some of the sentences, by index."""
+        """Return the memory of some of the sentences, by index."""
         parts = [(keys[sentences], values[sentences]) for keys, values in self.parts]
         return TransformerMemory(self.mask[sentences], parts)
 
 
 class TransformerTranslator(nn.Module):
-    """Translates a sentence, with or without the regions of its picture.
+    """Transformer translator of a sentence with the regions of its image (multimodal), or without (text-only).
 
     Args:
         vocabulary_size: V, entries of the joint BPE vocabulary.
         region_dim: D, size of a region; None builds a text-only translator.
         embedding_dim: E, size of all states.
         hidden_dim: width of the feed-forward layers.
-        dropout: share of numbers dropped from embeddings and from what each layer adds, while training.
-        padding: the padding token's number.
-        layers: of the encoder, and of the decoder.
-        heads: of each attention; E must be divisible by twice as many.
-        look: how regions enter, `gate` or `tokens`.
+        dropout: dropout rate of embeddings and of the output of each sub-layer.
+        padding: id of the padding token.
+        layers: number of encoder layers, and of decoder layers.
+        heads: number of attention heads; E must be divisible by twice this number.
+        look: how regions are read, `gate` or `tokens`.
 
     Raises:
-        ModelError: these do not fit together, or `look` is something else.
+        ModelError: the sizes do not match, or `look` is unknown.
     """
 
     def __init__(
@@ -92,23 +93,23 @@ class TransformerTranslator(nn.Module):
         """Encode sentences with their regions.
 
         Args:
-            source: (B, N) token numbers.
+            source: (B, N) token ids.
             lengths: (B,) on the CPU, each at least 1.
-            regions: (B, K, D); left out by a text-only translator.
+            regions: (B, K, D); None for a text-only translator.
 
         Raises:
-            ModelError: regions are given to a text-only translator, or missing for one that reads them.
+            ModelError: regions are given to a text-only translator, or missing for a multimodal one.
         """
         states, objects, mask = self._read_source(source, lengths, regions)
         if objects is not None and self.look == "gate":
-            seen = self.glance(states, self.glance.keys_values(objects))
-            states = states + torch.sigmoid(self.gate(torch.cat([states, seen], -1))) * seen
+            context = self.glance(states, self.glance.keys_values(objects))
+            states = states + torch.sigmoid(self.gate(torch.cat([states, context], -1))) * context
         return TransformerMemory(mask, [layer.source(states) for layer in self.decoder])  # type: ignore[operator]
 
     def _read_source(
         self, source: Tensor, lengths: Tensor, regions: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """The encoder's states (B, J, E), the regions (B, K, E) if it reads them, and the states' mask (B, J)."""
+        """Return encoder states (B, J, E), regions (B, K, E) or None if text-only, and the mask of states (B, J)."""
         require_regions(regions, self.regions)
         mask = real_words(source, lengths)
         states, objects = self._embed(source), None
@@ -122,17 +123,17 @@ class TransformerTranslator(nn.Module):
         return self.encoded(states), objects, mask
 
     def forward(self, memory: TransformerMemory, target: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits (T, V) of what `read` gives the states of, and their positions."""
+        """Return logits (T, V) of all predictions, and their positions in the flattened batch; see `read`."""
         states, where = self.read(memory, target, lengths)
         return F.linear(states, self.words.weight, self.output_bias), where
 
     def read(self, memory: TransformerMemory, target: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Go through target sentences, all words at once (teacher forcing).
+        """Run the decoder over target sentences, all words at once (teacher forcing).
 
         Args:
-            memory: of the B source sentences.
-            target: (B, M + 1) begin-of-sentence and the words before each prediction.
-            lengths: (B,) on the CPU, predictions a sentence.
+            memory: encoder memory of the B source sentences.
+            target: (B, M + 1) ids of begin-of-sentence and the words before each prediction.
+            lengths: (B,) on the CPU, number of predictions of each sentence.
 
         Returns:
             states (T, E) before the output matrix (`words.weight`, `output_bias`) of all predictions, and their (T,)
@@ -147,18 +148,18 @@ class TransformerTranslator(nn.Module):
     def look_weights(
         self, source: Tensor, lengths: Tensor, regions: Tensor, target: Tensor, target_lengths: Tensor
     ) -> Tensor:
-        """How words share their attention out among the regions, the mean over heads.
+        """Return the attention weights of words on the regions, the mean over heads.
 
         Args:
-            source: (B, N) token numbers.
+            source: (B, N) token ids.
             lengths: (B,) on the CPU.
             regions: (B, K, D).
-            target: (B, M + 1), as `read` takes it.
+            target: (B, M + 1), as for `read`.
             target_lengths: (B,) on the CPU.
 
         Returns:
-            (B, N, K) of the source's words if `looks_at` is `source`, else (B, M + 1, K) of the target's: for region
-            tokens what the last decoder layer gives them, the rest being words'.
+            (B, N, K) for source words if `looks_at` is `source`, else (B, M + 1, K) for target words: the last decoder
+            layer's weights on region tokens; the rest of the weight is on words.
         """
         if self.look == "gate":
             states, objects, _ = self._read_source(source, lengths, regions)
@@ -172,55 +173,55 @@ class TransformerTranslator(nn.Module):
 
     @property
     def looks_at(self) -> Literal["source", "target"]:
-        """Which words attend to regions: the source's through a gate, the target's at region tokens."""
+        """The words that attend to regions: `source` with a gate, `target` with region tokens."""
         return "source" if self.look == "gate" else "target"
 
     def start(self, memory: TransformerMemory) -> State:
-        """The state before the first word: nothing is kept yet."""
+        """Return the decoder state before the first word, without any keys and values."""
         none = memory.mask.new_empty(len(memory.mask), 1, 0)
-        return none, *(kept[:, :, :0] for part in memory.parts for kept in part)
+        return none, *(tensor[:, :, :0] for part in memory.parts for tensor in part)
 
     def step(self, memory: TransformerMemory, token: Tensor, state: State) -> tuple[Tensor, State]:
-        """One decoding step for S hypotheses a sentence; the memory is shared by them, never copied.
+        """Do one decoding step for S hypotheses of each sentence, which share the memory without copies.
 
-        What any hypothesis has read is kept once for the whole sentence, and each attends to its own words among it:
-        when hypotheses are dropped and doubled, no keys and values move.
+        The words of all hypotheses of a sentence are stored together, and a mask limits attention to a hypothesis's own
+        words. So a new selection of hypotheses does not copy keys and values.
 
         Args:
-            memory: of the B source sentences.
-            token: (B, S) the last word of each hypothesis.
-            state: (B, S, W) bool, which of the W words that any hypothesis has read are its own; then of each layer
-                their keys and values, (B, heads, W, E / heads) each.
+            memory: encoder memory of the B source sentences.
+            token: (B, S) id of the last word of each hypothesis.
+            state: (B, S, W) bool, which of the W stored words belong to each hypothesis; then, for each layer, the keys
+                and values of these words, (B, heads, W, E / heads) each.
 
         Returns:
-            states (B, S, E) that `predict` reads, and the new state.
+            states (B, S, E) for `predict`, and the new decoder state.
         """
         count, width = token.shape
         itself = torch.eye(width, dtype=torch.bool, device=token.device).expand(count, -1, -1)
         own = torch.cat([state[0].expand(-1, width, -1), itself], dim=2)
         states = self._embed(token[..., None], first=int(state[0][0, 0].sum()))[:, :, 0]
-        kept: State = (own,)
+        new_state: State = (own,)
         for number, (layer, part) in enumerate(zip(self.decoder, memory.parts, strict=True)):
             before = state[2 * number + 1], state[2 * number + 2]
-            states, known = layer.step(states, part, memory.mask, before, own)  # type: ignore[operator]
-            kept += known
-        return self.decoded(states), kept
+            states, layer_state = layer.step(states, part, memory.mask, before, own)  # type: ignore[operator]
+            new_state += layer_state
+        return self.decoded(states), new_state
 
     def predict(self, states: Tensor) -> Tensor:
-        """Log-probabilities (…, V) of the next word, in float32, from what `step` gives (…, E)."""
+        """Return log-probabilities (…, V) of the next word, in float32, from the states (…, E) of `step`."""
         return widen(F.linear(states, self.words.weight, self.output_bias)).log_softmax(-1)
 
     @property
     def vocabulary_size(self) -> int:
-        """V."""
+        """V, size of the vocabulary."""
         return len(self.output_bias)
 
     def follow(self, state: State, beam: Tensor) -> State:
-        """The state of the hypotheses (B, S) that go on, by the number of the one that each continues."""
+        """Return the state of the new hypotheses; `beam` (B, S) is the index of the hypothesis that each continues."""
         return follow(state[0], beam), *state[1:]
 
     def _embed(self, tokens: Tensor, first: int = 0) -> Tensor:
-        """Words (…, N) with their positions, counted from `first`."""
+        """Return embeddings of tokens (…, N) plus positional encodings, counted from `first`."""
         words = self.words(tokens) * self.word_scale
         return self._drop(words + positions(first, tokens.shape[-1], words))
 

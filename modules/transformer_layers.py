@@ -1,4 +1,4 @@
-"""The layers of a pre-norm Transformer (Vaswani et al. 2017; Xiong et al. 2020), quick for short sentences on CPUs."""
+"""The layers of a pre-norm Transformer (Vaswani et al. 2017; Xiong et al. 2020), fast for short sentences on CPUs."""
 
 import math
 
@@ -10,12 +10,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from modules.recurrent import matmul_dtype, widen
 
 KeysValues = tuple[Tensor, Tensor]  # (…, heads, J, E / heads) each
-# not cuDNN's: it is compiled for each new shape, and nearly each batch and decoding step has one
+# without cuDNN: it compiles a kernel for each new shape, and most batches and decoding steps have a new shape
 KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def drop(tensor: Tensor, share: float, training: bool) -> Tensor:
-    """Dropout; on a CPU from 16 random bits a number, which takes a third of the time of torch's own."""
+    """Apply dropout; on a CPU with 16 random bits per element, in a third of the time of `F.dropout`."""
     if not training or not share or tensor.is_cuda:
         return F.dropout(tensor, share, training)
     draws = torch.empty(-(-tensor.numel() // 4), dtype=torch.int64, device=tensor.device).random_(-(2**63), None)
@@ -25,7 +25,7 @@ def drop(tensor: Tensor, share: float, training: bool) -> Tensor:
 
 
 def narrow(tensor: Tensor) -> Tensor:
-    """The tensor in the type of matrix products; cast once where several of them read it."""
+    """Return the tensor in the type of matrix products, to cast it once for several products."""
     return tensor.to(matmul_dtype(tensor))
 
 
@@ -33,7 +33,7 @@ class Dropout(nn.Module):
     """`drop` as a layer.
 
     Args:
-        share: of the numbers.
+        share: dropout rate.
     """
 
     def __init__(self, share: float) -> None:
@@ -41,7 +41,7 @@ class Dropout(nn.Module):
         self.share = share
 
     def forward(self, tensor: Tensor) -> Tensor:
-        """The tensor without some of its numbers, while training."""
+        """Apply dropout in training."""
         return drop(tensor, self.share, self.training)
 
 
@@ -50,7 +50,7 @@ class Attention(nn.Module):
 
     Args:
         dim: E.
-        heads: how many.
+        heads: number of heads.
     """
 
     def __init__(self, dim: int, heads: int) -> None:
@@ -62,27 +62,27 @@ class Attention(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def keys_values(self, states: Tensor) -> KeysValues:
-        """What is attended to: (…, J, E) → keys and values (…, heads, J, E / heads)."""
+        """Return keys and values (…, heads, J, E / heads) of states (…, J, E)."""
         keys, values = self.key_value(states).chunk(2, -1)
         return self._split(keys), self._split(values)
 
-    def forward(self, states: Tensor, kept: KeysValues, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-        """What each state (B, N, E) sees of the J keys and values, where the mask (B, 1 or N, J) is true."""
-        query, (keys, values) = self._split(self.query(states)), kept
-        # torch's own takes three times as long on a CPU, in its gradient, for sentences of ten words
-        seen = (fused if query.is_cuda else plain)(query, keys, values, mask, causal)
-        return widen(self.out(seen.transpose(-2, -3).flatten(-2)))
+    def forward(self, states: Tensor, context: KeysValues, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """Attend from states (B, N, E) to J keys and values where the mask (B, 1 or N, J) is true; return (B, N, E)."""
+        query, (keys, values) = self._split(self.query(states)), context
+        # on a CPU, the gradient of torch's kernel takes three times as long for sentences of ten words
+        output = (fused if query.is_cuda else plain)(query, keys, values, mask, causal)
+        return widen(self.out(output.transpose(-2, -3).flatten(-2)))
 
-    def weights(self, states: Tensor, kept: KeysValues, mask: Tensor | None = None) -> Tensor:
-        """How each state (B, N, E) shares its attention out among J keys and values: (B, N, J), the heads' mean."""
-        return shares(self._split(self.query(states)), kept[0], mask).mean(1)
+    def weights(self, states: Tensor, context: KeysValues, mask: Tensor | None = None) -> Tensor:
+        """Return the attention weights of states (B, N, E) on J keys and values: (B, N, J), the mean over heads."""
+        return attention_weights(self._split(self.query(states)), context[0], mask).mean(1)
 
     def _split(self, states: Tensor) -> Tensor:
-        """(…, N, E) → (…, heads, N, E / heads)."""
+        """Split heads: (…, N, E) → (…, heads, N, E / heads)."""
         return states.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
 
 
-def shares(query: Tensor, keys: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+def attention_weights(query: Tensor, keys: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
     """Attention weights (B, heads, N, J) in float32; 0 where the mask (B, 1 or N, J) is false, or later if `causal`."""
     scores = widen(query @ keys.transpose(-1, -2)) * query.shape[-1] ** -0.5
     if mask is not None:
@@ -94,36 +94,36 @@ def shares(query: Tensor, keys: Tensor, mask: Tensor | None = None, causal: bool
 
 
 def plain(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """What is seen, (B, heads, N, E / heads), by `shares`."""
-    return shares(query, keys, mask, causal).to(values.dtype) @ values
+    """Return attended values (B, heads, N, E / heads), computed from `attention_weights`."""
+    return attention_weights(query, keys, mask, causal).to(values.dtype) @ values
 
 
 def fused(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """The same by torch's own kernel."""
-    shown = None if mask is None else mask[:, None]
+    """Return the same as `plain`, computed by torch's fused kernel."""
+    visible = None if mask is None else mask[:, None]
     with sdpa_kernel(KERNELS):
-        return F.scaled_dot_product_attention(query, keys, values, attn_mask=shown, is_causal=causal)
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=visible, is_causal=causal)
 
 
 def softmax(scores: Tensor) -> Tensor:
-    """Softmax over the last dimension; on a CPU torch goes number by number through rows of less than 16."""
+    """Softmax over the last dimension; pads rows shorter than 16, for which torch has no vectorised code on a CPU."""
     short = 16 - scores.shape[-1]
     return F.pad(scores, (0, short), value=-torch.inf).softmax(-1)[..., :-short] if short > 0 else scores.softmax(-1)
 
 
 def feed_forward(dim: int, hidden: int, dropout: float) -> nn.Sequential:
-    """A feed-forward layer E → hidden → E, with dropout inside."""
+    """Return a feed-forward layer E → hidden → E, with dropout inside."""
     return nn.Sequential(nn.Linear(dim, hidden), nn.ReLU(), Dropout(dropout), nn.Linear(hidden, dim))
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward layer, each on normed states and added to them.
+    """Self-attention, then a feed-forward layer, each with layer normalisation before it and a residual connection.
 
     Args:
         dim: E.
         hidden: width of the feed-forward layer.
-        heads: of the attention.
-        dropout: of what is added.
+        heads: number of attention heads.
+        dropout: dropout rate of the output of each sub-layer.
     """
 
     def __init__(self, dim: int, hidden: int, heads: int, dropout: float) -> None:
@@ -134,20 +134,20 @@ class EncoderLayer(nn.Module):
         self.drop = Dropout(dropout)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """States (B, N, E) with their mask (B, N)."""
+        """Transform states (B, N, E) with their mask (B, N)."""
         normed = narrow(self.norm_within(states))
         states = states + self.drop(self.within(normed, self.within.keys_values(normed), mask[:, None]))
         return states + self.drop(widen(self.feed_forward(self.norm_forward(states))))
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention to the words before, attention to the source, then a feed-forward layer.
+    """Self-attention to previous words, attention to the source, then a feed-forward layer.
 
     Args:
         dim: E.
         hidden: width of the feed-forward layer.
-        heads: of the attentions.
-        dropout: of what is added.
+        heads: number of attention heads.
+        dropout: dropout rate of the output of each sub-layer.
     """
 
     def __init__(self, dim: int, hidden: int, heads: int, dropout: float) -> None:
@@ -158,12 +158,12 @@ class DecoderLayer(nn.Module):
         self.drop = Dropout(dropout)
 
     def source(self, states: Tensor) -> KeysValues:
-        """Keys and values of the encoder's states (B, J, E), laid out as every step reads them."""
+        """Return keys and values of encoder states (B, J, E), contiguous in memory for the decoding steps."""
         keys, values = self.across.keys_values(states)
         return keys.contiguous(), values.contiguous()
 
     def forward(self, states: Tensor, source: KeysValues, mask: Tensor) -> Tensor:
-        """States (B, M, E); keys and values of the source and its mask (B, J)."""
+        """Transform states (B, M, E), given keys and values of the source and its mask (B, J)."""
         normed = narrow(self.norm_within(states))
         states = states + self.drop(self.within(normed, self.within.keys_values(normed), causal=True))
         return self._rest(states, source, mask)
@@ -171,17 +171,17 @@ class DecoderLayer(nn.Module):
     def step(
         self, states: Tensor, source: KeysValues, mask: Tensor, before: KeysValues, own: Tensor
     ) -> tuple[Tensor, KeysValues]:
-        """One word of S hypotheses (B, S, E).
+        """Transform the states of one word of S hypotheses (B, S, E).
 
         Args:
-            states: of the words.
+            states: states of the new words.
             source: keys and values of the source.
-            mask: (B, J) the source's.
-            before: keys and values (B, heads, W, E / heads) of the words before these.
-            own: (B, S, W + S) bool, which words each hypothesis consists of, these being the last.
+            mask: (B, J) mask of the source.
+            before: keys and values (B, heads, W, E / heads) of the previous words.
+            own: (B, S, W + S) bool, which previous and new words belong to each hypothesis.
 
         Returns:
-            the new states, and the keys and values with those of these words.
+            the new states, and the keys and values including the new words.
         """
         normed = narrow(self.norm_within(states))
         fresh = self.within.keys_values(normed)
@@ -190,7 +190,7 @@ class DecoderLayer(nn.Module):
         return self._rest(states, source, mask), (keys, values)
 
     def across_weights(self, states: Tensor, source: KeysValues, mask: Tensor) -> Tensor:
-        """Attention (B, M, J) of states (B, M, E), as `forward` takes them, to the source."""
+        """Return the attention weights (B, M, J) of states (B, M, E), as for `forward`, on the source."""
         normed = narrow(self.norm_within(states))
         states = states + self.within(normed, self.within.keys_values(normed), causal=True)
         return self.across.weights(self.norm_across(states), source, mask[:, None])
@@ -201,8 +201,8 @@ class DecoderLayer(nn.Module):
 
 
 def positions(first: int, count: int, like: Tensor) -> Tensor:
-    """Sines and cosines (count, E) of positions from `first` (Vaswani et al. 2017, 3.5), of the type of `like`."""
+    """Sinusoidal encodings (count, E) of positions from `first` (Vaswani et al. 2017, 3.5), in the type of `like`."""
     dim = like.shape[-1]
-    place = torch.arange(first, first + count, device=like.device, dtype=torch.float32)[:, None]
+    position = torch.arange(first, first + count, device=like.device, dtype=torch.float32)[:, None]
     rate = torch.exp(torch.arange(0, dim, 2, device=like.device) * (-math.log(10000.0) / dim))
-    return torch.cat([torch.sin(place * rate), torch.cos(place * rate)], dim=-1).to(like.dtype)
+    return torch.cat([torch.sin(position * rate), torch.cos(position * rate)], dim=-1).to(like.dtype)

@@ -1,4 +1,4 @@
-"""Training a translator: text-only pre-training (NMT) and fine-tuning on captions as MT or, with regions, as MMT."""
+"""Training of translators: text-only pre-training (NMT) and fine-tuning on captions, as MT or with regions as MMT."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -22,18 +22,18 @@ class Translation(TrainedModule):
 
     Args:
         network: arguments of `build_translator`, plain values.
-        learning_rate: of Adam, reached after `warmup` steps and falling by a cosine to a twentieth at `steps`.
+        learning_rate: of Adam, reached after `warmup` steps; cosine decay to a twentieth of it at `steps`.
         warmup: steps of linear warm-up.
-        steps: training steps in all.
+        steps: total number of training steps.
         label_smoothing: share of probability spread over the vocabulary.
-        begin: number of the begin-of-sentence token.
-        end: number of the end-of-sentence token.
+        begin: id of the begin-of-sentence token.
+        end: id of the end-of-sentence token.
         beam_size: hypotheses of the validation search.
-        agreement: α of R-Drop (`agreeing_cross_entropy`); 0 reads a batch as it is.
+        agreement: α of R-Drop (`agreeing_cross_entropy`); 0 turns R-Drop off.
 
-    Before validation, `reference` must be set: for each sentence number its translation in surface form, and
-    `decode`, which turns token numbers into such a form; `bleu` is `surface_bleu()` where nothing else is set.
-    Validation raises ModelError when training has diverged.
+    Before validation, set `reference` (the human translation of each sentence index, as surface text) and `decode`
+    (converts token ids to surface text). `bleu` is `surface_bleu()` by default. Validation raises ModelError when
+    training has diverged.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class Translation(TrainedModule):
 
     @property
     def bleu_signature(self) -> str:
-        """sacreBLEU's signature of validation BLEU; available after the first validation."""
+        """The sacreBLEU signature of validation BLEU; available after the first validation."""
         return str(self.bleu.get_signature())
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Mean smoothed cross-entropy over the target words of the whole batch, whatever the number of ranks."""
+        """Return the mean smoothed cross-entropy over the target words of the batches of all ranks."""
         loss, words = self._cross_entropy(batch, self.hparams["label_smoothing"])
         world = self.trainer.world_size
         total = sum_over_ranks(words, world)
@@ -64,9 +64,9 @@ class Translation(TrainedModule):
         return mean
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Translate, and sum the likelihood of the human translation."""
+        """Translate the batch, and log the cross-entropy of the human translations."""
         loss, words = self._cross_entropy(batch, 0.0)
-        if not loss.isfinite():  # before a checkpoint of it is kept
+        if not loss.isfinite():  # before a checkpoint is saved
             raise ModelError(
                 f"training diverged: validation loss is {float(loss)} at step {self.global_step}; run it again with a "
                 "lower learning_rate or a longer warmup"
@@ -84,15 +84,15 @@ class Translation(TrainedModule):
         self._validated = []
         numbers = sorted(found)
         score = self.bleu.corpus_score([found[n] for n in numbers], [[self.reference[n] for n in numbers]]).score
-        self.log("val/bleu", score, prog_bar=True, sync_dist=True)  # the same on all ranks
+        self.log("val/bleu", score, prog_bar=True, sync_dist=True)  # equal on all ranks; avoids a warning
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
-        """Adam with warm-up and cosine decay, by step."""
+        """Return Adam with warm-up and cosine decay, updated every step."""
         optimizer = torch.optim.Adam(self.parameters(), lr=self.hparams["learning_rate"], fused=True)
         warmup, steps = self.hparams["warmup"], self.hparams["steps"]
 
         def factor(step: int) -> float:
-            """Share of the learning rate at a step."""
+            """Return the factor of the learning rate at a step."""
             progress = min(1.0, step / max(1, steps))
             return min(1.0, (step + 1) / max(1, warmup)) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * progress)))
 
@@ -100,9 +100,9 @@ class Translation(TrainedModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def _cross_entropy(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
-        """Summed cross-entropy, and the number of words it is summed over."""
+        """Return the summed cross-entropy and the number of words in the sum."""
         alpha = self.hparams["agreement"] if self.training else 0.0
-        if alpha:  # both passes as one of twice as many sentences: dropout differs between them
+        if alpha:  # both passes as one batch of twice the size, with different dropout
             batch = {name: tensor.expand(2, *tensor.shape).flatten(0, 1) for name, tensor in batch.items()}
         states, where = self._read(batch)
         labels = batch["labels"].flatten()[where]
@@ -116,20 +116,20 @@ class Translation(TrainedModule):
         return loss, torch.tensor(float(len(labels)), device=loss.device)
 
     def _read(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """States of all target words, and which words they are."""
+        """Return the states of all target words, and their positions in the flattened batch."""
         memory: Any = self.translator.encode(batch["source"], batch["source_lengths"], batch.get("regions"))
         return self.translator.read(memory, batch["target"], batch["target_lengths"])
 
 
 class Synthesis(BatchModule):
-    """Caption synthesis: `predict_step` translates a batch, on any number of devices.
+    """Caption synthesis: `predict_step` translates a batch; works on any number of devices.
 
     Args:
         translator: a trained translator.
-        search: how to search.
-        begin: number of the begin-of-sentence token.
-        end: number of the end-of-sentence token.
-        n_best: hypotheses kept a sentence, best first.
+        search: settings of beam search or sampling.
+        begin: id of the begin-of-sentence token.
+        end: id of the end-of-sentence token.
+        n_best: number of hypotheses kept for each sentence, best first.
     """
 
     def __init__(self, translator: Searched, search: Search, begin: int, end: int, n_best: int = 1) -> None:
@@ -138,7 +138,7 @@ class Synthesis(BatchModule):
         self.found: dict[int, list[Hypothesis]] = {}
 
     def predict_step(self, batch: Batch, batch_idx: int) -> None:
-        """Add the translations of the batch's sentences to `found`, by sentence number."""
+        """Add the translations of the batch's sentences to `found`, by sentence index."""
         found = translate(self.translator, batch, self.search, self.begin, self.end)
         for number, best in zip(batch["index"].tolist(), found, strict=True):
             self.found[number] = best[: self.n_best]

@@ -1,4 +1,4 @@
-"""Scores of translations: sacreBLEU's BLEU, chrF and TER, and words that only the picture disambiguates."""
+"""Translation metrics: BLEU, chrF and TER from sacreBLEU, diversity, and accuracy on visually ambiguous words."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,16 +13,16 @@ from torch import Tensor
 from modules.errors import ModelError
 from modules.metrics import Difference, difference
 
-NO_METEOR = "METEOR is not computed: nltk's downloads WordNet when it runs, and version 1.5 (Java) is not maintained"
+NO_METEOR = "METEOR is not computed: nltk's version downloads WordNet when run, and version 1.5 (Java) is unmaintained"
 
 
 @dataclass(frozen=True)
 class TranslationScores:
-    """Scores of a system, in percent; what is not among them says `NO_METEOR`.
+    """Scores of a system, in percent; `NO_METEOR` gives the reason why METEOR is missing.
 
     Attributes:
         sacre: sacreBLEU's BLEU-4 on surface text, lower-cased.
-        signature: how it was computed.
+        signature: the sacreBLEU signature of it.
         tokenised: BLEU-4 on Moses-tokenised lower-cased text, as multimodal translation papers report it.
         chrf: chrF2 on surface text, lower-cased.
         ter: translation edit rate on surface text, lower-cased; lower is better.
@@ -36,7 +36,7 @@ class TranslationScores:
 
 
 def surface_bleu(characters: bool = False) -> BLEU:
-    """sacreBLEU's BLEU-4 on surface text, lower-cased; of characters in a language written without spaces."""
+    """Return sacreBLEU's BLEU-4 on lower-cased surface text, by words or (for text without spaces) by characters."""
     return BLEU(lowercase=True, tokenize="char" if characters else "13a")
 
 
@@ -48,12 +48,12 @@ def translation_scores(
 
     Args:
         hypotheses: translations in surface form.
-        references: human ones.
+        references: human translations in surface form.
         tokenised_hypotheses: the same translations, tokenised.
-        tokenised_references: and the human ones.
+        tokenised_references: the same references, tokenised.
         characters: the language is written without spaces.
     """
-    if len(hypotheses) != len(references):  # sacreBLEU would cut the longer list without a word
+    if len(hypotheses) != len(references):  # sacreBLEU would cut the longer list silently
         raise ModelError(
             f"scores of {len(hypotheses)} translations against {len(references)} references; give one each"
         )
@@ -68,32 +68,32 @@ def translation_scores(
 
 
 def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Tensor:
-    """What corpus BLEU adds up, sentence by sentence, on tokens as they are, lower-cased.
+    """Return the statistics of each sentence that corpus BLEU sums, on lower-cased tokens.
 
     Returns:
-        (N, 10): n-grams matched and counted for n = 1 … 4, length, length of the reference.
+        (N, 10): n-gram matches and n-gram counts for n = 1 … 4, length, length of the reference.
     """
     bleu, rows = BLEU(lowercase=True, tokenize="none", force=True), []
-    for counted, reference in zip(hypotheses, references, strict=True):
-        one = bleu.corpus_score([counted], [[reference]])
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        one = bleu.corpus_score([hypothesis], [[reference]])
         rows.append([*one.counts, *one.totals, one.sys_len, one.ref_len])
     return torch.tensor(rows, dtype=torch.float64).view(-1, 10)
 
 
 def bleu_of(statistics: Tensor) -> Tensor:
-    """BLEU-4 (…,) in percent of summed `bleu_statistics` (…, 10), orders without a match smoothed as sacreBLEU does."""
-    found, counted = statistics[..., :4], statistics[..., 4:8]
+    """Return BLEU-4 (…,) in percent from summed `bleu_statistics` (…, 10), with the smoothing of sacreBLEU."""
+    matches, total = statistics[..., :4], statistics[..., 4:8]
     length, reference = statistics[..., 8], statistics[..., 9]
-    none = found == 0
-    precision = torch.where(none, 0.5 ** none.cumsum(-1), found) / counted
+    none = matches == 0
+    precision = torch.where(none, 0.5 ** none.cumsum(-1), matches) / total
     penalty = (1 - reference / length.clamp(min=1)).clamp(max=0).exp()
     score = 100 * precision.log().mean(-1).exp() * penalty
-    return torch.where((counted > 0).all(-1) & ~none.all(-1), score, 0.0)
+    return torch.where((total > 0).all(-1) & ~none.all(-1), score, 0.0)
 
 
 def by_image(statistics: Tensor, image_ids: Sequence[str]) -> Tensor:
-    """Statistics (N, k) of sentences summed over each image, (I, k): sentences of one are drawn together, or not."""
-    number = {image_id: place for place, image_id in enumerate(dict.fromkeys(image_ids))}
+    """Sum statistics (N, k) of sentences over each image, (I, k), so that its sentences are resampled together."""
+    number = {image_id: index for index, image_id in enumerate(dict.fromkeys(image_ids))}
     of_image = torch.tensor([number[image_id] for image_id in image_ids])
     return statistics.new_zeros(len(number), statistics.shape[1]).index_add(0, of_image, statistics)
 
@@ -104,11 +104,11 @@ def paired_gain(
     """Compare two systems on the same sentences by paired bootstrap (Koehn 2004).
 
     Args:
-        system: (N, k) statistics of each sentence, or image (`by_image`).
-        baseline: the same of the other system, row by row.
-        score: of summed statistics (…, k), a number (…,).
-        resamples: how many.
-        seed: of the resampling.
+        system: (N, k) statistics of each sentence, or of each image (`by_image`).
+        baseline: statistics of the other system, in the same rows.
+        score: computes scores (…,) from summed statistics (…, k).
+        resamples: number of resamples.
+        seed: random seed of the resampling.
     """
     count = len(system)
     drawn = torch.randint(count, (resamples, count), generator=torch.Generator().manual_seed(seed))
@@ -119,7 +119,7 @@ def paired_gain(
 
 
 def distinct(sentences: Sequence[str]) -> dict[str, float]:
-    """`distinct_1` and `distinct_2`: different words, and pairs of words, as shares of all (Li et al. 2016), in %."""
+    """Return `distinct_1` and `distinct_2`: the share of distinct words and word pairs, in % (Li et al. 2016)."""
     scores = {}
     words = [sentence.split() for sentence in sentences]
     for n in (1, 2):
@@ -129,10 +129,9 @@ def distinct(sentences: Sequence[str]) -> dict[str, float]:
 
 
 def pairwise_bleu(groups: Sequence[Sequence[str]]) -> float:
-    """Similarity of the sentences of a group: mean BLEU-4 of one against another of its group, in %; 0 if there is
-    none.
+    """Return the mean BLEU-4 between two sentences of a group, in %; 0 if no group has two sentences.
 
-    Self-BLEU (Zhu et al. 2018) takes all others as references, and so grows with their number; this does not.
+    Self-BLEU (Zhu et al. 2018) uses all other sentences as references, so it grows with their number; this does not.
     """
     bleu = BLEU(tokenize="none", force=True, effective_order=True)
     found = [
@@ -149,29 +148,29 @@ def ambiguity_scores(
     hypotheses: Sequence[str], references: Sequence[str], twin_references: Sequence[str],
     words: Sequence[str], expected: Sequence[str],
 ) -> dict[str, float]:  # fmt: skip
-    """How often a word that only the picture disambiguates is translated as this picture requires, in percent.
+    """Return how often a visually ambiguous word is translated correctly for its image, in percent.
 
     Args:
         hypotheses: Moses-tokenised lower-cased translations.
-        references: the human translation of each, tokenised alike.
-        twin_references: the human translation of the same sentence about the twin picture.
-        words: the ambiguous source word of each, to report apart.
-        expected: the right translation of that word.
+        references: the human translation of each, tokenised in the same way.
+        twin_references: the human translation of the same source sentence for the twin image.
+        words: the ambiguous source word of each; scores are also given for each word.
+        expected: the correct translation of that word.
 
     Returns:
-        `ambiguous`: share of hypotheses with the expected word; `ambiguous:<word>`: the same of one source word;
-        `other_words`: share of the words on which both references agree that the hypothesis has too (if there are any).
+        `ambiguous`: share of hypotheses with the expected word; `ambiguous:<word>`: the same for one source word;
+        `other_words`: share of the words common to both references that the hypothesis contains (if there are any).
     """
     right: dict[str, list[bool]] = {}
     agreed = found = 0
     for hypothesis, reference, twin, word, noun in zip(
         hypotheses, references, twin_references, words, expected, strict=True
     ):
-        counted = Counter(hypothesis.split())
-        right.setdefault(word, []).append(noun.lower() in counted)
+        output = Counter(hypothesis.split())
+        right.setdefault(word, []).append(noun.lower() in output)
         common = Counter(reference.split()) & Counter(twin.split())
         agreed += common.total()
-        found += (common & counted).total()
+        found += (common & output).total()
     scores = {f"ambiguous:{word}": 100 * sum(hits) / len(hits) for word, hits in sorted(right.items())}
     hits = [hit for word in right.values() for hit in word]
     others = {"other_words": 100 * found / agreed} if agreed else {}

@@ -1,10 +1,10 @@
-"""The regional translator: a Bi-LSTM over K threads, one a region, and a decoder that attends to words and regions.
+"""The regional translator: a Bi-LSTM over K threads, one per region, and a decoder that attends to words and regions.
 
         thread k:  v_k  x_1  x_2 … x_N        forward states differ by thread (v_k comes first);
-                    │    │    │     │         backward states over the words are the same for all
+                    │    │    │     │         backward states over the words are equal in all threads
                    s_1k s_2k s_3k … s_Nk+1    (v_k comes last), so they are computed once.
 
-Without regions there is one thread and no v: that is the text-only translator (NMT, MT).
+Without regions there is one thread and no v: the text-only translator (NMT, MT).
 Source: mmt-retrieval, section 3.1, Eq. 1–6.
 """
 
@@ -28,16 +28,16 @@ from modules.recurrent import (
     widen,
 )
 
-_FORGET_BIAS = 2.0  # a thread's states must still hold v_k at the word that it disambiguates
+_FORGET_BIAS = 2.0  # keeps v_k in a thread's state until the word that it disambiguates
 
 
 @dataclass
 class Memory:
-    """What the encoder passes to the decoder.
+    """The output of the encoder, as input of the decoder.
 
     Attributes:
-        states: (B, K, J, 2H) s_jk, J = N + 1 with regions and N without.
-        mask: (B, J) bool, true where a state is real.
+        states: (B, K, J, 2H) s_jk; J = N + 1 with regions, N without.
+        mask: (B, J) bool, true for real states (not padding).
         means: (B, K, 2H) the masked mean of each thread's states.
         hidden: (B, H') the decoder's first hidden state.
         cell: (B, H') the decoder's first cell state.
@@ -50,37 +50,37 @@ class Memory:
     cell: Tensor
 
     def select(self, sentences: Tensor) -> "Memory":
-        """The memory of some of the sentences, by index."""
+        """Return the memory of some of the sentences, by index."""
         parts = (self.states, self.mask, self.means, self.hidden, self.cell)
         return Memory(*(part[sentences] for part in parts))
 
 
 def require_regions(regions: Tensor | None, projection: nn.Module | None) -> None:
-    """Refuse regions for a translator that reads none, and missing regions for one that does.
+    """Check that regions are given if and only if the translator is multimodal.
 
     Raises:
-        ModelError: so it is.
+        ModelError: regions are missing, or given to a text-only translator.
     """
     if (regions is None) != (projection is None):
-        has, got = ("no", "regions") if projection is None else ("a", "none")
-        raise ModelError(f"translator: it has {has} projection for regions but got {got}; choose mt or mmt to match")
+        kind, given = ("text-only", "regions") if projection is None else ("multimodal", "no regions")
+        raise ModelError(f"the translator is {kind}, but {given} were given; choose mt or mmt to match")
 
 
 class RegionalTranslator(nn.Module):
-    """Translates a sentence, with or without the regions of its picture.
+    """Bi-LSTM translator of a sentence with the regions of its image (multimodal), or without (text-only).
 
     Args:
         vocabulary_size: V, entries of the joint BPE vocabulary.
         region_dim: D, size of a region; None builds a text-only translator.
-        embedding_dim: E, size of a word vector and of the attentional state.
+        embedding_dim: E, size of a word vector and of an attentional state.
         hidden_dim: H, size of an encoder state in each direction; the decoder's is 2H.
-        dropout: share of numbers dropped from words, regions and attentional states while training.
-        padding: the padding token's number.
+        dropout: dropout rate of words, regions and attentional states.
+        padding: id of the padding token.
 
-    Reading: source, target and output words share one matrix, as the vocabulary is joint; a dropout mask is the same
-    for all threads; the decoder reads the previous word alone (no input feeding) and starts from the threads' final
-    forward states and the final backward state over the words, before it reads any v_k: so it learns about the picture
-    by attention only. LSTMs start with open forget gates.
+    Interpretation: source, target and output words share one matrix, as the vocabulary is joint. All
+    threads have the same dropout mask. The decoder reads the previous word alone (no input feeding). It starts from
+    the threads' final forward states and the final backward state over the words, before the backward LSTM reads v_k;
+    other image information reaches it through attention only. The forget gates of LSTMs have a positive initial bias.
     """
 
     def __init__(
@@ -91,8 +91,8 @@ class RegionalTranslator(nn.Module):
         state_dim = 2 * hidden_dim
         self.dropout = dropout
         self.words = nn.Embedding(vocabulary_size, embedding_dim, padding_idx=padding)
-        nn.init.normal_(self.words.weight, std=embedding_dim**-0.5)  # as the output matrix wants it
-        self.word_scale = embedding_dim**0.5  # as the LSTMs want it: without it attention takes 5x longer to form
+        nn.init.normal_(self.words.weight, std=embedding_dim**-0.5)  # scale for the output matrix
+        self.word_scale = embedding_dim**0.5  # unit scale for the LSTMs; without it attention takes 5x longer to learn
         self.regions = None if region_dim is None else nn.Linear(region_dim, embedding_dim)
         self.encoder = BiLSTM(embedding_dim, hidden_dim)
         self.to_hidden = nn.Linear(state_dim, state_dim)
@@ -108,42 +108,42 @@ class RegionalTranslator(nn.Module):
         """Encode sentences with their regions.
 
         Args:
-            source: (B, N) token numbers.
+            source: (B, N) token ids.
             lengths: (B,) on the CPU, each at least 1.
-            regions: (B, K, D); left out by a text-only translator.
+            regions: (B, K, D); None for a text-only translator.
 
         Raises:
-            ModelError: regions are given to a text-only translator, or missing for one that reads them.
+            ModelError: regions are given to a text-only translator, or missing for a multimodal one.
         """
         require_regions(regions, self.regions)
         words = self._drop(self._embed(source))
         packing = Packing.of(lengths, source.shape[1]).to(source.device)
         if regions is None or self.regions is None:
-            ahead, back, finals = self._encode_words(words, packing)
+            forward_states, backward_states, finals = self._encode_words(words, packing)
         else:
             objects = self._drop(self.regions(regions.to(words.dtype)), shared=1)
-            ahead, back, finals = self._encode_threads(words, objects, packing)
-        states = torch.cat([ahead, back], -1)
-        extra = states.shape[2] - source.shape[1]  # 1 for the region at the head of each thread
+            forward_states, backward_states, finals = self._encode_threads(words, objects, packing)
+        states = torch.cat([forward_states, backward_states], -1)
+        extra = states.shape[2] - source.shape[1]  # 1 for the region at the start of each thread
         mask = torch.arange(states.shape[2])[None] < lengths.cpu()[:, None] + extra
         mask = mask.to(source.device)
         means = states.sum(2) / mask.sum(1)[:, None, None]  # states are zero where a sentence has ended
         hidden, cell = (torch.cat([forward.mean(1), backward], -1) for forward, backward in finals)
-        states = states.to(matmul_dtype(states))  # read by every decoding step: cast once
+        states = states.to(matmul_dtype(states))  # cast once, for all decoding steps
         return Memory(states, mask, means, self.to_hidden(hidden), self.to_cell(cell))
 
     def forward(self, memory: Memory, target: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits (T, V) of what `read` gives the states of, and their positions."""
+        """Return logits (T, V) of all predictions, and their positions in the flattened batch; see `read`."""
         states, where = self.read(memory, target, lengths)
         return F.linear(states, self.words.weight, self.output_bias), where  # Eq. 5 before the softmax
 
     def read(self, memory: Memory, target: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Go through target sentences word by word (teacher forcing).
+        """Run the decoder over target sentences (teacher forcing).
 
         Args:
-            memory: of the B source sentences.
-            target: (B, M + 1) begin-of-sentence and the words before each prediction.
-            lengths: (B,) on the CPU, predictions a sentence.
+            memory: encoder memory of the B source sentences.
+            target: (B, M + 1) ids of begin-of-sentence and the words before each prediction.
+            lengths: (B,) on the CPU, number of predictions of each sentence.
 
         Returns:
             states (T, E) before the output matrix (`words.weight`, `output_bias`) of all predictions, and their (T,)
@@ -156,13 +156,13 @@ class RegionalTranslator(nn.Module):
     def look_weights(
         self, source: Tensor, lengths: Tensor, regions: Tensor, target: Tensor, target_lengths: Tensor
     ) -> Tensor:
-        """How target words share their attention out among the regions: Σ_j a_ijk of Eq. 2.
+        """Return the attention weights of target words on the regions: Σ_j a_ijk of Eq. 2.
 
         Args:
-            source: (B, N) token numbers.
+            source: (B, N) token ids.
             lengths: (B,) on the CPU.
             regions: (B, K, D).
-            target: (B, M + 1), as `read` takes it.
+            target: (B, M + 1), as for `read`.
             target_lengths: (B,) on the CPU.
 
         Returns:
@@ -172,22 +172,22 @@ class RegionalTranslator(nn.Module):
         return self.attention.weights(self._decode(memory, target, target_lengths)[0], memory).sum(-1)
 
     looks_at = "target"
-    """Which words attend to regions."""
+    """The words that attend to regions: `target` or `source`."""
 
     def start(self, memory: Memory) -> tuple[Tensor, ...]:
-        """The state before the first word: hidden (B, 1, H') and cell (B, 1, H')."""
+        """Return the decoder state before the first word: hidden (B, 1, H') and cell (B, 1, H')."""
         return memory.hidden[:, None], memory.cell[:, None]
 
     def step(self, memory: Memory, token: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """One decoding step for S hypotheses a sentence; the memory is shared by them, never copied.
+        """Do one decoding step for S hypotheses of each sentence, which share the memory without copies.
 
         Args:
-            memory: of the B source sentences.
-            token: (B, S) the last word of each hypothesis.
+            memory: encoder memory of the B source sentences.
+            token: (B, S) id of the last word of each hypothesis.
             state: hidden (B, S, H') and cell (B, S, H') of the decoder.
 
         Returns:
-            states (B, S, E) that `predict` reads, and the new state.
+            states (B, S, E) for `predict`, and the new decoder state.
         """
         hidden, cell = state
         gates = input_gates(self.decoder, self._embed(token)) + F.linear(hidden, recurrent_matrix(self.decoder))
@@ -195,20 +195,20 @@ class RegionalTranslator(nn.Module):
         return self._attend(hidden, memory), (hidden, cell)
 
     def predict(self, states: Tensor) -> Tensor:
-        """Log-probabilities (…, V) of the next word, in float32, from what `step` gives (…, E)."""
+        """Return log-probabilities (…, V) of the next word, in float32, from the states (…, E) of `step`."""
         return widen(F.linear(states, self.words.weight, self.output_bias)).log_softmax(-1)
 
     @property
     def vocabulary_size(self) -> int:
-        """V."""
+        """V, size of the vocabulary."""
         return len(self.output_bias)
 
     def follow(self, state: tuple[Tensor, ...], beam: Tensor) -> tuple[Tensor, ...]:
-        """The state of the hypotheses (B, S) that go on, by the number of the one that each continues."""
+        """Return the state of the new hypotheses; `beam` (B, S) is the index of the hypothesis that each continues."""
         return tuple(follow(part, beam) for part in state)
 
     def _decode(self, memory: Memory, target: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """The decoder's states (B, M + 1, H') and the positions (T,) of real ones in the flattened batch."""
+        """Return decoder states (B, M + 1, H') and the positions (T,) of real states in the flattened batch."""
         packing = Packing.of(lengths, target.shape[1]).to(target.device)
         words = self._drop(self._embed(target.flatten()[packing.forward]))
         start = memory.hidden[packing.order], memory.cell[packing.order]
@@ -216,37 +216,41 @@ class RegionalTranslator(nn.Module):
         return packing.spread(states), packing.forward
 
     def _encode_words(self, words: Tensor, packing: Packing) -> tuple[Tensor, Tensor, tuple]:
-        """One thread, no region: states (B, 1, N, H) ahead and back; final states and cells (B, 1, H) and (B, H)."""
+        """Encode without regions: forward and backward states (B, 1, N, H); final states and cells.
+
+        The final states and cells are (B, 1, H) forward, (B, H) backward.
+        """
         start = words.new_zeros(len(words), self.encoder.lstm.hidden_size)
-        ahead, ahead_last, ahead_cell = self._run(words, packing, start, start, backward=False)
-        back, back_last, back_cell = self._run(words, packing, start, start, backward=True)
-        return ahead, back[:, None], ((ahead_last, back_last), (ahead_cell, back_cell))
+        forward_states, forward_last, forward_cell = self._run(words, packing, start, start, backward=False)
+        backward_states, backward_last, backward_cell = self._run(words, packing, start, start, backward=True)
+        return forward_states, backward_states[:, None], ((forward_last, backward_last), (forward_cell, backward_cell))
 
     def _encode_threads(self, words: Tensor, objects: Tensor, packing: Packing) -> tuple[Tensor, Tensor, tuple]:
-        """K threads u_k = [v_k, x_1 … x_N]: states (B, K, N + 1, H) ahead and back.
+        """Encode K threads u_k = [v_k, x_1 … x_N]: forward and backward states (B, K, N + 1, H); final states, cells.
 
-        And final states and cells over the words: (B, K, H) ahead, (B, H) back.
+        The final states and cells are those over the words: (B, K, H) forward, (B, H) backward.
         """
         first, first_cell = lstm_cell(input_gates(self.encoder.lstm, objects), None)
-        ahead, ahead_last, ahead_cell = self._run(words, packing, first, first_cell, backward=False)
+        forward_states, forward_last, forward_cell = self._run(words, packing, first, first_cell, backward=False)
         start = words.new_zeros(len(words), self.encoder.lstm.hidden_size)
-        back, last, cell = self._run(words, packing, start, start, backward=True)
-        # The backward LSTM has read all words; one more step, apart for each thread, reads v_k.
+        backward_states, last, cell = self._run(words, packing, start, start, backward=True)
+        # The backward LSTM has read all words; in one more step each thread reads its own v_k.
         shared = F.linear(last, recurrent_matrix(self.encoder.lstm, backward=True))
         at_region, _ = lstm_cell(
             input_gates(self.encoder.lstm, objects, backward=True) + shared[:, None], cell[:, None]
         )
         threads = objects.shape[1]
-        ahead = torch.cat([first[:, :, None], ahead], 2)
-        back = torch.cat([at_region[:, :, None], back[:, None].expand(-1, threads, -1, -1)], 2)
-        return ahead, back, ((ahead_last, last), (ahead_cell, cell))
+        forward_states = torch.cat([first[:, :, None], forward_states], 2)
+        backward_states = torch.cat([at_region[:, :, None], backward_states[:, None].expand(-1, threads, -1, -1)], 2)
+        return forward_states, backward_states, ((forward_last, last), (forward_cell, cell))
 
     def _run(
         self, words: Tensor, packing: Packing, hidden: Tensor, cell: Tensor, backward: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """One direction over the words from start states (B, H), or (B, K, H) for K threads.
+        """Run one direction over the words from initial states (B, H), or (B, K, H) for K threads.
 
-        Returns states (B, N, H) for one sequence backward, (B, K, N, H) forward; last states and cells alike.
+        Returns states (B, N, H) for the backward direction, (B, K, N, H) for the forward one; and the last states and
+        cells, (B, H) or (B, K, H).
         """
         where = packing.backward if backward else packing.forward
         inputs = input_gates(self.encoder.lstm, words.flatten(0, 1)[where], backward)
@@ -264,11 +268,11 @@ class RegionalTranslator(nn.Module):
         return torch.tanh(self.combine(torch.cat([self.attention(hidden, memory), hidden], -1)))
 
     def _embed(self, tokens: Tensor) -> Tensor:
-        """Word vectors of unit scale, from the matrix that they share with the output."""
+        """Return word vectors of unit scale, from the matrix that is shared with the output."""
         return self.words(tokens) * self.word_scale
 
     def _drop(self, tensor: Tensor, shared: int | None = None) -> Tensor:
-        """Dropout, with one mask for the whole of dimension `shared`."""
+        """Apply dropout with the same mask at all positions of dimension `shared`."""
         if not self.training or not self.dropout:
             return tensor
         shape = [1 if dim == shared else size for dim, size in enumerate(tensor.shape)]
@@ -282,8 +286,8 @@ class RegionalAttention(nn.Module):
     j and k, so Eq. 4's division by |a| changes nothing.
 
     Args:
-        query_dim: size of the decoder's state h.
-        state_dim: 2H, size of the encoder's states s.
+        query_dim: size of a decoder state h.
+        state_dim: 2H, size of an encoder state s.
     """
 
     def __init__(self, query_dim: int, state_dim: int) -> None:
@@ -292,7 +296,7 @@ class RegionalAttention(nn.Module):
         self.to_threads = nn.Linear(query_dim, state_dim, bias=False)
 
     def weights(self, hidden: Tensor, memory: Memory) -> Tensor:
-        """a_ijk: (B, T, H') → (B, T, K, J)."""
+        """Return a_ijk: (B, T, H') → (B, T, K, J)."""
         threads, steps = memory.states.shape[1:3]
         scores = self.to_states(hidden) @ memory.states.flatten(1, 2).transpose(1, 2)
         scores = widen(scores).unflatten(-1, (threads, steps))

@@ -1,4 +1,4 @@
-"""Translators: networks by name, and their searches."""
+"""Translator networks by name, and translation by beam search or sampling."""
 
 import inspect
 from collections.abc import Mapping
@@ -22,17 +22,17 @@ NETWORKS: dict[str, type[Translator]] = {"bilstm": RegionalTranslator, "transfor
 
 
 def network_options(network: str) -> dict[str, Any]:
-    """The settings that only this network has, and their defaults."""
+    """Return the settings that are specific to this network, with their defaults."""
     own, common = (inspect.signature(kind.__init__).parameters for kind in (NETWORKS[network], RegionalTranslator))
     return {name: parameter.default for name, parameter in own.items() if name not in common}
 
 
 def build_translator(network: str = "bilstm", **arguments: Any) -> Translator:
-    """A fresh translator.
+    """Build a translator with random weights.
 
     Args:
         network: one of `NETWORKS`.
-        arguments: its own.
+        arguments: arguments of its class.
     """
     return NETWORKS[network](**arguments)
 
@@ -40,10 +40,10 @@ def build_translator(network: str = "bilstm", **arguments: Any) -> Translator:
 def translate(
     translator: Searched, batch: Mapping[str, Tensor], settings: Search, begin: int, end: int
 ) -> list[list[Hypothesis]]:
-    """Translations of the sentences of a batch (`source`, `source_lengths`, `regions` if it reads them), best first.
+    """Translate a batch (`source`, `source_lengths`, and `regions` if multimodal); best translations first.
 
     Raises:
-        ModelError: it has a channel, which reranks no such search.
+        ModelError: the translator has a noisy channel, which cannot rerank the results of this search.
     """
     if isinstance(translator, NoisyChannel):
         found = translate(translator.direct, batch, translator.widened(settings), begin, end)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Retrieval models by name. To add one: a file in this folder with a class that is `@register`ed."""
+"""Retrieval models by name. To add one, write a class with `@register("name")` in a file of this folder."""
 
 import difflib
 import importlib
@@ -15,10 +15,10 @@ __all__ = ["RetrievalModel", "build_model", "model_class", "option_names", "regi
 
 
 def model_class(name: str) -> type[RetrievalModel]:
-    """The class registered under a name.
+    """Return the class registered under a name.
 
     Raises:
-        ModelError: there is none; the nearest names are given.
+        ModelError: the name is unknown; the message gives the nearest names.
     """
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
@@ -29,10 +29,10 @@ def model_class(name: str) -> type[RetrievalModel]:
 
 
 def option_names(kind: type[RetrievalModel]) -> set[str]:
-    """The options that a model has beyond the common ones, for the recipe's `vse.options`."""
+    """Return the names of a model's own options (`vse.options` of a recipe), without those common to all models."""
     return set(inspect.signature(kind.__init__).parameters) - _COMMON - {"common"}
 
 
 def build_model(name: str, **arguments: Any) -> RetrievalModel:
-    """A fresh model: the common arguments of `RetrievalModel` and the model's own."""
+    """Build a model from the common arguments of `RetrievalModel` and its own options."""
     return model_class(name)(**arguments)

@@ -1,4 +1,4 @@
-"""The interface of all retrieval models."""
+"""Base classes and registry of retrieval models."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -18,16 +18,16 @@ Batch = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Pairs:
-    """A batch's encodings on all devices together, and what belongs together in it.
+    """The encodings of a batch on all devices, and which pairs match.
 
     Attributes:
-        images: encodings of I images, each once.
+        images: encodings of I distinct images.
         captions: encodings of C captions.
         caption_image: (C,) row of each caption's image.
-        positives: (I, C) bool, which caption belongs to which image.
-        negatives: (I, C) bool, which may be pushed apart.
-        types: (C,) language type of each caption.
-        languages: (C,) language of each caption, by its place in the model's.
+        positives: (I, C) bool, the matching pairs.
+        negatives: (I, C) bool, the negative pairs.
+        types: (C,) type (language and source) of each caption.
+        languages: (C,) language of each caption, as an index into the model's languages.
         sentences: (C,) hash of each caption's normalised sentence.
     """
 
@@ -46,27 +46,27 @@ MODELS: dict[str, "type[RetrievalModel]"] = {}
 
 
 class RetrievalModel(nn.Module, ABC):
-    """Encodes images and captions apart, and scores every image with every caption.
+    """Base class of models that encode images and captions separately and score every image with every caption.
 
     Args:
         region_dim: D, size of a region's feature vector.
         vocabulary_size: V, entries of the text input.
-        languages: the languages it is trained on; batches name one by its place here.
+        languages: training languages; batches refer to them by index.
         dim: H, size of the joint space.
         word_dim: size of a word vector.
-        dropout: share of the word vectors' numbers dropped while training.
-        pretrained: a text model of `transformers` (a folder, or a name on the hub) whose last states stand for the
-            word vectors; None: a table of them.
+        dropout: dropout rate of word vectors.
+        pretrained: a text model of `transformers` (a folder, or a name on the hub) whose last hidden states are the
+            word vectors; None: a table of word vectors.
     """
 
     score: ClassVar[Literal["inner product", "vectors", "sets"]] = "inner product"
-    """`inner product` of single vectors (FAISS indexes it), `vectors` with a score of their own, or `sets`."""
+    """`inner product` of single vectors (uses FAISS), single `vectors` with another score, or `sets` of vectors."""
     loss: ClassVar[str] = "hardest"
-    """The ranking loss of its paper, one of `modules.losses.LOSSES`; a recipe's `vse.loss` overrules it."""
+    """The ranking loss of the model's paper, one of `modules.losses.LOSSES`; `vse.loss` of a recipe overrides it."""
     languages_apart: ClassVar[bool] = False
-    """The ranking loss is that of each language's captions alone, summed; else all captions compete."""
+    """Sum the ranking losses of each language's captions, instead of one loss of all captions."""
     module: ClassVar[type | None] = None
-    """A subclass of `modules.retrieval.Retrieval` for a model that needs another update; None: the plain one."""
+    """A subclass of `modules.retrieval.Retrieval` with another training step; None: `Retrieval` itself."""
 
     def __init__(
         self, region_dim: int, vocabulary_size: int, languages: Sequence[str], dim: int = 512,
@@ -84,43 +84,43 @@ class RetrievalModel(nn.Module, ABC):
 
     @abstractmethod
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
-        """Encode captions: tokens (B, L), lengths (B,) on the CPU, languages (B,) as places in `self.languages`."""
+        """Encode captions: tokens (B, L), lengths (B,) on the CPU, languages (B,) as indexes."""
 
     def similarity(self, images: Encoding, captions: Encoding) -> Tensor:
-        """Scores (I, C) of every image with every caption; here the inner product of their one vector."""
+        """Return scores (I, C) of every image with every caption; by default the inner product of single vectors."""
         return inner_product(images[0][:, 0], captions[0][:, 0])
 
     def auxiliary_losses(self, batch: Batch, pairs: Pairs) -> dict[str, Tensor]:
-        """Further losses by name, already weighted; they are added to the ranking loss and logged.
+        """Return further weighted losses by name, which are added to the ranking loss and logged.
 
         Args:
             batch: this device's part of the batch.
-            pairs: the encodings of all devices' parts, and what belongs together in them.
+            pairs: the encodings of all devices, and which pairs match.
         """
         return {}
 
     def make_words(self) -> nn.Embedding | PretrainedWords:
-        """What turns token numbers (B, L) into word vectors (B, L, its `embedding_dim`), as the recipe wants it.
+        """Return the layer from token ids (B, L) to word vectors (B, L, its `embedding_dim`), as set in the recipe.
 
         Raises:
-            ModelError: there is no such pretrained model, or it knows fewer tokens than the text input.
+            ModelError: the pretrained model is not found, or has fewer tokens than the text input.
         """
         if self.pretrained is not None:
             words = PretrainedWords(self.pretrained)
-            if self.vocabulary_size - 1 > words.vocabulary_size:  # the text input counts padding too
+            if self.vocabulary_size - 1 > words.vocabulary_size:  # the text input includes padding
                 raise ModelError(
                     f"vse.pretrained {self.pretrained!r}: its tokenizer has {self.vocabulary_size - 1} entries, but "
-                    f"the model {words.vocabulary_size}; they do not belong together"
+                    f"the model {words.vocabulary_size}; use the tokenizer of this model"
                 )
             return words
         self._tables.append(word_table(self.vocabulary_size, self.word_dim))
         return self._tables[-1]
 
     def set_word_vectors(self, vectors: Tensor) -> None:
-        """Start from given word vectors (V, word_dim), a row a vocabulary entry.
+        """Initialise the word tables with word vectors (V, word_dim), one row per vocabulary entry.
 
         Raises:
-            ModelError: the model made no table of word vectors.
+            ModelError: the model has no table of word vectors.
         """
         if not self._tables:
             raise ModelError(f"{type(self).__name__} has no table of word vectors; set vse.words=random")
@@ -129,40 +129,40 @@ class RetrievalModel(nn.Module, ABC):
 
 
 class ByOrder(RetrievalModel):
-    """Makes a model of single unit vectors an order embedding: absolute values, captions above their images.
+    """Mixin for models of single unit vectors: absolute values, and the order violation as score.
 
-    The score is −‖max(0, t − v)‖² (Vendrov et al. 2016).
+    The score −‖max(0, t − v)‖² is 0 if a caption t is above its image v in the order (Vendrov et al. 2016).
     """
 
     score = "vectors"
 
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
-        """Images as one unit vector without signs each."""
+        """Encode images as single unit vectors of absolute values."""
         vectors, real = super().encode_images(regions, mask)  # type: ignore[safe-super]
         return vectors.abs(), real
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
-        """Captions as one unit vector without signs each."""
+        """Encode captions as single unit vectors of absolute values."""
         vectors, real = super().encode_captions(tokens, lengths, languages)  # type: ignore[safe-super]
         return vectors.abs(), real
 
     def similarity(self, images: Encoding, captions: Encoding) -> Tensor:
-        """Scores (I, C), 0 at the most."""
+        """Return scores (I, C), at most 0."""
         return order_violation(captions[0][:, 0], images[0][:, 0]).t()
 
 
 def register(name: str) -> Callable[[M], M]:
-    """Give a retrieval model the name that recipes know it by.
+    """Return a decorator that registers a retrieval model under the name used in recipes.
 
     Raises:
-        ModelError: another class has it. (The same class again, from a module that is read anew, takes its place.)
+        ModelError: another class has this name. (If a module is reloaded, its class replaces the old one.)
     """
 
     def add(kind: M) -> M:
-        """Enter the class under its name."""
+        """Register the class."""
         ours, theirs = (f"{one.__module__}.{one.__qualname__}" for one in (kind, MODELS.get(name, kind)))
         if ours != theirs:
-            raise ModelError(f"retrieval model {name!r} is registered twice: {theirs} and {ours}")
+            raise ModelError(f"retrieval model {name!r} is registered twice: {theirs} and {ours}; rename one")
         MODELS[name] = kind
         return kind
 
@@ -170,5 +170,5 @@ def register(name: str) -> Callable[[M], M]:
 
 
 def one_vector(vectors: Tensor) -> Encoding:
-    """Single vectors (N, H) as an encoding (N, 1, H) with its mask."""
+    """Convert single vectors (N, H) to an encoding (N, 1, H) with its mask."""
     return vectors[:, None], vectors.new_ones(len(vectors), 1).bool()

@@ -12,7 +12,7 @@ from modules.retrieval_models.base import Encoding, RetrievalModel, one_vector, 
 
 
 class MemoryAttention(nn.Module):
-    """Pool vectors by attention from a memory: h_i = tanh(W z_i) ⊙ tanh(W_m m), α = softmax_i(w_hᵀ h_i), Σ α_i z_i.
+    """Pool vectors by attention with a memory: h_i = tanh(W z_i) ⊙ tanh(W_m m), α = softmax_i(w_hᵀ h_i), Σ α_i z_i.
 
     Args:
         vector_dim: size of the vectors z.
@@ -26,7 +26,7 @@ class MemoryAttention(nn.Module):
         self.of_hidden = nn.Linear(dim, 1, bias=False)
 
     def forward(self, vectors: Tensor, mask: Tensor, memory: Tensor) -> Tensor:
-        """Attended vectors (B, Z) of vectors (B, T, Z), their mask (B, T) and the memory (B, H)."""
+        """Return attended vectors (B, Z) of vectors (B, T, Z), their mask (B, T) and the memory (B, H)."""
         hidden = torch.tanh(self.of_vectors(vectors)) * torch.tanh(self.of_memory(memory))[:, None]
         weights = widen(self.of_hidden(hidden)).masked_fill(~mask[..., None], -torch.inf).softmax(1)
         return (weights * widen(vectors)).sum(1)
@@ -34,16 +34,17 @@ class MemoryAttention(nn.Module):
 
 @register("dan")
 class DAN(RetrievalModel):
-    """Each modality attends to its own items several times, guided by a memory of the steps before.
+    """Each modality attends to its own items several times, with a memory of the previous steps.
 
     u⁽⁰⁾ = mean of words, v⁽⁰⁾ = tanh(P⁽⁰⁾ mean of regions); at step k, with weights of its own, u⁽ᵏ⁾ = Σ α z,
-    v⁽ᵏ⁾ = tanh(P⁽ᵏ⁾ Σ α z), and m ← m + what was attended. Similarity: Σ_k v⁽ᵏ⁾·u⁽ᵏ⁾ (Nam et al. 2017, section 3.4).
+    v⁽ᵏ⁾ = tanh(P⁽ᵏ⁾ Σ α z), and m ← m + the attended vector. Similarity: Σ_k v⁽ᵏ⁾·u⁽ᵏ⁾ (Nam et al. 2017, section 3.4).
 
-    Reading: the original is un-normalised, with a margin of 100; for a margin of 0.2 the concatenated vectors are
-    normalised, which leaves one inner product. The directions of the Bi-LSTM are averaged. Regions enter as given.
+    Interpretation: the original has no normalisation and a margin of 100; here, for a margin of 0.2, the concatenated
+    vectors are normalised, so the similarity is one inner product. The directions of the Bi-LSTM are averaged. Region
+    features are not transformed before attention.
 
     Args:
-        steps: attention steps of each modality after the mean.
+        steps: number of attention steps of each modality, after the mean.
         common: see `RetrievalModel`.
     """
 
@@ -56,17 +57,17 @@ class DAN(RetrievalModel):
         self.attend_words = nn.ModuleList(MemoryAttention(self.dim, self.dim) for _ in range(steps))
 
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
-        """Images as one unit vector (B, 1, (steps + 1) · H) each."""
-        seen = [torch.tanh(self.project[0](masked_mean(regions, mask)))]
+        """Encode images as single unit vectors (B, 1, (steps + 1) · H)."""
+        outputs = [torch.tanh(self.project[0](masked_mean(regions, mask)))]
         for attend, project in zip(self.attend_regions, self.project[1:], strict=True):
-            memory = torch.stack(seen).sum(0)
-            seen.append(torch.tanh(project(attend(regions, mask, memory))))
-        return one_vector(F.normalize(widen(torch.cat(seen, dim=-1)), dim=-1))
+            memory = torch.stack(outputs).sum(0)
+            outputs.append(torch.tanh(project(attend(regions, mask, memory))))
+        return one_vector(F.normalize(widen(torch.cat(outputs, dim=-1)), dim=-1))
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
-        """Captions as one unit vector (B, 1, (steps + 1) · H) each; one encoder for all languages."""
+        """Encode captions as single unit vectors (B, 1, (steps + 1) · H); one encoder for all languages."""
         states, mask = self.captions(tokens, lengths)
-        read = [masked_mean(states, mask)]
+        outputs = [masked_mean(states, mask)]
         for attend in self.attend_words:
-            read.append(attend(states, mask, torch.stack(read).sum(0)))
-        return one_vector(F.normalize(widen(torch.cat(read, dim=-1)), dim=-1))
+            outputs.append(attend(states, mask, torch.stack(outputs).sum(0)))
+        return one_vector(F.normalize(widen(torch.cat(outputs, dim=-1)), dim=-1))

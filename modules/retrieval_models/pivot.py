@@ -16,9 +16,9 @@ from modules.scores import inner_product
 
 @register("pivot-sym")
 class Pivot(RetrievalModel):
-    """A linear layer of the mean region, a GRU for each language; cosine; hinges between images and each language.
+    """A linear layer on the mean region, a GRU for each language, cosine; sum of hinges for each language.
 
-    The languages share one table of word vectors, in which `vse.share_words: false` gives each its own rows.
+    The languages share one table of word vectors; with `vse.share_words: false` each language has its own rows in it.
 
     Args:
         common: see `RetrievalModel`.
@@ -35,28 +35,28 @@ class Pivot(RetrievalModel):
         self.captions = LanguageEncoders(self.languages, lambda: LastState(nn.Identity(), *sizes))
 
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
-        """Images as one unit vector each."""
+        """Encode images as single unit vectors."""
         return one_vector(F.normalize(widen(self.image(masked_mean(regions, mask))), dim=-1))
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
-        """Captions as one unit vector each, by their language's encoder; ModelError if it has none."""
+        """Encode captions as single unit vectors by the encoder of their language; ModelError if there is none."""
         return one_vector(F.normalize(widen(self.captions(self.words(tokens), lengths, languages)), dim=-1))
 
 
 @register("pivot-asym")
 class PivotAsymmetric(ByOrder, Pivot):
-    """PIVOT with the order violation −‖max(0, t − v)‖² of unit vectors without signs; see `Pivot`."""
+    """PIVOT with the order violation −‖max(0, t − v)‖² of absolute unit vectors as score; see `Pivot`."""
 
 
 class Parallel(RetrievalModel):
-    """Adds hinges between the captions of an image in each two languages, both ways (PARALLEL).
+    """Mixin that adds hinges between the captions of an image in every two languages, in both directions (PARALLEL).
 
-    Reading: captions are compared by cosine in both forms. A translation is no more general than what it translates,
-    and the mean of both directions' order violations, −½‖max(0, a − b)‖² − ½‖max(0, b − a)‖² = −½‖a − b‖², is the
-    cosine of unit vectors less 1.
+    Interpretation: captions are compared by cosine in both forms. A translation is not more general than its source, so
+    the order violations of both directions are averaged: −½‖max(0, a − b)‖² − ½‖max(0, b − a)‖² = −½‖a − b‖², which
+    is the cosine of unit vectors minus 1.
 
     Args:
-        caption_margin: α between captions.
+        caption_margin: α of the hinges between captions.
         common: see `RetrievalModel`.
     """
 
@@ -65,18 +65,18 @@ class Parallel(RetrievalModel):
         self.caption_margin = caption_margin
 
     def auxiliary_losses(self, batch: Batch, pairs: Pairs) -> dict[str, Tensor]:
-        """`parallel`: the sum of hinges over all pairs of languages.
+        """Return `parallel`, the sum of hinges over all pairs of languages.
 
-        A caption is no negative of another if the other's image owns its sentence, or its image the other's.
+        Two captions are not negatives of each other if one's image also has the other's sentence.
         """
         vectors, images = pairs.captions[0][:, 0], pairs.caption_image
         matching = images[:, None] == images
-        apart = pairs.negatives[images]
-        apart = apart & apart.t()
+        negatives = pairs.negatives[images]
+        negatives = negatives & negatives.t()
         losses = [0 * vectors.sum()]
         for one, other in combinations(pairs.languages.unique().tolist(), 2):
             rows, columns = pairs.languages == one, pairs.languages == other
-            right, wrong = (mask[rows][:, columns] for mask in (matching, apart))
+            right, wrong = (mask[rows][:, columns] for mask in (matching, negatives))
             scores = inner_product(vectors[rows], vectors[columns])
             losses.append(sum_of_hinges_loss(scores, right, wrong, self.caption_margin))
         return {"parallel": torch.stack(losses).sum()}
@@ -84,9 +84,9 @@ class Parallel(RetrievalModel):
 
 @register("pivot-parallel-sym")
 class PivotParallel(Parallel, Pivot):
-    """PIVOT with hinges between captions too, by cosine; see `Pivot` and `Parallel`."""
+    """PIVOT with cosine and with hinges between captions; see `Pivot` and `Parallel`."""
 
 
 @register("pivot-parallel-asym")
 class PivotParallelAsymmetric(Parallel, PivotAsymmetric):
-    """PIVOT with hinges between captions too, by order violation; see `Pivot` and `Parallel`."""
+    """PIVOT with order violation and with hinges between captions; see `Pivot` and `Parallel`."""

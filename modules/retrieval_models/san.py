@@ -12,9 +12,9 @@ from modules.retrieval_models.base import Encoding, RetrievalModel, one_vector, 
 
 @register("san")
 class SAN(RetrievalModel):
-    """Regions by a linear layer, words by a Bi-LSTM, each pooled by attention from one context vector; cosine.
+    """A linear layer over regions, a Bi-LSTM over words, each pooled by attention with one context vector; cosine.
 
-    Reading: the two directions of the Bi-LSTM are averaged, as VSE++ and SCAN do.
+    Interpretation: the two directions of the Bi-LSTM are averaged, as VSE++ and SCAN do.
 
     Args:
         common: see `RetrievalModel`.
@@ -29,9 +29,9 @@ class SAN(RetrievalModel):
         self.pool_words = AttentionPool(self.dim)
 
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
-        """Images as one unit vector each."""
+        """Encode images as single unit vectors."""
         return one_vector(F.normalize(self.pool_regions(widen(self.regions(regions)), mask), dim=-1))
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
-        """Captions as one unit vector each; one encoder for all languages."""
+        """Encode captions as single unit vectors; one encoder for all languages."""
         return one_vector(F.normalize(self.pool_words(*self.captions(tokens, lengths)), dim=-1))

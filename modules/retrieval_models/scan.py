@@ -14,18 +14,18 @@ from modules.scores import cross_attention
 class SCAN(RetrievalModel):
     """Each word attends to the regions (text to image), or each region to the words, for every image and caption.
 
-    Regions by a linear layer, words by a Bi-GRU whose directions are averaged, all of unit norm; the score is
+    A linear layer over regions, a Bi-GRU over words whose directions are averaged, all of unit norm; the score is
     `modules.scores.cross_attention`. λ1 and λ2 are the paper's (for LSE from images: 5 on Flickr30K, 20 on COCO).
 
     Args:
-        lambda_softmax: λ1, the inverse temperature of the attention.
-        lambda_lse: λ2 of log-sum-exp pooling; None pools by the mean.
+        lambda_softmax: λ1, inverse temperature of attention.
+        lambda_lse: λ2 of log-sum-exp pooling; None: mean pooling.
         common: see `RetrievalModel`.
     """
 
     score = "sets"
-    words_look: ClassVar[bool] = True
-    """Words are queries and regions their context (t2i), or the other way round (i2t)."""
+    words_attend: ClassVar[bool] = True
+    """True: words are queries and regions are the context (t2i); False: the reverse (i2t)."""
 
     def __init__(self, lambda_softmax: float, lambda_lse: float | None, **common: Any) -> None:
         super().__init__(**common)
@@ -35,17 +35,17 @@ class SCAN(RetrievalModel):
         self.captions = CaptionEncoder(words, words.embedding_dim, self.dim, self.dropout, cell="gru")
 
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
-        """Images as sets of unit vectors (B, R, H), a vector a region."""
+        """Encode images as sets of unit vectors (B, R, H), one per region."""
         return F.normalize(widen(self.regions(regions)), dim=-1), mask
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
-        """Captions as sets of unit vectors (B, L, H), a vector a word; one encoder for all languages."""
+        """Encode captions as sets of unit vectors (B, L, H), one per word; one encoder for all languages."""
         states, mask = self.captions(tokens, lengths)
         return F.normalize(widen(states), dim=-1), mask
 
     def similarity(self, images: Encoding, captions: Encoding) -> Tensor:
-        """Scores (I, C) by cross attention."""
-        if self.words_look:
+        """Return scores (I, C) by cross attention."""
+        if self.words_attend:
             return cross_attention(captions, images, self.lambda_softmax, self.lambda_lse).t()
         return cross_attention(images, captions, self.lambda_softmax, self.lambda_lse)
 
@@ -70,7 +70,7 @@ class ScanT2ILogSumExp(SCAN):
 class ScanI2TMean(SCAN):
     """Regions attend to words; mean over regions. Options: see `SCAN`."""
 
-    words_look = False
+    words_attend = False
 
     def __init__(self, lambda_softmax: float = 4.0, **common: Any) -> None:
         super().__init__(lambda_softmax, None, **common)
@@ -80,7 +80,7 @@ class ScanI2TMean(SCAN):
 class ScanI2TLogSumExp(SCAN):
     """Regions attend to words; log-sum-exp over regions. Options: see `SCAN`."""
 
-    words_look = False
+    words_attend = False
 
     def __init__(self, lambda_softmax: float = 4.0, lambda_lse: float = 5.0, **common: Any) -> None:
         super().__init__(lambda_softmax, lambda_lse, **common)

@@ -12,7 +12,7 @@ from modules.retrieval_models.base import ByOrder, Encoding, RetrievalModel, one
 
 @register("vse")
 class VSE(RetrievalModel):
-    """A linear layer of the mean region, the last state of a GRU, cosine; hinges over all negatives.
+    """A linear layer on the mean region, the last state of a GRU, cosine; sum of hinges over all negatives.
 
     Args:
         common: see `RetrievalModel`.
@@ -27,24 +27,24 @@ class VSE(RetrievalModel):
         self.caption = LastState(words, words.embedding_dim, self.dim, self.dropout)
 
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
-        """Images as one unit vector each."""
+        """Encode images as single unit vectors."""
         return one_vector(F.normalize(widen(self.image(masked_mean(regions, mask))), dim=-1))
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
-        """Captions as one unit vector each; one encoder for all languages."""
+        """Encode captions as single unit vectors; one encoder for all languages."""
         return one_vector(F.normalize(widen(self.caption(tokens, lengths)), dim=-1))
 
 
 @register("vse++")
 class VSEPlusPlus(VSE):
-    """VSE that learns from the hardest negatives."""
+    """VSE trained with the hardest negatives."""
 
     loss = "hardest"
 
 
 @register("oe")
 class OrderEmbeddings(ByOrder, VSE):
-    """Captions lie above their images in an order: vectors without signs, −‖max(0, t − v)‖²; hinges over all negatives.
+    """VSE with the order violation −‖max(0, t − v)‖² as score; sum of hinges over all negatives.
 
-    Vectors are of unit norm and then lose their signs.
+    Vectors are the absolute values of unit vectors; captions are above their images in the order.
     """

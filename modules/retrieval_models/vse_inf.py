@@ -13,10 +13,10 @@ from modules.retrieval_models.base import Encoding, RetrievalModel, one_vector, 
 
 @register("vse-inf")
 class VSEInfinity(RetrievalModel):
-    """Regions by a linear layer plus a perceptron, words by a Bi-GRU, each pooled by its own operator; cosine.
+    """A linear layer plus a perceptron over regions, a Bi-GRU over words, each with its own pooling operator; cosine.
 
-    Reading: the perceptron has one hidden layer of H / 2, without the batch normalisation of the published code: a
-    vector then depends neither on the rest of the batch nor on how a batch is spread over devices. The paper's size
+    Interpretation: the perceptron has one hidden layer of H / 2, without the batch normalisation of the published code,
+    so that a vector does not depend on the rest of the batch or on the number of devices. The paper's size
     augmentation is `vse.drop_regions` and `vse.drop_words`, 0.2 each.
 
     Args:
@@ -33,10 +33,10 @@ class VSEInfinity(RetrievalModel):
         self.pool_regions, self.pool_words = GeneralisedPool(), GeneralisedPool()
 
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
-        """Images as one unit vector each."""
+        """Encode images as single unit vectors."""
         vectors = widen(self.regions(regions)) + widen(self.perceptron(regions))
         return one_vector(F.normalize(self.pool_regions(vectors, mask), dim=-1))
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
-        """Captions as one unit vector each; one encoder for all languages."""
+        """Encode captions as single unit vectors; one encoder for all languages."""
         return one_vector(F.normalize(self.pool_words(*self.captions(tokens, lengths)), dim=-1))

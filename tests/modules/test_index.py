@@ -124,8 +124,8 @@ def a_list(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "spoil", "told"),
     [
-        ("index.faiss", cut_short, "not what was written"),
-        ("index.faiss", one_byte_changed, "not what was written"),
+        ("index.faiss", cut_short, "does not match its checksum"),
+        ("index.faiss", one_byte_changed, "does not match its checksum"),
         ("index.faiss", Path.unlink, "No such file"),
         ("index.json", cut_short, "JSONDecodeError"),
         ("index.json", Path.unlink, "No such file"),
@@ -147,7 +147,7 @@ def test_what_does_not_fit_is_one_line() -> None:
         VectorIndex(torch.ones(5))
     with pytest.raises(ModelError, match="vector 1 to index is not finite"):
         VectorIndex(torch.tensor([[1.0], [torch.inf]]))
-    with pytest.raises(ModelError, match=r"needs 2496 vectors to train 64 centres, found 2495; index them as flat"):
+    with pytest.raises(ModelError, match=r"needs 2496 vectors to train 64 centres, found 2495; use a flat index"):
         VectorIndex(gallery[:2495], "ivf-pq")
     with pytest.raises(ModelError, match=r"needs 19500 vectors to train 500 centres, found 12000"):
         VectorIndex(gallery, "ivf-pq", nlist=500)

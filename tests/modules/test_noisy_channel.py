@@ -77,7 +77,7 @@ def test_a_sentence_alone_is_the_same_sentence_in_a_batch():
 
 @pytest.mark.parametrize("search", [BeamSettings(4, groups=2), SampleSettings(3)])
 def test_what_has_an_order_of_its_own_is_refused(search):
-    with pytest.raises(ModelError, match="reranks what a plain beam finds"):
+    with pytest.raises(ModelError, match="reranks the output of plain beam search"):
         translate(joined(), BATCH, search, BEGIN, END)
 
 

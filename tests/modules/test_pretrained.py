@@ -162,7 +162,7 @@ def one_line(error: pytest.ExceptionInfo, folder: str, *said: str) -> None:
 def test_a_folder_without_model_or_tokenizer_is_an_error_of_one_line(folders, tmp_path) -> None:
     for folder in (tmp_path, tmp_path / "nowhere"):
         for kind, error, said in (
-            (PretrainedWords, ModelError, "no text model of transformers there"),
+            (PretrainedWords, ModelError, "no text model of transformers found"),
             (PretrainedTokens, DataError, "no tokenizer of transformers there"),
         ):
             with pytest.raises(error) as found:
@@ -183,7 +183,7 @@ def test_a_broken_file_is_an_error_of_one_line(tmp_path) -> None:
     (folder / "model.safetensors").write_bytes(b"cut")
     with pytest.raises(ModelError) as found:
         PretrainedWords(str(folder))
-    one_line(found, str(folder), "no text model of transformers there")
+    one_line(found, str(folder), "no text model of transformers found")
     (folder / "tokenizer.json").write_text("{")
     with pytest.raises(DataError) as found:
         PretrainedTokens(str(folder))
@@ -193,7 +193,7 @@ def test_a_broken_file_is_an_error_of_one_line(tmp_path) -> None:
 def test_what_is_no_encoder_of_text_is_an_error(tmp_path) -> None:
     translator = T5Model(T5Config(vocab_size=10, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2))
     pictures = ViTModel(ViTConfig(image_size=8, patch_size=4, **SIZES))
-    for model, said in ((translator, "an encoder and decoder"), (pictures, "no model of text")):
+    for model, said in ((translator, "an encoder-decoder model"), (pictures, "not a text model")):
         folder = tmp_path / type(model).__name__
         model.save_pretrained(folder)
         with pytest.raises(ModelError) as found:

@@ -234,7 +234,7 @@ def test_metric_ranks_folds_by_themselves_from_what_it_holds() -> None:
     metric.folds = [torch.tensor([100, 77])]
     metric.reset()
     feed(metric, [list(range(9))])
-    with pytest.raises(ModelError, match="1 places in a fold are of images that were not given, first 77"):
+    with pytest.raises(ModelError, match="1 positions of a fold belong to images without an encoding, first 77"):
         metric.compute()
 
 

@@ -114,7 +114,7 @@ def without_ids(copy: Tiny) -> Path:
     ("spoil", "expected"),
     [
         (retrained, "built from another checkpoint"),
-        (damaged, "index.faiss is not what was written"),
+        (damaged, "index.faiss does not match its checksum"),
         (of_another_order, "not the captions-en of this test"),
         (without_ids, "not readable"),
     ],
