@@ -1,4 +1,4 @@
-"""What the README tells people to type exists."""
+"""What the READMEs tell people to type, read and follow exists."""
 
 import os
 import re
@@ -12,33 +12,67 @@ from pipeline.recipes.command_line import split_settings
 from pipeline.recipes.loading import load_recipe
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+READMES = {
+    name: (ROOT / name).read_text(encoding="utf-8")
+    for name in (
+        "README.md", "data/README.md", "modules/README.md", "pipeline/README.md", "pipeline/results/README.md",
+        "tests/benchmarks/README.md", "lightning_logs/README.md", ".github/CONTRIBUTING.md", ".github/CHANGELOG.md",
+    )
+}  # fmt: skip
+README = READMES["README.md"]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.M))
 
 
-def test_every_make_target_of_the_readme_exists_and_is_listed_by_help():
-    named = set(re.findall(r"make ((?:stage-)?[a-z-]+)", README)) - {"it"}
+def anchors(text: str) -> set[str]:
+    """What GitHub calls the headings of a page in its links."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_is_short():
+    assert len(README.split()) <= 1800
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_links_between_the_readmes_lead_somewhere(name: str) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", READMES[name]):
+        if target.startswith("https://") or target.endswith(".png"):  # pictures are taken by `make screenshots`
+            continue
+        path, _, anchor = target.partition("#")
+        page = (ROOT / name).parent / path if path else ROOT / name
+        assert page.is_file(), target
+        assert not anchor or anchor in anchors(page.read_text(encoding="utf-8")), target
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_every_make_target_of_a_readme_exists(name: str) -> None:
+    named = set(re.findall(r"make ((?:stage-)?[a-z-]+)", READMES[name]))
     assert named <= TARGETS, named - TARGETS
+
+
+def test_every_make_target_is_listed_by_help():
     documented = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.M))
     assert documented | {"help"} >= TARGETS
 
 
-def test_every_recipe_and_override_of_the_readme_loads():
-    for recipe in set(re.findall(r"RECIPE=([a-z0-9-]+)", README)):
+@pytest.mark.parametrize("name", READMES)
+def test_every_recipe_and_override_of_a_readme_loads(name: str) -> None:
+    for recipe in set(re.findall(r"RECIPE=([a-z0-9-]+)", READMES[name])):
         load_recipe(recipe)
-    for recipe, overrides in re.findall(r'(?:RECIPE=([a-z0-9-]+) )?ARGS="([^"…]+)"', README):
+    for recipe, overrides in re.findall(r'(?:RECIPE=([a-z0-9-]+) )?ARGS="([^"…]+)"', READMES[name]):
         load_recipe(recipe or "scenes", split_settings(overrides.split())[0])
 
 
-def test_paths_of_the_readme_exist():
-    for path in re.findall(r"`((?:pipeline|data|modules|tests)/[\w/.-]*)`", README):
+@pytest.mark.parametrize("name", READMES)
+def test_paths_of_a_readme_exist(name: str) -> None:
+    for path in re.findall(r"`((?:pipeline|data|modules|tests)/[\w/.-]*)`", READMES[name]):
         assert (ROOT / path).exists() or "<" in path, path
 
 
-@pytest.mark.parametrize("folder", ["pipeline", "data", "modules"])
+@pytest.mark.parametrize("folder", ["pipeline", "data", "modules", "tests/benchmarks"])
 def test_paths_of_a_folder_s_own_readme_exist(folder: str) -> None:
-    text = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+    text = READMES[f"{folder}/README.md"]
     named = re.findall(r"`([\w/-]+(?:\.py|\.yaml|/))`", text)
     assert len(named) > 8
     for path in named:
@@ -46,7 +80,7 @@ def test_paths_of_a_folder_s_own_readme_exist(folder: str) -> None:
 
 
 def test_the_glossary_is_short():
-    text = (ROOT / "modules" / "README.md").read_text(encoding="utf-8").partition("## Glossary")[2]
+    text = READMES["modules/README.md"].partition("## Glossary")[2]
     assert 0 < text.count("\n| ") - 1 <= 25
 
 

@@ -26,7 +26,8 @@ BENCHES = {  # each with a file that has such tests and imports little
     "benchmark": "tests/benchmarks/test_startup.py",
 }  # fmt: skip
 SERVERS = {"app", "tensorboard"}
-READMES = [ROOT / "README.md", *(ROOT / name / "README.md" for name in ("pipeline", "data", "modules"))]
+FOLDERS = (".", "pipeline", "pipeline/results", "data", "modules", "tests/benchmarks")
+READMES = [*(ROOT / name / "README.md" for name in FOLDERS), ROOT / ".github" / "CONTRIBUTING.md"]
 SET_BY_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "DEVICE", "GALLERY", "VENV", "RECIPE", "ARGS")
 
 
