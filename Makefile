@@ -24,16 +24,30 @@ export PIP_CONSTRAINT := $(CURDIR)/.ci/constraints.txt
 # Before torch starts: waiting threads must not spin on shared cores.
 export OMP_WAIT_POLICY := PASSIVE
 export TOKENIZERS_PARALLELISM := false
-PIPELINE = $(VENV)/bin/bildwort
-OPTIONS = --recipe $(RECIPE) $(ARGS)
-IN_GALLERY = $(if $(GALLERY),--gallery "$(GALLERY)")
+# What a person types is data. Make does not expand it again (`value`), the shell takes it from the environment, and
+# ARGS is split into words as a shell does it, but nothing in it is run.
+TYPED := RECIPE TABLE WITH PICTURES QUERY PICTURE GALLERY ADDRESS PORT INPUT OUTPUT ARGS
+$(foreach name,$(TYPED),$(eval override $(name) := $$(value $(name))))
+define WITH_ARGS
+import os, shlex, sys
+try:
+    command = [*sys.argv[1:], *shlex.split(os.environ["ARGS"])]
+except ValueError as error:
+    sys.exit(f"ARGS: {error}; expected words, as on a command line")
+os.execv(command[0], command)
+endef
+export $(TYPED) WITH_ARGS
+PYTHON_WITH_ARGS = $(PY) -c "$$WITH_ARGS" $(PY)
+PIPELINE = $(PY) -c "$$WITH_ARGS" $(VENV)/bin/bildwort
+OPTIONS = --recipe "$$RECIPE"
+IN_GALLERY = $(if $(GALLERY),--gallery "$$GALLERY")
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse translate export index search describe app screenshots table doctor report tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo '  RECIPE=name chooses a file of pipeline/configs (now: $(RECIPE)); ARGS="--vse.epochs=30" overrides settings'
+	@echo '  RECIPE=name chooses a file of pipeline/configs (now: '"$$RECIPE"'); ARGS="--vse.epochs=30" overrides settings'
 
 setup: ## make the virtual environment (all other targets do it when needed)
 	@if [ "$$(cat $(STAMP) 2>/dev/null)" != "$(WANTED)" ]; then \
@@ -47,16 +61,16 @@ setup: ## make the virtual environment (all other targets do it when needed)
 	fi
 
 demo: setup ## the main job on rendered pictures, from nothing to a table of R@K in two languages
-	@$(PIPELINE) all --recipe scenes $(ARGS)
+	@$(PIPELINE) all --recipe scenes
 
 test: setup ## the tests (minutes)
-	@$(PY) -m pytest -q -m "not slow and not benchmark" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(PYTHON_WITH_ARGS) -m pytest -q -m "not slow and not benchmark" -n 2 --dist loadfile --no-loadscope-reorder
 
 test-long: setup ## the long tests: what the picture is worth on three seeds, kills at every event, faults of real data
-	@$(PY) -m pytest -q -m slow $(ARGS)
+	@$(PYTHON_WITH_ARGS) -m pytest -q -m slow
 
 benchmark: setup ## speed against the published form of the same, side by side
-	@$(PY) -m pytest -q -m benchmark $(ARGS)
+	@$(PYTHON_WITH_ARGS) -m pytest -q -m benchmark
 
 check: setup ## lint, format and types
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
@@ -74,28 +88,28 @@ stage-vse: setup ## train and test retrieval models
 	@$(PIPELINE) vse $(OPTIONS)
 
 translate: setup ## lines of a file (INPUT) into another language (WITH=mt:en-de), line n to line n of OUTPUT
-	@$(PIPELINE) translate --with $(WITH) --input $(INPUT) --output $(OUTPUT) $(OPTIONS)
+	@$(PIPELINE) translate --with "$$WITH" --input "$$INPUT" --output "$$OUTPUT" $(OPTIONS)
 
 export: setup ## the best trained model as a folder that can be moved (artifacts/RECIPE/model)
 	@$(PIPELINE) export $(OPTIONS)
 
 index: setup ## bring a gallery (GALLERY=…) up to date: the corpus's pictures, or those of a folder (PICTURES=…)
-	@$(PIPELINE) index $(if $(PICTURES),--pictures "$(PICTURES)") $(IN_GALLERY) $(OPTIONS)
+	@$(PIPELINE) index $(if $(PICTURES),--pictures "$$PICTURES") $(IN_GALLERY) $(OPTIONS)
 
 search: setup ## the pictures nearest to a sentence (QUERY="…")
-	@$(PIPELINE) search $(if $(QUERY),"$(QUERY)") $(IN_GALLERY) $(OPTIONS)
+	@$(PIPELINE) search $(if $(QUERY),"$$QUERY") $(IN_GALLERY) $(OPTIONS)
 
 describe: setup ## the captions nearest to a picture (PICTURE=…), in every language
-	@$(PIPELINE) describe $(if $(PICTURE),"$(PICTURE)") $(IN_GALLERY) $(OPTIONS)
+	@$(PIPELINE) describe $(if $(PICTURE),"$$PICTURE") $(IN_GALLERY) $(OPTIONS)
 
 app: setup ## a page that searches a gallery by words and pictures (GALLERY=…), on this machine alone
-	@$(PY) -m streamlit run pipeline/search/app.py --server.address=$(ADDRESS) --server.port=$(PORT) -- "$(or $(GALLERY),$(or $(BILDWORT_ARTIFACTS),artifacts)/$(RECIPE)/gallery)"
+	@$(PY) -m streamlit run pipeline/search/app.py "--server.address=$$ADDRESS" "--server.port=$$PORT" -- "$${GALLERY:-$${BILDWORT_ARTIFACTS:-artifacts}/$$RECIPE/gallery}"
 
 screenshots: setup ## the README's pictures of the page, of the scenes alone (needs chromium and its driver)
 	@$(PY) -m pipeline.search.screenshots
 
 table: setup ## a table of the paper (TABLE=1): trains what is missing, prints ours beside the published figures
-	@$(PIPELINE) table --table $(TABLE) $(OPTIONS)
+	@$(PIPELINE) table --table "$$TABLE" $(OPTIONS)
 
 doctor: setup ## what is in a recipe's data and what is wrong with it, with file and line; changes nothing
 	@$(PIPELINE) doctor $(OPTIONS)
@@ -104,7 +118,7 @@ report: setup ## tables of all that has been run
 	@$(PIPELINE) report $(OPTIONS)
 
 tensorboard: setup ## open the dashboards (lightning_logs)
-	@$(VENV)/bin/tensorboard --logdir lightning_logs --host $(ADDRESS)
+	@$(VENV)/bin/tensorboard --logdir lightning_logs --host "$$ADDRESS"
 
 clean: ## delete all that was trained: artifacts and dashboards (the environment stays)
 	rm -rf artifacts lightning_logs/*/

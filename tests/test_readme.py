@@ -21,7 +21,7 @@ READMES = {
 }  # fmt: skip
 README = READMES["README.md"]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.M))
+TARGETS = set(re.findall(r"^([a-z-]+): ", MAKEFILE, re.M))
 
 
 def anchors(text: str) -> set[str]:
@@ -96,7 +96,7 @@ def test_continuous_integration_runs_the_readme_s_commands():
 
 @pytest.mark.parametrize("target", ["index", "search", "describe"])
 def test_make_names_a_gallery_only_if_it_is_told_one(target: str) -> None:
-    assert '--gallery "my pictures"' in make("-n", target, "GALLERY=my pictures")
+    assert '--gallery "$GALLERY"' in make("-n", target, "GALLERY=my pictures")
     assert "--gallery" not in make("-n", target)
 
 

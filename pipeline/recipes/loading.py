@@ -30,6 +30,7 @@ from pipeline.recipes.settings import Table as TableSettings
 
 T = TypeVar("T")
 _COMMAND_LINE = "the command line"
+_NETWORK = "--mmt.network="
 CONFIGS = Path(__file__).parents[1] / "configs"
 SECTIONS: dict[str, type] = {
     "regions": ExtractorSettings,
@@ -61,7 +62,7 @@ def load_recipe(name: str, overrides: Iterable[str] = (), networks: bool = True)
     path, given = _find(name), list(overrides)
     raw = _read_with_base(path)
     whole = raw
-    for override in given:
+    for override in sorted(given, key=lambda one: not one.startswith(_NETWORK)):  # it drops the options of another one
         whole = _merge(whole, _parse_override(override), _COMMAND_LINE)
     file_vse = _mapping(raw, "vse", str(path))
     try:
@@ -223,6 +224,8 @@ def _corpus_name(raw: Mapping[str, Any]) -> Any:
 def _merge(below: dict[str, Any], above: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Lay one mapping over another; `rows` and other mappings are laid over key by key, lists replaced."""
     merged = dict(below)
+    if above.get("network", below.get("network")) != below.get("network"):
+        merged.pop("network_options", None)  # another network has other options
     for key, value in above.items():
         if isinstance(value, Mapping) and isinstance(merged.get(key), dict):
             merged[key] = _merge(merged[key], value, where)

@@ -1,6 +1,7 @@
 """Every make target is run, and every command that a README shows is read as one would type it."""
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -19,7 +21,7 @@ from pipeline.cli import main
 from tests.pipeline.tiny import ROOT, Tiny, at
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.M))
+TARGETS = set(re.findall(r"^([a-z-]+): ", MAKEFILE, re.M))
 BY_CI = {"setup", "check", "test", "demo"}  # .ci/run runs these themselves
 BENCHES = {  # each with a file that has such tests and imports little
     "test": "tests/data/test_settings.py", "test-long": "tests/data/test_spoiled.py",
@@ -31,20 +33,74 @@ READMES = [*(ROOT / name / "README.md" for name in FOLDERS), ROOT / ".github" / 
 SET_BY_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "DEVICE", "GALLERY", "VENV", "RECIPE", "ARGS")
 
 
-def commands(*arguments: str) -> list[list[str]]:
-    """What make would run for a target of a finished environment, word by word."""
-    environment = {name: value for name, value in os.environ.items() if name not in SET_BY_MAKE}
-    made = ["make", "--dry-run", "--no-print-directory", "--assume-old=setup", *arguments]
-    done = subprocess.run(made, cwd=ROOT, capture_output=True, text=True, check=True, env=environment)
-    lines = [shlex.split(line) for line in done.stdout.replace("\\\n", " ").splitlines() if line.strip()]
-    return [line for line in lines if line[0].startswith(".venv/bin/")]
+PROGRAM = """#!{python}
+import json, os, sys
+if sys.argv[1:2] == ["-c"]:  # a line of the Makefile's own
+    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
+print(json.dumps([os.path.basename(sys.argv[0]), *sys.argv[1:]]))
+"""
 
 
-def of_bildwort(*arguments: str) -> list[str]:
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory) -> Path:
+    """An environment whose programs print their arguments."""
+    folder = tmp_path_factory.mktemp("programs")
+    (folder / "bin").mkdir()
+    for name in ("python", "bildwort", "tensorboard", "ruff", "mypy"):
+        (folder / "bin" / name).write_text(PROGRAM.format(python=sys.executable))
+        (folder / "bin" / name).chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def commands(programs: Path) -> Callable[..., list[list[str]]]:
+    """What make runs for a target of a finished environment, word by word."""
+
+    def run(*arguments: str) -> list[list[str]]:
+        environment = {name: value for name, value in os.environ.items() if name not in SET_BY_MAKE}
+        made = ["make", "--no-print-directory", "--assume-old=setup", f"VENV={programs}", *arguments]
+        done = subprocess.run(made, cwd=ROOT, capture_output=True, text=True, check=True, env=environment)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return run
+
+
+@pytest.fixture
+def of_bildwort(commands) -> Callable[..., list[str]]:
     """The arguments that make gives to the command line."""
-    (command,) = commands(*arguments)
-    assert command[0] == ".venv/bin/bildwort"
-    return command[1:]
+
+    def run(*arguments: str) -> list[str]:
+        (command,) = commands(*arguments)
+        assert command[0] == "bildwort"
+        return command[1:]
+
+    return run
+
+
+TYPED = [
+    'a "red" ball', "a 'red' ball", "`touch pwned`", "$(touch pwned)", "$(shell touch pwned)", "; touch pwned;",
+    "$HOME $$ $5", "two  spaces", "two\nlines", "a # b \\ c", "*", "ein Käse",
+]  # fmt: skip
+WHERE = {
+    "QUERY": "search", "PICTURE": "describe", "PICTURES": "index", "GALLERY": "search", "WITH": "translate",
+    "INPUT": "translate", "OUTPUT": "translate", "TABLE": "table", "RECIPE": "report", "ADDRESS": "app", "PORT": "app",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TYPED)
+def test_what_is_typed_is_data(commands, text: str) -> None:
+    for name, target in WHERE.items():
+        (command,) = commands(target, f"{name}={text}")
+        assert any(word == text or word.endswith(f"={text}") for word in command), (name, command)
+    (command,) = commands("report", f"ARGS={shlex.quote(text)} --json")
+    assert command[-2:] == [text, "--json"]
+    assert not (ROOT / "pwned").exists()
+
+
+def test_words_of_args_that_are_not_closed_are_one_line(programs: Path) -> None:
+    made = ["make", "--assume-old=setup", f"VENV={programs}", "report", "ARGS=--seed='1"]
+    done = subprocess.run(made, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[0] == "ARGS: No closing quotation; expected words, as on a command line"
 
 
 RUN = {
@@ -55,7 +111,7 @@ RUN = {
 
 
 @pytest.mark.parametrize("target", RUN)
-def test_a_target_that_takes_a_recipe(used: Tiny, capsys, target: str) -> None:
+def test_a_target_that_takes_a_recipe(of_bildwort, used: Tiny, capsys, target: str) -> None:
     capsys.readouterr()
     with at(used.folder):
         assert main(of_bildwort(target, f"RECIPE={used.yaml}")) == 0
@@ -63,7 +119,7 @@ def test_a_target_that_takes_a_recipe(used: Tiny, capsys, target: str) -> None:
     assert all(word in printed for word in RUN[target]), printed
 
 
-def test_search_and_describe(used: Tiny, capsys) -> None:
+def test_search_and_describe(of_bildwort, used: Tiny, capsys) -> None:
     with at(used.folder):
         assert main(of_bildwort("search", f"RECIPE={used.yaml}", "QUERY=a red bat", "ARGS=--top=2")) == 0
         found = capsys.readouterr().out.splitlines()
@@ -73,7 +129,7 @@ def test_search_and_describe(used: Tiny, capsys) -> None:
     assert "en" in set(capsys.readouterr().out.split())
 
 
-def test_translate(used: Tiny, tmp_path: Path) -> None:
+def test_translate(of_bildwort, used: Tiny, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a red bat\na small ball\n")
     files = [f"INPUT={tmp_path / 'in.txt'}", f"OUTPUT={tmp_path / 'out.txt'}"]
     with at(used.folder):
@@ -81,22 +137,21 @@ def test_translate(used: Tiny, tmp_path: Path) -> None:
     assert len((tmp_path / "out.txt").read_text().splitlines()) == 2
 
 
-def test_table(used: Tiny, capsys) -> None:
+def test_table(of_bildwort, used: Tiny, capsys) -> None:
     with at(used.folder):
         assert main(of_bildwort("table", f"RECIPE={used.yaml}")) == 1
     assert "has no tables; try `make table TABLE=1 RECIPE=multi30k-flickr8k`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("target", BENCHES)
-def test_targets_of_tests_find_tests(target: str) -> None:
+def test_targets_of_tests_find_tests(commands, target: str) -> None:
     (command,) = commands(target, f"ARGS=--collect-only --quiet {BENCHES[target]}")
-    command[0] = sys.executable
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
     assert re.search(r"^tests/.*: [1-9]", done.stdout, re.M), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(("target", "words"), [("app", "Bildwort|Streamlit"), ("tensorboard", "TensorBoard")])
-def test_a_server_answers(used: Tiny, tmp_path: Path, target: str, words: str) -> None:
+def test_a_server_answers(commands, used: Tiny, tmp_path: Path, target: str, words: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -153,7 +208,7 @@ def shown() -> list[str]:
 
 
 @pytest.mark.parametrize("line", shown())
-def test_a_command_of_a_readme_is_accepted(line: str, monkeypatch, tmp_path: Path, capsys) -> None:
+def test_a_command_of_a_readme_is_accepted(of_bildwort, line: str, monkeypatch, tmp_path: Path, capsys) -> None:
     """Its recipe is loaded with its settings, and its options are read; what it would do then is left out."""
     words, done = shlex.split(line), []
     if words[0] == "make":

@@ -23,7 +23,7 @@ def keys(folder: Path, *arguments: str) -> dict[str, str]:
     ("arguments", "words"),
     [
         (["--mmt.network=lstm"], "bilstm"),
-        (["--mmt.network_options.look=gate"], "mmt.network_options.look"),  # the Bi-LSTM has none
+        (["--mmt.network=bilstm", "--mmt.network_options.look=gate"], "mmt.network_options.look"),  # it has none
         ([TRANSFORMER, "--mmt.network_options.loook=gate"], "did you mean mmt.network_options.look?"),
         ([TRANSFORMER, "--mmt.network_options.look=sideways"], "expected gate or tokens"),
         ([TRANSFORMER, "--mmt.network_options.heads=0"], "heads 0; expected 1 or more"),
@@ -50,9 +50,16 @@ def test_how_regions_enter_is_nothing_to_a_translator_of_text(tmp_path: Path) ->
     assert {name for name in gate if gate[name] != tokens[name]} == {"mmt-en-de"}
 
 
+def test_another_network_has_none_of_the_recipes_options() -> None:
+    assert load_recipe("scenes").mmt.network_options == {"layers": 2, "look": "gate"}
+    assert load_recipe("scenes", ["--mmt.network=bilstm"]).mmt.network_options == {}
+    again = load_recipe("scenes", ["--mmt.network_options.layers=3", "--mmt.network=transformer"])
+    assert again.mmt.network_options == {"layers": 3, "look": "gate"}
+
+
 def test_another_network_and_repeated_pairs_change_keys(tmp_path: Path) -> None:
     plain = keys(tmp_path)
-    for argument in ("--mmt.network_options.layers=2", "--mmt.network=bilstm", "--mmt.repeat.scenes=2"):
+    for argument in ("--mmt.network_options.layers=3", "--mmt.network=bilstm", "--mmt.repeat.scenes=2"):
         other = keys(tmp_path, argument)
         assert all(other[name] != plain[name] for name in plain), argument  # MT and MMT start from NMT
 

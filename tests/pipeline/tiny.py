@@ -25,6 +25,7 @@ trainer: {accelerator: cpu, threads: 1, progress: false}
 corpus: {train: 24, retrieval: 12, validation: 4, test: 4, twins: 2, captions: 1, text_pairs: 40}
 regions: {regions: 3, size: 64}
 mmt:
+  network: bilstm
   vocabulary: 120
   embedding_dim: 16
   hidden_dim: 16
