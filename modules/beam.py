@@ -119,7 +119,7 @@ def beam_search(
             parts.append((kept, origin.gather(1, keep), word.gather(1, keep)))
             if group + 1 < groups:
                 if penalty is None:
-                    penalty = torch.zeros(len(tokens), model.vocabulary_size, device=device)
+                    penalty = kept.new_zeros(len(tokens), model.vocabulary_size)
                 is_open = torch.tensor([[len(hypotheses) < width] for hypotheses in found], device=device)
                 penalty.scatter_add_(1, parts[-1][2], settings.diversity * is_open * torch.ones_like(kept))
         scores, beam, word = (torch.cat(column, 1) for column in zip(*parts, strict=True))

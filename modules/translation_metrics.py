@@ -13,6 +13,7 @@ from torch import Tensor
 from modules.errors import ModelError
 from modules.metrics import Difference, difference
 
+TER_FORM = "TER: sacreBLEU's with norm:yes, tok:tercom, case:lc"
 NO_METEOR = "METEOR is not computed: nltk's version downloads WordNet when run, and version 1.5 (Java) is unmaintained"
 
 

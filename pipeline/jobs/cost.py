@@ -2,6 +2,7 @@
 
 import os
 import resource
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -35,4 +36,4 @@ def peak_memory_mb() -> float:
                 return int(line.split()[1]) / 1024
     except OSError:
         pass
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)

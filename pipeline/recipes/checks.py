@@ -3,7 +3,8 @@
 import difflib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -27,12 +28,26 @@ def check(recipe: Recipe, where: str) -> None:
     Raises:
         RecipeError: two do; it names both, and `where` they stand.
     """
+    _check_finite(asdict(recipe), where)
     _check_retrieval_systems(recipe.vse, recipe.mmt, where)
     _check_vse_numbers(recipe.vse, where)
     _check_vse(recipe.vse, where)
     _check_mmt(recipe.mmt, where)
     _check_numbers(recipe, where)
     _check_paths(recipe, where)
+
+
+def _check_finite(values: Any, where: str, key: str = "") -> None:
+    """Refuse infinity and NaN, wherever they stand."""
+    if isinstance(values, float) and not math.isfinite(values):
+        raise RecipeError(f"{where}: {key} is {values}; expected a finite number")
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(values, Mapping):
+        items = values.items()
+    elif isinstance(values, list | tuple):
+        items = enumerate(values)
+    for name, value in items:
+        _check_finite(value, where, f"{key}.{name}" if key else str(name))
 
 
 def refuse_unknown(values: Any, known: set[str], where: str, prefix: str) -> None:

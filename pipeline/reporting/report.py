@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from data.text import words_of
-from modules.translation_metrics import NO_METEOR, bleu_of, bleu_statistics, by_image, paired_gain
+from modules.translation_metrics import NO_METEOR, TER_FORM, bleu_of, bleu_statistics, by_image, paired_gain
 from pipeline.corpus.prepare import corpus_job
 from pipeline.drawing.text_table import TextTable
 from pipeline.jobs.console import say
@@ -118,7 +118,7 @@ class _ReportTables(Figures):
             heads, table = heads[:6], [row[:6] for row in table]
         signatures = [self._manifest_metric(job, "bleu_signature") for job in jobs.values() if self.workspace.done(job)]
         signature = next(filter(None, signatures), "sacreBLEU")
-        title = f"Translation, {self.label} ({signature}; tokenised: Moses, lower-cased; {NO_METEOR})"
+        title = f"Translation, {self.label} ({signature}; tokenised: Moses, lower-cased; {TER_FORM}; {NO_METEOR})"
         return TextTable(title, heads, table)
 
     def gains(self, jobs: dict[str, Job]) -> TextTable:

@@ -1,10 +1,12 @@
 """A check against borrowed translators that were trained on this corpus's validation or test images."""
 
+import re
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from data.captions import TRAINING_SPLITS, read_captions, read_pairs
 from pipeline.errors import RecipeError
+from pipeline.jobs.console import escaped, say
 from pipeline.jobs.job import Job
 
 
@@ -35,13 +37,31 @@ def refuse_seen_images(inputs: Mapping[str, Path]) -> None:
         RecipeError: it did.
     """
     lenders = [folder for name, folder in inputs.items() if name.startswith("lender")]
-    learned = {image_id for folder in lenders for image_id in _images(folder, "pairs", training=True)}
-    held_out = (image_id for table in ("captions", "pairs") for image_id in _images(inputs["corpus"], table, False))
-    if seen := learned.intersection(held_out) if learned else set():
+    learned = {name_of(image_id) for folder in lenders for image_id in _images(folder, "pairs", training=True)}
+    training, held_out = (
+        {name_of(one): one for table in ("captions", "pairs") for one in _images(inputs["corpus"], table, split)}
+        for split in (True, False)
+    )
+    if seen := learned & held_out.keys():
         raise RecipeError(
             f"the borrowed translators learned from sentences about {len(seen)} val or test "
-            f"images of this corpus, first {min(seen)!r}; borrow from a recipe whose split leaves them out"
+            f"images of this corpus, first {min(held_out[name] for name in seen)!r}; borrow from a recipe whose split "
+            "leaves them out"
         )
+    if learned and not learned & training.keys():
+        say(f"[yellow]no image of the borrowed translators ({escaped(min(learned))} …) has a name of this corpus; if "
+            "they are the same images under other names, val and test images cannot be found among them[/]")  # fmt: skip
+
+
+def name_of(image_id: str) -> str:
+    """The name of an image in any corpus: its Flickr or COCO number, else its id without folder and suffix.
+
+    `1000092795`, `1000092795.jpg` and `images/1000092795_693b08cb0e.jpg` are one image, `COCO_val2014_000000391895`
+    and `391895` are one too.
+    """
+    stem = PurePosixPath(image_id).stem
+    number = re.fullmatch(r"(?:COCO_[a-z]+\d{4}_)?0*(\d+)(?:_[0-9a-f]{10})?", stem)
+    return number[1] if number else stem
 
 
 def _images(corpus: Path, table: str, training: bool) -> set[str]:

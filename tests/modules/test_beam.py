@@ -1,5 +1,6 @@
 """Beam search: exhaustive where the beam is wide enough, the same alone and in a batch, normalised by length."""
 
+import copy
 import itertools
 
 import pytest
@@ -189,6 +190,15 @@ def test_scores_of_diverse_beams_are_log_probabilities_without_what_diversity_co
     expected = dict(exhaustive(model, SOURCE[0], 0.0))
     for one in found:
         assert one.score == pytest.approx(expected[tuple(one.tokens)], abs=1e-5)
+
+
+def test_diverse_beams_of_a_model_in_float64(model):
+    wide = copy.deepcopy(model).double()
+    settings = BeamSettings(4, groups=2, diversity=0.5)
+    found, expected = (
+        beam_search(one, one.encode(SOURCE, LENGTHS), settings, BEGIN, END, LONGEST) for one in (wide, model)
+    )
+    assert [[one.tokens for one in best] for best in found] == [[one.tokens for one in best] for best in expected]
 
 
 def test_groups_that_do_not_divide_the_beam_are_refused():

@@ -4,10 +4,13 @@ import json
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from pipeline.errors import RecipeError
+from pipeline.jobs import cost
 from pipeline.jobs import workspace as jobs
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import FORMAT, Workspace
@@ -268,3 +271,12 @@ def test_the_artifacts_folder_can_be_chosen(tmp_path: Path, monkeypatch) -> None
     assert Workspace().root == tmp_path / "elsewhere"
     monkeypatch.delenv("BILDWORT_ARTIFACTS")
     assert Workspace().root == Path("artifacts")
+
+
+@pytest.mark.parametrize(("system", "unit"), [("darwin", 1024**2), ("linux", 1024)])
+def test_peak_memory_where_there_is_no_proc(monkeypatch, system: str, unit: int) -> None:
+    """`ru_maxrss` is bytes on macOS and kilobytes on Linux."""
+    monkeypatch.setattr(cost.Path, "read_text", Mock(side_effect=FileNotFoundError))
+    monkeypatch.setattr(cost.resource, "getrusage", lambda _: SimpleNamespace(ru_maxrss=300 * unit))
+    monkeypatch.setattr(cost.sys, "platform", system)
+    assert cost.peak_memory_mb() == 300

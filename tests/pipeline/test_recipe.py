@@ -110,6 +110,17 @@ def test_anything_can_be_overridden_from_the_shell(tmp_path: Path, argument, sec
     assert type(found) is type(value)
 
 
+@pytest.mark.parametrize("value", ["1e309", "-1e309", ".inf", "nan", ".nan"])
+@pytest.mark.parametrize(
+    "key", ["vse.learning_rate", "vse.margin", "mmt.clip", "mmt.channel.weight", "augment.length_penalty",
+            "vse.options.lambda_softmax", "vse.type_weights.en/human", "mmt.finetune.learning_rate"]
+)  # fmt: skip
+def test_a_number_that_is_not_finite_is_one_line(key: str, value: str) -> None:
+    text = message("scenes", [f"--{key}={value}"])
+    assert key in text
+    assert "expected" in text
+
+
 def test_the_last_of_two_overrides_holds_and_nested_keys_are_reached() -> None:
     recipe = load_recipe("scenes", ["--mmt.pretrain.steps=250", "--seed=1", "--seed=5", "--mmt.pretrain.steps=500"])
     assert (recipe.seed, recipe.mmt.pretrain.steps) == (5, 500)

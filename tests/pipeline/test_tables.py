@@ -18,7 +18,7 @@ from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.retrieval.fusion import fuse
 from pipeline.retrieval.ranks import load_module, read_ranks
-from pipeline.translation.leakage import lenders_of, refuse_seen_images
+from pipeline.translation.leakage import lenders_of, name_of, refuse_seen_images
 from pipeline.translation.mmt import translators_of
 from tests.pipeline.tiny import Tiny
 
@@ -220,7 +220,7 @@ def test_lenders_that_do_not_lend(tmp_path, monkeypatch, lines: str, message: st
         translators_of(recipe, Workspace(tmp_path))
 
 
-def test_borrowed_translators_must_not_have_read_about_held_out_images(tmp_path) -> None:
+def test_borrowed_translators_must_not_have_read_about_held_out_images(tmp_path, capsys) -> None:
     pairs = [
         Pair("1", "one.jpg", "train", "task1", {"en": "a", "de": "b"}),
         Pair("2", "two.jpg", "translation", "task1", {"en": "a", "de": "b"}),
@@ -238,6 +238,9 @@ def test_borrowed_translators_must_not_have_read_about_held_out_images(tmp_path)
     lender = corpus("lender", pairs, one="train")
     own = corpus("own", pairs[:1], one="train", three="test")
     refuse_seen_images({"corpus": own, "lender": lender})
+    assert "no image of the borrowed translators" not in capsys.readouterr().out
+    refuse_seen_images({"corpus": corpus("strange", [], five="train", six="val"), "lender": lender})
+    assert "no image of the borrowed translators" in capsys.readouterr().out
     captions = corpus("captions", [], one="train", two="val")
     scored = corpus("scored", [replace(pairs[1], split="val")], one="train")  # no caption: it has no regions
     for held_out in (captions, scored):
@@ -245,6 +248,19 @@ def test_borrowed_translators_must_not_have_read_about_held_out_images(tmp_path)
         for lenders in ({"lender": lender}, {"lender": own, "lender2": lender}):
             with pytest.raises(RecipeError, match=r"1 val or test images of this corpus, first 'two\.jpg'"):
                 refuse_seen_images({"corpus": held_out, **lenders})
+
+
+@pytest.mark.parametrize(
+    ("lent", "own"),
+    [("1000092795.jpg", "1000092795"), ("1000092795", "1000092795_693b08cb0e.jpg"),
+     ("COCO_val2014_000000391895", "391895"), ("images/dog.png", "dog.jpg")],
+)  # fmt: skip
+def test_an_image_is_the_same_under_another_corpus_s_name(lent: str, own: str) -> None:
+    assert name_of(lent) == name_of(own)
+
+
+def test_pictures_of_one_day_are_not_one_image() -> None:
+    assert len({name_of(name) for name in ("20210101_120000.jpg", "20210101_120001.jpg", "a_1.jpg", "a_2.jpg")}) == 4
 
 
 def test_a_translator_s_lenders_are_all_that_it_and_its_back_translator_read() -> None:
