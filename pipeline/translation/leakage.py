@@ -50,7 +50,7 @@ def refuse_seen_images(inputs: Mapping[str, Path]) -> None:
         )
     if learned and not learned & training.keys():
         say(f"[yellow]no image of the borrowed translators ({escaped(min(learned))} …) has a name of this corpus; if "
-            "they are the same images under other names, val and test images cannot be found among them[/]")  # fmt: skip
+            "they are the same images under other names, held-out images cannot be found among them[/]")  # fmt: skip
 
 
 def name_of(image_id: str) -> str:
