@@ -66,7 +66,7 @@ demo: setup ## the main job on rendered pictures, from nothing to a table of R@K
 test: setup ## the tests (minutes)
 	@$(PYTHON_WITH_ARGS) -m pytest -q -m "not slow and not benchmark" -n 2 --dist loadfile --no-loadscope-reorder
 
-test-long: setup ## the long tests: what the picture is worth on three seeds, kills at every event, faults of real data
+test-long: setup ## the long tests: what the picture is worth on five seeds, kills at every event, faults of real data
 	@$(PYTHON_WITH_ARGS) -m pytest -q -m slow
 
 benchmark: setup ## speed against the published form of the same, side by side

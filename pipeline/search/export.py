@@ -30,16 +30,14 @@ from pipeline.translation.mmt import translators_of
 from pipeline.translation.translator_files import TRANSLATOR_FILES
 
 _CARD = """---
-language: [{languages}]
-tags: [image-text-retrieval, multilingual, bildwort]
----
+{front}---
 
 # {name}
 
 Finds pictures from words and words from pictures, in {language_list}. Trained by Bildwort's recipe `{recipe}`
 (`recipe.yaml`) on {corpus}: {captions}.
 
-{reads}{interprets}
+{reads}{interprets} Set `license` above before you share it: it depends on the corpus.
 
 ## Figures
 
@@ -277,10 +275,29 @@ def _card(
     )  # fmt: skip
     interprets = f" It brings translators: {', '.join(translators)} (`{TRANSLATORS}/`)." if translators else ""
     return _CARD.format(
-        languages=", ".join(languages), name=name, language_list=", ".join(languages), recipe=recipe.name,
-        corpus=corpus["label"], captions=captions, reads=reads, interprets=interprets, figures="\n".join(lines),
+        front=_front_matter(name, languages, test, corpus["label"]), name=name,
+        language_list=", ".join(languages), recipe=recipe.name, corpus=corpus["label"], captions=captions,
+        reads=reads, interprets=interprets, figures="\n".join(lines),
         about=ABOUT, example=_PLAIN.get(languages[-1], _PLAIN["en"]),
     )  # fmt: skip
+
+
+def _front_matter(name: str, languages: list[str], test: Mapping[str, Mapping[str, float]], corpus: str) -> str:
+    """The card's metadata in the hub's form, the test figures as its `model-index`."""
+    dataset = {"name": corpus, "type": corpus, "split": "test"}
+    results = [
+        {"task": {"type": "image-text-retrieval", "name": f"{task} retrieval, {language}"}, "dataset": dataset,
+         "metrics": [{"type": f"recall_at_{k}", "name": f"R@{k}", "value": round(scores[f"{way}_r{k}"], 1)}
+                     for k in (1, 5, 10)]}
+        for language, scores in test.items()
+        for way, task in (("t2i", "text-to-image"), ("i2t", "image-to-text"))
+    ]  # fmt: skip
+    metadata = {
+        "language": languages, "license": "unknown", "library_name": "bildwort",
+        "tags": ["image-text-retrieval", "multilingual", "bildwort"],
+        "model-index": [{"name": name, "results": results}],
+    }  # fmt: skip
+    return str(yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True, width=1000))
 
 
 def model_of(recipe: Recipe, workspace: Workspace) -> Path:

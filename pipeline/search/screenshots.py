@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,15 @@ from PIL import Image
 
 from data.captions import HUMAN, read_captions
 from pipeline.corpus.prepare import corpus_job, pictures_of, twins_of
+from pipeline.drawing.pictures import BLACK, GREEN, GREY, Line, picture_sheet
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.settings import Recipe
 from pipeline.search.gallery import gallery_of
 from pipeline.search.index_command import index
+from pipeline.translation.mmt import read_translations, translators_of
 
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / ".screenshots"
@@ -46,9 +49,15 @@ def screenshots() -> None:
     corpus = workspace.folder(corpus_job(recipe, workspace))
     captions = read_captions(corpus / "captions.parquet").to_list()
     german = next(row for row in captions if (row["split"], row["language"], row["source"]) == ("test", "de", HUMAN))
-    twin = next(one for one in twins_of(corpus) if (one["word"], one["expected"]) == ("bat", "Schläger"))
+    text_only = read_translations(workspace.folder(translators_of(recipe, workspace)["mt-en-de"]), "twins")
+    translated = {row["image_id"]: row["hypothesis"] for row in text_only}
+    twin = next(  # whose picture MT would need
+        one for one in twins_of(corpus)
+        if one["word"] == "bat" and one["expected"].lower() not in translated[one["image_id"]]
+    )  # fmt: skip
     english = next(row["text"] for row in captions if row["caption_id"] == twin["caption_id"])
     SHOTS.mkdir(exist_ok=True)
+    translated_twins(recipe, workspace, twin).save(SHOTS / "bat.png", optimize=True)
     with served(gallery_of(recipe, workspace)) as address, browser(1280, 1000) as driver:
         driver.get(address)
         type_words(driver, german["text"])
@@ -64,6 +73,30 @@ def screenshots() -> None:
         drop(driver, pictures_of(corpus)[twin["image_id"]])
         appears(driver, "with the picture, de:")
         shoot(driver, "picture", "with the picture, de:")
+
+
+def translated_twins(recipe: Recipe, workspace: Workspace, twin: Mapping[str, str]) -> Image.Image:
+    """Two pictures of one sentence, below each other, with its translations without the picture (MT) and with it (MMT).
+
+    Args:
+        recipe: whose translators, which have been trained.
+        workspace: its artifacts.
+        twin: a row of `twins_of` the corpus.
+    """
+    jobs = translators_of(recipe, workspace)
+    pictures = pictures_of(workspace.folder(corpus_job(recipe, workspace)))
+    found = {
+        system: {row["image_id"]: row for row in read_translations(workspace.folder(jobs[f"{system}-en-de"]), "twins")}
+        for system in ("mt", "mmt")
+    }
+    rows: list[tuple[Path | None, list[Line]]] = []
+    for image_id in (twin["image_id"], twin["twin_id"]):
+        text, multimodal = found["mt"][image_id], found["mmt"][image_id]
+        rows.append((pictures[image_id], [
+            (text["source"], GREY), ("", GREY), (f"MT, text only:  {text['hypothesis']}", BLACK),
+            (f"MMT, with the picture:  {multimodal['hypothesis']}", GREEN),
+        ]))  # fmt: skip
+    return picture_sheet(rows)
 
 
 @contextmanager

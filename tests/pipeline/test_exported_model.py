@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from data.regions import RegionStore
 from modules.beam import BeamSettings
@@ -56,6 +57,11 @@ def test_a_model_folder_can_be_moved(moved: Path, exported: ExportedModel) -> No
     card = (moved / "README.md").read_text()
     assert "| en |" in card
     assert "Multi" not in card
+    metadata = yaml.safe_load(card.split("---\n")[1])
+    assert (metadata["license"], metadata["library_name"]) == ("unknown", "bildwort")
+    (index,) = metadata["model-index"]
+    assert {one["metrics"][0]["type"] for one in index["results"]} == {"recall_at_1"}
+    assert f"| {index['results'][0]['metrics'][0]['value']:.1f} / " in card
     assert str(exported.folder) not in card + (moved / "recipe.yaml").read_text() + (moved / "model.json").read_text()
 
 
