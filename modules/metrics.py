@@ -189,10 +189,13 @@ def fold_scores(folds: Sequence[RetrievalRanks]) -> dict[str, float]:
 def bootstrap_interval(
     ranks: RetrievalRanks | Sequence[RetrievalRanks], resamples: int = 1000, level: float = 0.95, seed: int = 0
 ) -> dict[str, Interval]:
-    """Return the percentile interval of every score by bootstrap over *images*.
+    """Return the percentile interval of every score by bootstrap over *images*, and over seeds if there are several.
 
     Captions of one image are not independent, so they are resampled with their image. Ranks are those in the whole
-    gallery. Several rank sets (seeds of one system, with the same images in the same rows) are averaged per resample.
+    gallery. Several rank sets (seeds of one system, with the same images in the same rows) are averaged per resample,
+    and each resample is shifted by what the mean over so few seeds is off: a draw from Student's t with one degree of
+    freedom less than seeds, times the standard error of the mean over seeds. (To draw seeds with replacement instead
+    gives intervals that are too short: three seeds have ten different means.)
 
     Args:
         ranks: the ranks of one run, or of several.
@@ -209,8 +212,12 @@ def bootstrap_interval(
     """
     runs = _runs(ranks)
     resampled = _mean_scores(runs, _image_weights(runs, resamples, seed))
-    whole = _mean_scores(runs, torch.ones(1, len(runs[0].image_to_text)))
-    return {name: Interval(float(whole[name]), *_percentiles(resampled[name], level)) for name in whole}
+    whole = _scores_of_runs(runs)
+    intervals = {}
+    for name, by_run in whole.items():
+        shifted = resampled[name] + _seed_shifts(by_run, resamples, seed)
+        intervals[name] = Interval(float(by_run.mean()), *_percentiles(shifted, level))
+    return intervals
 
 
 def paired_difference(
@@ -222,9 +229,12 @@ def paired_difference(
 ) -> dict[str, Difference]:
     """Compare two systems by paired bootstrap: both are resampled with the same images.
 
+    Seeds are treated as `bootstrap_interval` does. Runs of equal number are paired by their place, so that the standard
+    error is that of the differences; else both systems have one of their own.
+
     Args:
         system: the ranks of one run, or of several seeds, with the same images in the same rows as the baseline.
-        baseline: the ranks of the other system.
+        baseline: the ranks of the other system; if of as many seeds, of the same ones in the same order.
         resamples: number of resamples.
         level: share of the resamples inside the interval.
         seed: random seed of the resampling.
@@ -239,10 +249,14 @@ def paired_difference(
     ours, theirs = _runs(system), _runs(baseline)
     weights = _image_weights(ours + theirs, resamples, seed)
     gains = _score_gains(ours, theirs, weights)
-    whole = _score_gains(ours, theirs, torch.ones(1, weights.shape[1]))
+    one, other = _scores_of_runs(ours), _scores_of_runs(theirs)
     differences = {}
     for name, gain in gains.items():
-        differences[name] = difference(float(whole[name]), gain, level)
+        if len(ours) == len(theirs):
+            shifts = _seed_shifts(one[name] - other[name], resamples, seed)
+        else:
+            shifts = _seed_shifts(one[name], resamples, seed) - _seed_shifts(other[name], resamples, seed + 1)
+        differences[name] = difference(float(one[name].mean() - other[name].mean()), gain + shifts, level)
     return differences
 
 
@@ -285,6 +299,24 @@ def _image_weights(runs: Sequence[RetrievalRanks], resamples: int, seed: int) ->
     generator = torch.Generator().manual_seed(seed)
     drawn = rows[torch.randint(len(rows), (resamples, len(rows)), generator=generator)]
     return torch.zeros(resamples, len(has_captions)).scatter_add_(1, drawn, torch.ones(drawn.shape))
+
+
+def _scores_of_runs(runs: Sequence[RetrievalRanks]) -> dict[str, Tensor]:
+    """Return `retrieval_scores` of each run on all images: a tensor (runs,) for each name."""
+    all_images = torch.ones(1, len(runs[0].image_to_text))
+    each = [_weighted_scores(run, all_images) for run in runs]
+    return {name: torch.cat([scores[name] for scores in each]) for name in each[0]}
+
+
+def _seed_shifts(by_run: Tensor, resamples: int, seed: int) -> Tensor:
+    """Draw (S,) errors of the mean of the runs' values (N,): its standard error times Student's t; 0 of one run."""
+    degrees = len(by_run) - 1
+    if not degrees:
+        return by_run.new_zeros(resamples)
+    generator = torch.Generator().manual_seed(seed + 1_000_003)
+    normal = torch.randn(resamples, 1 + degrees, generator=generator, dtype=by_run.dtype)
+    student = normal[:, 0] / normal[:, 1:].square().mean(dim=1).sqrt()
+    return student * by_run.std() / len(by_run) ** 0.5
 
 
 def _mean_scores(runs: Sequence[RetrievalRanks], weights: Tensor) -> dict[str, Tensor]:

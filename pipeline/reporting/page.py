@@ -11,6 +11,7 @@ from pipeline.drawing.text_table import TextTable
 from pipeline.jobs.files import write_whole
 from pipeline.jobs.job import Job
 from pipeline.reporting.records import Result
+from pipeline.reporting.results import INTERVALS
 
 _WATCHED = {"mmt": "val/bleu", "vse": "val/rsum"}
 
@@ -39,7 +40,7 @@ def _recalls(results: Sequence[Result]) -> Iterator[str]:
         rows = [
             (f"{one.system}: {one.source}", one.value, one.low, one.high) for one in found if one.language == language
         ]
-        yield as_svg(intervals(f"Mean recall, {language}, test; 95 % over images", rows))
+        yield as_svg(intervals(f"Mean recall, {language}, test; {INTERVALS}", rows))
 
 
 def _training(logs: Path, jobs: Sequence[Job]) -> Iterator[str]:

@@ -28,7 +28,7 @@ class Result:
         task: which task of the corpus they are.
         metric: `t2i_r1`, `bleu` …
         value: mean over seeds.
-        low: of the 95 % interval by bootstrap over images; None where there is none.
+        low: of the 95 % interval over images, and over seeds if there are several; None where there is none.
         high: see low.
         seeds: how many runs are averaged.
         n: images or sentences.

@@ -18,7 +18,15 @@ from pipeline.recipes.settings import Recipe, parse_path
 from pipeline.reporting.page import report_page
 from pipeline.reporting.paper_tables import paper_tables, table_rows
 from pipeline.reporting.records import append_runs, read_runs, write_results
-from pipeline.reporting.results import COUNTS_OF_CAPTIONS, NOT_RUN, R_AT_K, Figures, finished_runs, shown_difference
+from pipeline.reporting.results import (
+    COUNTS_OF_CAPTIONS,
+    INTERVALS,
+    NOT_RUN,
+    R_AT_K,
+    Figures,
+    finished_runs,
+    shown_difference,
+)
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.vse import vse_rows
 from pipeline.translation.augment import synthesis_jobs
@@ -209,7 +217,10 @@ class _ReportTables(Figures):
             table.append([name, *(cell.shown("mean_recall") if cell else [NOT_RUN, *[""] * 9])])
         heads = ["trained on", *R_AT_K, "mean recall", "95 %", "val rsum", "seeds"]
         where = f"test, mean of {self.recipe.vse.folds} folds" if folds else "test"
-        return TextTable(f"Retrieval, {rows[0].system}, {language}, {where}, {self.label} ({self.task})", heads, table)
+        over = "" if folds else f"; {INTERVALS}"
+        return TextTable(
+            f"Retrieval, {rows[0].system}, {language}, {where}, {self.label} ({self.task}){over}", heads, table
+        )
 
     def differences_of_rows(self, rows: Sequence[Row], language: str) -> TextTable:
         """Mean recall of each row against the first one that has this language, on the same images and seeds."""

@@ -52,13 +52,17 @@ R_AT_K = ["t→i R@1", "5", "10", "i→t R@1", "5", "10"]
 """Heads of the columns that `Cell.shown` begins with."""
 
 
+INTERVALS = "95 % over images, and over seeds where there are several"
+"""What intervals of retrieval figures hold."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """A line of a retrieval table: the mean over the seeds that have been run.
 
     Attributes:
         mean: metric → percent, `RECALLS`, `mean_recall` and `rsum`.
-        interval: metric → ends of its 95 % interval over images; empty where an artifact is gone, and for folds.
+        interval: metric → ends of its 95 % interval (`INTERVALS`); empty where an artifact is gone, and for folds.
         by_seed: metric → its value in each run.
         validation: mean rsum on validation, what systems are chosen by; None where it was not validated.
     """
@@ -164,8 +168,8 @@ class Figures:
             a line a pair, without those of which no seed's ranks are here.
         """
         lines = [(label, self._difference(jobs, base, language, metric)) for label, jobs, base in pairs]
-        heads = ["difference", metric.replace("_", " "), "95 %", "p", "seeds"]
-        return TextTable(title, heads, [[label, *cells] for label, cells in lines if cells])
+        heads = ["difference", metric.replace("_", " "), "95 %", "p", "by seed"]
+        return TextTable(f"{title}; {INTERVALS}", heads, [[label, *cells] for label, cells in lines if cells])
 
     def _difference(self, jobs: Mapping[int, Job], base: Mapping[int, Job], language: str, metric: str) -> list[str]:
         seeds = sorted(
@@ -178,7 +182,7 @@ class Figures:
         ours, theirs = ([read_ranks(self.workspace.folder(side[s]), language) for s in seeds] for side in (jobs, base))
         found = paired_difference(ours, theirs, self.recipe.report.resamples)[metric]
         by_seed = [self.scores(jobs[s])[language, metric] - self.scores(base[s])[language, metric] for s in seeds]
-        return [*shown_difference(found), over_seeds(by_seed)]
+        return [*shown_difference(found), " ".join(f"{value:+.2f}" for value in by_seed)]
 
 
 def shown_difference(found: Difference) -> list[str]:
@@ -187,7 +191,7 @@ def shown_difference(found: Difference) -> list[str]:
 
 
 def over_seeds(values: Sequence[float]) -> str:
-    """The number of seeds, and the standard deviation over them, which intervals over images do not include."""
+    """The number of seeds, and the standard deviation over them."""
     return f"{len(values)} (sd {stdev(values):.1f})" if len(values) > 1 else str(len(values))
 
 

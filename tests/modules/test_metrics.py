@@ -241,6 +241,45 @@ def test_bootstrap_of_unweighted_images_is_the_score() -> None:
         assert interval.low <= interval.value <= interval.high
 
 
+def test_intervals_of_several_seeds_hold_what_seeds_change() -> None:
+    """Of pairs of systems that differ by the seed alone, about 5 % have an interval without 0; by images alone many."""
+    generator, missed, missed_by_images = torch.Generator().manual_seed(1), 0, 0
+    hard = torch.rand(300, generator=generator)  # how hard each image is, for all systems
+    links = torch.arange(300)
+
+    def runs() -> list[RetrievalRanks]:
+        found = []
+        for _ in range(3):
+            luck = 0.03 * torch.randn((), generator=generator)  # of the seed
+            ranks = (hard > 0.5 + luck).long() + 1
+            found.append(RetrievalRanks(ranks, ranks, links))
+        return found
+
+    for _ in range(200):
+        system, baseline = runs(), runs()
+        interval = paired_difference(system, baseline, resamples=200)["t2i_r1"]
+        missed += not interval.low <= 0 <= interval.high
+        means = [torch.stack([run.text_to_image for run in one]).float().mean(0) for one in (system, baseline)]
+        drawn = torch.randint(300, (200, 300), generator=generator)
+        low, high = (means[0] - means[1])[drawn].mean(1).quantile(torch.tensor([0.025, 0.975]))
+        missed_by_images += not low <= 0 <= high
+    assert missed <= 22
+    assert missed_by_images >= 40
+
+
+def test_one_run_has_an_interval_over_images_alone() -> None:
+    run = some_ranks(3)
+    assert bootstrap_interval([run]) == bootstrap_interval(run)
+    wider = bootstrap_interval([some_ranks(3), some_ranks(4)])["t2i_r1"]
+    assert wider.high - wider.low > 2 * (bootstrap_interval(run)["t2i_r1"].high - bootstrap_interval(run)["t2i_r1"].low)
+
+
+def test_runs_of_unequal_number_are_compared() -> None:
+    few, many = [some_ranks(0)], [some_ranks(seed) for seed in range(4)]
+    found = paired_difference(many, few)["rsum"]
+    assert found.low < found.value < found.high
+
+
 def test_bootstrap_is_over_images_not_captions() -> None:
     """Five equal captions an image tell no more than one."""
     one = torch.tensor([1, 20] * 50)
@@ -272,12 +311,12 @@ def test_paired_difference_finds_what_is_there_and_nothing_else() -> None:
     strong = [some_ranks(seed, 200, noise=1.0) for seed in range(3)]
     better = paired_difference(strong, weak)["t2i_r1"]
     assert 0 < better.low < better.value < better.high
-    assert better.p_value == pytest.approx(2 / 1001)
+    assert better.p_value < 0.02
     same = paired_difference(weak, weak)["rsum"]
     assert same == (0, 0, 0, 1)
     reversed_ = paired_difference(weak, strong)["t2i_r1"]
     assert reversed_.value == pytest.approx(-better.value)
-    assert reversed_.p_value == better.p_value
+    assert reversed_.p_value == pytest.approx(better.p_value, abs=0.02)
 
 
 def test_a_paired_difference_is_surer_than_two_intervals() -> None:

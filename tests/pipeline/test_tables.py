@@ -129,11 +129,11 @@ def test_the_report_prints_tables_with_what_was_published(trained: Tiny, capsys)
         assert float(between) == pytest.approx(float(own) - float(theirs), abs=0.11)
     rows = (trained.workspace.root / "tiny" / "report" / "results.jsonl").read_text().splitlines()
     assert any(row["system"] == "search" and row["metric"] == "t2i_r1" for row in map(json.loads, rows))
-    tests = text.partition("**German; scenes: paired tests, rsum**")[2].split("\n\n")[1]
+    tests = text.partition("**German; scenes: paired tests, rsum")[2].split("\n\n")[1]
     assert "| search human − plain both |" in tests
     assert "mmt-fb" not in tests  # it never saw German, and is marked so
     assert "| plain | mmt-fb (not trained on de) |" in "\n".join(lines)
-    assert "| fused mmt-fb − human |" in text.partition("**English; scenes: paired tests, rsum**")[2]
+    assert "| fused mmt-fb − human |" in text.partition("**English; scenes: paired tests, rsum")[2]
     line = next(line for line in text.partition("**English; ")[2].splitlines() if line.startswith("| fused | human |"))
     assert float(line.split("|")[-3]) == pytest.approx(trained.metrics("fusion-san-dan-human-1")["val"]["en"]["rsum"])
 
