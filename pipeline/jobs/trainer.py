@@ -207,7 +207,11 @@ def make_trainer(settings: TrainerSettings, log_dir: Path | None = None, **more:
             "trainer.accelerator is gpu, but torch sees no GPU here; use --trainer.accelerator=cpu or auto"
         )
     # version="" keeps one folder, so that a resumed run goes on in the same plots
-    logger = TensorBoardLogger(str(log_dir.parent), log_dir.name, version="") if log_dir is not None else False
+    logger = (
+        TensorBoardLogger(str(log_dir.parent), log_dir.name, version="", default_hp_metric=False)
+        if log_dir is not None
+        else False
+    )
     # Lightning takes every command in an allocation of SLURM's for one that srun has started
     alone = [LightningEnvironment()] if "SLURM_NTASKS" in os.environ and not started_together() else []
     try:

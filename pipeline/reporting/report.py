@@ -216,7 +216,11 @@ class _ReportTables(Figures):
             cell = self.cell(jobs, named[0].system, name, language, folds)
             table.append([name, *(cell.shown("mean_recall") if cell else [NOT_RUN, *[""] * 9])])
         heads = ["trained on", *R_AT_K, "mean recall", "95 %", "val rsum", "seeds"]
-        where = f"test, mean of {self.recipe.vse.folds} folds" if folds else "test"
+        where = (
+            f"test, mean of {self.recipe.vse.folds} folds"
+            if folds
+            else f"test{self.size((row.job for row in rows), language)}"
+        )
         over = "" if folds else f"; {INTERVALS}"
         return TextTable(
             f"Retrieval, {rows[0].system}, {language}, {where}, {self.label} ({self.task}){over}", heads, table

@@ -52,6 +52,8 @@ R_AT_K = ["t→i R@1", "5", "10", "i→t R@1", "5", "10"]
 """Heads of the columns that `Cell.shown` begins with."""
 
 
+FEW = 50
+"""Images of a test below which an interval of R@1 may be 28 points wide."""
 INTERVALS = "95 % over images, and over seeds where there are several"
 """What intervals of retrieval figures hold."""
 
@@ -152,6 +154,16 @@ class Figures:
         if validation is not None:
             self.add("val", system, row, language, "rsum", validation, None, None, len(scores), 0)
         return Cell(mean, interval, by_seed, validation)
+
+    def size(self, jobs: Iterable[Job], language: str) -> str:
+        """How many images and captions the figures of a language are of, as tables print it; empty if none is here."""
+        for job in jobs:
+            if self.workspace.done(job) and (language, "t2i_r1") in self.scores(job):
+                ranks = read_ranks(self.workspace.folder(job), language)
+                images, captions = int((ranks.image_to_text > 0).sum()), len(ranks.text_to_image)
+                few = ", too few to compare systems" if images < FEW else ""
+                return f" ({images:,} images, {captions:,} captions{few})"
+        return ""
 
     def differences(
         self, title: str, pairs: Iterable[tuple[str, Mapping[int, Job], Mapping[int, Job]]], language: str, metric: str

@@ -116,6 +116,7 @@ def logs(made: Tiny, stage: str, job: str) -> Path:
 
 def test_throughput_and_memory_are_logged(tiny: Tiny) -> None:
     events = EventAccumulator(str(logs(tiny, "vse", "vse-san-human-1"))).Reload()
+    assert "hp_metric" not in events.Tags()["scalars"]  # Lightning's, of −1, by default
     tags = events.Tags()["scalars"]
     assert "pace/steps a second" in tags
     assert all(event.value > 0 for event in events.Scalars("pace/steps a second"))

@@ -141,6 +141,7 @@ def test_the_report_prints_tables_with_what_was_published(trained: Tiny, capsys)
 def test_a_recipe_s_own_search_is_reported_in_its_language(trained: Tiny, capsys) -> None:
     assert trained.main("report", "--vse.translate=mt:de-en", "--vse.only=[human]") == 0
     text = (trained.workspace.root / "tiny" / "report" / "report.md").read_text()
+    assert "**Retrieval, san by mt:de-en, de, test (4 images, 4 captions, too few to compare systems), " in text
     own = text.partition("**Retrieval, san by mt:de-en, de, test")[2].splitlines()
     assert next(line for line in own if line.startswith("| human |")).split("|")[2].strip() not in ("–", "not run")
 
