@@ -21,6 +21,9 @@ from pipeline.recipes.settings import (
     parse_system,
 )
 
+HIGHEST_RATE = 1.0
+"""Of learning rates: with more, no training of ours converges."""
+
 
 def check(recipe: Recipe, where: str) -> None:
     """Refuse settings that contradict one another; what depends on networks is checked by `check_networks`.
@@ -131,8 +134,10 @@ def _check_vse_numbers(vse: VseSettings, where: str) -> None:
     if min(vse.seeds, default=0) < 0:
         raise RecipeError(f"{where}: vse.seeds has {min(vse.seeds)}; expected 0 or more")
     for name in ("learning_rate", "decay"):
-        if getattr(vse, name) <= 0:
-            raise RecipeError(f"{where}: vse.{name} is {getattr(vse, name)}; expected more than 0")
+        if not 0 < getattr(vse, name) <= HIGHEST_RATE:
+            raise RecipeError(
+                f"{where}: vse.{name} is {getattr(vse, name)}; expected more than 0 and at most {HIGHEST_RATE:g}"
+            )
     for name in ("dropout", "drop_regions", "drop_words"):
         if not 0 <= getattr(vse, name) < 1:
             raise RecipeError(f"{where}: vse.{name} is {getattr(vse, name)}; expected a share from 0 to below 1")
@@ -189,10 +194,10 @@ def _check_numbers(recipe: Recipe, where: str) -> None:
         if not 0 <= getattr(mmt, name) < 1:
             raise RecipeError(f"{where}: mmt.{name} is {getattr(mmt, name)}; expected from 0 to below 1")
     for name, phase in (("pretrain", mmt.pretrain), ("finetune", mmt.finetune)):
-        if phase.learning_rate <= 0 or phase.warmup < 0:
+        if not 0 < phase.learning_rate <= HIGHEST_RATE or phase.warmup < 0:
             raise RecipeError(
                 f"{where}: mmt.{name}.learning_rate is {phase.learning_rate} and mmt.{name}.warmup {phase.warmup}; "
-                "expected a rate above 0 and 0 or more steps"
+                f"expected a rate above 0 and at most {HIGHEST_RATE:g}, and 0 or more steps"
             )
     for direction in mmt.directions:
         if not re.fullmatch(r"(\w+)-(?!\1$)\w+", direction):

@@ -31,6 +31,8 @@ from pipeline.recipes.loading import load_recipe
         ("--vse.clip=-1", "vse.clip is -1"),
         ("--vse.learning_rate=-1", "vse.learning_rate is -1"),
         ("--vse.decay=0", "vse.decay is 0"),
+        ("--vse.learning_rate=1e9", "vse.learning_rate is 1000000000.0; expected more than 0 and at most 1"),
+        ("--mmt.pretrain.learning_rate=2", "mmt.pretrain.learning_rate is 2.0"),
         ("--vse.dropout=1.5", "vse.dropout is 1.5"),
         ("--vse.dim=0", "vse.dim is 0"),
         ("--vse.word_dim=0", "vse.word_dim is 0"),
