@@ -12,7 +12,7 @@ from modules.encodings import Encodings, Similarity
 from modules.errors import ModelError
 from modules.index import VectorIndex
 from modules.metrics import RetrievalRanks, require_finite, require_links
-from modules.search import ROUNDING
+from modules.ranking import ROUNDING
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def first_lists(images: VectorIndex, captions: VectorIndex, ranks: RetrievalRank
     Args:
         images: index of the I images' vectors.
         captions: index of the C captions' vectors, by the same model.
-        ranks: ranks by that model, from `modules.search.ranks_by_index` of the same vectors.
+        ranks: ranks by that model, from `modules.ranking.ranks_by_index` of the same vectors.
         k: length of a list; at most the size of the gallery.
 
     Raises:
@@ -66,7 +66,7 @@ def reranked(
     among the first k if it is on the list and its rank by the first model, with ties counted against it, is at most k.
     For an image the right answer is its best caption on the list; its other captions do not count as wrong. If several
     wrong candidates tie at position k, the index decides which of them are on the list. With k as large as the gallery
-    the result equals `modules.search.exact_ranks` of the second model.
+    the result equals `modules.ranking.exact_ranks` of the second model.
 
     Images are scored one after the other, each once with all captions that need it.
 

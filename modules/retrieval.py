@@ -15,9 +15,9 @@ from modules.encodings import Encodings, Similarity
 from modules.losses import RankingLoss, negative_mask
 from modules.metrics import RetrievalRanks
 from modules.pretrained import PretrainedWords
+from modules.ranking import RetrievalMetric, block_similarity, exact_ranks, ranks_by_index
 from modules.retrieval_models import build_model
 from modules.retrieval_models.base import Batch, Encoding, Pairs
-from modules.search import RetrievalMetric, block_similarity, exact_ranks, ranks_by_index
 from modules.training import TrainedModule
 
 

@@ -1,11 +1,15 @@
 """What work costs: wall time, CPU time and memory."""
 
 import os
-import resource
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+
+try:
+    import resource
+except ModuleNotFoundError:  # Windows has none
+    resource = None  # type: ignore[assignment]
 
 
 class Cost:
@@ -29,11 +33,16 @@ def cpu_seconds() -> float:
 
 
 def peak_memory_mb() -> float:
-    """The most memory that this process has held since a `Cost` was made, in megabytes."""
+    """The most memory that this process has held since a `Cost` was made, in megabytes; 0 where it is not known.
+
+    psutil knows no peak on Linux and macOS. Elsewhere than on Linux the peak is that of the whole process.
+    """
     try:
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM"):
                 return int(line.split()[1]) / 1024
     except OSError:
         pass
+    if resource is None:
+        return 0.0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)

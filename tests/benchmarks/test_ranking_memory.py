@@ -17,7 +17,7 @@ REGIONS, WORDS, LONGEST, DIM, GIB = 36, 12, 50, 1024, 2**30  # COCO's captions h
 RANKING = f"""
 import resource, sys, torch
 from modules.scores import cross_attention
-from modules.search import exact_ranks
+from modules.ranking import exact_ranks
 from modules.encodings import Encodings
 
 def peak():

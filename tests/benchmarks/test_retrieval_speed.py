@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from modules.encodings import Encodings
+from modules.ranking import exact_ranks, ranks_by_index
 from modules.retrieval_models import build_model
 from modules.scores import cross_attention
-from modules.search import exact_ranks, ranks_by_index
 from tests.benchmarks.published import published_t2i
 from tests.benchmarks.timing import BATCH, REGION_DIM, REGIONS, VOCABULARY, make_batch, medians
 

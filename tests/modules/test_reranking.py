@@ -10,9 +10,9 @@ from modules.encodings import Encoding
 from modules.errors import ModelError
 from modules.index import VectorIndex
 from modules.metrics import RetrievalRanks, retrieval_ranks
+from modules.ranking import exact_ranks, ranks_by_index
 from modules.reranking import FirstLists, first_lists, reranked
-from modules.search import exact_ranks, ranks_by_index
-from tests.modules.test_search import assert_same, best_word_and_region, sets, vectors_with_duplicates, whole
+from tests.modules.test_ranking import assert_same, best_word_and_region, sets, vectors_with_duplicates, whole
 
 
 def lists_of(images: Tensor, captions: Tensor, links: Tensor, k: int) -> FirstLists:

@@ -9,10 +9,10 @@ from torch.nn import functional as F
 import modules.scores
 from modules.encodings import Encodings
 from modules.metrics import retrieval_ranks
+from modules.ranking import exact_ranks
 from modules.retrieval_models import build_model, option_names
 from modules.retrieval_models.scan import SCAN
 from modules.scores import cross_attention
-from modules.search import exact_ranks
 from tests.modules.cases import (
     check_autocast,
     check_learns,

@@ -13,7 +13,7 @@ from torch import Tensor
 from modules.encodings import Encoding, Encodings
 from modules.errors import ModelError
 from modules.metrics import RetrievalRanks, retrieval_ranks, retrieval_scores
-from modules.search import RetrievalMetric, block_similarity, exact_ranks, ranks_by_index
+from modules.ranking import RetrievalMetric, block_similarity, exact_ranks, ranks_by_index
 
 
 def inner_product(images: Encoding, captions: Encoding) -> Tensor:
