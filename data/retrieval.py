@@ -58,7 +58,8 @@ class CaptionBatches(Dataset):
 
     A batch is a dict. Images: `regions` (I, R, D), `region_mask` (I, R), `image_key` (I,). Captions: `tokens`
     (C, L), `lengths` (C,), `image_index` (C,) into the images, `caption_key` (C,), `language` (C,), `type` (C,)
-    and `sentence` (C,), a hash that equal sentences share. An image that is visited twice stands in it once.
+    and `sentence` (C,), a hash that equal sentences share. `image_sentences` (P, 2) has an `image_key` and a hash for
+    each sentence that the table has of the batch's images. An image that is visited twice stands in a batch once.
 
     Args:
         captions: the caption table, human and synthetic.
@@ -77,6 +78,8 @@ class CaptionBatches(Dataset):
         self.tokens = [encode(text, language) for text, language in zip(texts, caption_languages, strict=True)]
         self.rows = store.rows(captions["image_id"][:])
         self.sentences = np.array([sentence_hash(text) for text in texts], dtype=np.int64)
+        pairs = np.stack([self.rows, self.sentences], 1, dtype=np.int64)
+        self.image_sentences = np.unique(pairs, axis=0)  # in the order of rows
         place = {language: number for number, language in enumerate(languages)}
         self.languages = np.array([place.get(language, -1) for language in caption_languages])
         kind = {name: number for number, name in enumerate(types)}
@@ -89,6 +92,8 @@ class CaptionBatches(Dataset):
         keys, index = np.unique(self.rows[numbers], return_inverse=True)
         regions = torch.from_numpy(self.store.regions[keys])
         tokens = [self.tokens[number] for number in numbers]
+        starts, ends = (np.searchsorted(self.image_sentences[:, 0], keys, side) for side in ("left", "right"))
+        known = np.concatenate([self.image_sentences[one:end] for one, end in zip(starts, ends, strict=True)])
         return {
             "regions": regions,
             "region_mask": torch.ones(regions.shape[:2], dtype=torch.bool),
@@ -100,6 +105,7 @@ class CaptionBatches(Dataset):
             "language": torch.from_numpy(self.languages[numbers]),
             "type": torch.from_numpy(self.types[numbers]),
             "sentence": torch.from_numpy(self.sentences[numbers]),
+            "image_sentences": torch.from_numpy(known),
         }
 
 

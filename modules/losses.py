@@ -16,27 +16,33 @@ from modules.errors import ModelError
 LOSSES = ("hardest", "sum", "infonce", "sigmoid")
 
 
-def negative_mask(image_keys: Tensor, caption_image: Tensor, sentence_hash: Tensor) -> tuple[Tensor, Tensor]:
+def negative_mask(
+    image_keys: Tensor, caption_image: Tensor, sentence_hash: Tensor, image_sentences: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Return the masks of positive and of negative pairs of a batch.
 
-    A caption is a negative of an image unless the image has a caption with the same normalised sentence in this batch.
-    So neither its own captions nor the same sentence under another image are negatives.
+    A caption is a negative of an image unless the image has a caption with the same normalised sentence, in this batch
+    or in `image_sentences`. So neither its own captions nor the same sentence under another image are negatives.
 
     Args:
         image_keys: (I,) integer ids of the images; two rows with the same key are the same image.
         caption_image: (C,) row of each caption's image.
         sentence_hash: (C,) hash of each caption's normalised sentence.
+        image_sentences: (P, 2) image id and hash of sentences that images have outside this batch; None: no others.
 
     Returns:
         `positives` and `negatives`, each (I, C) bool; no pair is both.
 
     """
     positives = image_keys[:, None] == image_keys[caption_image][None, :]
-    _, sentence = sentence_hash.unique(return_inverse=True)
-    owned = positives.new_zeros(len(image_keys), len(sentence_hash))  # there are at most C sentences
-    image, caption = positives.nonzero(as_tuple=True)
-    owned[image, sentence[caption]] = True
-    return positives, ~owned[:, sentence]
+    owners, owned = image_keys[caption_image], sentence_hash
+    if image_sentences is not None:
+        owners, owned = torch.cat([owners, image_sentences[:, 0]]), torch.cat([owned, image_sentences[:, 1]])
+    sentences, sentence = owned.unique(return_inverse=True)
+    has = positives.new_zeros(len(image_keys), len(sentences))
+    image, place = (image_keys[:, None] == owners[None, :]).nonzero(as_tuple=True)
+    has[image, sentence[place]] = True
+    return positives, ~has[:, sentence[: len(sentence_hash)]]
 
 
 def hard_negative_loss(

@@ -88,7 +88,7 @@ class Retrieval(TrainedModule):
         types, languages, sentences = (gather_rows(batch[name], world) for name in names)
         vectors, mask = _gather_encoding(images, world)
         links = torch.searchsorted(keys, caption_image_keys)
-        positives, negatives = negative_mask(keys, links, sentences)
+        positives, negatives = negative_mask(keys, links, sentences, gather_rows(batch["image_sentences"], world))
         all_images, all_captions = (vectors[first], mask[first]), _gather_encoding(captions, world)
         return Pairs(all_images, all_captions, links, positives, negatives, types, languages, sentences)
 

@@ -38,7 +38,7 @@ from pipeline.retrieval.rows import Evaluation, Row, Training
 from pipeline.retrieval.twins import twin_scores
 from pipeline.translation.augment import synthesis_jobs
 
-VERSION = 2  # 2: inner products of scores are in float32, under bf16-mixed too
+VERSION = 3  # 2: scores are in float32, under bf16-mixed too; 3: sentences outside the batch mask negatives
 _READ_BY_TRANSFORMERS = (".json", ".txt", ".model", ".safetensors", ".bin")
 
 

@@ -245,6 +245,19 @@ def test_equal_sentences_share_a_hash_and_others_do_not(train: Dataset, batches)
     assert batches.languages[french[0]] == batches.types[french[0]] == -1  # neither is this model's
 
 
+def test_no_sentence_of_an_image_is_a_negative_of_it_whatever_is_in_the_batch(train: Dataset, batches) -> None:
+    owned: dict[int, set[int]] = {}
+    for number in range(len(train)):
+        owned.setdefault(int(batches.rows[number]), set()).add(int(batches.sentences[number]))
+    for visits in MixedBatches(train, [(EN,), (DE,)], 4, seed=3):
+        batch = batches[visits]
+        pairs = [tuple(pair) for pair in batch["image_sentences"].tolist()]
+        assert len(pairs) == len(set(pairs))
+        assert {key for key, _ in pairs} == set(batch["image_key"].tolist())
+        for key in batch["image_key"].tolist():
+            assert {sentence for image, sentence in pairs if image == key} == owned[key]
+
+
 @pytest.fixture
 def data(captions: Dataset, folder) -> RetrievalData:
     groups = [(EN,), (DE,)]

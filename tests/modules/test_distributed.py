@@ -54,6 +54,7 @@ def visits_batch(visits: list[tuple[int, int, int]]) -> dict[str, Tensor]:
         "regions": regions[keys], "region_mask": torch.ones(len(keys), R, dtype=torch.bool), "image_key": keys,
         "tokens": words[sentences - 100][:, : lengths.max()], "lengths": lengths, "image_index": index,
         "caption_key": sentences, "language": types, "type": types, "sentence": sentences,
+        "image_sentences": torch.stack([images, sentences], 1),
     }  # fmt: skip
 
 

@@ -88,12 +88,12 @@ def slow_sigmoid_loss(similarity, positives, negatives, scale, bias):
     return loss / similarity.shape[1]
 
 
-def slow_negative_mask(image_keys, caption_image, sentence_hash):
+def slow_negative_mask(image_keys, caption_image, sentence_hash, image_sentences):
     positives = torch.zeros(len(image_keys), len(caption_image), dtype=torch.bool)
     negatives = ~positives
     for i, key in enumerate(image_keys.tolist()):
         own = [c for c, image in enumerate(caption_image.tolist()) if int(image_keys[image]) == key]
-        said = {int(sentence_hash[c]) for c in own}
+        said = {int(sentence_hash[c]) for c in own} | {s for owner, s in image_sentences.tolist() if owner == key}
         for c in range(len(caption_image)):
             positives[i, c] = c in own
             negatives[i, c] = int(sentence_hash[c]) not in said
@@ -164,15 +164,16 @@ def test_infonce_and_sigmoid_are_the_loop(seed, images, captions, numbers) -> No
 
 
 @settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10_000), images=st.integers(1, 6), captions=st.integers(0, 8))
-def test_masks_are_the_loop(seed, images, captions) -> None:
+@given(seed=st.integers(0, 10_000), images=st.integers(1, 6), captions=st.integers(0, 8), known=st.integers(0, 8))
+def test_masks_are_the_loop(seed, images, captions, known) -> None:
     generator = torch.Generator().manual_seed(seed)
     keys, links, hashes = (
         torch.randint(high, (size,), generator=generator)
         for high, size in ((images, images), (images, captions), (5, captions))
     )
-    positives, negatives = negative_mask(keys, links, hashes - 2)  # hashes may be negative
-    slow_positives, slow_negatives = slow_negative_mask(keys, links, hashes)
+    owned = torch.stack([torch.randint(high, (known,), generator=generator) - low for high, low in ((6, 0), (6, 2))], 1)
+    positives, negatives = negative_mask(keys, links, hashes - 2, owned)  # hashes may be negative
+    slow_positives, slow_negatives = slow_negative_mask(keys, links, hashes - 2, owned)
     assert torch.equal(positives, slow_positives)
     assert torch.equal(negatives, slow_negatives)
     assert not (positives & negatives).any()
@@ -224,6 +225,12 @@ def test_an_image_that_stands_twice_is_no_negative_of_itself() -> None:
 def test_the_same_sentence_elsewhere_is_no_negative() -> None:
     _, negatives = negative_mask(torch.arange(3), torch.tensor([0, 1, 2, 0]), torch.tensor([5, 5, 6, 6]))
     assert negatives.tolist() == [[False, False, False, False], [False, False, True, True], [True, True, False, False]]
+
+
+def test_a_sentence_that_an_image_has_outside_the_batch_is_no_negative() -> None:
+    keys, links, hashes = torch.tensor([7, 8]), torch.tensor([0, 1]), torch.tensor([5, 6])
+    _, negatives = negative_mask(keys, links, hashes, torch.tensor([[7, 6], [9, 5]]))  # 9 is not in the batch
+    assert negatives.tolist() == [[False, False], [True, False]]
 
 
 @pytest.mark.parametrize("hardest", [True, False])
