@@ -21,7 +21,7 @@ from pipeline.corpus.prepare import corpus_job, pictures_of, prepare_if_missing,
 from pipeline.drawing.dashboards import query_galleries
 from pipeline.drawing.embeddings import JointSpace
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say
+from pipeline.jobs.console import detail
 from pipeline.jobs.files import fingerprint
 from pipeline.jobs.job import Job, chain, needed
 from pipeline.jobs.trainer import fit, log_folder, make_trainer
@@ -34,7 +34,7 @@ from pipeline.retrieval.model_files import save_model
 from pipeline.retrieval.query_translation import by_translation
 from pipeline.retrieval.ranks import folds_of, validation_scores, write_ranks
 from pipeline.retrieval.reranking import on_first_lists
-from pipeline.retrieval.rows import Evaluation, Row, Training
+from pipeline.retrieval.rows import Evaluation, Row, Training, recall_headline
 from pipeline.retrieval.twins import twin_scores
 from pipeline.translation.augment import synthesis_jobs
 
@@ -98,14 +98,17 @@ def of_model(settings: VseSettings, model: str) -> VseSettings:
 
 
 def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
-    """Run the stage and print each model's test scores."""
+    """Run the stage, preparing the corpus if necessary."""
     rows, settings = vse_rows(recipe, workspace), recipe.vse
+    jobs = chain([row.job for row in rows], "vse")
+    workspace.expect([corpus_job(recipe, workspace)])
+    workspace.expect(jobs, force)
     prepare_if_missing(recipe, workspace)
     for row in rows:  # check all inputs before anything is trained
         for job in needed(row.job, "vse"):
             workspace.require(job)
     _require_written(settings, read_captions(workspace.folder(corpus_job(recipe, workspace)) / "captions.parquet"))
-    for job in chain([row.job for row in rows], "vse"):
+    for job in jobs:
         workspace.perform_all(job, force)
     for row in rows:
         metrics = workspace.manifest(row.job)["metrics"]
@@ -113,7 +116,7 @@ def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
             for language, scores in metrics.get(part, {}).items():
                 recall = " ".join(f"{scores[f'{way}_r{k}']:.1f}" for way in ("t2i", "i2t") for k in (1, 5, 10))
                 mean = scores["mean_recall"]
-                say(f"  {row.job.name}: {language}{where} R@1/5/10 text→image, image→text {recall}; mean {mean:.1f}")
+                detail(f"  {row.job.name}: {language}{where} R@1/5/10 text→image, image→text {recall}; mean {mean:.1f}")
     workspace.note(recipe.name, "vse", {row.job.name: row.job for row in rows})
 
 
@@ -185,7 +188,7 @@ def _vse_job(
         }  # fmt: skip
 
     inputs = {"corpus": corpus} | {source: synthetic[source] for source in sources}
-    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
 
 
 def _arguments(settings: VseSettings, store: RegionStore, text: TextInput, languages: list[str]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The incongruent-image test: each sentence with its own regions, with another image's, and with zeros."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,15 @@ def incongruent_job(
         return {"looks_sentences": len(rows)} | scores
 
     inputs = {"corpus": corpus, "text": text, "translator": translator}
-    return Job(f"looks-{translator.name}", "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+    return Job(
+        f"looks-{translator.name}", "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer), _headline
+    )
+
+
+def _headline(figures: Mapping[str, Any]) -> str:
+    if "own-other_bleu" not in figures:
+        return ""
+    return f"BLEU {-figures['own-other_bleu']:+.1f} with another image"
 
 
 def another(images: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ from modules.translators import network_options
 from pipeline.corpus.prepare import corpus_job, pictures_of, prepare_if_missing
 from pipeline.drawing.dashboards import log_translations
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say
+from pipeline.jobs.console import detail
 from pipeline.jobs.job import Job
 from pipeline.jobs.trainer import fit, log_folder
 from pipeline.jobs.weights import load_best, load_weights, save_weights
@@ -36,7 +36,7 @@ from pipeline.recipes.settings import (
     parse_system,
 )
 from pipeline.translation.back_translation import back_translation_job
-from pipeline.translation.evaluation import evaluate_translator
+from pipeline.translation.evaluation import evaluate_translator, translation_headline
 from pipeline.translation.incongruent_images import incongruent_job
 from pipeline.translation.parallel_text import ParallelText
 from pipeline.translation.translator_files import save_network, save_several
@@ -119,24 +119,24 @@ def incongruent_jobs_of(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
 
 
 def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
-    """Run the stage, preparing the corpus if necessary, and print each translator's BLEU."""
+    """Run the stage, preparing the corpus if necessary."""
     own, recipe = recipe.name, whose(recipe)
     if recipe.name != own:
-        say(f"the translators of {own} are those of {recipe.name}")
-    prepare_if_missing(recipe, workspace)
+        detail(f"the translators of {own} are those of {recipe.name}")
     jobs = translator_jobs(recipe, workspace)
+    looks = incongruent_jobs(recipe, jobs)
+    workspace.expect([corpus_job(recipe, workspace)])
+    workspace.expect([*jobs.values(), *looks.values()], force)
+    prepare_if_missing(recipe, workspace)
     _require_lenders(recipe, workspace, jobs)
-    for job in jobs.values():
+    for job in [*jobs.values(), *looks.values()]:
         workspace.perform(job, force)
         figures = workspace.manifest(job)["metrics"]
         if "test_bleu" in figures:
-            say(
+            detail(
                 f"  {job.name}: test BLEU {figures['test_bleu']:.1f} ({figures['bleu_signature']}), "
                 f"tokenised {figures['test_bleu_tokenised']:.1f}"
             )
-    looks = incongruent_jobs(recipe, jobs)
-    for job in looks.values():
-        workspace.perform(job, force)
     workspace.note(recipe.name, "mmt", jobs | {job.name: job for job in looks.values()})
 
 
@@ -185,7 +185,10 @@ def _text_job(settings: MmtSettings, languages: list[str], corpus: Job) -> Job:
         return {"vocabulary": len(bpe), "pairs": len(pairs)}
 
     plain = {"languages": languages, "vocabulary": settings.vocabulary}
-    return Job("text", "mmt", TEXT_VERSION, plain, {"corpus": corpus}, run)
+    return Job(
+        "text", "mmt", TEXT_VERSION, plain, {"corpus": corpus}, run,
+        headline=lambda figures: f"vocabulary of {figures['vocabulary']:,}",
+    )  # fmt: skip
 
 
 def _translator_job(
@@ -227,7 +230,7 @@ def _translator_job(
 
     more = {"start": start, "back": back}
     inputs = {"corpus": corpus, "text": text} | {name: job for name, job in more.items() if job is not None}
-    return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+    return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer), translation_headline)
 
 
 def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job], channel: Job | None = None) -> Job:
@@ -253,7 +256,7 @@ def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job]
         _show(recipe, folder, inputs["corpus"], name)
         return figures
 
-    return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+    return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer), translation_headline)
 
 
 def _show(recipe: Recipe, folder: Path, corpus: Path, name: str) -> None:
