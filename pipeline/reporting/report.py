@@ -13,7 +13,7 @@ from pipeline.drawing.text_table import TextTable
 from pipeline.jobs.console import say
 from pipeline.jobs.files import write_whole
 from pipeline.jobs.job import Job, chain
-from pipeline.jobs.trainer import LOGS
+from pipeline.jobs.trainer import log_folder
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, parse_path
 from pipeline.reporting.page import report_page
@@ -97,7 +97,10 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
     write_results(figures.results, folder / "results.jsonl")
     write_whole(folder / "report.md", "\n\n".join(sheet.as_markdown() for sheet in sheets) + "\n")
     title, trained = f"{recipe.name}: {figures.label}", [*translators.values(), *(row.job for row in rows)]
-    report_page(folder / "report.html", title, sheets, figures.results, LOGS / recipe.name, trained)
+    report_page(
+        folder / "report.html", title, sheets, figures.results,
+        lambda job: log_folder(recipe, job.name, job.key), trained,
+    )  # fmt: skip
     return Written(folder, sheets, figures.results)
 
 

@@ -21,6 +21,7 @@ from pipeline.corpus.prepare import corpus_job, pictures_of, prepare_if_missing,
 from pipeline.drawing.dashboards import query_galleries
 from pipeline.drawing.embeddings import JointSpace
 from pipeline.errors import RecipeError
+from pipeline.jobs.board import log_result
 from pipeline.jobs.console import detail
 from pipeline.jobs.files import fingerprint
 from pipeline.jobs.job import Job, chain, needed
@@ -167,10 +168,10 @@ def _vse_job(
         folds_of(data, settings.folds, settings.test)  # before hours are spent
         if settings.words == "fasttext":
             module.model.set_word_vectors(_vectors(settings, captions, data.types, text, folder))
-        pictures, log_dir = pictures_of(inputs["corpus"]), log_folder(recipe, "vse", name, folder)
+        pictures, log_dir = pictures_of(inputs["corpus"]), log_folder(recipe, name, folder.name)
         best = fit(
             module, data, settings.trainer, folder, log_dir, settings.epochs, "val/rsum", seed, settings.clip,
-            query_galleries(captions, watched, text.encode, store, pictures),
+            query_galleries(captions, watched, text.encode, store, pictures), settings.test,
         )  # fmt: skip
         load_best(module, best)
         make_trainer(settings.trainer).validate(module, data, verbose=False)
@@ -180,8 +181,10 @@ def _vse_job(
         shown = [*query_galleries(*of_test), *query_galleries(*of_test, kind=JointSpace)]
         make_trainer(settings.trainer, log_dir, callbacks=shown).test(module, data, verbose=False)
         twins = twins_of(inputs["corpus"])
+        tested = write_ranks(folder, module.ranks)
+        _log_result(log_dir, settings, row, seed, tested, validated)
         return {
-            "test": write_ranks(folder, module.ranks), "val": validated,
+            "test": tested, "val": validated,
             "twins": twin_scores(module, captions, store, text, twins, folder),
             "steps_an_epoch": len(data.train_dataloader()), "vocabulary": len(text),
             "parameters": sum(p.numel() for p in module.parameters()),
@@ -189,6 +192,21 @@ def _vse_job(
 
     inputs = {"corpus": corpus} | {source: synthetic[source] for source in sources}
     return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
+
+
+def _log_result(
+    log_dir: Path, settings: VseSettings, row: str, seed: int, tested: Mapping[str, Mapping[str, float]],
+    validated: Mapping[str, Mapping[str, float]],
+) -> None:  # fmt: skip
+    """A model's settings and figures in TensorBoard."""
+    shown = {
+        "model": settings.model, "trained on": row, "seed": seed, "learning_rate": settings.learning_rate,
+        "dropout": settings.dropout, "dim": settings.dim, "batch_size": settings.batch_size,
+        "epochs": settings.epochs, "loss": settings.loss, "margin": settings.margin,
+    }  # fmt: skip
+    results = {f"mean recall, {language}": scores["mean_recall"] for language, scores in tested.items()}
+    results |= {"val rsum": sum(validated[language]["rsum"] for language in settings.select)}
+    log_result(log_dir, settings.test, shown, results)
 
 
 def _arguments(settings: VseSettings, store: RegionStore, text: TextInput, languages: list[str]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Stage mmt: for each direction a vocabulary, NMT on text, from it MT and MMT on captions, ensembles and channels."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from modules.translators import network_options
 from pipeline.corpus.prepare import corpus_job, pictures_of, prepare_if_missing
 from pipeline.drawing.dashboards import log_translations
 from pipeline.errors import RecipeError
+from pipeline.jobs.board import log_result
 from pipeline.jobs.console import detail
 from pipeline.jobs.job import Job
 from pipeline.jobs.trainer import fit, log_folder
@@ -102,7 +104,7 @@ def incongruent_jobs(recipe: Recipe, jobs: dict[str, Job]) -> dict[str, Job]:
                 job = jobs[f"{system}-{direction}"]
                 found[job.name] = incongruent_job(
                     job, job.inputs["corpus"], job.inputs["text"], direction, recipe.mmt,
-                    log_folder(recipe, "mmt", job.name, Path(job.key)),
+                    log_folder(recipe, job.name, job.key),
                 )  # fmt: skip
     return found
 
@@ -226,6 +228,7 @@ def _translator_job(
         save_network(folder, network, bpe)
         figures |= evaluate_translator(folder, pairs, store, settings)
         _show(recipe, folder, inputs["corpus"], name)
+        _log_result(recipe, folder, name, seed, phase, figures)
         return figures
 
     more = {"start": start, "back": back}
@@ -262,8 +265,21 @@ def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job]
 def _show(recipe: Recipe, folder: Path, corpus: Path, name: str) -> None:
     """Some test translations in TensorBoard."""
     if (folder / "test.parquet").is_file():
-        log_dir = log_folder(recipe, "mmt", name, folder)
+        log_dir = log_folder(recipe, name, folder.name)
         log_translations(log_dir, read_translations(folder, "test"), pictures_of(corpus))
+
+
+def _log_result(recipe: Recipe, folder: Path, name: str, seed: int, phase: Phase, figures: Mapping[str, Any]) -> None:
+    """A translator's settings and test figures in TensorBoard."""
+    settings, (system, _, direction) = recipe.mmt, name.partition("-")
+    shown = {
+        "model": system, "trained on": direction, "seed": seed, "learning_rate": phase.learning_rate,
+        "dropout": settings.dropout, "dim": settings.hidden_dim, "batch_tokens": settings.batch_tokens,
+        "steps": phase.steps,
+    }  # fmt: skip
+    names = {"BLEU": "test_bleu", "ambiguous words %": "ambiguous"}
+    results = {title: figures[metric] for title, metric in names.items() if metric in figures}
+    log_result(log_folder(recipe, name, folder.name), recipe.vse.test, shown, results)
 
 
 def _options_of(settings: MmtSettings, system: str) -> dict[str, Any]:
@@ -302,10 +318,10 @@ def _train(
     data = TranslationData(
         train, validation, store, settings.batch_tokens, phase.eval_every, seed, settings.trainer.workers
     )
-    log_dir = log_folder(recipe, "mmt", name, folder)
+    log_dir = log_folder(recipe, name, folder.name)
     best = fit(
         module, data, settings.trainer, folder, log_dir, phase.steps // phase.eval_every, "val/bleu", seed,
-        settings.clip, [EMAWeightAveraging(decay=phase.average)] if phase.average else [],
+        settings.clip, [EMAWeightAveraging(decay=phase.average)] if phase.average else [], recipe.vse.test,
     )  # fmt: skip
     load_best(module, best)
     save_weights(module.translator, folder / "weights.safetensors")

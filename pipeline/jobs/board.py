@@ -1,0 +1,139 @@
+"""What every training writes to TensorBoard: a layout of charts, its pace, and its settings with its results."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.utilities import rank_zero_only
+from tensorboard.plugins.hparams.summary_v2 import HParam, Metric, hparams_config_pb, hparams_pb
+from torch.utils.tensorboard import SummaryWriter
+
+from pipeline.jobs.cost import peak_memory_mb
+
+LOG_EVERY = 10  # steps
+COUNTED = ("captions", "words")  # what training steps log as `train/…`, one of them in each stage
+_SETTINGS = ("model", "trained on", "seed", "learning_rate", "dropout", "dim", "batch_size", "batch_tokens", "epochs",
+             "steps", "loss", "margin")  # fmt: skip
+_RESULTS = ("BLEU", "ambiguous words %", "val rsum")
+
+
+def layout(languages: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
+    """The charts of the tab Custom Scalars: category → title → kind and tags; the same for all runs of a recipe.
+
+    Args:
+        languages: that retrieval is tested in.
+    """
+    recall = {f"mean recall, {language}": [f"val/{language}/mean_recall$"] for language in languages}
+    charts = {
+        "Recall on validation": recall | {"sum of R@K, by which the epoch is chosen": ["val/rsum$"]},
+        "BLEU on validation": {"BLEU": ["val/bleu$"]},
+        "Losses": {"training": ["train/loss$"], "validation (translators)": ["val/loss$"]},
+        "Throughput": {f"{what} a second": [f"pace/{what} a second$"] for what in COUNTED},
+    }
+    return {
+        category: {title: ["Multiline", tags] for title, tags in titles.items()} for category, titles in charts.items()
+    }
+
+
+class Charts(Callback):
+    """Writes the layout of charts at the start of training."""
+
+    def __init__(self, languages: Sequence[str]) -> None:
+        self.languages = languages
+
+    @rank_zero_only
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Write it."""
+        if trainer.logger is not None:
+            trainer.logger.experiment.add_custom_scalars(layout(self.languages))  # type: ignore[attr-defined]
+
+
+class _Clock:
+    """Seconds since it was made, pauses apart."""
+
+    def __init__(self) -> None:
+        self._since = self._paused = time.monotonic()
+
+    def pause(self) -> None:
+        """Stop."""
+        self._paused = time.monotonic()
+
+    def go_on(self) -> None:
+        """Go on."""
+        self._since += time.monotonic() - self._paused
+
+    def seconds(self) -> float:
+        """How long it has run."""
+        return time.monotonic() - self._since
+
+
+class Pace(Callback):
+    """Steps a second and memory of rank 0 beside each logged loss; captions or words a second of each epoch."""
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Begin to count steps."""
+        self._steps, self._step = _Clock(), trainer.global_step
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Begin to count what an epoch reads."""
+        self._epoch, self._read = _Clock(), dict.fromkeys(COUNTED, 0.0)
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Stop the clocks during validation."""
+        self._steps.pause()
+        self._epoch.pause()
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Go on."""
+        self._steps.go_on()
+        self._epoch.go_on()
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Count what the step has read; log steps and memory each time that a loss is logged."""
+        for what in COUNTED:
+            self._read[what] += float(trainer.callback_metrics.get(f"train/{what}", 0.0))
+        steps = trainer.global_step - self._step
+        if steps < LOG_EVERY or trainer.logger is None:
+            return
+        memory = peak_memory_mb()
+        if pl_module.device.type == "cuda":
+            memory = torch.cuda.max_memory_allocated(pl_module.device) / 1e6
+        pace = {"pace/steps a second": steps / self._steps.seconds(), "pace/peak MB": memory}
+        trainer.logger.log_metrics(pace, trainer.global_step)
+        self.on_train_start(trainer, pl_module)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Log what the epoch has read a second, on all devices together."""
+        seconds = self._epoch.seconds()
+        pace = {f"pace/{what} a second": count / seconds for what, count in self._read.items() if count}
+        if trainer.logger is not None:
+            trainer.logger.log_metrics(pace, trainer.global_step)
+
+
+@rank_zero_only
+def log_result(
+    log_dir: Path, languages: Sequence[str], settings: Mapping[str, Any], results: Mapping[str, float]
+) -> None:
+    """Write a finished run's settings and results for the tab HParams; results are scalars `result/…` too.
+
+    Args:
+        log_dir: TensorBoard's folder of the run.
+        languages: that retrieval is tested in.
+        settings: values of some of `_SETTINGS`; those that are None are left out.
+        results: values of some of `_RESULTS` and of `mean recall, <language>`.
+    """
+    names = [*_RESULTS, *(f"mean recall, {language}" for language in languages)]
+    columns = [Metric(f"result/{name}", display_name=name) for name in names]
+    with SummaryWriter(str(log_dir)) as board:
+        # TensorBoard takes the columns of all runs from one of them, so each names all.
+        board.file_writer.add_summary(hparams_config_pb([HParam(name) for name in _SETTINGS], columns))
+        known = {name: value for name, value in settings.items() if value is not None}
+        board.file_writer.add_summary(hparams_pb(known, trial_id=log_dir.as_posix()))
+        for name, value in results.items():
+            board.add_scalar(f"result/{name}", value)
