@@ -79,7 +79,7 @@ def attention_picture(one: Seen, words: int = 2 * _COLUMNS) -> Image.Image:
         write_line(sheet, (_GAP, _GAP + number * _LINE), line, size=_FONT)
     for number, (word, share) in enumerate(shown):
         place = (_GAP + number % _COLUMNS * step, top + number // _COLUMNS * (step + _LINE))
-        picture = _framed(one, share, _LARGE, 2 * _GAP)
+        picture = _framed(one, share, _LARGE, 16)
         if picture is not None:
             sheet.paste(picture, place)
         write_line(sheet, (place[0], place[1] + _LARGE), f"{word} {100 * share.max():.0f} %", size=_FONT)

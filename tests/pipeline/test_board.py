@@ -93,6 +93,7 @@ def test_settings_stand_beside_the_final_figures_of_the_manifest(tiny: Tiny, vse
         found[settings["model"]] = (settings, results)
         columns = [one.name.tag for one in hparams(events, metadata.EXPERIMENT_TAG).experiment.metric_infos]
         assert results.keys() < set(columns)
+        assert settings.keys() <= {one.name for one in hparams(events, metadata.EXPERIMENT_TAG).experiment.hparam_infos}
         assert columns == [
             "result/BLEU", "result/ambiguous words %", "result/val rsum", "result/mean recall, en",
             "result/mean recall, de",
