@@ -1,6 +1,7 @@
 """What every training writes to TensorBoard: a layout of charts, its pace, and its settings with its results."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from torch.utils.tensorboard import SummaryWriter
 from pipeline.jobs.cost import peak_memory_mb
 
 LOG_EVERY = 10  # steps
-COUNTED = ("captions", "words")  # what training steps log as `train/…`, one of them in each stage
+_COUNTED = ("captions", "words")  # in batches of vse and of mmt
 _SETTINGS = ("model", "trained on", "seed", "learning_rate", "dropout", "dim", "batch_size", "batch_tokens", "epochs",
              "steps", "loss", "margin")  # fmt: skip
 _FIRST = ("model", "trained on", "seed", "learning_rate", "dim")  # the five that TensorBoard shows at first
@@ -35,7 +36,7 @@ def layout(languages: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
         "Recall on validation": recall | {"sum of R@K, by which the epoch is chosen": ["val/rsum$"]},
         "BLEU on validation": {"BLEU": ["val/bleu$"]},
         "Losses": {"training": ["train/loss$"], "validation (translators)": ["val/loss$"]},
-        "Throughput": {f"{what} a second": [f"pace/{what} a second$"] for what in COUNTED},
+        "Throughput": {f"{what} a second": [f"pace/{what} a second$"] for what in _COUNTED},
     }
     return {
         category: {title: ["Multiline", tags] for title, tags in titles.items()} for category, titles in charts.items()
@@ -83,7 +84,7 @@ class Pace(Callback):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Begin to count what an epoch reads."""
-        self._epoch, self._read = _Clock(), dict.fromkeys(COUNTED, 0.0)
+        self._epoch, self._read = _Clock(), Counter[str]()
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Stop the clocks during validation."""
@@ -99,8 +100,7 @@ class Pace(Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Count what the step has read; log steps and memory each time that a loss is logged."""
-        for what in COUNTED:
-            self._read[what] += float(trainer.callback_metrics.get(f"train/{what}", 0.0))
+        self._read += _contents(batch)
         steps = trainer.global_step - self._step
         if steps < LOG_EVERY or trainer.logger is None:
             return
@@ -113,8 +113,10 @@ class Pace(Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log what the epoch has read a second, on all devices together."""
-        seconds = self._epoch.seconds()
-        pace = {f"pace/{what} a second": count / seconds for what, count in self._read.items() if count}
+        seconds, pace = self._epoch.seconds(), {}
+        for what, count in self._read.items():
+            total = trainer.strategy.reduce(torch.tensor(float(count), device=pl_module.device), reduce_op="sum")
+            pace[f"pace/{what} a second"] = float(total) / seconds
         if trainer.logger is not None:
             trainer.logger.log_metrics(pace, trainer.global_step)
 
@@ -130,6 +132,13 @@ def _columns(languages: Sequence[str]) -> Summary:
         one.differs = one.name in _FIRST
     kept.content = content.SerializeToString()
     return summary
+
+
+def _contents(batch: Mapping[str, Any]) -> Counter[str]:
+    """How many captions a batch of vse has, or words of the target a batch of mmt; waits for no GPU."""
+    if "target_lengths" in batch:  # on the CPU
+        return Counter(words=int(batch["target_lengths"].sum()))
+    return Counter(captions=len(batch["type"]))
 
 
 @rank_zero_only

@@ -25,7 +25,7 @@ from torch import nn
 
 from pipeline.errors import RecipeError
 from pipeline.jobs.board import LOG_EVERY, Charts, Pace
-from pipeline.jobs.console import detail, is_verbose, say
+from pipeline.jobs.console import detail, say
 from pipeline.jobs.cost import duration
 from pipeline.jobs.ranks import started_together
 from pipeline.recipes.settings import Recipe, TrainerSettings
@@ -35,6 +35,9 @@ _DIGITS = 6  # of a key
 _PACE_STEPS = 20  # before an estimate is given
 _LONG = 60.0  # seconds; what is shorter needs no estimate
 _SLOW = 1.5  # times float32's; processors with instructions for bfloat16 take a fifth to a half
+
+
+logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # it sets its own level when imported
 
 
 warnings.filterwarnings("ignore", "predict returned None")  # Synthesis keeps what it finds
@@ -196,7 +199,6 @@ def make_trainer(
     Raises:
         RecipeError: a device is requested that is not there.
     """
-    logging.getLogger("pytorch_lightning").setLevel(logging.INFO if is_verbose() else logging.WARNING)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     if settings.accelerator in ("gpu", "cuda") and not torch.cuda.is_available():

@@ -62,17 +62,19 @@ def test_the_pace_of_an_epoch_is_what_it_read_by_its_time_without_validation(mon
     now, logged, pace = [0.0], [], Pace()
     monkeypatch.setattr(board.time, "monotonic", lambda: now[0])
     logger = SimpleNamespace(log_metrics=lambda found, step: logged.append(found))
-    trainer = SimpleNamespace(global_step=0, logger=logger, callback_metrics={"train/captions": 30.0})
-    pace.on_train_start(trainer, None)
+    two = SimpleNamespace(reduce=lambda count, reduce_op: 2 * count)  # devices
+    trainer, module = SimpleNamespace(global_step=0, logger=logger, strategy=two), SimpleNamespace(device="cpu")
+    batch = {"type": [0] * 15}
+    pace.on_train_start(trainer, module)
     for seconds in (2.0, 3.0):
-        pace.on_train_epoch_start(trainer, None)
+        pace.on_train_epoch_start(trainer, module)
         for _ in range(4):
             now[0] += seconds
-            pace.on_train_batch_end(trainer, None, None, None, 0)
-        pace.on_validation_start(trainer, None)
+            pace.on_train_batch_end(trainer, module, None, batch, 0)
+        pace.on_validation_start(trainer, module)
         now[0] += 100
-        pace.on_validation_end(trainer, None)
-        pace.on_train_epoch_end(trainer, None)
+        pace.on_validation_end(trainer, module)
+        pace.on_train_epoch_end(trainer, module)
     assert logged == [{"pace/captions a second": 15.0}, {"pace/captions a second": 10.0}]
 
 
