@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.jobs import trainer as training
-from pipeline.jobs.job import Job
+from pipeline.jobs.job import Job, everything
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import TrainerSettings
@@ -67,6 +67,13 @@ def test_what_is_unknown_is_said() -> None:
     assert progress.left() == ["time left unknown"]
     progress.finish(jobs[0], 30, "", whole=True)
     assert progress.left() == ["more than 30 s left"]  # of its stage there is one, of vse none
+
+
+def test_everything_that_a_job_needs_comes_once_and_before_it() -> None:
+    text = job("text")
+    start = Job("nmt", "mmt", 1, {}, {"corpus": text.inputs["corpus"], "text": text}, lambda *_: {})
+    last = Job("vse", "vse", 1, {}, {"start": start, "text": text}, lambda *_: {})
+    assert [one.name for one in everything([last, start])] == ["corpus", "text", "nmt", "vse"]
 
 
 def test_a_workspace_counts_what_is_not_done(workspace: Workspace, capsys) -> None:
