@@ -117,7 +117,10 @@ doctor: setup ## what is in a recipe's data and what is wrong with it, with file
 report: setup ## tables of all that has been run
 	@$(PIPELINE) report $(OPTIONS)
 
-tensorboard: setup ## open the dashboards (lightning_logs)
+tensorboard: setup ## the training curves (lightning_logs), http://127.0.0.1:6006; opens a browser where there is a display
+	@if [ "$$DISPLAY$$WAYLAND_DISPLAY" ] || [ "$$(uname)" = Darwin ]; then \
+	  sleep 8; $(PY) -m webbrowser "http://$$ADDRESS:6006"; \
+	fi > /dev/null 2>&1 &
 	@$(VENV)/bin/tensorboard --logdir lightning_logs --host "$$ADDRESS"
 
 clean: ## delete all that was trained: artifacts and dashboards (the environment stays)

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from rich.progress import track
 
 from data.errors import DataError
 from data.images import open_picture
 from data.objects import Found, find_objects
+from data.progress import shown
 from data.regions import write_regions
 
 Looked = Any  # regions already, or a picture that the network describes
@@ -101,7 +101,7 @@ class Extractor:
         if not pictures:
             raise DataError(f"{folder}: no pictures to extract regions from")
         found = _require_all(self.extract_readable(list(pictures.values()), workers))
-        write_regions(folder, list(pictures), track(found, "extracting", len(pictures)))
+        write_regions(folder, list(pictures), shown(found, "extracting", len(pictures)))
 
     def _described(self, looked: list[Looked]) -> list[Found]:
         return looked if self._network is None or not looked else self._network(looked)

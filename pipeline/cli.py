@@ -10,6 +10,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ import typer
 from data.errors import DataError
 from modules.errors import ModelError
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import ERRORS, escaped, say
+from pipeline.jobs.console import ERRORS, be_verbose, escaped, say
 from pipeline.jobs.machine_errors import explained, quieten, unwritten
 from pipeline.recipes.command_line import split_settings
 
@@ -63,6 +64,9 @@ RecipeOption = Annotated[
     str | None, typer.Option("--recipe", "-r", help=_RECIPE_HELP, autocompletion=recipe_names, show_default=False)
 ]
 Force = Annotated[bool, typer.Option("--force", help="run finished jobs again")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", callback=be_verbose, help="print details of each job and all tables")
+]
 GalleryFolder = Annotated[Path | None, typer.Option("--gallery", help="the gallery's folder; the recipe's own if none")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines instead of a table")]
 
@@ -84,6 +88,7 @@ def _options(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; an error that a person can act on is one line, and the status 1 (2: no such command)."""
     quieten()
+    be_verbose(False)
     try:
         settings, rest = split_settings(sys.argv[1:] if arguments is None else arguments)
         status = typer.main.get_command(app).main(rest, "bildwort", standalone_mode=False, obj=settings)
@@ -111,50 +116,63 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @app.command(epilog=_EPILOG)
 def prepare(
-    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False
-) -> None:
+    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
+    verbose: Verbose = False,
+) -> None:  # fmt: skip
     """Read a corpus: caption table, parallel text, region store, data report."""
     _run_stages(["prepare"], _recipe(ctx, recipe, named), force)
 
 
 @app.command(epilog=_EPILOG)
-def mmt(ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False) -> None:
+def mmt(
+    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
+    verbose: Verbose = False,
+) -> None:  # fmt: skip
     """Train and test translators: NMT on text, then MT and MMT on captions."""
     _run_stages(["mmt"], _recipe(ctx, recipe, named), force)
 
 
 @app.command(epilog=_EPILOG)
 def augment(
-    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False
-) -> None:
+    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
+    verbose: Verbose = False,
+) -> None:  # fmt: skip
     """Translate training captions into synthetic captions."""
     _run_stages(["augment"], _recipe(ctx, recipe, named), force)
 
 
 @app.command(epilog=_EPILOG)
-def vse(ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False) -> None:
+def vse(
+    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
+    verbose: Verbose = False,
+) -> None:  # fmt: skip
     """Train and test retrieval models."""
     _run_stages(["vse"], _recipe(ctx, recipe, named), force)
 
 
 @app.command(epilog=_EPILOG)
-def report(ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None) -> None:
+def report(
+    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, verbose: Verbose = False
+) -> None:
     """Print and write tables of everything that has been run."""
     _run_stages(["report"], _recipe(ctx, recipe, named))
 
 
 @app.command("all", epilog=_EPILOG)
 def run_all(
-    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False
-) -> None:
-    """Run all stages: prepare, mmt, augment, vse, report."""
-    started, loaded = time.monotonic(), _recipe(ctx, recipe, named)
-    from pipeline.jobs.cost import cpu_seconds
-    from pipeline.retrieval.vse import vse_rows
+    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
+    verbose: Verbose = False,
+) -> None:  # fmt: skip
+    """Run all stages, prepare, mmt, augment, vse and report, and print a summary."""
+    started, loaded, workspace = time.monotonic(), _recipe(ctx, recipe, named), _workspace()
+    from pipeline.jobs.cost import cpu_seconds, duration
+    from pipeline.reporting.plan import all_jobs
 
-    vse_rows(loaded, _workspace())  # refuses what cannot be trained before anything runs
-    _run_stages(list(STAGES), loaded, force)
-    say(f"in all {time.monotonic() - started:.0f} s, {cpu_seconds():.0f} s of CPU time")
+    workspace.expect(all_jobs(loaded, workspace), force)  # refuses what cannot be trained before anything runs
+    _run_stages([name for name in STAGES if name != "report"], loaded, force, workspace)
+    with explained("report"):
+        _load("pipeline.reporting.summary", "summary")(loaded, workspace, _chosen(recipe or named, ctx.obj))
+    say(f"in all {duration(time.monotonic() - started)}, {duration(cpu_seconds())} of CPU time")
 
 
 @app.command(epilog=_EPILOG)
@@ -171,6 +189,7 @@ def doctor(
 def table(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
     name: Annotated[str | None, typer.Option("--table", help="which of the recipe's tables")] = None,
+    verbose: Verbose = False,
 ) -> None:  # fmt: skip
     """Train what a paper's table needs and print it beside the published figures."""
     with explained("vse"):
@@ -313,8 +332,18 @@ def _workspace() -> "Workspace":
     return Workspace()
 
 
-def _run_stages(names: Sequence[str], recipe: "Recipe", force: bool = False) -> None:
+def _chosen(name: str | None, settings: Sequence[str]) -> str:
+    """A recipe and its settings, as `make` takes them."""
+    words = [f"RECIPE={name}"] if name not in (None, "scenes") else []
+    words += [f"ARGS={shlex.join(settings)}"] if settings else []
+    return shlex.join(words)
+
+
+def _run_stages(
+    names: Sequence[str], recipe: "Recipe", force: bool = False, workspace: "Workspace | None" = None
+) -> None:
+    workspace = workspace or _workspace()
     for name in names:
         stage = _load(STAGES[name], name)
         with explained(name):
-            stage(recipe, _workspace(), force)
+            stage(recipe, workspace, force)

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
-from rich.progress import track
-
 from data.captions import Caption, Pair
 from data.corpora import Corpus
 from data.corpora.scenes_grammar import (
@@ -24,6 +22,7 @@ from data.corpora.scenes_grammar import (
 )
 from data.corpora.scenes_render import render
 from data.errors import DataError
+from data.progress import shown
 
 _FEW, _MANY = 3, 4  # objects in a scene
 # Ambiguous words are the purpose of the corpus, so they are drawn twice as often as plain ones.
@@ -237,7 +236,7 @@ def _pair(scene: Scene, n: int) -> Pair:
 def _render_all(scenes: Sequence[Scene], folder: Path) -> dict[str, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     pictures = {}
-    for scene in track(scenes, description="rendering scenes"):
+    for scene in shown(scenes, "rendering scenes", len(scenes)):
         picture, _ = render(scene.things, scene.seed)
         pictures[scene.image_id] = folder / f"{scene.image_id}.png"
         picture.save(pictures[scene.image_id], compress_level=1)  # noise does not compress, so do not try hard

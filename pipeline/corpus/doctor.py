@@ -1,6 +1,7 @@
 """`doctor`: reads a recipe's data again and reports what is in it and what is wrong with it; writes nothing."""
 
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from pipeline.drawing.text_table import TextTable
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import escaped, say
 from pipeline.recipes.settings import Recipe
+
+_COLOURS = {"error": "red", "warning": "yellow"}
 
 
 def doctor(recipe: Recipe, examples: int) -> None:
@@ -60,15 +63,30 @@ def require_regions(content: Corpus, recipe: Recipe) -> None:
         raise RecipeError(f"{recipe.corpus.name}: neither regions nor pictures; set corpus.regions or corpus.pictures")
 
 
+def say_counts(findings: Sequence[Finding], path: Path) -> None:
+    """Print how many errors and warnings there are, where all are written, and how often each kind of them occurs."""
+    errors = sum(finding.level == "error" for finding in findings)
+    say(f"data report: {errors} errors, {len(findings) - errors} warnings: {escaped(str(path))}")
+    kinds = Counter[tuple[str, str]]()
+    for finding in findings:
+        kinds[finding.level, finding.what.partition(" (")[0]] += finding.count  # without its share
+    for (level, what), count in kinds.items():
+        say(f"[{_COLOURS[level]}]{level}:[/] {escaped(what)}: {count:,}×")
+
+
 def say_findings(findings: Sequence[Finding], examples: int = 1) -> None:
     """Print how many errors and warnings there are, and a line for each with its first examples."""
     errors = sum(finding.level == "error" for finding in findings)
     say(f"data report: {errors} errors, {len(findings) - errors} warnings")
+    say_each(findings, examples)
+
+
+def say_each(findings: Sequence[Finding], examples: int = 1) -> None:
+    """Print a line for each finding with its first examples."""
     for finding in findings:
-        colour = "red" if finding.level == "error" else "yellow"
         shown = "; ".join(finding.examples[:examples]) + (" …" if finding.count > examples else "")
         text = escaped(f"{finding.what} ({finding.where}): {finding.count:,}× {shown}")
-        say(f"[{colour}]{finding.level}:[/] {text}")
+        say(f"[{_COLOURS[finding.level]}]{finding.level}:[/] {text}")
 
 
 def _sheet(title: str, rows: Sequence[dict[str, Any]]) -> TextTable:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from data.findings import Finding
 from data.regions import RegionStore, standardise, write_regions
 from data.report import DataReport, data_report
 from data.settings import result_settings
-from pipeline.corpus.doctor import require_regions, say_findings
+from pipeline.corpus.doctor import require_regions, say_counts, say_each, say_findings
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say
+from pipeline.jobs.console import detail, is_verbose
 from pipeline.jobs.files import fingerprint
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
@@ -61,21 +62,26 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
             "warnings": len(report.findings),
         }
 
-    return Job("corpus", "prepare", VERSION, settings, {}, run)
+    return Job("corpus", "prepare", VERSION, settings, {}, run, headline=_headline)
+
+
+def _headline(figures: Mapping[str, Any]) -> str:
+    return f"{figures['captions']:,} captions of {figures['images']:,} images"
 
 
 def prepare(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage and print what is in the corpus."""
     job = corpus_job(recipe, workspace)
+    workspace.expect([job], force)
     folder = workspace.perform(job, force)
     workspace.note(recipe.name, "prepare", {"corpus": job})
     counts = workspace.manifest(job)["metrics"]
-    say(
-        f"{recipe.corpus.name}: {counts['captions']:,} captions of {counts['images']:,} images, {counts['pairs']:,} "
-        f"pairs, regions {'×'.join(map(str, counts['regions']))}; data report: {folder / 'report.md'}"
-    )
+    detail(f"  {recipe.corpus.name}: {counts['pairs']:,} pairs, regions {'×'.join(map(str, counts['regions']))}")
     found = json.loads((folder / "report.json").read_text(encoding="utf-8"))["findings"]
-    say_findings([Finding(**one) for one in found])
+    findings = [Finding(**one) for one in found]
+    say_counts(findings, folder / "report.md")
+    if is_verbose():
+        say_each(findings)
 
 
 def prepare_if_missing(recipe: Recipe, workspace: Workspace) -> None:

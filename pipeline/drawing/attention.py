@@ -9,27 +9,29 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from pipeline.drawing.pages import render
-from pipeline.drawing.pictures import embedded, read_thumbnail, write_line
+from pipeline.drawing.pictures import embedded, read_thumbnail, wrap, write_line
 
-_SIZE, _LINE, _GAP = 150, 20, 10  # pixels of a picture, a line of text, and between
+_SIZE = 150  # pixels of a picture on the page
+_LARGE, _FONT, _LINE, _GAP, _COLUMNS = 200, 26, 34, 12, 3  # of the picture that TensorBoard shows at half its width
 _WORDS = 10  # at most, of a sentence: those with the sharpest attention
 _REGIONS = 3  # drawn a word, the strongest
 _COLOURS = ("#d1242f", "#bf8700", "#0969da")
 
 
-def frame(picture: Image.Image, boxes: NDArray[np.floating], shares: NDArray[np.floating]) -> None:
+def frame(picture: Image.Image, boxes: NDArray[np.floating], shares: NDArray[np.floating], thickest: float = 6) -> None:
     """Draw frames around the three regions with the largest shares, red before yellow before blue, as thick as those.
 
     Args:
         picture: drawn on.
         boxes: (R, 4) corners x1, y1, x2, y2 in 0…1.
         shares: (R,) of sum 1; a region with none is not framed.
+        thickest: pixels of the frame of a region with all attention.
     """
     draw = ImageDraw.Draw(picture)
     strongest = [region for region in shares.argsort()[::-1][:_REGIONS] if shares[region] > 0]
     for colour, region in reversed(list(zip(_COLOURS, strongest, strict=False))):
         x1, y1, x2, y2 = boxes[region].clip(0, 1) * np.tile([picture.width - 1, picture.height - 1], 2)
-        width = max(1, round(6 * float(shares[region])))
+        width = max(1, round(thickest * float(shares[region])))
         draw.rectangle((min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)), outline=colour, width=width)
 
 
@@ -60,19 +62,27 @@ def attention_html(path: Path, title: str, sentences: Sequence[Seen], languages:
     path.write_text(page, encoding="utf-8")
 
 
-def attention_sheet(sentences: Sequence[Seen], columns: int = 6) -> Image.Image:
-    """A contact sheet: a sentence a line, its picture once for each of its sharpest words, framed as on the page."""
-    step = _SIZE + _LINE + _GAP
-    sheet = Image.new("RGB", (columns * (_SIZE + _GAP) + _GAP, len(sentences) * (step + _LINE) + _GAP), "white")
-    for row, one in enumerate(sentences):
-        top = _GAP + row * (step + _LINE)
-        write_line(sheet, (_GAP, top), one.texts[0])
-        for column, (word, share) in enumerate(_sharpest(one, columns)):
-            place = (_GAP + column * (_SIZE + _GAP), top + _LINE)
-            picture = _framed(one, share)
-            if picture is not None:
-                sheet.paste(picture, place)
-            write_line(sheet, (place[0], place[1] + _SIZE), f"{word} {100 * share.max():.0f} %")
+def attention_picture(one: Seen, words: int = 2 * _COLUMNS) -> Image.Image:
+    """A sentence in large letters, and below it its picture once for each of its sharpest words, framed as on the page.
+
+    Args:
+        one: the sentence.
+        words: how many at most.
+    """
+    step = _LARGE + _GAP
+    width, shown = _COLUMNS * step + _GAP, _sharpest(one, words)
+    lines = wrap(one.texts[0], width - 2 * _GAP, _FONT)
+    rows = -(-len(shown) // _COLUMNS)
+    top = 2 * _GAP + len(lines) * _LINE
+    sheet = Image.new("RGB", (width, top + rows * (step + _LINE)), "white")
+    for number, (line, _) in enumerate(lines):
+        write_line(sheet, (_GAP, _GAP + number * _LINE), line, size=_FONT)
+    for number, (word, share) in enumerate(shown):
+        place = (_GAP + number % _COLUMNS * step, top + number // _COLUMNS * (step + _LINE))
+        picture = _framed(one, share, _LARGE, 16)
+        if picture is not None:
+            sheet.paste(picture, place)
+        write_line(sheet, (place[0], place[1] + _LARGE), f"{word} {100 * share.max():.0f} %", size=_FONT)
     return sheet
 
 
@@ -99,9 +109,9 @@ def _sharpest(one: Seen, count: int) -> list[tuple[str, NDArray[np.floating]]]:
     return [words[place] for place in sorted(chosen)]
 
 
-def _framed(one: Seen, share: NDArray[np.floating]) -> Image.Image | None:
+def _framed(one: Seen, share: NDArray[np.floating], size: int = _SIZE, thickest: float = 6) -> Image.Image | None:
     """The picture with frames around the regions that a word attends to most, as thick as its attention is strong."""
-    picture = read_thumbnail(one.picture, _SIZE)
+    picture = read_thumbnail(one.picture, size)
     if picture is not None:
-        frame(picture, one.boxes, share)
+        frame(picture, one.boxes, share, thickest)
     return picture

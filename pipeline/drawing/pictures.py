@@ -35,7 +35,7 @@ def read_thumbnail(path: Path | None, size: int = _THUMBNAIL) -> Image.Image | N
 def picture_sheet(rows: Sequence[tuple[Path | None, Sequence[Line]]], width: int = 760) -> Image.Image:
     """A contact sheet: pictures below each other, a grey box where there is none; beside each its lines, wrapped."""
     left = _THUMBNAIL + 2 * _GAP
-    wrapped = [[piece for line in lines for piece in _wrap(line, width - left - _GAP)] for _, lines in rows]
+    wrapped = [[piece for line in lines for piece in wrap(line, width - left - _GAP)] for _, lines in rows]
     heights = [max(_THUMBNAIL, len(lines) * _LINE) + _GAP for lines in wrapped]
     sheet = Image.new("RGB", (width, sum(heights) + _GAP), "white")
     top = _GAP
@@ -51,7 +51,7 @@ def hit_sheet(queries: Sequence[tuple[Line, Sequence[Hit]]]) -> Image.Image:
     """For each query its words and, in a row below them, the pictures that were found; right ones framed green."""
     columns = max(5, *(len(hits) for _, hits in queries), 0)
     width, strip = columns * (_THUMBNAIL + _GAP) + _GAP, _THUMBNAIL + _LINE + 2 * _GAP
-    wrapped = [_wrap(words, width - 2 * _GAP) for words, _ in queries]
+    wrapped = [wrap(words, width - 2 * _GAP) for words, _ in queries]
     sheet = Image.new("RGB", (width, sum(len(lines) * _LINE + strip for lines in wrapped) + _GAP), "white")
     top = _GAP
     for (_, hits), lines in zip(queries, wrapped, strict=True):
@@ -82,49 +82,50 @@ def _paste(sheet: Image.Image, path: Path | None, left: int, top: int) -> None:
     sheet.paste(picture, (left + (_THUMBNAIL - picture.width) // 2, top + (_THUMBNAIL - picture.height) // 2))
 
 
-def _wrap(line: Line, width: int) -> list[tuple[str, str]]:
+def wrap(line: Line, width: int, size: int = _SIZE) -> list[tuple[str, str]]:
+    """A line cut between words into lines of a width, each with its colour."""
     text, colour = (line, BLACK) if isinstance(line, str) else line
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
-        if lines[-1] and sum(font.getlength(run) for run, font in _runs(longer)) > width:
+        if lines[-1] and sum(font.getlength(run) for run, font in _runs(longer, size)) > width:
             lines.append(word)
         else:
             lines[-1] = longer
     return [(text, colour) for text in lines]
 
 
-def write_line(sheet: Image.Image, at: tuple[float, float], text: str, colour: str = BLACK) -> None:
+def write_line(sheet: Image.Image, at: tuple[float, float], text: str, colour: str = BLACK, size: int = _SIZE) -> None:
     """A line of text from its upper left corner on."""
     draw, (left, top) = ImageDraw.Draw(sheet), at
-    for run, font in _runs(text):
-        draw.text((left, top + _SIZE), run, colour, font, "ls")
+    for run, font in _runs(text, size):
+        draw.text((left, top + size), run, colour, font, "ls")
         left += font.getlength(run)
 
 
-def _runs(text: str) -> list[tuple[str, Any]]:
+def _runs(text: str, size: int = _SIZE) -> list[tuple[str, Any]]:
     """Text in pieces, each with a font that has all its letters."""
-    glyphs = (_glyph(letter) for letter in unicodedata.normalize("NFC", text))
+    glyphs = (_glyph(letter, size) for letter in unicodedata.normalize("NFC", text))
     return [("".join(glyph for glyph, _ in run), font) for font, run in groupby(glyphs, key=lambda glyph: glyph[1])]
 
 
 @lru_cache(maxsize=4096)
-def _glyph(letter: str) -> tuple[str, Any]:
+def _glyph(letter: str, size: int = _SIZE) -> tuple[str, Any]:
     """A letter and the first font that has it; a letter that none has loses its accents, or is a question mark."""
-    for font in _fonts():
+    for font in _fonts(size):
         if bytes(font.getmask(letter)) != bytes(font.getmask("\ue123")):  # what stands for any missing letter
             return letter, font
     plain = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
-    return plain or {"ß": "ss", "œ": "oe", "→": "->"}.get(letter, "?"), _fonts()[-1]
+    return plain or {"ß": "ss", "œ": "oe", "→": "->"}.get(letter, "?"), _fonts(size)[-1]
 
 
-@lru_cache(maxsize=1)
-def _fonts() -> list[Any]:
+@lru_cache(maxsize=4)
+def _fonts(size: int) -> list[Any]:
     """Roboto as TensorBoard ships it for its pages, a file a script, as Pillow's own font has only ASCII; then that."""
     fonts: list[Any] = []
     ours = str(files("tensorboard") / "webfiles.zip")
     with suppress(OSError, KeyError, zipfile.BadZipFile), zipfile.ZipFile(ours) as web:
         page = web.read("font-roboto/roboto.html").decode()
         for face in re.findall(r"'Roboto';\s+font-style: normal;\s+font-weight: 400;.*?url\(/(.*?)\)", page, re.S):
-            fonts.append(ImageFont.truetype(io.BytesIO(web.read(face)), _SIZE, layout_engine=ImageFont.Layout.BASIC))
-    return [*fonts, ImageFont.load_default(_SIZE)]
+            fonts.append(ImageFont.truetype(io.BytesIO(web.read(face)), size, layout_engine=ImageFont.Layout.BASIC))
+    return [*fonts, ImageFont.load_default(size)]

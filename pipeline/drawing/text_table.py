@@ -24,7 +24,13 @@ class TextTable:
 
     def show(self) -> None:
         """Print the table in the terminal."""
-        table = Table(title=escaped(self.title), title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+        self._print(Table(title=escaped(self.title), title_justify="left", header_style="bold", box=SIMPLE_HEAD))
+
+    def show_lines(self) -> None:
+        """Print heads and rows alone, a line each."""
+        self._print(Table(header_style="bold", box=None, pad_edge=False))
+
+    def _print(self, table: Table) -> None:
         for number, head in enumerate(self.heads):
             table.add_column(escaped(head), justify="left" if number == 0 else "right", no_wrap=True)
         for row in self.rows:

@@ -26,6 +26,13 @@ class Cost:
         return {"wall_s": round(wall, 2), "cpu_s": round(cpu, 2), "peak_memory_mb": round(peak_memory_mb(), 1)}
 
 
+def duration(seconds: float) -> str:
+    """A time as text: `40 s`, `12 min`, `3.5 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
 def cpu_seconds() -> float:
     """CPU time of this process and its finished children so far."""
     times = os.times()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 Run = Callable[[Path, dict[str, Path]], dict[str, Any]]
+Headline = Callable[[Mapping[str, Any]], str]
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Job:
         run: called with the folder to write into and the inputs' folders; returns figures for the manifest.
         collective: all ranks of a distributed run take part; else rank 0 alone works and the others wait.
         runtime: where and how fast it runs; written to the manifest, no part of the key.
+        headline: its main figure as text, from the figures that `run` returned; printed when it is done.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Job:
     run: Run = field(compare=False)
     collective: bool = False
     runtime: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    headline: Headline = field(default=lambda figures: "", compare=False)
 
     @cached_property
     def key(self) -> str:
@@ -53,6 +56,14 @@ def needed(job: Job, stage: str) -> list[Job]:
     for other in job.inputs.values():
         found += needed(other, stage) if other.stage == stage else [other]
     return found
+
+
+def everything(jobs: Iterable[Job]) -> list[Job]:
+    """Jobs and what they need of any stage, each once and after what it needs."""
+    found: dict[tuple[str, str], Job] = {}
+    for job in jobs:
+        found |= {(one.name, one.key): one for one in [*everything(job.inputs.values()), job]}
+    return list(found.values())
 
 
 def chain(jobs: Iterable[Job], stage: str) -> list[Job]:

@@ -82,5 +82,6 @@ def quieten() -> None:
     threading.excepthook = _thread_failed
     for message in (".*does not have many workers.*", ".*Checkpoint directory.*exists and is not empty.*",
                     ".*LeafSpec.*", ".*isinstance.treespec.*", ".*You're resuming from a checkpoint.*",
-                    ".*no-op.*", ".*Trying to infer the .batch_size.*"):  # fmt: skip
+                    ".*no-op.*", ".*Trying to infer the .batch_size.*",
+                    ".*is smaller than the logging interval.*"):  # fmt: skip
         warnings.filterwarnings("ignore", message)

@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 import statistics
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -23,13 +24,14 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from torch import nn
 
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say
-from pipeline.jobs.cost import peak_memory_mb
+from pipeline.jobs.board import LOG_EVERY, Charts, Pace
+from pipeline.jobs.console import detail, say
+from pipeline.jobs.cost import duration
 from pipeline.jobs.ranks import started_together
 from pipeline.recipes.settings import Recipe, TrainerSettings
 
 LOGS = Path("lightning_logs")
-_LOG_EVERY = 10  # steps
+_DIGITS = 6  # of a key
 _PACE_STEPS = 20  # before an estimate is given
 _LONG = 60.0  # seconds; what is shorter needs no estimate
 _SLOW = 1.5  # times float32's; processors with instructions for bfloat16 take a fifth to a half
@@ -44,9 +46,17 @@ warnings.filterwarnings("ignore", "predict returned None")  # Synthesis keeps wh
 warnings.filterwarnings("ignore", "You have overridden `transfer_batch_to_device`")  # lengths stay where they are
 
 
-def log_folder(recipe: Recipe, stage: str, name: str, folder: Path) -> Path:
-    """TensorBoard's folder of a job that works in `folder`: by name and key, so that two trainings share no curve."""
-    return LOGS / recipe.name / stage / name / folder.name.partition(".")[0]
+def log_folder(recipe: Recipe, name: str, key: str) -> Path:
+    """TensorBoard's folder of a job, whose path is the name of its curves: `scenes/mmt-en-de/22a38a`.
+
+    The first digits of the key keep trainings with other settings apart; `bildwort compare` takes them too.
+
+    Args:
+        recipe: whose.
+        name: of the job.
+        key: of the job, or a name that begins with it, as that of the folder that it works in does.
+    """
+    return LOGS / recipe.name / name / key[:_DIGITS]
 
 
 class SeedEachEpoch(Callback):
@@ -76,8 +86,8 @@ class Estimate(Callback):
             pace = statistics.median(b - a for a, b in zip(self._times, self._times[1:], strict=False))
             left = int(trainer.estimated_stepping_batches) - trainer.global_step
             if left * pace > _LONG:
-                say(f"  about {duration(left * pace)} for {left:,} steps, validation apart; "
-                    f"up to {self.disk / 1e6:,.0f} MB on disk")  # fmt: skip
+                detail(f"  about {duration(left * pace)} for {left:,} steps, validation apart; "
+                       f"up to {self.disk / 1e6:,.0f} MB on disk")  # fmt: skip
                 if trainer.precision == "bf16-mixed" and pl_module.device.type == "cpu":
                     advise_precision()
 
@@ -134,44 +144,6 @@ class _Best(ModelCheckpoint):
         super().load_state_dict(state_dict | here | {"best_k_models": dict.fromkeys([place], *scores)})
 
 
-def duration(seconds: float) -> str:
-    """A time as text: `40 s`, `12 min`, `3.5 h`."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-class Pace(Callback):
-    """Throughput and memory of rank 0 in TensorBoard, beside each logged loss."""
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Begin to count."""
-        self._since = self._paused = time.monotonic()
-        self._step = trainer.global_step
-
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Stop the clock during validation."""
-        self._paused = time.monotonic()
-
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Go on."""
-        self._since += time.monotonic() - self._paused
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Log both, each time that a loss is logged."""
-        steps = trainer.global_step - self._step
-        if steps < _LOG_EVERY or trainer.logger is None:
-            return
-        memory = peak_memory_mb()
-        if pl_module.device.type == "cuda":
-            memory = torch.cuda.max_memory_allocated(pl_module.device) / 1e6
-        pace = {"pace/steps a second": steps / (time.monotonic() - self._since), "pace/peak MB": memory}
-        trainer.logger.log_metrics(pace, trainer.global_step)
-        self.on_train_start(trainer, pl_module)
-
-
 def disk_for_training(module: nn.Module, folder: Path, averaged: bool = False) -> float:
     """Bytes that training writes at most: two checkpoints with Adam's two moments, one more while it is written.
 
@@ -194,8 +166,35 @@ def disk_for_training(module: nn.Module, folder: Path, averaged: bool = False) -
     return wanted
 
 
-def make_trainer(settings: TrainerSettings, log_dir: Path | None = None, **more: Any) -> pl.Trainer:
-    """A Lightning trainer for a recipe's settings.
+class _PassingBar(TQDMProgressBar):
+    """A progress bar that leaves nothing in the terminal."""
+
+    def init_train_tqdm(self) -> Any:
+        """The bar of training."""
+        return _not_left(super().init_train_tqdm())
+
+    def init_predict_tqdm(self) -> Any:
+        """The bar of prediction."""
+        return _not_left(super().init_predict_tqdm())
+
+    def init_validation_tqdm(self) -> Any:
+        """The bar of validation."""
+        return _not_left(super().init_validation_tqdm())
+
+    def init_test_tqdm(self) -> Any:
+        """The bar of the test."""
+        return _not_left(super().init_test_tqdm())
+
+
+def _not_left(bar: Any) -> Any:
+    bar.leave = False
+    return bar
+
+
+def make_trainer(
+    settings: TrainerSettings, log_dir: Path | None = None, callbacks: Sequence[Callback] = (), **more: Any
+) -> pl.Trainer:
+    """A Lightning trainer for a recipe's settings; its progress bars are drawn in a terminal alone.
 
     Raises:
         RecipeError: a device is requested that is not there.
@@ -212,6 +211,7 @@ def make_trainer(settings: TrainerSettings, log_dir: Path | None = None, **more:
         if log_dir is not None
         else False
     )
+    bar = [_PassingBar(refresh_rate=10)] if settings.progress and sys.stdout.isatty() else []
     # Lightning takes every command in an allocation of SLURM's for one that srun has started
     alone = [LightningEnvironment()] if "SLURM_NTASKS" in os.environ and not started_together() else []
     try:
@@ -219,7 +219,7 @@ def make_trainer(settings: TrainerSettings, log_dir: Path | None = None, **more:
             accelerator=settings.accelerator, devices=settings.devices, num_nodes=settings.num_nodes,
             strategy=settings.strategy, precision=settings.precision,
             logger=logger, use_distributed_sampler=False, num_sanity_val_steps=0, enable_model_summary=False,
-            enable_progress_bar=settings.progress, log_every_n_steps=_LOG_EVERY,
+            enable_progress_bar=bool(bar), log_every_n_steps=LOG_EVERY, callbacks=[*callbacks, *bar],
             plugins=[WholeCheckpoints(), *alone], **more,
         )  # fmt: skip
     except (ValueError, TypeError, MisconfigurationException, ImportError) as error:
@@ -230,6 +230,7 @@ def make_trainer(settings: TrainerSettings, log_dir: Path | None = None, **more:
 def fit(
     module: pl.LightningModule, data: pl.LightningDataModule, settings: TrainerSettings, folder: Path, log_dir: Path,
     epochs: int, monitor: str, seed: int, clip: float, callbacks: Sequence[Callback] = (),
+    languages: Sequence[str] = (),
 ) -> Path:  # fmt: skip
     """Train, from the last checkpoint in `folder` if there is one.
 
@@ -244,6 +245,7 @@ def fit(
         seed: of dropout.
         clip: largest norm of the gradient; 0 does not clip.
         callbacks: more of them.
+        languages: that retrieval is tested in, for TensorBoard's charts.
 
     Returns:
         the checkpoint of the best epoch.
@@ -256,13 +258,12 @@ def fit(
     # A callback of its own: `save_last` with `monitor` writes only when an epoch is the best so far.
     resume = ModelCheckpoint(checkpoints, filename="last", enable_version_counter=False, save_on_train_epoch_end=True)
     averaged = any(isinstance(callback, WeightAveraging) for callback in callbacks)
-    bar = [TQDMProgressBar(refresh_rate=10)] if settings.progress else []
     trainer = make_trainer(
         settings, log_dir, max_epochs=epochs,
         gradient_clip_val=(clip or None) if module.automatic_optimization else None,
         callbacks=[
             SeedEachEpoch(seed), LearningRateMonitor("epoch"), Estimate(disk_for_training(module, folder, averaged)),
-            Pace(), keep, resume, *bar, *callbacks,
+            Charts(languages), Pace(), keep, resume, *callbacks,
         ],
     )  # fmt: skip
     last = checkpoints / "last.ckpt"

@@ -14,18 +14,19 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say
+from pipeline.jobs.console import detail, escaped, passing, say
 from pipeline.jobs.cost import Cost
 from pipeline.jobs.files import rename_whole, write_whole
 from pipeline.jobs.job import Job
 from pipeline.jobs.locks import ending_with_rank_0, is_ours, lock, lock_file, meet, wait_for_rank_0
+from pipeline.jobs.progress import Progress
 from pipeline.jobs.ranks import rank, run_id, started_together
 
 FORMAT = 1
@@ -43,6 +44,7 @@ class Workspace:
     def __init__(self, root: Path | None = None) -> None:
         self.root = root or Path(os.environ.get("BILDWORT_ARTIFACTS", "artifacts"))
         self._warned = False
+        self._progress = Progress()
 
     def folder(self, job: Job) -> Path:
         """Where the finished job's artifact lies or will lie."""
@@ -73,6 +75,19 @@ class Workspace:
             )
         self.manifest(job)  # refuses another format
         return self.folder(job)
+
+    def expect(self, jobs: Iterable[Job], force: bool = False) -> None:
+        """Say which jobs this run is about to perform, so that each one's line tells how much is left.
+
+        Args:
+            jobs: in any order; one may be named several times.
+            force: those that are done will be done again.
+        """
+        named = list(jobs)
+        wanted = [job for job in named if force or not self.done(job)]
+        if rank() == 0:
+            self._progress.line_up(named)
+            self._progress.expect(wanted, self._manifests_of_this_machine() if wanted else ())
 
     def perform(self, job: Job, force: bool = False) -> Path:
         """Run a job unless it is done; its inputs must be done.
@@ -133,15 +148,17 @@ class Workspace:
         resumed = partial.exists()
         partial.mkdir(parents=True, exist_ok=True)
         if not (partial / "manifest.json").is_file():  # else it was stopped just before it got its name
-            say(f"[bold]{job.name}[/] [dim]{job.key}[/] {'continues' if resumed else 'starts'}")
+            detail(f"[bold]{job.name}[/] [dim]{job.key}[/] {'continues' if resumed else 'starts'}")
             description, cost = self._describe(job), Cost()
             _note_beginning(partial, description["source"], forced)
-            figures = job.run(partial, inputs)
+            with passing(f"{job.name} …"):
+                figures = job.run(partial, inputs)
             spent = cost.stop()
             finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             manifest = description | spent | {"finished": finished, "resumed": resumed, "metrics": figures}
             _write_json(partial / "manifest.json", manifest)
-            say(f"[green]{job.name} done[/] in {spent['wall_s']:.0f} s, {spent['peak_memory_mb']:.0f} MB at most")
+            say(escaped(self._progress.finish(job, spent["wall_s"], job.headline(figures), not resumed)))
+            detail(f"  {spent['cpu_s']:.0f} s of CPU time, {spent['peak_memory_mb']:.0f} MB at most: {final}")
         shutil.rmtree(partial / "checkpoints", ignore_errors=True)  # no sooner: without them it would train again
         (partial / _BEGUN).unlink(missing_ok=True)
         rename_whole(partial, final)
@@ -168,9 +185,19 @@ class Workspace:
             "machine": _machine(),
         }
 
+    def _manifests_of_this_machine(self) -> Iterator[dict[str, Any]]:
+        """Of all finished jobs, whatever recipe they are of; those that cannot be read are left out."""
+        here = _machine()
+        for path in self.root.glob("jobs/*/*/manifest.json"):
+            with suppress(RecipeError):
+                manifest = read_manifest(path.parent)
+                if manifest.get("machine") == here:
+                    yield manifest
+
     def _say_done(self, job: Job) -> None:
-        say(f"[dim]{job.name} {job.key} is up to date[/]")
-        if not self._warned and self.manifest(job).get("source") != source_digest():
+        manifest = self.manifest(job)
+        say(f"[dim]{escaped(self._progress.skip(job, job.headline(manifest.get('metrics', {}))))}[/]")
+        if not self._warned and manifest.get("source") != source_digest():
             self._warned = True
             say("[yellow]the source has changed since at least one of these jobs ran; ARGS=--force runs them again[/]")
 

@@ -1,6 +1,6 @@
 """The report as one self-contained page: tables, intervals and training curves."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -17,7 +17,12 @@ _WATCHED = {"mmt": "val/bleu", "vse": "val/rsum"}
 
 
 def report_page(
-    path: Path, title: str, sheets: Sequence[TextTable], results: Sequence[Result], logs: Path, jobs: Sequence[Job]
+    path: Path,
+    title: str,
+    sheets: Sequence[TextTable],
+    results: Sequence[Result],
+    logs: Callable[[Job], Path],
+    jobs: Sequence[Job],
 ) -> None:
     """Write the page.
 
@@ -26,7 +31,7 @@ def report_page(
         title: the recipe.
         sheets: its tables.
         results: its figures, of which mean recalls are plotted with their intervals.
-        logs: the recipe's TensorBoard folder; what it lacks is not plotted.
+        logs: TensorBoard's folder of a job; one that does not exist is not plotted.
         jobs: whose training is plotted.
     """
     plots = [*_recalls(results), *_training(logs, jobs)]
@@ -43,12 +48,12 @@ def _recalls(results: Sequence[Result]) -> Iterator[str]:
         yield as_svg(intervals(f"Mean recall, {language}, test; {INTERVALS}", rows))
 
 
-def _training(logs: Path, jobs: Sequence[Job]) -> Iterator[str]:
+def _training(logs: Callable[[Job], Path], jobs: Sequence[Job]) -> Iterator[str]:
     """The validation figure that chose the weights, by step, a plot for each stage."""
     for stage, tag in _WATCHED.items():
         lines = {}
-        for job in (job for job in jobs if (logs / stage / job.name / job.key).is_dir()):
-            events = EventAccumulator(str(logs / stage / job.name / job.key), size_guidance={"scalars": 0}).Reload()
+        for job in (job for job in jobs if job.stage == stage and logs(job).is_dir()):
+            events = EventAccumulator(str(logs(job)), size_guidance={"scalars": 0}).Reload()
             if tag in events.Tags()["scalars"]:
                 points = {event.step: event.value for event in events.Scalars(tag)}  # of a repeated run, the later
                 lines[job.name] = sorted(points.items())

@@ -6,7 +6,7 @@ from dataclasses import replace
 from modules.metrics import RECALLS
 from pipeline.drawing.text_table import TextTable
 from pipeline.errors import RecipeError
-from pipeline.jobs.job import Job, chain
+from pipeline.jobs.job import Job, chain, everything
 from pipeline.jobs.ranks import rank
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, Table
@@ -36,7 +36,9 @@ def table(recipe: Recipe, workspace: Workspace, name: str | None) -> None:
             raise RecipeError(f"recipe {recipe.name} has no tables; try `make table TABLE=1 RECIPE=multi30k-flickr8k`")
         reason = f"no table {name!r}" if name else "no table is named"
         raise RecipeError(f"{reason}: recipe {recipe.name} has {', '.join(recipe.tables)}; use `make table TABLE=…`")
-    for _, _, row in table_rows(recipe, workspace, name):
+    rows = [row for _, _, row in table_rows(recipe, workspace, name)]
+    workspace.expect(everything(row.job for row in rows))
+    for row in rows:
         workspace.perform_all(row.job)
         if recipe.report.record and rank() == 0:
             append_runs(recipe.name, list(finished_runs(workspace, chain([row.job], "vse"))))

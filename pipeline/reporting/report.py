@@ -1,7 +1,8 @@
 """Stage report: every figure as a row, and tables of them in the terminal and in Markdown."""
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -12,12 +13,12 @@ from pipeline.drawing.text_table import TextTable
 from pipeline.jobs.console import say
 from pipeline.jobs.files import write_whole
 from pipeline.jobs.job import Job, chain
-from pipeline.jobs.trainer import LOGS
+from pipeline.jobs.trainer import log_folder
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, parse_path
 from pipeline.reporting.page import report_page
 from pipeline.reporting.paper_tables import paper_tables, table_rows
-from pipeline.reporting.records import append_runs, read_runs, write_results
+from pipeline.reporting.records import Result, append_runs, read_runs, write_results
 from pipeline.reporting.results import (
     COUNTS_OF_CAPTIONS,
     INTERVALS,
@@ -34,8 +35,34 @@ from pipeline.translation.incongruent_images import SHOWN
 from pipeline.translation.mmt import incongruent_jobs_of, read_translations, translators_of
 
 
+class Written(NamedTuple):
+    """A report that has been written.
+
+    Attributes:
+        folder: with `results.jsonl`, `report.md` and `report.html`.
+        sheets: its tables.
+        results: its figures.
+    """
+
+    folder: Path
+    sheets: list[TextTable]
+    results: list[Result]
+
+
 def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
-    """Collect what has been run, write `results.jsonl` and `report.md`, record finished runs."""
+    """Run the stage and print all tables."""
+    written = write_report(recipe, workspace)
+    folder = written.folder
+    for sheet in written.sheets:
+        sheet.show()
+    say(
+        f"{len(written.results)} figures: {folder / 'results.jsonl'}; the tables: {folder / 'report.md'}, with plots: "
+        f"{folder / 'report.html'}"
+    )
+
+
+def write_report(recipe: Recipe, workspace: Workspace) -> Written:
+    """Collect what has been run, write `results.jsonl`, `report.md` and `report.html`, record finished runs."""
     rows, translators = vse_rows(recipe, workspace), translators_of(recipe, workspace)
     looks = incongruent_jobs_of(recipe, workspace)
     synthetic = synthesis_jobs(recipe, workspace)
@@ -70,13 +97,11 @@ def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     write_results(figures.results, folder / "results.jsonl")
     write_whole(folder / "report.md", "\n\n".join(sheet.as_markdown() for sheet in sheets) + "\n")
     title, trained = f"{recipe.name}: {figures.label}", [*translators.values(), *(row.job for row in rows)]
-    report_page(folder / "report.html", title, sheets, figures.results, LOGS / recipe.name, trained)
-    for sheet in sheets:
-        sheet.show()
-    say(
-        f"{len(figures.results)} figures: {folder / 'results.jsonl'}; the tables: {folder / 'report.md'}, with plots: "
-        f"{folder / 'report.html'}"
-    )
+    report_page(
+        folder / "report.html", title, sheets, figures.results,
+        lambda job: log_folder(recipe, job.name, job.key), trained,
+    )  # fmt: skip
+    return Written(folder, sheets, figures.results)
 
 
 _SHOWN = ("val_bleu", "test_bleu", "test_bleu_tokenised", "test_chrf", "test_ter", "ambiguous", "swapped_ambiguous",

@@ -11,7 +11,7 @@ from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import read_manifest
 from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.ranks import load_module, rank_split, write_ranks
-from pipeline.retrieval.rows import Row, Training
+from pipeline.retrieval.rows import Row, Training, recall_headline
 
 VERSION = 1
 
@@ -40,4 +40,4 @@ def folds_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
     inputs = {"corpus": corpus, "model": trained}
     name = trained.name.replace("vse-", f"folds-{settings.folds}-", 1)
     plain = {"test": settings.test, "folds": settings.folds}
-    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)

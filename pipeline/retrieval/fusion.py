@@ -16,7 +16,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.ranks import load_module, rank_split, read_arrays, validation_scores, write_ranks
-from pipeline.retrieval.rows import Row, Training
+from pipeline.retrieval.rows import Row, Training, recall_headline
 
 VERSION = 2  # validation beside test
 _SCORES = ("scores", "images", "captions", "links")
@@ -57,7 +57,7 @@ def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
     inputs = {"corpus": corpus, "model": trained}
     name = trained.name.replace("vse-", "similarity-", 1)
     plain = {"test": settings.test, "select": settings.select}
-    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
 
 
 def fusion_job(name: str, members: Sequence[Job], settings: VseSettings) -> Job:
@@ -74,7 +74,7 @@ def fusion_job(name: str, members: Sequence[Job], settings: VseSettings) -> Job:
 
     inputs = {str(number): job for number, job in enumerate(members)}
     plain = {"test": settings.test, "select": settings.select}
-    return Job(name, "vse", VERSION, plain, inputs, run)
+    return Job(name, "vse", VERSION, plain, inputs, run, headline=recall_headline)
 
 
 def fuse(paths: Sequence[Path]) -> tuple[Tensor, Tensor]:

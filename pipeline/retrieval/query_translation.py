@@ -13,7 +13,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import AugmentSettings, VseSettings
 from pipeline.retrieval.ranks import load_module, rank_split, write_ranks
-from pipeline.retrieval.rows import Row, Training
+from pipeline.retrieval.rows import Row, Training, recall_headline
 from pipeline.translation.batch_translation import translate_all
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.translation.mmt import translators_of
@@ -84,4 +84,4 @@ def translated_job(
         return {"test": write_ranks(folder, {source: module.ranks[target]})}
 
     inputs = {"corpus": corpus, "model": trained, "translator": translator} | lenders_of(translator, corpus)
-    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)

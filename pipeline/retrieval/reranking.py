@@ -21,7 +21,7 @@ from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.model_files import model_fingerprint
 from pipeline.retrieval.ranks import load_module, rank_split, read_ranks, write_ranks
-from pipeline.retrieval.rows import Row, Training
+from pipeline.retrieval.rows import Row, Training, recall_headline
 
 VERSION = 1
 _IDS = "ids.json"
@@ -64,7 +64,9 @@ def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
 
     inputs = {"corpus": corpus, "model": trained}
     name = trained.name.replace("vse-", "index-", 1)
-    return Job(name, "vse", VERSION, {"test": settings.test}, inputs, run, True, asdict(settings.trainer))
+    return Job(
+        name, "vse", VERSION, {"test": settings.test}, inputs, run, True, asdict(settings.trainer), recall_headline
+    )
 
 
 def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSettings) -> Job:
@@ -92,7 +94,7 @@ def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSe
 
     inputs = {"corpus": corpus, "first": first, "index": index, "model": trained}
     plain = {"test": settings.test, "first_k": settings.first_k}
-    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
 
 
 def _keep(

@@ -1,7 +1,8 @@
 """Rows of a table of retrieval models: what is trained, and how it is tested."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
@@ -74,6 +75,12 @@ class Training:
         shown = frozenset(self.recipe.vse.test if languages is None else languages)
         strange = shown - self.languages if unseen is None else frozenset(unseen)
         return Row(self.name, self.seed, job, tuple(trained), system, shown, strange)
+
+
+def recall_headline(figures: Mapping[str, Any]) -> str:
+    """Mean recall on test by language, as text."""
+    scores = figures.get("test", {})
+    return "mean recall " + ", ".join(f"{language} {scores[language]['mean_recall']:.1f}" for language in scores)
 
 
 Evaluation = Callable[[Training], Row]

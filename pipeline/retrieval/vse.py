@@ -21,7 +21,8 @@ from pipeline.corpus.prepare import corpus_job, pictures_of, prepare_if_missing,
 from pipeline.drawing.dashboards import query_galleries
 from pipeline.drawing.embeddings import JointSpace
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say
+from pipeline.jobs.board import log_result
+from pipeline.jobs.console import detail
 from pipeline.jobs.files import fingerprint
 from pipeline.jobs.job import Job, chain, needed
 from pipeline.jobs.trainer import fit, log_folder, make_trainer
@@ -34,7 +35,7 @@ from pipeline.retrieval.model_files import save_model
 from pipeline.retrieval.query_translation import by_translation
 from pipeline.retrieval.ranks import folds_of, validation_scores, write_ranks
 from pipeline.retrieval.reranking import on_first_lists
-from pipeline.retrieval.rows import Evaluation, Row, Training
+from pipeline.retrieval.rows import Evaluation, Row, Training, recall_headline
 from pipeline.retrieval.twins import twin_scores
 from pipeline.translation.augment import synthesis_jobs
 
@@ -98,14 +99,17 @@ def of_model(settings: VseSettings, model: str) -> VseSettings:
 
 
 def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
-    """Run the stage and print each model's test scores."""
+    """Run the stage, preparing the corpus if necessary."""
     rows, settings = vse_rows(recipe, workspace), recipe.vse
+    jobs = chain([row.job for row in rows], "vse")
+    workspace.expect([corpus_job(recipe, workspace)])
+    workspace.expect(jobs, force)
     prepare_if_missing(recipe, workspace)
     for row in rows:  # check all inputs before anything is trained
         for job in needed(row.job, "vse"):
             workspace.require(job)
     _require_written(settings, read_captions(workspace.folder(corpus_job(recipe, workspace)) / "captions.parquet"))
-    for job in chain([row.job for row in rows], "vse"):
+    for job in jobs:
         workspace.perform_all(job, force)
     for row in rows:
         metrics = workspace.manifest(row.job)["metrics"]
@@ -113,7 +117,7 @@ def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
             for language, scores in metrics.get(part, {}).items():
                 recall = " ".join(f"{scores[f'{way}_r{k}']:.1f}" for way in ("t2i", "i2t") for k in (1, 5, 10))
                 mean = scores["mean_recall"]
-                say(f"  {row.job.name}: {language}{where} R@1/5/10 text→image, image→text {recall}; mean {mean:.1f}")
+                detail(f"  {row.job.name}: {language}{where} R@1/5/10 text→image, image→text {recall}; mean {mean:.1f}")
     workspace.note(recipe.name, "vse", {row.job.name: row.job for row in rows})
 
 
@@ -164,10 +168,10 @@ def _vse_job(
         folds_of(data, settings.folds, settings.test)  # before hours are spent
         if settings.words == "fasttext":
             module.model.set_word_vectors(_vectors(settings, captions, data.types, text, folder))
-        pictures, log_dir = pictures_of(inputs["corpus"]), log_folder(recipe, "vse", name, folder)
+        pictures, log_dir = pictures_of(inputs["corpus"]), log_folder(recipe, name, folder.name)
         best = fit(
             module, data, settings.trainer, folder, log_dir, settings.epochs, "val/rsum", seed, settings.clip,
-            query_galleries(captions, watched, text.encode, store, pictures),
+            query_galleries(captions, watched, text.encode, store, pictures), settings.test,
         )  # fmt: skip
         load_best(module, best)
         make_trainer(settings.trainer).validate(module, data, verbose=False)
@@ -177,15 +181,32 @@ def _vse_job(
         shown = [*query_galleries(*of_test), *query_galleries(*of_test, kind=JointSpace)]
         make_trainer(settings.trainer, log_dir, callbacks=shown).test(module, data, verbose=False)
         twins = twins_of(inputs["corpus"])
+        tested = write_ranks(folder, module.ranks)
+        _log_result(log_dir, settings, row, seed, tested, validated)
         return {
-            "test": write_ranks(folder, module.ranks), "val": validated,
+            "test": tested, "val": validated,
             "twins": twin_scores(module, captions, store, text, twins, folder),
             "steps_an_epoch": len(data.train_dataloader()), "vocabulary": len(text),
             "parameters": sum(p.numel() for p in module.parameters()),
         }  # fmt: skip
 
     inputs = {"corpus": corpus} | {source: synthetic[source] for source in sources}
-    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
+
+
+def _log_result(
+    log_dir: Path, settings: VseSettings, row: str, seed: int, tested: Mapping[str, Mapping[str, float]],
+    validated: Mapping[str, Mapping[str, float]],
+) -> None:  # fmt: skip
+    """A model's settings and figures in TensorBoard."""
+    shown = {
+        "model": settings.model, "trained on": row, "seed": seed, "learning_rate": settings.learning_rate,
+        "dropout": settings.dropout, "dim": settings.dim, "batch_size": settings.batch_size,
+        "epochs": settings.epochs, "loss": settings.loss, "margin": settings.margin,
+    }  # fmt: skip
+    results = {f"mean recall, {language}": scores["mean_recall"] for language, scores in tested.items()}
+    results |= {"val rsum": sum(validated[language]["rsum"] for language in settings.select)}
+    log_result(log_dir, settings.test, shown, results)
 
 
 def _arguments(settings: VseSettings, store: RegionStore, text: TextInput, languages: list[str]) -> dict[str, Any]:

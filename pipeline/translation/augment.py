@@ -14,7 +14,7 @@ from modules.translation_metrics import distinct, pairwise_bleu
 from pipeline.corpus.prepare import corpus_job, pictures_of, prepare_if_missing
 from pipeline.drawing.dashboards import Example, examples_html
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say
+from pipeline.jobs.console import detail
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.decoding import decoding_of
@@ -43,9 +43,11 @@ def synthesis_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
 
 
 def augment(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
-    """Run the stage and print how many different words each path adds."""
-    prepare_if_missing(recipe, workspace)
+    """Run the stage, preparing the corpus if necessary."""
     jobs = synthesis_jobs(recipe, workspace)
+    workspace.expect([corpus_job(recipe, workspace)])
+    workspace.expect(jobs.values(), force)
+    prepare_if_missing(recipe, workspace)
     for job in jobs.values():  # check all inputs before anything runs
         for other in job.inputs.values():
             if other.stage != "augment":
@@ -53,7 +55,7 @@ def augment(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     for job in jobs.values():
         folder = workspace.perform(job, force)
         figures = workspace.manifest(job)["metrics"]
-        say(
+        detail(
             f"  {job.name}: {figures['captions']:,} captions; unique tokens {figures['unique_source']:,} → "
             f"{figures['unique_with_synthetic']:,}; examples: {folder / 'examples.html'}"
         )
@@ -131,7 +133,10 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
     inputs = {"corpus": corpus, "translator": translator} | lenders_of(translator, corpus)
     inputs |= {"before": before} if before is not None else {}
     name = f"synthetic-{path.replace(':', '-')}"
-    return Job(name, "augment", VERSION, plain | {"path": path}, inputs, run, True, asdict(settings.trainer))
+    return Job(
+        name, "augment", VERSION, plain | {"path": path}, inputs, run, True, asdict(settings.trainer),
+        lambda figures: f"{figures['captions']:,} captions",
+    )  # fmt: skip
 
 
 def _numbered(translations: Sequence[Translated], count: int) -> Iterator[tuple[str, Translated]]:

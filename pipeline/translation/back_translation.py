@@ -63,4 +63,7 @@ def back_translation_job(settings: MmtSettings, direction: str, corpus: Job, tex
     if (precision := settings.trainer.precision) != "bf16-mixed":  # in which the first results were recorded
         plain["precision"] = precision
     inputs = {"corpus": corpus, "text": text, "translator": translator} | lenders_of(translator, corpus)
-    return Job(f"back-{direction}", "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+    return Job(
+        f"back-{direction}", "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer),
+        lambda figures: f"{figures['sentences']:,} sentences",
+    )  # fmt: skip

@@ -1,5 +1,6 @@
 """Testing a finished translator: its translations of validation, test and twins, and their scores."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,19 @@ from pipeline.recipes.settings import MmtSettings
 from pipeline.translation.batch_translation import Translated, translate_all
 from pipeline.translation.parallel_text import ParallelText
 from pipeline.translation.translator_files import load_translator
+
+
+def translation_headline(figures: Mapping[str, Any]) -> str:
+    """BLEU on test (else on validation), and the share of ambiguous words that are right, as text."""
+    split = "test" if "test_bleu" in figures else "val"
+    shown = (
+        [f"{'' if split == 'test' else 'val '}BLEU {figures[f'{split}_bleu']:.1f}"]
+        if f"{split}_bleu" in figures
+        else []
+    )
+    if "ambiguous" in figures:
+        shown.append(f"ambiguous words {figures['ambiguous']:.0f} %")
+    return ", ".join(shown)
 
 
 def evaluate_translator(folder: Path, pairs: ParallelText, store: RegionStore, settings: MmtSettings) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The incongruent-image test: each sentence with its own regions, with another image's, and with zeros."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from modules.noisy_channel import log_likelihoods
 from modules.translation_metrics import bleu_of, bleu_statistics, by_image, paired_gain
 from modules.translators import Translator
 from pipeline.corpus.prepare import pictures_of
-from pipeline.drawing.attention import Seen, attention_html, attention_sheet
+from pipeline.drawing.attention import Seen, attention_html, attention_picture
 from pipeline.drawing.dashboards import plain
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import MmtSettings
@@ -76,7 +76,15 @@ def incongruent_job(
         return {"looks_sentences": len(rows)} | scores
 
     inputs = {"corpus": corpus, "text": text, "translator": translator}
-    return Job(f"looks-{translator.name}", "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+    return Job(
+        f"looks-{translator.name}", "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer), _headline
+    )
+
+
+def _headline(figures: Mapping[str, Any]) -> str:
+    if "own-other_bleu" not in figures:
+        return ""
+    return f"BLEU {-figures['own-other_bleu']:+.1f} with another image"
 
 
 def another(images: Sequence[str]) -> list[str]:
@@ -175,8 +183,8 @@ def _log(
         lines.append("| " + " | ".join(plain(text) for text in texts) + " |")
     with SummaryWriter(str(log_dir)) as board:
         board.add_text("translations/with and without the picture", "\n".join(lines))
-        if seen:
-            board.add_image("attention/test", np.asarray(attention_sheet(seen[:_LOGGED])), dataformats="HWC")
+        for number, one in enumerate(seen[:_LOGGED], 1):
+            board.add_image(f"attention/{number}", np.asarray(attention_picture(one)), dataformats="HWC")
 
 
 def _looks(

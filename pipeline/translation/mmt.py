@@ -1,5 +1,6 @@
 """Stage mmt: for each direction a vocabulary, NMT on text, from it MT and MMT on captions, ensembles and channels."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from modules.translators import network_options
 from pipeline.corpus.prepare import corpus_job, pictures_of, prepare_if_missing
 from pipeline.drawing.dashboards import log_translations
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say
+from pipeline.jobs.board import log_result
+from pipeline.jobs.console import detail
 from pipeline.jobs.job import Job
 from pipeline.jobs.trainer import fit, log_folder
 from pipeline.jobs.weights import load_best, load_weights, save_weights
@@ -36,7 +38,7 @@ from pipeline.recipes.settings import (
     parse_system,
 )
 from pipeline.translation.back_translation import back_translation_job
-from pipeline.translation.evaluation import evaluate_translator
+from pipeline.translation.evaluation import evaluate_translator, translation_headline
 from pipeline.translation.incongruent_images import incongruent_job
 from pipeline.translation.parallel_text import ParallelText
 from pipeline.translation.translator_files import save_network, save_several
@@ -102,7 +104,7 @@ def incongruent_jobs(recipe: Recipe, jobs: dict[str, Job]) -> dict[str, Job]:
                 job = jobs[f"{system}-{direction}"]
                 found[job.name] = incongruent_job(
                     job, job.inputs["corpus"], job.inputs["text"], direction, recipe.mmt,
-                    log_folder(recipe, "mmt", job.name, Path(job.key)),
+                    log_folder(recipe, job.name, job.key),
                 )  # fmt: skip
     return found
 
@@ -119,24 +121,24 @@ def incongruent_jobs_of(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
 
 
 def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
-    """Run the stage, preparing the corpus if necessary, and print each translator's BLEU."""
+    """Run the stage, preparing the corpus if necessary."""
     own, recipe = recipe.name, whose(recipe)
     if recipe.name != own:
-        say(f"the translators of {own} are those of {recipe.name}")
-    prepare_if_missing(recipe, workspace)
+        detail(f"the translators of {own} are those of {recipe.name}")
     jobs = translator_jobs(recipe, workspace)
+    looks = incongruent_jobs(recipe, jobs)
+    workspace.expect([corpus_job(recipe, workspace)])
+    workspace.expect([*jobs.values(), *looks.values()], force)
+    prepare_if_missing(recipe, workspace)
     _require_lenders(recipe, workspace, jobs)
-    for job in jobs.values():
+    for job in [*jobs.values(), *looks.values()]:
         workspace.perform(job, force)
         figures = workspace.manifest(job)["metrics"]
         if "test_bleu" in figures:
-            say(
+            detail(
                 f"  {job.name}: test BLEU {figures['test_bleu']:.1f} ({figures['bleu_signature']}), "
                 f"tokenised {figures['test_bleu_tokenised']:.1f}"
             )
-    looks = incongruent_jobs(recipe, jobs)
-    for job in looks.values():
-        workspace.perform(job, force)
     workspace.note(recipe.name, "mmt", jobs | {job.name: job for job in looks.values()})
 
 
@@ -185,7 +187,10 @@ def _text_job(settings: MmtSettings, languages: list[str], corpus: Job) -> Job:
         return {"vocabulary": len(bpe), "pairs": len(pairs)}
 
     plain = {"languages": languages, "vocabulary": settings.vocabulary}
-    return Job("text", "mmt", TEXT_VERSION, plain, {"corpus": corpus}, run)
+    return Job(
+        "text", "mmt", TEXT_VERSION, plain, {"corpus": corpus}, run,
+        headline=lambda figures: f"vocabulary of {figures['vocabulary']:,}",
+    )  # fmt: skip
 
 
 def _translator_job(
@@ -223,11 +228,12 @@ def _translator_job(
         save_network(folder, network, bpe)
         figures |= evaluate_translator(folder, pairs, store, settings)
         _show(recipe, folder, inputs["corpus"], name)
+        _log_result(recipe, folder, name, seed, phase, figures)
         return figures
 
     more = {"start": start, "back": back}
     inputs = {"corpus": corpus, "text": text} | {name: job for name, job in more.items() if job is not None}
-    return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+    return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer), translation_headline)
 
 
 def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job], channel: Job | None = None) -> Job:
@@ -253,14 +259,27 @@ def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job]
         _show(recipe, folder, inputs["corpus"], name)
         return figures
 
-    return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer))
+    return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer), translation_headline)
 
 
 def _show(recipe: Recipe, folder: Path, corpus: Path, name: str) -> None:
     """Some test translations in TensorBoard."""
     if (folder / "test.parquet").is_file():
-        log_dir = log_folder(recipe, "mmt", name, folder)
+        log_dir = log_folder(recipe, name, folder.name)
         log_translations(log_dir, read_translations(folder, "test"), pictures_of(corpus))
+
+
+def _log_result(recipe: Recipe, folder: Path, name: str, seed: int, phase: Phase, figures: Mapping[str, Any]) -> None:
+    """A translator's settings and test figures in TensorBoard."""
+    settings, (system, _, direction) = recipe.mmt, name.partition("-")
+    shown = {
+        "model": system, "trained on": direction, "seed": seed, "learning_rate": phase.learning_rate,
+        "dropout": settings.dropout, "dim": settings.hidden_dim, "batch_tokens": settings.batch_tokens,
+        "steps": phase.steps,
+    }  # fmt: skip
+    names = {"BLEU": "test_bleu", "ambiguous words %": "ambiguous"}
+    results = {title: figures[metric] for title, metric in names.items() if metric in figures}
+    log_result(log_folder(recipe, name, folder.name), recipe.vse.test, shown, results)
 
 
 def _options_of(settings: MmtSettings, system: str) -> dict[str, Any]:
@@ -299,10 +318,10 @@ def _train(
     data = TranslationData(
         train, validation, store, settings.batch_tokens, phase.eval_every, seed, settings.trainer.workers
     )
-    log_dir = log_folder(recipe, "mmt", name, folder)
+    log_dir = log_folder(recipe, name, folder.name)
     best = fit(
         module, data, settings.trainer, folder, log_dir, phase.steps // phase.eval_every, "val/bleu", seed,
-        settings.clip, [EMAWeightAveraging(decay=phase.average)] if phase.average else [],
+        settings.clip, [EMAWeightAveraging(decay=phase.average)] if phase.average else [], recipe.vse.test,
     )  # fmt: skip
     load_best(module, best)
     save_weights(module.translator, folder / "weights.safetensors")

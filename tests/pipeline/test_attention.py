@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.drawing.attention import Seen, _framed, attention_html, words_of
+from pipeline.drawing.attention import Seen, _framed, attention_html, attention_picture, words_of
 
 BOXES = np.array([[0.0, 0.0, 1.0, 1.0], [0.2, 0.2, 0.6, 0.6], [0.5, 0.5, 0.9, 0.9]])
 
@@ -40,3 +40,17 @@ def test_what_stands_in_a_caption_is_text_on_the_page(tmp_path: Path) -> None:
     assert "<dog>" not in page
     assert "mmt &amp; co" in page
     assert page.count("<figure>") == 2
+
+
+def test_the_picture_of_a_sentence_grows_with_its_words_and_its_length(tmp_path: Path) -> None:
+    weights = [[0.1, 0.7, 0.2]] * 7
+    tokens = [f"▁{letter}" for letter in "abcdefg"]
+    one = seen(tmp_path, weights)._replace(tokens=tokens)
+    picture = attention_picture(one)
+    red = (np.asarray(picture) == (209, 36, 47)).all(-1)
+    assert picture.width == 648  # at most twice as wide as TensorBoard draws it, with letters of 26 pixels
+    assert picture.height > 2 * 200
+    assert len({(x // 212, y // 246) for y, x in zip(*np.nonzero(red), strict=True)}) == 6  # of seven words
+    assert attention_picture(one, words=3).height < picture.height
+    longer = one._replace(texts=("a very long sentence about a dog " * 4, ""))
+    assert attention_picture(longer).height == picture.height + 34 * 2

@@ -69,6 +69,7 @@ def test_each_command_has_help_of_its_own(command: str, capsys) -> None:
     text = capsys.readouterr().out
     assert f"bildwort {command}" in text
     assert ("--force" in text) == (command in ("prepare", "mmt", "augment", "vse", "all"))
+    assert ("--verbose" in text) == (command in (*STAGES, "all", "table"))
     assert ("--queries" in text) == (command == "search")
 
 

@@ -74,9 +74,9 @@ def test_a_whole_run(tmp_path: Path, capsys, corpus: str) -> None:
     assert "data report: 0 errors, 0 warnings" in capsys.readouterr().out
     assert not (tmp_path / "artifacts").exists()
     folds = "--vse.folds=5"
-    assert [made.main(stage, folds) for stage in ("prepare", "vse", "report")] == [0, 0, 0]
+    assert [made.main(stage, folds, "-v") for stage in ("prepare", "vse", "report")] == [0, 0, 0]
     printed = capsys.readouterr().out
-    assert "regions 2×5; data report:" in printed
+    assert "pairs, regions 2×5\ndata report: 0 errors, " in printed
     metrics = json.loads((made.row(folds) / "manifest.json").read_text())["metrics"]
     whole, mean = metrics["test"]["en"], metrics["folds"]["en"]
     assert mean["images"] == 2

@@ -45,7 +45,7 @@ def test_letters_of_our_languages_are_drawn_each_in_its_own_way() -> None:
 
 def test_without_other_fonts_letters_lose_their_accents(monkeypatch: pytest.MonkeyPatch) -> None:
     fonts = [ImageFont.load_default(15)]
-    monkeypatch.setattr(drawing, "_fonts", lambda: fonts)
+    monkeypatch.setattr(drawing, "_fonts", lambda size: fonts)
     drawing._glyph.cache_clear()
     try:
         assert [run for run, _ in drawing._runs("Straße, křič é 犬")] == ["Strasse, kric e ?"]
@@ -68,8 +68,8 @@ def test_long_lines_are_wrapped_and_make_a_sheet_higher() -> None:
     assert short.width == long.width == 760
     assert long.height > short.height
     assert (np.asarray(long)[:, -drawing._GAP :] == 255).all()
-    assert drawing._wrap(("", GREEN), 100) == [("", GREEN)]
-    assert drawing._wrap("Donaudampfschifffahrt ab", 20) == [("Donaudampfschifffahrt", BLACK), ("ab", BLACK)]
+    assert drawing.wrap(("", GREEN), 100) == [("", GREEN)]
+    assert drawing.wrap("Donaudampfschifffahrt ab", 20) == [("Donaudampfschifffahrt", BLACK), ("ab", BLACK)]
     assert picture_sheet([]).height == hit_sheet([]).height == drawing._GAP
 
 

@@ -111,10 +111,25 @@ def test_a_corpus_that_is_made_is_made_elsewhere(tmp_path: Path, monkeypatch, ca
 def test_prepare_ends_with_the_findings_even_if_it_was_done_before(data: Copy, capsys) -> None:
     place = data.say(data.image("train"), "Dog.")
     for _ in range(2):
-        status, printed = run(capsys, "prepare")
+        status, printed = run(capsys, "prepare", "-v")
         assert status == 0
         assert "data report: 0 errors, 1 warnings" in printed
         assert printed.splitlines()[-1] == f"warning: captions of fewer than 3 words (en): 1× t1.jpg#en2 ({place})"
+
+
+def test_prepare_counts_the_findings_of_a_kind_and_names_the_file_with_all(data: Copy, capsys) -> None:
+    for language in ("en", "de"):
+        data.write(data.raw("train", language, 3), ["Dog."] * 6)
+    _, printed = run(capsys, "prepare", "-v")
+    each = [line for line in printed.splitlines() if line.startswith("warning: captions of fewer than 3 words (")]
+    assert len(each) == 2  # a language each
+    _, printed = run(capsys, "prepare")
+    lines = printed.splitlines()
+    (counted,) = [line for line in lines if "fewer than 3 words" in line]
+    assert counted == "warning: captions of fewer than 3 words: 10×"  # five of each six images are in our lists
+    (head,) = [line for line in lines if line.startswith("data report: 0 errors, ")]
+    report = Path(head.partition(" warnings: ")[2])
+    assert report.read_text().count("captions of fewer than 3 words") == 2
 
 
 def test_prepare_names_rows_that_no_caption_needs(data: Copy, capsys) -> None:
@@ -123,7 +138,7 @@ def test_prepare_names_rows_that_no_caption_needs(data: Copy, capsys) -> None:
         array = data.array(name)
         data.write(data.features / f"{name}.npy", np.concatenate([array, array[:1]]))
     data.write(data.ids, [*data.lines(data.ids), "other.jpg"])
-    status, printed = run(capsys, "prepare")
+    status, printed = run(capsys, "prepare", "-v")
     assert status == 0
     assert f"warning: images without captions ({data.ids}): 1× other.jpg (line 10)" in printed
 

@@ -175,7 +175,7 @@ def test_work_that_fails_leaves_its_part_and_goes_on_from_it(workspace: Workspac
     assert workspace.manifest(again)["metrics"] == {"from": "step 5"}
     assert workspace.manifest(again)["resumed"] is True
     assert not partial.exists()
-    assert "continues" in capsys.readouterr().out
+    assert "(continued)" in capsys.readouterr().out
 
 
 def test_a_folder_without_a_manifest_is_not_finished(workspace: Workspace) -> None:

@@ -178,11 +178,11 @@ def test_killed_again_and_again(tiny: Tiny, server: Kills, undisturbed, tmp_path
         kill(server, whole, job, Moment("rmtree *checkpoints"))
         ours, theirs = trained(folder, job), trained(whole, job)
         assert [name for name in theirs if not torch.equal(ours[name], theirs[name])] == []
-    (last,) = server.run(folder, STAGE_OF[job])
+    (last,) = server.run(folder, STAGE_OF[job], "-v")
     check(undisturbed, job, folder, killed, last)
     if job in TRAINED:
         assert last.steps == 0  # it was killed after training
-    (done,) = server.run(folder, STAGE_OF[job])
+    (done,) = server.run(folder, STAGE_OF[job], "-v")
     assert " starts" not in done.said
     assert " continues" not in done.said
 
@@ -191,7 +191,7 @@ def test_killed_again_and_again(tiny: Tiny, server: Kills, undisturbed, tmp_path
 def test_killed_between_training_and_the_name(tiny, server, undisturbed, tmp_path: Path, moment: Moment) -> None:
     folder = again(tiny, tmp_path, "mmt-de-en").folder
     killed = kill(server, folder, "mmt-de-en", moment)
-    (last,) = server.run(folder, "mmt")
+    (last,) = server.run(folder, "mmt", "-v")
     check(undisturbed, "mmt-de-en", folder, [killed], last)
 
 
@@ -202,7 +202,7 @@ def test_killed_at_every_event(tiny: Tiny, server: Kills, undisturbed, tmp_path:
     for number, moment in enumerate(moments):
         folder = again(tiny, tmp_path / str(number), job).folder
         killed = kill(server, folder, job, moment)
-        (last,) = server.run(folder, STAGE_OF[job])
+        (last,) = server.run(folder, STAGE_OF[job], "-v")
         try:
             check(undisturbed, job, folder, [killed], last)
         except AssertionError as error:
@@ -254,7 +254,7 @@ def check_forced(server: Kills, undisturbed, tmp_path: Path, job: str, moment: M
     assert expected in [contents(path) for path in left], (str(moment), left)
     for number, more in enumerate(([], ["--force"])):
         again = shutil.copytree(folder, tmp_path / str(number))
-        (last,) = server.run(again, *arguments, *more)
+        (last,) = server.run(again, *arguments, *more, "-v")
         assert last.status == 0, (str(moment), last.said)
         assert artifact(again, job) == expected, (str(moment), more)
 

@@ -102,30 +102,23 @@ def test_a_training_with_other_settings_has_a_curve_of_its_own(fresh: Tiny) -> N
     assert fresh.main("prepare", *only) == 0
     for epochs in ("3", "1"):
         assert fresh.main("vse", *only, "--vse.warmup_epochs=0", f"--vse.epochs={epochs}") == 0
-    folders = list((fresh.folder / "lightning_logs" / "tiny" / "vse" / "vse-san-human-1").iterdir())
+    folders = list((fresh.folder / "lightning_logs" / "tiny" / "vse-san-human-1").iterdir())
     watched = [EventAccumulator(str(folder)).Reload().Scalars("val/rsum") for folder in folders]
     assert sorted(map(len, watched)) == [1, 3]
 
 
-def logs(made: Tiny, stage: str, job: str) -> Path:
-    """TensorBoard's folder of a job: its key is the last part."""
-    (folder,) = (made.folder / "lightning_logs" / "tiny" / stage / job).iterdir()
-    assert folder.name == made.job(job).name
+def logs(made: Tiny, job: str) -> Path:
+    """TensorBoard's folder of a job: the first digits of its key are the last part."""
+    (folder,) = (made.folder / "lightning_logs" / "tiny" / job).iterdir()
+    assert made.job(job).name.startswith(folder.name)
     return folder
 
 
-def test_throughput_and_memory_are_logged(tiny: Tiny) -> None:
-    events = EventAccumulator(str(logs(tiny, "vse", "vse-san-human-1"))).Reload()
-    assert "hp_metric" not in events.Tags()["scalars"]  # Lightning's, of −1, by default
-    tags = events.Tags()["scalars"]
-    assert "pace/steps a second" in tags
-    assert all(event.value > 0 for event in events.Scalars("pace/steps a second"))
-    assert all(100 < event.value < 100_000 for event in events.Scalars("pace/peak MB"))
-
-
 def test_what_an_mmt_looks_at_is_shown(tiny: Tiny) -> None:
-    tags = EventAccumulator(str(logs(tiny, "mmt", "mmt-en-de"))).Reload().Tags()
-    assert "attention/test" in tags["images"]
+    board = EventAccumulator(str(logs(tiny, "mmt-en-de"))).Reload()
+    tags = board.Tags()
+    assert [tag for tag in tags["images"] if tag.startswith("attention/")] == [f"attention/{n}" for n in (1, 2, 3, 4)]
+    assert all(board.Images(f"attention/{n}")[0].width == 648 for n in (1, 2, 3, 4))
     assert "translations/with and without the picture/text_summary" in tags["tensors"]
 
 
@@ -133,7 +126,7 @@ def test_the_joint_space_is_shown_of_enough_points(fresh: Tiny, monkeypatch) -> 
     monkeypatch.setattr("pipeline.drawing.embeddings._FEWEST", 4)
     only = ["--vse.only=[human]", "--vse.rows={human: [en/human + de/human]}", "--vse.epochs=1", "--augment.paths=[]"]
     assert fresh.main("prepare", *only) == fresh.main("vse", *only) == 0
-    folder = logs(fresh, "vse", "vse-san-human-1")
+    folder = logs(fresh, "vse-san-human-1")
     (labels,) = folder.rglob("metadata.tsv")
     lines = labels.read_text().splitlines()
     assert lines[0] == "language\ttext"

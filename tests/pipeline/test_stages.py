@@ -42,8 +42,8 @@ def test_every_stage_leaves_its_jobs_and_notes_their_keys(tiny: Tiny) -> None:
         noted = json.loads((tiny.workspace.root / "tiny" / f"{stage}.json").read_text())
         assert len(noted) == count
         assert all((Path(entry["folder"]) / "manifest.json").is_file() for entry in noted.values())
-    assert (tiny.folder / "lightning_logs" / "tiny" / "mmt" / "mmt-en-de").is_dir()
-    assert (tiny.folder / "lightning_logs" / "tiny" / "vse" / "vse-san-human-1").is_dir()
+    assert (tiny.folder / "lightning_logs" / "tiny" / "mmt-en-de").is_dir()
+    assert (tiny.folder / "lightning_logs" / "tiny" / "vse-san-human-1").is_dir()
 
 
 def test_prepare_leaves_tables_regions_and_a_report(tiny: Tiny) -> None:
@@ -196,7 +196,7 @@ def test_retrieval_leaves_ranks_that_give_the_figures(tiny: Tiny) -> None:
 def test_a_second_run_does_nothing_and_changes_nothing(tiny: Tiny, capsys) -> None:
     before = {path: path.stat().st_mtime_ns for path in (tiny.workspace.root / "jobs").rglob("*") if path.is_file()}
     for stage in ("prepare", "mmt", "augment", "vse"):
-        assert tiny.main(stage) == 0
+        assert tiny.main(stage, "-v") == 0
     printed = capsys.readouterr().out
     assert "starts" not in printed
     assert printed.count("is up to date") == 1 + 9 + 3 + 2
@@ -228,7 +228,7 @@ def test_killed_and_run_again_ends_with_the_same_weights_and_figures(
     assert not list(folder.glob("*/manifest.json"))  # it was stopped half-way, or this test says nothing
     assert not list(folder.glob("*/weights.safetensors"))
     capsys.readouterr()
-    assert other.main(stage, *arguments) == 0
+    assert other.main(stage, *arguments, "-v") == 0
     assert f"{name} {tiny.job(name).name} continues" in capsys.readouterr().out
     assert (other.job(name) / "weights.safetensors").read_bytes() == (
         tiny.job(name) / "weights.safetensors"

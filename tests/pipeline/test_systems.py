@@ -207,7 +207,7 @@ def test_a_training_that_diverges_is_one_line_and_keeps_no_checkpoint(fresh: Tin
     arguments = ["--mmt.directions=[en-de]", "--mmt.systems=[mt]", "--augment.paths=[]", "--vse.only=[human]"]
     assert fresh.main("prepare", *arguments) == 0
     capsys.readouterr()
-    assert fresh.main("mmt", *arguments, "--mmt.pretrain.learning_rate=1e30") == 1
+    assert fresh.main("mmt", *arguments, "--mmt.pretrain.learning_rate=1e30", "-v") == 1
     line = " ".join("".join(capsys.readouterr()).split("starts")[-1].split())
     assert line.startswith("error: training diverged: validation loss is nan at step")
     assert "lower learning_rate" in line

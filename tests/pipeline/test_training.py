@@ -9,7 +9,8 @@ from torch import nn
 
 from pipeline.errors import RecipeError
 from pipeline.jobs import trainer as training
-from pipeline.jobs.trainer import Estimate, bfloat16_cost, disk_for_training, duration
+from pipeline.jobs.cost import duration
+from pipeline.jobs.trainer import Estimate, bfloat16_cost, disk_for_training
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(40, "40 s"), (99.4, "99 s"), (720, "12 min"), (12600, "3.5 h")])
@@ -25,6 +26,7 @@ def estimate_of(
     clock = iter([0.0] + [100 + pace * n for n in range(1000)])
     monkeypatch.setattr(training.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(training, "say", lines.append)
+    monkeypatch.setattr(training, "detail", lines.append)
     monkeypatch.setattr(training, "bfloat16_cost", lambda: cost)
     callback, module = Estimate(disk=5e7), SimpleNamespace(device=torch.device(device))
     for step in range(1, min(steps, 60) + 1):

@@ -144,7 +144,7 @@ TRAINS = "vse-san-human-1/*.partial/checkpoints/last.ckpt"
 
 
 def goes_on_and_ends_as(whole: Tiny, folder: Tiny, job: str, stage: str, *arguments: str) -> None:
-    printed = run_on_two(folder, stage, *arguments)
+    printed = run_on_two(folder, stage, *arguments, "-v")
     assert f"{job} {whole.job(job).name} continues" in printed
     ours, theirs = artifact(folder.folder, job), artifact(whole.folder, job)  # and nothing beside it
     assert ours.keys() == theirs.keys()

@@ -1,0 +1,104 @@
+"""How far a run is: its jobs, what they took, and how long the rest may take."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from statistics import median
+from typing import Any
+
+from pipeline.jobs.cost import duration
+from pipeline.jobs.job import Job
+
+_VARIANT = {"seed", "direction", "languages", "groups", "path"}  # settings that hardly change how long a job takes
+
+
+class Progress:
+    """The jobs that a run has to do, and the time that those left may take.
+
+    A job's time is the median of like jobs: those done in this run, else those whose manifests are on disk, else of the
+    jobs of its stage in this run. Jobs are alike if they are of one kind and corpus, and their settings differ in
+    nothing that costs time.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, str], Job] = {}
+        self._total = 0
+        self._before: dict[str, list[float]] = {}
+        self._now: dict[str, list[float]] = {}
+        self._width = 0
+
+    def line_up(self, jobs: Iterable[Job]) -> None:
+        """Make the names of jobs a column as wide as the longest."""
+        self._width = max([self._width, *(len(job.name) for job in jobs)])
+
+    def expect(self, jobs: Iterable[Job], manifests: Iterable[Mapping[str, Any]] = ()) -> None:
+        """Add jobs that will be done, unless they are known.
+
+        Args:
+            jobs: which.
+            manifests: of jobs done on this machine before.
+        """
+        new = {(job.name, job.key): job for job in jobs}
+        self._total += len(new.keys() - self._waiting.keys())
+        self._waiting |= new
+        for one in manifests:
+            with suppress(KeyError, TypeError, AttributeError):  # a damaged one tells nothing
+                if not one["resumed"]:  # else its time is that of the last part
+                    self._before.setdefault(_likeness_of(one), []).append(float(one["wall_s"]))
+
+    def finish(self, job: Job, seconds: float, figure: str, whole: bool) -> str:
+        """The line of a job that is done: name, main figure, time, and what is left of the run.
+
+        Args:
+            job: which.
+            seconds: it took.
+            figure: what it came to, as text.
+            whole: it was not continued from a checkpoint, so its time tells that of others.
+        """
+        known = self._waiting.pop((job.name, job.key), None)
+        if whole:
+            for name in (_likeness(job), job.stage):
+                self._now.setdefault(name, []).append(seconds)
+        took = duration(seconds) + ("" if whole else " (continued)")
+        parts = [f"{job.name:{self._width}}  {figure:34}  {took:>6}"]
+        if known and self._total > 1:
+            parts += [f"{self._total - len(self._waiting)} of {self._total} jobs", *self.left()]
+        return " · ".join(parts)
+
+    def skip(self, job: Job, figure: str) -> str:
+        """The line of a job that had been done before."""
+        self._waiting.pop((job.name, job.key), None)
+        return f"{job.name:{self._width}}  {figure:34}  is up to date"
+
+    def left(self) -> list[str]:
+        """How long the jobs left may take, as text; nothing if none is left."""
+        if not self._waiting:
+            return []
+        guesses = [self._guess(job) for job in self._waiting.values()]
+        known = [guess for guess in guesses if guess is not None]
+        if not known:
+            return ["time left unknown"]
+        return [f"{'about' if len(known) == len(guesses) else 'more than'} {duration(max(1, sum(known)))} left"]
+
+    def _guess(self, job: Job) -> float | None:
+        like = _likeness(job)
+        times = self._now.get(like) or self._before.get(like) or self._now.get(job.stage)
+        return median(times) if times else None
+
+
+def _likeness(job: Job) -> str:
+    corpus = job.inputs["corpus"].key if "corpus" in job.inputs else None
+    return _described(job.stage, job.name, job.settings, corpus)
+
+
+def _likeness_of(manifest: Mapping[str, Any]) -> str:
+    corpus = manifest["inputs"].get("corpus", {}).get("key")
+    return _described(manifest["stage"], manifest["job"], manifest["settings"], corpus)
+
+
+def _described(stage: str, name: str, settings: Mapping[str, Any], corpus: str | None) -> str:
+    """What like jobs have in common, as text: `mmt2-en-de` is of the kind `mmt`."""
+    kind = re.sub(r"\d+$", "", name.partition("-")[0])
+    costly = {key: value for key, value in settings.items() if key not in _VARIANT}
+    return json.dumps([stage, kind, costly, corpus], sort_keys=True)

@@ -1,0 +1,25 @@
+"""What a run of all stages will do."""
+
+from pipeline.corpus.prepare import corpus_job
+from pipeline.jobs.job import Job, chain
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe
+from pipeline.retrieval.vse import vse_rows
+from pipeline.translation.augment import synthesis_jobs
+from pipeline.translation.mmt import incongruent_jobs_of, translators_of
+
+
+def all_jobs(recipe: Recipe, workspace: Workspace) -> list[Job]:
+    """The jobs of all stages, in the order in which they run.
+
+    Raises:
+        RecipeError: a row of `vse` cannot be trained.
+    """
+    rows = vse_rows(recipe, workspace)
+    return [
+        corpus_job(recipe, workspace),
+        *translators_of(recipe, workspace).values(),
+        *incongruent_jobs_of(recipe, workspace).values(),
+        *synthesis_jobs(recipe, workspace).values(),
+        *chain((row.job for row in rows), "vse"),
+    ]

@@ -1,0 +1,173 @@
+"""What the terminal shows of a run: a line a job with the time left, a summary, and the rest behind --verbose."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from pipeline.jobs import trainer as training
+from pipeline.jobs.job import Job, everything
+from pipeline.jobs.progress import Progress
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import TrainerSettings
+from pipeline.reporting.plan import all_jobs
+from pipeline.reporting.records import Result
+from pipeline.reporting.summary import retrieval_table, translation_table
+from tests.pipeline.tiny import Tiny
+
+
+def job(name: str, stage: str = "mmt", corpus: str = "a", **settings) -> Job:
+    made = Job("corpus", "prepare", 1, {"name": corpus}, {}, lambda *_: {})
+    return Job(
+        name, stage, 1, settings, {"corpus": made}, lambda *_: {"n": 3}, headline=lambda found: f"n {found['n']}"
+    )
+
+
+def manifest(of: Job, seconds: float, **changed) -> dict:
+    return {
+        "stage": of.stage, "job": of.name, "settings": of.settings, "wall_s": seconds, "resumed": False,
+        "inputs": {"corpus": {"key": of.inputs["corpus"].key}}, **changed,
+    }  # fmt: skip
+
+
+def test_a_line_tells_name_figure_time_and_what_is_left() -> None:
+    progress, jobs = Progress(), [job("mt-en-de", direction="en-de"), job("mt-de-en", direction="de-en")]
+    progress.expect(jobs)
+    line = progress.finish(jobs[0], 17.4, "BLEU 100.0", whole=True)
+    assert re.fullmatch(r"mt-en-de +BLEU 100\.0 +17 s · 1 of 2 jobs · about 17 s left", line)
+    assert progress.finish(jobs[1], 5, "", whole=False).endswith("5 s (continued) · 2 of 2 jobs")
+
+
+def test_time_left_is_that_of_like_jobs_in_this_run_before_those_on_disk() -> None:
+    jobs = [job(f"vse-san-none-{seed}", "vse", seed=seed, epochs=3) for seed in range(4)]
+    other = job("vse-san-none-9", "vse", seed=9, epochs=30)
+    far = job("vse-san-none-8", "vse", corpus="b", seed=8, epochs=3)
+    progress = Progress()
+    progress.expect(jobs[1:], [manifest(jobs[0], 20), manifest(other, 900), manifest(far, 700)])
+    assert progress.left() == ["about 60 s left"]
+    progress.finish(jobs[1], 40, "", whole=True)
+    assert progress.left() == ["about 80 s left"]
+
+
+def test_a_continued_job_tells_nothing_of_the_time_of_others() -> None:
+    first, second = job("mt-en-de"), job("mt2-en-de")
+    progress = Progress()
+    progress.expect([first, second], [manifest(first, 50, resumed=True), {"resumed": False, "stage": []}])
+    assert progress.left() == ["time left unknown"]
+    progress.finish(first, 2, "", whole=False)
+    assert progress.left() == ["time left unknown"]
+
+
+def test_what_is_unknown_is_said() -> None:
+    jobs = [job("nmt-en-de"), job("mmt-en-de"), job("vse-san-none-1", "vse")]
+    progress = Progress()
+    progress.expect(jobs)
+    assert progress.left() == ["time left unknown"]
+    progress.finish(jobs[0], 30, "", whole=True)
+    assert progress.left() == ["more than 30 s left"]  # of its stage there is one, of vse none
+
+
+def test_everything_that_a_job_needs_comes_once_and_before_it() -> None:
+    text = job("text")
+    start = Job("nmt", "mmt", 1, {}, {"corpus": text.inputs["corpus"], "text": text}, lambda *_: {})
+    last = Job("vse", "vse", 1, {}, {"start": start, "text": text}, lambda *_: {})
+    assert [one.name for one in everything([last, start])] == ["corpus", "text", "nmt", "vse"]
+
+
+def test_a_workspace_counts_what_is_not_done(workspace: Workspace, capsys) -> None:
+    work = [job(f"mt{number}-en-de", seed=number) for number in range(3)]
+    for one in {one.inputs["corpus"].key: one.inputs["corpus"] for one in work}.values():
+        workspace.perform(one)
+    workspace.perform(work[0])
+    capsys.readouterr()
+    for force, counts in ((False, ["1 of 2", "2 of 2"]), (True, ["1 of 3", "2 of 3", "3 of 3"])):
+        again = Workspace(workspace.root)
+        again.expect(work, force)
+        for one in work:
+            again.perform(one, force)
+        lines = capsys.readouterr().out.splitlines()
+        assert re.findall(r"\d of \d", " ".join(lines)) == counts
+        assert len([line for line in lines if "n 3" in line]) == len(lines) == 3
+
+
+@pytest.fixture(scope="module")
+def run(tiny: Tiny, tmp_path_factory) -> tuple[Tiny, list[str]]:
+    """`all` where nothing but synthetic captions and retrieval models is left to do, and the lines that it prints."""
+    made = tiny.without(tmp_path_factory.mktemp("all"), "[sv]*-*")
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        assert made.main("all", "--trainer.progress=true") == 0
+    return made, said.getvalue().splitlines()
+
+
+def test_each_job_of_a_run_has_one_line_and_those_of_all_stages_are_known_at_its_start(run) -> None:
+    made, lines = run
+    names = [one.name for one in all_jobs(made.recipe(), made.workspace)]
+    assert len(names) == len(set(names)) == 15
+    told = [line for line in lines if line.split()[0] in names]
+    assert [line.split()[0] for line in told] == names
+    assert all(line.endswith("is up to date") for line in told[:10])
+    assert [re.findall(r"(\d) of 5 jobs", line) for line in told[10:]] == [["1"], ["2"], ["3"], ["4"], ["5"]]
+    assert all(line.endswith("left") or "unknown" in line for line in told[10:14])
+    assert told[14].endswith("5 of 5 jobs")
+    others = lines[: lines.index(told[14])]
+    assert len([line for line in others if line not in told]) == 2  # the data report's
+
+
+def test_a_run_ends_with_a_summary_of_ten_lines(run) -> None:
+    _, lines = run
+    summary = lines[next(number for number, line in enumerate(lines) if "5 of 5" in line) + 1 :]
+    assert [re.split(r" {2,}", line)[0] for line in summary[:6]] == [
+        "translation, test", "mt", "mmt", "mean recall, test; * without captions of that language", "human", "mmt-fb",
+    ]  # fmt: skip
+    report, following, cost = summary[6:]
+    assert str(Path("tiny") / "report" / "report.html") in report
+    assert following.startswith("next: `make index RECIPE=")
+    assert "ARGS=--trainer.progress=true && make app RECIPE=tiny`" in following
+    assert "make tensorboard" in following
+    assert re.fullmatch(r"in all \d+ s, \d+ s of CPU time", cost)
+
+
+def test_verbose_shows_all_tables_and_what_each_job_came_to(run, capsys) -> None:
+    made, quiet = run
+    assert made.main("all", "--verbose") == 0
+    long = capsys.readouterr().out
+    for title in ("Retrieval, san, en", "Incongruent-image test", "Lexical diversity", "R@1/5/10"):
+        assert title in long
+        assert title not in "\n".join(quiet)
+    assert made.main("report") == 0
+    assert "Lexical diversity" in capsys.readouterr().out
+
+
+def result(system: str, source: str, language: str, metric: str, value: float, split: str = "test") -> Result:
+    return Result("r", "label", split, system, source, language, "task", metric, value, None, None, 1, 9)
+
+
+def test_the_summary_shows_translators_by_direction_and_rows_by_language() -> None:
+    results = [
+        result("nmt", "en-de", "de", "bleu", 1), result("mt", "en-de", "de", "bleu", 38.71),
+        result("mt", "en-de", "de", "ambiguous", 50, "twins"), result("mt", "en-de", "de", "bleu", 37, "val"),
+        result("mmt", "en-de", "de", "bleu", 39.5), result("mmt", "de-en", "en", "bleu", 40),
+        result("mmt", "en-de, own regions", "de", "bleu", 99),
+        result("san", "none", "en", "mean_recall", 51.7), result("scan", "none", "en", "mean_recall", 60),
+        result("san", "none (not trained on de)", "de", "mean_recall", 2),
+        result("san", "mt-f", "en", "mean_recall", 52),
+    ]  # fmt: skip
+    shown = translation_table(results)
+    assert shown.heads[1:] == ["en-de BLEU", "en-de ambiguous words %", "de-en BLEU"]
+    assert shown.rows == [["mt", "38.7", "50.0", "–"], ["mmt", "39.5", "–", "40.0"]]
+    shown = retrieval_table(results)
+    assert shown.heads[1:] == ["en", "de"]
+    assert shown.rows == [["none", "51.7", "2.0*"], ["mt-f", "52.0", "–"]]
+    assert "*" in shown.heads[0]
+    assert retrieval_table([]).rows == translation_table([]).rows == []
+
+
+def test_bars_are_drawn_in_a_terminal_alone(monkeypatch) -> None:
+    for terminal in (True, False):
+        monkeypatch.setattr(training.sys.stdout, "isatty", lambda terminal=terminal: terminal)
+        made = training.make_trainer(TrainerSettings(accelerator="cpu"))
+        assert bool(made.progress_bar_callback) == terminal
+    made = training.make_trainer(TrainerSettings(accelerator="cpu", progress=False))
+    assert made.progress_bar_callback is None
