@@ -21,6 +21,7 @@ INPUTS := pyproject.toml .ci/constraints.txt
 # What the environment was made of; when this changes it is made afresh (faiss-cpu and faiss-gpu overwrite each other).
 WANTED := $(DEVICE) $(shell cat $(INPUTS) | cksum)
 # Modules are compiled when they are first imported: most never are, and compiling all takes longer than the rest.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --progress-bar on --no-compile
 export PIP_CONSTRAINT := $(CURDIR)/.ci/constraints.txt
 # Before torch starts: waiting threads must not spin on shared cores.

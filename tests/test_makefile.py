@@ -152,4 +152,6 @@ def test_make_names_a_gallery_only_if_it_is_told_one(target: str) -> None:
 
 def test_an_old_python_is_refused_in_one_line(checkout: Checkout) -> None:
     checkout.program("python3", "#!/bin/sh\nexit 1\n")
-    assert checkout.make("setup", fails=True)[1] == "Python 3.11, 3.12 or 3.13 is needed: make setup PYTHON=python3.11\n"
+    assert (
+        checkout.make("setup", fails=True)[1] == "Python 3.11, 3.12 or 3.13 is needed: make setup PYTHON=python3.11\n"
+    )

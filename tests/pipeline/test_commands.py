@@ -145,6 +145,11 @@ def test_table(of_bildwort, used: Tiny, capsys) -> None:
     assert "has no tables; try `make table TABLE=1 RECIPE=multi30k-flickr8k`" in capsys.readouterr().err
 
 
+def test_plots(of_bildwort, tmp_path: Path, capsys) -> None:
+    assert main(of_bildwort("plots", f"ARGS=--output={tmp_path}")) == 0
+    assert "speed.png" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("target", BENCHES)
 def test_targets_of_tests_find_tests(commands, target: str) -> None:
     (command,) = commands(target, f"ARGS=--collect-only --quiet {BENCHES[target]}")
@@ -194,7 +199,7 @@ def test_clean_deletes_what_was_trained_alone(tmp_path: Path) -> None:
 
 
 def test_every_target_is_run_here_or_by_ci() -> None:
-    here = {"search", "describe", "translate", "table", "help", "clean", *RUN, *BENCHES, *SERVERS}
+    here = {"search", "describe", "translate", "table", "plots", "help", "clean", *RUN, *BENCHES, *SERVERS}
     elsewhere = {"screenshots"}  # tests/pipeline/test_app.py, where there is a browser
     assert here | SETUP | BY_CI | elsewhere == TARGETS
     assert all(f"make {target}" in (ROOT / ".ci/run").read_text() for target in BY_CI)
