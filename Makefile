@@ -20,6 +20,9 @@ DEVICE ?= $(or $(firstword $(shell cat $(STAMP) 2>/dev/null)),$(if $(shell nvidi
 INPUTS := pyproject.toml .ci/constraints.txt
 # What the environment was made of; when this changes it is made afresh (faiss-cpu and faiss-gpu overwrite each other).
 WANTED := $(DEVICE) $(shell cat $(INPUTS) | cksum)
+# Modules are compiled when they are first imported: most never are, and compiling all takes longer than the rest.
+unexport PYTHONDONTWRITEBYTECODE
+INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --progress-bar on --no-compile
 export PIP_CONSTRAINT := $(CURDIR)/.ci/constraints.txt
 # Before torch starts: waiting threads must not spin on shared cores.
 export OMP_WAIT_POLICY := PASSIVE
@@ -42,37 +45,57 @@ PIPELINE = $(PY) -c "$$WITH_ARGS" $(VENV)/bin/bildwort
 OPTIONS = --recipe "$$RECIPE"
 IN_GALLERY = $(if $(GALLERY),--gallery "$$GALLERY")
 
+# Add an extra of pyproject.toml to the environment, once; further words are extras that it holds.
+define ADD
+if [ "$$(cat $(STAMP)-$(firstword $(1)) 2>/dev/null)" != "$(WANTED)" ]; then \
+  $(if $(filter fasttext,$(1)),command -v g++ >/dev/null || { echo "fasttext is compiled here: install g++ and Python's headers (Debian: g++ python3-dev)"; exit 1; };) \
+  echo "adding the extra $(firstword $(1)) to $(VENV)"; \
+  $(INSTALL) -e '.[$(firstword $(1))]' && for extra in $(1); do echo "$(WANTED)" > $(STAMP)-$$extra; done; \
+fi
+endef
+# fastText is added when the settings or the recipe's file ask for it.
+WORDS = if { printf '%s\n' "$$ARGS"; cat -- "$$RECIPE" 2>/dev/null; } | grep -q 'words.*fasttext'; then $(call ADD,fasttext); fi
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse translate export index search describe app screenshots table doctor report tensorboard clean
+.NOTPARALLEL: # two installations into one environment would meet
+.PHONY: help setup setup-app setup-fasttext setup-dev demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse translate export index search describe app screenshots table doctor report plots tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo '  RECIPE=name chooses a file of pipeline/configs (now: '"$$RECIPE"'); ARGS="--vse.epochs=30" overrides settings'
 
-setup: ## make the virtual environment (all other targets do it when needed)
+setup: ## make the virtual environment, for all but the page and the tests (every target does it when needed)
 	@if [ "$$(cat $(STAMP) 2>/dev/null)" != "$(WANTED)" ]; then \
 	  [ -e $(STAMP) ] || [ -z "$$(ls -A $(VENV) 2>/dev/null)" ] || { echo "$(VENV) was not made by make setup, which would empty it: remove it, or name another (VENV=…)"; exit 1; }; \
-	  command -v g++ >/dev/null || { echo "fasttext is compiled here: install g++ and Python's headers (Debian: g++ python3-dev python3-venv)"; exit 1; }; \
 	  $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo "Python 3.11, 3.12 or 3.13 is needed: make setup PYTHON=python3.11"; exit 1; }; \
-	  echo "setting up $(VENV) for $(DEVICE): about 1.8 GB and two minutes (gpu: 7 GB)"; \
+	  echo "setting up $(VENV) for $(DEVICE): about 1.5 GB and a minute (gpu: 7 GB)"; \
 	  $(PYTHON) -m venv --clear $(VENV) && echo "$(DEVICE) unfinished" > $(STAMP) && \
-	  $(PY) -m pip install --quiet --disable-pip-version-check --progress-bar on -e '.[$(DEVICE),app,dev]' && \
-	  echo "$(WANTED)" > $(STAMP); \
+	  $(INSTALL) -e '.[$(DEVICE)]' && echo "$(WANTED)" > $(STAMP); \
 	fi
 
+setup-app: setup ## add what the page needs (`make app` does it)
+	@$(call ADD,app)
+
+setup-fasttext: setup ## add fastText, for vse.words=fasttext; needs a C++ compiler
+	@$(call ADD,fasttext)
+
+setup-dev: setup ## add what tests and checks need, fastText among it (they do it)
+	@$(call ADD,dev app fasttext)
+
 demo: setup ## the main job on rendered pictures, from nothing to a table of R@K in two languages
+	@$(WORDS)
 	@$(PIPELINE) all --recipe scenes
 
-test: setup ## the tests (minutes)
+test: setup-dev ## the tests (minutes)
 	@$(PYTHON_WITH_ARGS) -m pytest -q -m "not slow and not benchmark" -n 2 --dist loadfile --no-loadscope-reorder
 
-test-long: setup ## the long tests: what the picture is worth on five seeds, kills at every event, faults of real data
+test-long: setup-dev ## the long tests: what the picture is worth on five seeds, kills at every event, faults of real data
 	@$(PYTHON_WITH_ARGS) -m pytest -q -m slow
 
-benchmark: setup ## speed against the published form of the same, side by side
+benchmark: setup-dev ## speed against the published form of the same, side by side
 	@$(PYTHON_WITH_ARGS) -m pytest -q -m benchmark
 
-check: setup ## lint, format and types
+check: setup-dev ## lint, format and types
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
 
 stage-prepare: setup ## corpus -> caption table, parallel table, region store, data report
@@ -85,6 +108,7 @@ stage-augment: setup ## translate training captions into synthetic ones
 	@$(PIPELINE) augment $(OPTIONS)
 
 stage-vse: setup ## train and test retrieval models
+	@$(WORDS)
 	@$(PIPELINE) vse $(OPTIONS)
 
 translate: setup ## lines of a file (INPUT) into another language (WITH=mt:en-de), line n to line n of OUTPUT
@@ -102,13 +126,14 @@ search: setup ## the pictures nearest to a sentence (QUERY="…")
 describe: setup ## the captions nearest to a picture (PICTURE=…), in every language
 	@$(PIPELINE) describe $(if $(PICTURE),"$$PICTURE") $(IN_GALLERY) $(OPTIONS)
 
-app: setup ## a page that searches a gallery by words and pictures (GALLERY=…), on this machine alone
+app: setup-app ## a page that searches a gallery by words and pictures (GALLERY=…), on this machine alone
 	@$(PY) -m streamlit run pipeline/search/app.py "--server.address=$$ADDRESS" "--server.port=$$PORT" -- "$${GALLERY:-$${BILDWORT_ARTIFACTS:-artifacts}/$$RECIPE/gallery}"
 
-screenshots: setup ## the README's pictures of the page, of the scenes alone (needs chromium and its driver)
+screenshots: setup-dev ## the README's pictures of the page, of the scenes alone (needs chromium and its driver)
 	@$(PY) -m pipeline.search.screenshots
 
 table: setup ## a table of the paper (TABLE=1): trains what is missing, prints ours beside the published figures
+	@$(WORDS)
 	@$(PIPELINE) table --table "$$TABLE" $(OPTIONS)
 
 doctor: setup ## what is in a recipe's data and what is wrong with it, with file and line; changes nothing
@@ -116,6 +141,9 @@ doctor: setup ## what is in a recipe's data and what is wrong with it, with file
 
 report: setup ## tables of all that has been run
 	@$(PIPELINE) report $(OPTIONS)
+
+plots: setup ## the READMEs' plots of recorded figures (pipeline/results), into .screenshots
+	@$(PIPELINE) plots
 
 tensorboard: setup ## the training curves (lightning_logs), http://127.0.0.1:6006; opens a browser where there is a display
 	@if [ "$$DISPLAY$$WAYLAND_DISPLAY" ] || [ "$$(uname)" = Darwin ]; then \

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -33,10 +34,13 @@ def train_vectors(texts: Sequence[str], languages: Sequence[str], words: Sequenc
         path: file to write.
 
     Raises:
-        DataError: `dim` does not fit, or fastText failed.
+        DataError: `dim` does not fit, or fastText is not installed or failed.
     """
     if dim % 10:
         raise DataError(f"word_dim is {dim}; fastText needs a multiple of 10 (it leaves the rest uninitialised)")
+    if find_spec("fasttext") is None:
+        raise DataError("vse.words is fasttext, which is not installed: run `make setup-fasttext` or "
+                        "`pip install fasttext` (with a C++ compiler), or leave vse.words out")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         text, vocabulary, out = (Path(folder) / name for name in ("text", "words", "vectors.npy"))
         lines = (tokenize(one, language) for one, language in zip(texts, languages, strict=True))

@@ -207,6 +207,16 @@ def compare(
     _load("pipeline.reporting.compare", "compare")(first, second, _workspace())
 
 
+@app.command()
+def plots(
+    ctx: typer.Context,
+    output: Annotated[Path | None, typer.Option(help="folder of the pictures; .screenshots if none is given")] = None,
+) -> None:
+    """Draw the READMEs' plots of recorded figures."""
+    _refuse_settings(ctx)
+    _load("pipeline.reporting.recorded_plots", "plots")(*([output] if output else []))
+
+
 @app.command(epilog=_EPILOG)
 def translate(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,

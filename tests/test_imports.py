@@ -4,6 +4,10 @@ Inside pipeline the rooms stand in an order: each imports only itself and those 
 """
 
 import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -50,3 +54,20 @@ def test_a_room_imports_only_the_rooms_before_it(room: str) -> None:
     for path in files:
         used = {name.split(".")[1] for name in imported(path) if name.startswith("pipeline.")}
         assert used <= allowed, f"{path} imports {used - allowed}"
+
+
+OF_EXTRAS = {"streamlit": "pipeline/search/app.py", "selenium": "pipeline/search/screenshots.py"}  # the one file each
+
+
+def test_only_declared_packages_are_imported_and_those_of_extras_in_one_file_each() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    core = {re.split(r"[\[>=<]", text)[0] for text in declared["dependencies"]} | {"faiss-cpu", "faiss-gpu"}
+    packages = {
+        name: {re.sub(r"[-_.]+", "-", one).lower() for one in found} for name, found in packages_distributions().items()
+    }
+    known = {*sys.stdlib_module_names, "data", "modules", "pipeline"}
+    for path in sorted(path for folder in ("data", "modules", "pipeline") for path in (ROOT / folder).rglob("*.py")):
+        used = {name.partition(".")[0] for name in imported(path)} - known
+        for name in used:
+            if OF_EXTRAS.get(name) != path.relative_to(ROOT).as_posix():
+                assert packages.get(name, {name}) & core, f"{path} imports {name}, which the core does not install"

@@ -1,8 +1,6 @@
 """What the READMEs tell people to type, read and follow exists."""
 
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -92,31 +90,3 @@ def test_continuous_integration_runs_the_readme_s_commands():
         yaml.safe_load((ROOT / "pipeline/configs/scenes.yaml").read_text(encoding="utf-8"))["corpus"]["name"]
         == "scenes"
     )
-
-
-@pytest.mark.parametrize("target", ["index", "search", "describe"])
-def test_make_names_a_gallery_only_if_it_is_told_one(target: str) -> None:
-    assert '--gallery "$GALLERY"' in make("-n", target, "GALLERY=my pictures")
-    assert "--gallery" not in make("-n", target)
-
-
-def test_make_stays_on_the_device_that_it_was_set_up_for(tmp_path: Path) -> None:
-    (tmp_path / ".setup").write_text("gpu 123\n")
-    assert "'.[gpu,app,dev]'" in make("-n", "setup", f"VENV={tmp_path}")
-    assert "'.[cpu,app,dev]'" in make("-n", "setup", f"VENV={tmp_path}", "DEVICE=cpu")
-
-
-def test_setup_empties_no_folder_that_it_has_not_made(tmp_path: Path) -> None:
-    (tmp_path / "precious").touch()
-    line = make("setup", f"VENV={tmp_path}", fails=True)
-    assert line == f"{tmp_path} was not made by make setup, which would empty it: remove it, or name another (VENV=…)\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
-
-
-def make(*arguments: str, fails: bool = False) -> str:
-    """What make says, whatever the make that runs this was told."""
-    told = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "DEVICE", "GALLERY", "VENV")
-    env = {name: value for name, value in os.environ.items() if name not in told}
-    done = subprocess.run(["make", *arguments], cwd=ROOT, capture_output=True, text=True, check=False, env=env)
-    assert (done.returncode != 0) == fails, done.stderr
-    return done.stdout

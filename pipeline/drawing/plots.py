@@ -1,14 +1,54 @@
-"""Plots of the report and of TensorBoard, drawn without a screen."""
+"""Plots of the report, of TensorBoard and of the READMEs, drawn without a screen."""
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from PIL import Image
 
 _WIDTH = 8.0  # inches
+_LEAST = 0.1  # length of an axis that does not begin at 0, of the figures: small differences must look small
+_GREY = "#59636e"
+_ABOVE, _BELOW = "#0072b2", "#d55e00"  # blue and vermilion of Okabe and Ito, which colour-blind people tell apart
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A figure of a panel.
+
+    Attributes:
+        label: its name.
+        value: where its dot is.
+        low: end of its interval, or None.
+        high: the other end.
+        parts: what it is the mean of, as small dots.
+        hollow: whether the dot is hollow: a figure of others.
+    """
+
+    label: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    parts: Sequence[float] = ()
+    hollow: bool = False
+
+    def ends(self) -> tuple[float, float]:
+        """The leftmost and the rightmost place that is drawn."""
+        drawn = [one for one in (self.value, self.low, self.high, *self.parts) if one is not None]
+        return min(drawn), max(drawn)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A part of a plot: its title and its figures, the first on top."""
+
+    title: str
+    marks: Sequence[Mark]
 
 
 def curves(title: str, lines: Mapping[str, Sequence[tuple[int, float]]]) -> Figure:
@@ -49,6 +89,67 @@ def intervals(title: str, rows: Sequence[tuple[str, float, float | None, float |
     return figure
 
 
+def panels(title: str, axis: str, parts: Sequence[Panel], start: float | None = None) -> Figure:
+    """Figures in panels, one below the other, to one scale; each figure is printed at its right.
+
+    Args:
+        title: what is plotted.
+        axis: unit, and what dots and lines mean.
+        parts: the panels.
+        start: draw bars from here on a common logarithmic axis, in another colour if they go to the left; else dots
+            with intervals, on axes that have the same length but may begin elsewhere.
+    """
+    counts = [len(part.marks) for part in parts]
+    figure = Figure((_WIDTH, 0.8 + 0.5 * len(parts) + 0.25 * sum(counts)), layout="constrained")
+    figure.suptitle(_plain(title), x=0.01, ha="left", fontsize="large")
+    heights = [count + 0.6 for count in counts]
+    columns = figure.subplots(len(parts), squeeze=False, sharex=start is not None, height_ratios=heights)[:, 0]
+    ends = [([mark.ends() for mark in part.marks]) for part in parts]
+    spans = [(min(low for low, _ in found), max(high for _, high in found)) for found in ends]
+    length = max(max(1.1 * (high - low), _LEAST * high) for low, high in spans)
+    for axes, part, (low, high) in zip(columns, parts, spans, strict=True):
+        _rows(axes, part)
+        if start is None:
+            _dots(axes, part.marks)
+            axes.set_xlim((low + high - length) / 2, (low + high + length) / 2)
+        else:
+            _bars(axes, part.marks, start)
+    columns[-1].set_xlabel(_plain(axis))
+    return figure
+
+
+def _rows(axes: Axes, part: Panel) -> None:
+    """A row a figure, the value at its right."""
+    axes.set_yticks(range(len(part.marks)), [_plain(mark.label) for mark in part.marks])
+    axes.set_ylim(len(part.marks) - 0.4, -0.6)
+    axes.set_title(_plain(part.title), loc="left", fontsize="medium")
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    for place, mark in enumerate(part.marks):
+        text = f"{mark.value:.1f}" if mark.value >= 10 else f"{mark.value:.3g}"
+        axes.text(1.01, place, text, transform=axes.get_yaxis_transform(), va="center")
+
+
+def _dots(axes: Axes, marks: Sequence[Mark]) -> None:
+    """A dot a figure, over its parts and its interval."""
+    for place, mark in enumerate(marks):
+        if mark.low is not None and mark.high is not None:
+            axes.plot((mark.low, mark.high), (place, place), color=_ABOVE, linewidth=2, solid_capstyle="butt")
+        axes.plot(mark.parts, [place + 0.28] * len(mark.parts), "o", color=_GREY, markersize=3, alpha=0.7)
+        face = "white" if mark.hollow else _ABOVE
+        axes.plot(mark.value, place, "D" if mark.hollow else "o", color=_ABOVE, markerfacecolor=face, markersize=7)
+
+
+def _bars(axes: Axes, marks: Sequence[Mark], start: float) -> None:
+    """A bar a figure, from `start`."""
+    colours = [_ABOVE if mark.value >= start else _BELOW for mark in marks]
+    axes.barh(range(len(marks)), [mark.value - start for mark in marks], left=start, height=0.6, color=colours)
+    axes.axvline(start, color=_GREY, linewidth=1)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
+
+
 def scatter(title: str, groups: Mapping[str, NDArray[np.floating]]) -> Figure:
     """Points (N, 2) of some groups, each in its colour."""
     figure = Figure((6.0, 6.0), layout="constrained")
@@ -73,6 +174,14 @@ def as_svg(figure: Figure) -> str:
         figure.savefig(written := io.StringIO(), format="svg", metadata={"Date": None, "Creator": None})
     text = written.getvalue()
     return text[text.index("<svg") :]
+
+
+def as_png(figure: Figure) -> bytes:
+    """The figure as a PNG file of 64 colours, 1,040 pixels wide if it is 8 inches wide; the same bytes each time."""
+    figure.set_dpi(130)
+    written = io.BytesIO()
+    Image.fromarray(as_pixels(figure)).quantize(64).save(written, "PNG", optimize=True)
+    return written.getvalue()
 
 
 def as_pixels(figure: Figure) -> NDArray[np.uint8]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from pipeline.errors import RecipeError
 from pipeline.jobs.files import write_whole
 from pipeline.jobs.locks import lock
 
@@ -68,18 +69,24 @@ def write_results(results: Iterable[Result], path: Path) -> None:
 
 
 def read_runs(recipe: str, folder: Path = COMMITTED) -> list[Run]:
-    """The committed runs of a recipe; none if there is no file."""
+    """The committed runs of a recipe; none if there is no file.
+
+    Raises:
+        RecipeError: a line of the file is no such run.
+    """
     path = folder / f"{recipe}.csv"
     if not path.is_file():
         return []
+    runs = []
     with path.open(encoding="utf-8", newline="") as file:
-        return [
-            Run(
-                row["job"], row["key"], row["language"], row["metric"], float(row["value"]), float(row["wall_s"]),
-                float(row["peak_memory_mb"]),
-            )
-            for row in csv.DictReader(file)
-        ]  # fmt: skip
+        try:
+            for row in (reader := csv.DictReader(file, strict=True)):
+                numbers = (float(row[name]) for name in ("value", "wall_s", "peak_memory_mb"))
+                runs.append(Run(row["job"], row["key"], row["language"], row["metric"], *numbers))
+        except (KeyError, TypeError, ValueError, csv.Error):
+            expected = ",".join(field.name for field in fields(Run))
+            raise RecipeError(f"{path}:{reader.line_num}: expected {expected}, the last three numbers") from None
+    return runs
 
 
 def append_runs(recipe: str, runs: Sequence[Run], folder: Path = COMMITTED) -> int:

@@ -47,3 +47,10 @@ def test_what_fasttext_says_is_passed_on(tmp_path) -> None:
     with pytest.raises(DataError, match=r"fastText failed: \S+"):
         train_vectors([], [], ["a"], 10, tmp_path / "vectors.npy")
     assert not list(tmp_path.iterdir())
+
+
+def test_without_fasttext_one_line_says_what_to_install(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("data.vectors.find_spec", lambda name: None)
+    with pytest.raises(DataError, match="not installed: run `make setup-fasttext` or `pip install fasttext`"):
+        train_vectors(["a b"], ["en"], ["a"], 10, tmp_path / "vectors.npy")
+    assert not list(tmp_path.iterdir())

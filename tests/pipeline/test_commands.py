@@ -22,7 +22,9 @@ from tests.pipeline.tiny import ROOT, Tiny, at
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+): ", MAKEFILE, re.M))
-BY_CI = {"setup", "check", "test", "demo"}  # .ci/run runs these themselves
+SETUP = {"setup", "setup-app", "setup-fasttext", "setup-dev"}  # tests/test_makefile.py
+INSTALLED = [f"--assume-old={target}" for target in SETUP]
+BY_CI = {"check", "test", "demo"}  # .ci/run runs these themselves
 BENCHES = {  # each with a file that has such tests and imports little
     "test": "tests/data/test_settings.py", "test-long": "tests/data/test_spoiled.py",
     "benchmark": "tests/benchmarks/test_startup.py",
@@ -58,7 +60,7 @@ def commands(programs: Path) -> Callable[..., list[list[str]]]:
 
     def run(*arguments: str) -> list[list[str]]:
         environment = {name: value for name, value in os.environ.items() if name not in SET_BY_MAKE}
-        made = ["make", "--no-print-directory", "--assume-old=setup", f"VENV={programs}", *arguments]
+        made = ["make", "--no-print-directory", *INSTALLED, f"VENV={programs}", *arguments]
         done = subprocess.run(made, cwd=ROOT, capture_output=True, text=True, check=True, env=environment)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -98,7 +100,7 @@ def test_what_is_typed_is_data(commands, text: str) -> None:
 
 
 def test_words_of_args_that_are_not_closed_are_one_line(programs: Path) -> None:
-    made = ["make", "--assume-old=setup", f"VENV={programs}", "report", "ARGS=--seed='1"]
+    made = ["make", *INSTALLED, f"VENV={programs}", "report", "ARGS=--seed='1"]
     done = subprocess.run(made, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[0] == "ARGS: No closing quotation; expected words, as on a command line"
 
@@ -141,6 +143,11 @@ def test_table(of_bildwort, used: Tiny, capsys) -> None:
     with at(used.folder):
         assert main(of_bildwort("table", f"RECIPE={used.yaml}")) == 1
     assert "has no tables; try `make table TABLE=1 RECIPE=multi30k-flickr8k`" in capsys.readouterr().err
+
+
+def test_plots(of_bildwort, tmp_path: Path, capsys) -> None:
+    assert main(of_bildwort("plots", f"ARGS=--output={tmp_path}")) == 0
+    assert "speed.png" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("target", BENCHES)
@@ -213,10 +220,10 @@ def test_clean_deletes_what_was_trained_alone(tmp_path: Path) -> None:
 
 
 def test_every_target_is_run_here_or_by_ci() -> None:
-    here = {"search", "describe", "translate", "table", "help", "clean", *RUN, *BENCHES, *SERVERS}
+    here = {"search", "describe", "translate", "table", "plots", "help", "clean", *RUN, *BENCHES, *SERVERS}
     elsewhere = {"screenshots"}  # tests/pipeline/test_app.py, where there is a browser
-    assert here | BY_CI | elsewhere == TARGETS
-    assert all(f"make {target}" in (ROOT / ".ci/run").read_text() for target in BY_CI - {"setup"})
+    assert here | SETUP | BY_CI | elsewhere == TARGETS
+    assert all(f"make {target}" in (ROOT / ".ci/run").read_text() for target in BY_CI)
     assert "pipeline.search.screenshots" in (ROOT / "tests/pipeline/test_app.py").read_text()
 
 
@@ -234,7 +241,7 @@ def test_a_command_of_a_readme_is_accepted(of_bildwort, line: str, monkeypatch, 
     words, done = shlex.split(line), []
     if words[0] == "make":
         assert words[1] in TARGETS
-        if words[1] in {*BY_CI, *BENCHES, *SERVERS, "help", "clean", "screenshots"}:
+        if words[1] in {*SETUP, *BY_CI, *BENCHES, *SERVERS, "help", "clean", "screenshots"}:
             return
         words = [".venv/bin/bildwort", *of_bildwort(*words[1:])]
     real = pipeline.cli._load

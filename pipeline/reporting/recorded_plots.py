@@ -1,0 +1,166 @@
+"""Plots of the recorded figures, for the READMEs: recall by training captions, BLEU by system, speed."""
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from statistics import fmean, stdev
+
+from pipeline.drawing.plots import Mark, Panel, as_png, panels
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import say
+from pipeline.reporting.records import COMMITTED, Run, read_runs
+
+SPEED = "speed.csv"
+PICTURES = Path(__file__).parents[2] / ".screenshots"
+_Read = Callable[[str], Sequence[Run]]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A panel's figures.
+
+    Attributes:
+        title: of the panel.
+        metric: as the CSV files name it.
+        sources: label → `recipe:job`, of whose runs with different keys the last recorded one counts, or
+            `recipe:job/key`. All of a job's seeds count: `vse-san-none` stands for `vse-san-none-1`, `-2` …
+        language: of the captions; empty for translators.
+        published: label → figure of others, drawn hollow.
+    """
+
+    title: str
+    metric: str
+    sources: Mapping[str, str]
+    language: str = ""
+    published: Mapping[str, float] | None = None
+
+
+def _rows(*names: str) -> dict[str, str]:
+    return {name: f"multi30k-flickr8k:vse-san-{name}" for name in names}
+
+
+def _systems(recipe: str, direction: str, names: str, prefix: str = "") -> dict[str, str]:
+    labels = {name: name.upper().replace("+CHANNEL", ", reranked").replace("+", " + ") for name in names.split()}
+    return {prefix + label: f"{recipe}:{name}-{direction}" for name, label in labels.items()}
+
+
+_RECALL = "percent; grey: each seed, dot: their mean, line: 95 % interval over seeds (Student's t)"
+_ONE_SEED = "BLEU on test; one training each, so no intervals: a difference of one BLEU may be chance"
+_BACK = "multi30k-official-back"
+PLOTS: Mapping[str, tuple[str, str, Sequence[Figures]]] = {
+    "recall.png": ("Mean recall of SAN, by training captions (1,000 test images)", _RECALL, (
+        Figures("English captions", "mean_recall", language="en",
+                sources=_rows("none", "copies", "mt-f", "mmt-f", "mt-fb", "mmt-fb", "human-de")),
+        Figures("German captions", "mean_recall", _rows("mt-f", "mmt-f", "human-de"), "de"),
+    )),
+    "bleu-overlap.png": ("Translators of multi30k-flickr8k", _ONE_SEED, (
+        Figures("English → German", "test_bleu", _systems("multi30k-flickr8k", "en-de", "nmt mt mmt")),
+        Figures("German → English", "test_bleu", _systems("multi30k-flickr8k", "de-en", "nmt mt mmt")),
+    )),
+    "bleu-official.png": ("Translators on Multi30K's official test 2016", _ONE_SEED, (
+        Figures("English → German", "test_bleu_tokenised", {
+            **_systems("multi30k-official", "en-de", "nmt mt mmt mt+mmt", "official: "),
+            **_systems("multi30k-official-lstm", "en-de", "nmt mt", "lstm: "),
+            **_systems("multi30k-official-task1", "en-de", "mt mt+channel", "task1: "),
+            **_systems("multi30k-official-task2", "en-de", "nmt mt mt+channel", "task2: "),
+            "back: NMT": f"{_BACK}:nmt-en-de",
+            "back: MT": f"{_BACK}:mt-en-de/889ce3d74fea",
+            "back: MT, R-Drop": f"{_BACK}:mt-en-de/47e5c2ed04f5",
+            "back: MMT": f"{_BACK}:mmt-en-de/f535fc384738",
+            **_systems(_BACK, "en-de", "mt+mmt mt+mt2 mt+mt2+mmt", "back: "),
+        }, published={"published, text only": 41.0, "published, pictures": 42.0}),
+        Figures("German → English", "test_bleu_tokenised", {
+            **_systems("multi30k-official", "de-en", "nmt mt mmt", "official: "),
+            **_systems("multi30k-official-task1", "de-en", "mt mt+channel", "task1: "),
+        }),
+        Figures("English → French", "test_bleu_tokenised",
+                _systems("multi30k-official", "en-fr", "nmt mt mmt", "official: ")),
+        Figures("English → Czech", "test_bleu_tokenised",
+                _systems("multi30k-official", "en-cs", "nmt mt mmt", "official: ")),
+    )),
+}  # fmt: skip
+"""File → title, what its axis shows, and its panels."""
+
+
+def plots(
+    output: Path = PICTURES, results: Path = COMMITTED, drawn: Mapping[str, tuple[str, str, Sequence[Figures]]] = PLOTS
+) -> None:
+    """Draw the recorded figures as PNG files.
+
+    Args:
+        output: folder of the files.
+        results: folder of the CSV files.
+        drawn: what is drawn from the recorded runs; the speed ratios are drawn too.
+
+    Raises:
+        RecipeError: a CSV file is missing or malformed, or has no such figure.
+    """
+    read = cache(lambda recipe: read_runs(recipe, results))
+    figures = {
+        name: panels(title, axis, [_panel(one, read) for one in parts]) for name, (title, axis, parts) in drawn.items()
+    }
+    speed = [Panel(machine, marks) for machine, marks in _speeds(results / SPEED)]
+    figures["speed.png"] = panels(
+        "Speed relative to the published form", "times as fast (logarithmic); below 1: slower", speed, start=1.0
+    )
+    output.mkdir(parents=True, exist_ok=True)
+    for name, figure in figures.items():
+        (output / name).write_bytes(as_png(figure))
+        say(f"{output / name}")
+
+
+def _panel(figures: Figures, read: _Read) -> Panel:
+    marks = [_mark(label, source, figures, read) for label, source in figures.sources.items()]
+    return Panel(figures.title, [*marks, *(Mark(*one, hollow=True) for one in (figures.published or {}).items())])
+
+
+def _mark(label: str, source: str, figures: Figures, read: _Read) -> Mark:
+    """The mean over seeds and its interval."""
+    recipe, _, job = source.partition(":")
+    values = list(_by_job(read(recipe), figures, *job.partition("/")[::2]).values())
+    if not values:
+        wanted = f"{figures.metric} {figures.language}".strip()
+        raise RecipeError(f"{recipe}.csv holds no {wanted} of {job}; run its stage, then `make report RECIPE={recipe}`")
+    mean = fmean(values)
+    if len(values) == 1:
+        return Mark(label, mean)
+    error = half_width(values)
+    return Mark(label, mean, mean - error, mean + error, values)
+
+
+def _by_job(runs: Sequence[Run], figures: Figures, job: str, key: str) -> dict[str, float]:
+    """Job → the value that was recorded last, of a job or of its seeds."""
+    return {
+        run.job: run.value for run in runs
+        if (run.job == job or (run.job.startswith(f"{job}-") and run.job[len(job) + 1 :].isdecimal()))
+        and key in ("", run.key) and (run.metric, run.language) == (figures.metric, figures.language)
+    }  # fmt: skip
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Half of the 95 % interval of the mean of two or more values, by Student's t."""
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, len(values) - 1) * stdev(values) / len(values) ** 0.5)
+
+
+def _speeds(path: Path) -> Iterator[tuple[str, list[Mark]]]:
+    """Machine → its ratios, in the order of the file."""
+    marks = []
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in (reader := csv.DictReader(file, strict=True)):
+                marks.append((row["machine"], Mark(row["part"], float(row["ratio"]))))
+                if not 0 < marks[-1][1].value < float("inf"):
+                    raise ValueError
+    except OSError as error:
+        raise RecipeError(f"{path}: {error.strerror}; expected the recorded speed ratios") from None
+    except (KeyError, TypeError, ValueError, csv.Error):
+        raise RecipeError(f"{path}:{reader.line_num}: expected machine,part,ratio,date, a ratio above 0") from None
+    if not marks:
+        raise RecipeError(f"{path}: no ratios; expected machine,part,ratio,date")
+    for machine, found in groupby(marks, lambda one: one[0]):
+        yield machine, [mark for _, mark in found]

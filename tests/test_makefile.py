@@ -1,0 +1,157 @@
+"""The Makefile's environment: what is installed, when, and what is never done to a folder of somebody else."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TOLD = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "DEVICE", "GALLERY", "VENV", "RECIPE", "ARGS", "PYTHON")
+PYTHON = """#!/bin/sh
+# Makes an environment of itself, and writes down what pip is told to install.
+case "$2" in
+  venv) rm -rf "$4" && mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
+  pip) for last; do :; done; echo "$last" >> "{log}"; [ ! -e "{log}.fails" ] ;;
+esac
+"""
+NEEDED = ("sh", "cat", "cksum", "ls", "rm", "mkdir", "cp", "grep", "make", "awk")
+
+
+class Checkout:
+    """A Makefile with its inputs, a `python3` that installs nothing, and a PATH on which there is no compiler."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log, self.venv = folder, folder / "installed", folder / ".venv"
+        for name in ("Makefile", "pyproject.toml", ".ci/constraints.txt"):
+            (folder / name).parent.mkdir(exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+        (folder / "bin").mkdir()
+        for name in NEEDED:
+            (folder / "bin" / name).symlink_to(str(shutil.which(name)))
+        self.program("python3", PYTHON.format(log=self.log))
+
+    def program(self, name: str, text: str = "#!/bin/sh\n") -> None:
+        """Put a program on the PATH."""
+        (self.folder / "bin" / name).write_text(text)
+        (self.folder / "bin" / name).chmod(0o755)
+
+    def make(self, *arguments: str, fails: bool = False) -> tuple[list[str], str]:
+        """What pip was told to install, and what make printed."""
+        self.log.unlink(missing_ok=True)
+        printed = make(*arguments, folder=self.folder, path=str(self.folder / "bin"), fails=fails)
+        return (self.log.read_text().split() if self.log.exists() else []), printed
+
+    def stamps(self) -> set[str]:
+        return {path.name for path in self.venv.glob(".setup*")}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def make(*arguments: str, folder: Path = ROOT, path: str | None = None, fails: bool = False) -> str:
+    """What make says, whatever the make that runs this was told."""
+    env = {name: value for name, value in os.environ.items() if name not in TOLD} | ({"PATH": path} if path else {})
+    done = subprocess.run(["make", *arguments], cwd=folder, capture_output=True, text=True, check=False, env=env)
+    assert (done.returncode != 0) == fails, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("target", ["demo", "stage-mmt", "stage-vse", "index", "search", "report", "plots"])
+def test_what_is_no_test_and_no_page_needs_the_core_alone(checkout: Checkout, target: str) -> None:
+    assert checkout.make(target)[0] == [".[cpu]"]
+    assert checkout.stamps() == {".setup"}
+    assert checkout.make(target)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("target", "extra"),
+    [("app", "app"), ("test", "dev"), ("test-long", "dev"), ("benchmark", "dev"), ("screenshots", "dev")],
+)
+def test_an_extra_is_added_once_when_it_is_first_needed(checkout: Checkout, target: str, extra: str) -> None:
+    checkout.program("g++")
+    assert checkout.make("setup")[0] == [".[cpu]"]
+    assert checkout.make(target)[0] == [f".[{extra}]"]
+    assert checkout.make(target)[0] == []
+    assert checkout.make("demo")[0] == []
+
+
+def test_the_extra_of_the_tests_holds_the_others(checkout: Checkout) -> None:
+    checkout.program("g++")
+    assert checkout.make("setup-dev")[0] == [".[cpu]", ".[dev]"]
+    assert checkout.stamps() == {".setup", ".setup-dev", ".setup-app", ".setup-fasttext"}
+    assert checkout.make("app", "setup-fasttext")[0] == []
+
+
+def test_a_compiler_is_asked_for_where_fasttext_is_compiled(checkout: Checkout) -> None:
+    assert checkout.make("app")[0] == [".[cpu]", ".[app]"]
+    for target in ("setup-fasttext", "setup-dev", "test"):
+        installed, printed = checkout.make(target, fails=True)
+        assert installed == []
+        assert printed.startswith("fasttext is compiled here: install g++ and Python's headers")
+    assert checkout.stamps() == {".setup", ".setup-app"}
+
+
+@pytest.mark.parametrize("target", ["stage-vse", "table"])
+def test_fasttext_is_added_when_settings_or_the_recipe_ask_for_it(checkout: Checkout, target: str) -> None:
+    checkout.program("g++")
+    (checkout.folder / "my recipe.yaml").write_text("base: own\nvse: {words: fasttext}\n")
+    checkout.make("setup")
+    assert checkout.make(target, "ARGS=--vse.words=random")[0] == []
+    assert checkout.make(target, "ARGS=--seed=2 --vse.words fasttext")[0] == [".[fasttext]"]
+    (checkout.venv / ".setup-fasttext").unlink()
+    assert checkout.make(target, "RECIPE=./my recipe.yaml")[0] == [".[fasttext]"]
+    assert checkout.make(target, "RECIPE=./my recipe.yaml")[0] == []
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", ".ci/constraints.txt"])
+def test_all_is_made_afresh_when_its_inputs_change(checkout: Checkout, name: str) -> None:
+    checkout.make("setup-app")
+    with (checkout.folder / name).open("a") as file:
+        file.write("\n# more\n")
+    assert checkout.make("demo")[0] == [".[cpu]"]
+    assert checkout.stamps() == {".setup"}  # the extra went with the old environment
+    assert checkout.make("app")[0] == [".[app]"]
+
+
+def test_all_is_made_afresh_for_another_device_which_is_kept(checkout: Checkout) -> None:
+    checkout.make("setup-app")
+    assert checkout.make("setup", "DEVICE=gpu")[0] == [".[gpu]"]
+    assert checkout.make("setup")[0] == []
+    assert checkout.make("app")[0] == [".[app]"]
+
+
+def test_an_installation_that_fails_is_tried_again(checkout: Checkout) -> None:
+    checkout.make("setup")
+    (fails := checkout.log.with_name("installed.fails")).touch()
+    assert checkout.make("app", fails=True)[0] == [".[app]"]
+    assert checkout.make("setup", "DEVICE=gpu", fails=True)[0] == [".[gpu]"]
+    fails.unlink()
+    assert checkout.make("app")[0] == [".[gpu]", ".[app]"]
+
+
+def test_setup_empties_no_folder_that_it_has_not_made(checkout: Checkout) -> None:
+    checkout.venv.mkdir()
+    (checkout.venv / "precious").touch()
+    for target in ("setup", "setup-app", "demo"):
+        installed, printed = checkout.make(target, fails=True)
+        assert installed == []
+        assert printed == (".venv was not made by make setup, which would empty it: remove it, or name another "
+                           "(VENV=…)\n")  # fmt: skip
+    assert [path.name for path in checkout.venv.iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize("target", ["index", "search", "describe"])
+def test_make_names_a_gallery_only_if_it_is_told_one(target: str) -> None:
+    assert '--gallery "$GALLERY"' in make("-n", target, "GALLERY=my pictures")
+    assert "--gallery" not in make("-n", target)
+
+
+def test_an_old_python_is_refused_in_one_line(checkout: Checkout) -> None:
+    checkout.program("python3", "#!/bin/sh\nexit 1\n")
+    assert (
+        checkout.make("setup", fails=True)[1] == "Python 3.11, 3.12 or 3.13 is needed: make setup PYTHON=python3.11\n"
+    )
