@@ -31,13 +31,14 @@ _STYLE = """<style>
 .stMainBlockContainer {padding-top: 1rem; padding-bottom: 2rem; max-width: 1400px;}
 .stMainBlockContainer h1 {padding: 0; font-size: 2.2rem;}
 .stMainBlockContainer h3 {padding: 0.4rem 0; font-size: 1.4rem;}
+.stMainBlockContainer .stButton p {text-align: left;}
 .stMainBlockContainer img {border-radius: 0.4rem;}
 </style>"""
 
 
 def page(folder: Path) -> None:
     """The whole page, run anew with everything that is typed, clicked or uploaded."""
-    st.set_page_config("Bildwort", ":material/image_search:", layout="wide")
+    st.set_page_config("Bildwort", layout="wide")
     st.html(_STYLE)
     try:
         changed = (folder / "gallery.json").stat().st_mtime_ns
@@ -76,7 +77,8 @@ def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
             both = st.toggle("Both languages", bool(exported.translator_names), disabled=not exported.translator_names,
                              help="translates the query (MT) and searches with the translation too")  # fmt: skip
             options = st.popover("Options", icon=":material/tune:", type="tertiary")
-            st.button("Start page", icon=":material/home:", type="tertiary", on_click=_reset, disabled=not _used())
+            if _used():
+                st.button("Start page", icon=":material/home:", type="tertiary", on_click=_reset)
     codes = [_DETECT, *(sorted({*exported.languages, *exported.translators.sources("mt")}))]
     language = options.selectbox("Language of the query", codes, format_func=language_name)
     top = int(options.number_input("Number of pictures", 1, 100, 12))

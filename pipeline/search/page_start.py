@@ -38,7 +38,7 @@ def start(gallery: Gallery, ask: Callable[[Sentence], None], demonstrate: Callab
     comparable = any(can_compare(gallery.exported, one) for one in gallery.languages)
     places = st.columns([3, 2] if queries and comparable else 1)
     if queries:
-        with places[0].container(border=True, height="stretch", gap="xxsmall"):
+        with places[0].container(border=True, height="stretch", gap=None):
             st.markdown("**Try an example**")
             for number, one in enumerate(queries):
                 label = f"{plain(one.text)}  :gray-badge[{plain(language_name(one.language))}]"

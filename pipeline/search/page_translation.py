@@ -15,6 +15,7 @@ from pipeline.search.gallery import Gallery, Hit
 from pipeline.search.page_text import BROWN, GREEN, language_name, marked, plain, thumbnail
 
 TITLE = "Translation with and without the picture"
+_WIDTH = 180  # pixels of a picture
 
 
 class Seen(NamedTuple):
@@ -75,7 +76,8 @@ def compare_translations(exported: ExportedModel, sentence: Sentence, seen: Sequ
         without = exported.translators.translate(typed, "mt", source, target)
         regions = np.stack([one.regions for one in seen])
         found = exported.translators.translate_all([typed] * len(seen), "mmt", source, target, regions)
-        for one, text_with in zip(seen, found, strict=True):
+        pairs = sorted(zip(seen, found, strict=True), key=lambda pair: pair[1] == without)  # those that differ first
+        for one, text_with in pairs:
             _row(one, language_name(target), without, text_with)
 
 
@@ -85,7 +87,7 @@ def _row(seen: Seen, language: str, without: str, with_it: str) -> None:
     if seen.picture is None:
         picture.info("The picture is not at hand.")
     else:
-        picture.image(seen.picture, width="stretch", alt=seen.name)
+        picture.image(seen.picture, width=_WIDTH, alt=seen.name)
     same = ", the same" if without == with_it else ""
     for place, title, text in (
         (left, f"Without the picture (MT, {language})", marked(without, with_it, BROWN)),
