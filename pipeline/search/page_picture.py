@@ -15,7 +15,7 @@ from pipeline.search.page_results import WHY, Request, explained, show_hits
 from pipeline.search.page_text import SIZE, language_name, plain, scaled
 from pipeline.search.page_translation import TITLE, Seen, can_compare, compare_translations
 
-_CAPTIONS = 4  # nearest ones that are shown, of each language
+_CAPTIONS = 3  # nearest ones that are shown, of each language
 
 
 def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> None:

@@ -239,7 +239,8 @@ def appears(driver: Any, text: str) -> None:
 
 
 def shoot(driver: Any, name: str) -> None:
-    """Take a picture of the page once it is still."""
+    """Take a picture of the page once it is still, with the pointer away from what reacts to it."""
+    driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": 0, "y": 0})
     while driver.execute_script(
         "return document.querySelector('[data-stale=true], [data-testid=stSpinner]') !== null"
         " || [...document.images].some(one => !one.complete)"
@@ -248,7 +249,7 @@ def shoot(driver: Any, name: str) -> None:
     time.sleep(1)  # fades
     path = SHOTS / f"page-{name}.png"
     with Image.open(io.BytesIO(driver.get_screenshot_as_png())) as seen:
-        seen.convert("RGB").quantize(128).save(path, optimize=True)
+        seen.convert("RGB").quantize(256, Image.Quantize.FASTOCTREE).save(path, optimize=True)
     say(str(path.relative_to(ROOT)))
 
 

@@ -89,7 +89,7 @@ def test_the_first_screen_says_what_this_is_and_has_examples(page: AppTest) -> N
         "a red bat  :gray-badge[English]",
         f"{plain(MARKUP)}  :gray-badge[English]",
     ]
-    assert len(page.get("imgs")) == 7
+    assert len(page.get("image")) == 7
     assert found(page) == []
     assert all(one.label for one in [*page.button, *page.toggle, *page.text_input, *page.selectbox, *page.number_input])
 
