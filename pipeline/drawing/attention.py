@@ -27,12 +27,16 @@ def frame(picture: Image.Image, boxes: NDArray[np.floating], shares: NDArray[np.
         shares: (R,) of sum 1; a region with none is not framed.
         thickest: pixels of the frame of a region with all attention.
     """
-    draw = ImageDraw.Draw(picture)
     strongest = [region for region in shares.argsort()[::-1][:_REGIONS] if shares[region] > 0]
     for colour, region in reversed(list(zip(_COLOURS, strongest, strict=False))):
-        x1, y1, x2, y2 = boxes[region].clip(0, 1) * np.tile([picture.width - 1, picture.height - 1], 2)
-        width = max(1, round(thickest * float(shares[region])))
-        draw.rectangle((min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)), outline=colour, width=width)
+        outline(picture, boxes[region], colour, max(1, round(thickest * float(shares[region]))))
+
+
+def outline(picture: Image.Image, box: NDArray[np.floating], colour: str, width: int) -> None:
+    """Draw the frame of a box (4,), corners x1, y1, x2, y2 in 0…1, on a picture."""
+    x1, y1, x2, y2 = box.clip(0, 1) * np.tile([picture.width - 1, picture.height - 1], 2)
+    corners = (min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2))
+    ImageDraw.Draw(picture).rectangle(corners, outline=colour, width=width)
 
 
 class Seen(NamedTuple):

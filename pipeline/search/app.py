@@ -1,183 +1,141 @@
-"""`make app`: a local page that searches a gallery by words and by pictures, and shows which regions decide.
+"""`make app`: a local page that searches a gallery by words and by pictures, and shows why a picture was found.
 
 Streamlit runs this file: `streamlit run pipeline/search/app.py -- GALLERY`. It shows pictures of the gallery
 alone, out of memory; no path of a request is opened, and names, captions and errors are shown as they are, never as
-markup.
+markup. Its parts are the files `page_*.py`.
 """
 
 import sys
-import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
 import streamlit as st
-import torch
-from numpy.typing import NDArray
-from streamlit.delta_generator import DeltaGenerator
+from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from data.errors import DataError
 from data.languages import language_of
 from data.pictures import SUFFIXES
 from modules.errors import ModelError
-from pipeline.drawing.attention import frame
-from pipeline.drawing.pictures import read_thumbnail
 from pipeline.errors import RecipeError
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.gallery import Gallery, Hit
+from pipeline.search.examples import Ambiguous, Sentence, ambiguous_example
+from pipeline.search.gallery import Gallery
+from pipeline.search.page_picture import uploaded
+from pipeline.search.page_results import Request, results
+from pipeline.search.page_start import introduction, start
+from pipeline.search.page_text import language_name, plain
+from pipeline.search.page_translation import demonstration
 
 LONGEST = 1000  # characters of a query; the model reads 100 words
-COLUMNS, SIZE = 4, 320
-_AUTO = "detected"
+_DETECT = "detect"
+_QUERY, _EXAMPLE, _DEMONSTRATED, _UPLOADS = "query", "example", "demonstrated", "uploads"  # what a session keeps
+_STYLE = """<style>
+.stMainBlockContainer {padding-top: 1rem; padding-bottom: 2rem; max-width: 1400px;}
+.stMainBlockContainer h1 {padding: 0; font-size: 2.2rem;}
+.stMainBlockContainer h3 {padding: 0.4rem 0; font-size: 1.4rem;}
+.stMainBlockContainer .stButton p {text-align: left;}
+.stMainBlockContainer img {border-radius: 0.4rem;}
+</style>"""
 
 
 def page(folder: Path) -> None:
-    """The whole page, run anew with everything that is typed or dropped."""
+    """The whole page, run anew with everything that is typed, clicked or uploaded."""
     st.set_page_config("Bildwort", layout="wide")
-    st.title("Bildwort")
+    st.html(_STYLE)
     try:
-        gallery = _gallery(str(folder), (folder / "gallery.json").stat().st_mtime_ns)
+        changed = (folder / "gallery.json").stat().st_mtime_ns
+        gallery = _gallery(str(folder), changed)
     except (RecipeError, OSError) as error:
         st.error(
             plain(str(error) if isinstance(error, RecipeError) else f"{folder}: no gallery here; run `make index`")
         )
         return
-    st.caption(plain(f"{len(gallery):,} pictures; {gallery.exported.name}; {', '.join(gallery.exported.languages)}"))
-    words, choice, number = st.columns([6, 1, 1])
-    query = words.text_input("What is to be seen?", max_chars=LONGEST, placeholder="a few words")
-    language = choice.selectbox("Language", [_AUTO, *_languages(gallery.exported)])
-    top = int(number.number_input("Pictures", 1, 100, 12))
-    choices = st.columns([1, 1, 4])
-    framed = choices[0].toggle("Regions", help="frames what the score owes most: red before yellow before blue")
-    translated = choices[1].toggle(
-        "Translations", disabled=not gallery.exported.translator_names,
-        help="the query translated and searched beside it; with a picture, words translated with it and without"
-    )  # fmt: skip
-    request = Request(query.strip(), None if language == _AUTO else language, top, framed, translated)
-    dropped = st.file_uploader("… or a picture", type=sorted(one[1:] for one in SUFFIXES))
+    introduction(gallery)
+    request, picture = _inputs(gallery)
     try:
-        if request.query:
-            _by_words(gallery, request)
-        if dropped is not None:
-            _by_picture(gallery, dropped.getvalue(), dropped.name, request)
+        if picture is not None:
+            uploaded(gallery, picture.getvalue(), picture.name, request)
+        if request.sentence.text:
+            results(gallery, request)
+        elif picture is None and st.session_state.get(_DEMONSTRATED):
+            demonstration(gallery, _ambiguous(str(folder), changed))
+        elif picture is None:
+            start(gallery, _ask, _demonstrate)
     except (DataError, ModelError, RecipeError) as error:
         st.error(plain(str(error)))
 
 
-class Request(NamedTuple):
-    """What is entered on the page: words, their language, how many pictures, and what is shown beside them."""
+def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
+    """The fields for words and a picture, side by side, and the options; what is entered."""
+    exported = gallery.exported
+    left, right = st.columns([3, 2])
+    with left:
+        field, button = st.columns([5, 1], vertical_alignment="bottom")
+        typed = field.text_input("Search with words", key=_QUERY, max_chars=LONGEST, icon=":material/search:",
+                                 placeholder="describe a picture", on_change=_forget)  # fmt: skip
+        button.button("Search", type="primary", width="stretch")
+        with st.container(horizontal=True, vertical_alignment="center"):
+            why = st.toggle("Why?", help="frames the regions that the words of the query depend on, in their colours")
+            both = st.toggle("Both languages", bool(exported.translator_names), disabled=not exported.translator_names,
+                             help="translates the query (MT) and searches with the translation too")  # fmt: skip
+            options = st.popover("Options", icon=":material/tune:", type="tertiary")
+            if _used():
+                st.button("Start page", icon=":material/home:", type="tertiary", on_click=_reset)
+    codes = [_DETECT, *(sorted({*exported.languages, *exported.translators.sources("mt")}))]
+    language = options.selectbox("Language of the query", codes, format_func=language_name)
+    top = int(options.number_input("Number of pictures", 1, 100, 12))
+    picture = right.file_uploader(
+        "Search with a picture", sorted(one[1:] for one in SUFFIXES), key=_upload_key(),
+        disabled=exported.extractor is None,
+        help="finds its nearest captions and similar pictures, and translates with it" if exported.extractor
+        else "this model reads regions that were made elsewhere, not pixels",
+    )  # fmt: skip
+    query = typed.strip()
+    if language == _DETECT:
+        known = codes[1:] if both else exported.languages
+        example = st.session_state.get(_EXAMPLE)
+        language = example.language if example and example.text == query else language_of(query, known)
+    return Request(Sentence(query, language), top, why, both), picture
 
-    query: str
-    language: str | None
-    top: int
-    framed: bool
-    translated: bool
 
-
-def plain(text: str) -> str:
-    """A text that Streamlit's Markdown shows as it is."""
-    return "".join(f"\\{one}" if one in r"\`*_{}[]()<>#+-.!|~$:&" else one for one in text if one.isprintable())
-
-
-@st.cache_resource(max_entries=2, show_spinner="opening the gallery")
+@st.cache_resource(max_entries=2, show_spinner="Opening the gallery")
 def _gallery(folder: str, changed: int) -> Gallery:
     """Opened once for each update."""
     return Gallery.open(folder)
 
 
-def _languages(exported: ExportedModel) -> list[str]:
-    """Those that the model reads, and those that its translators do."""
-    return sorted({*exported.languages, *(name.split("-")[1] for name in exported.translator_names)})
+@st.cache_resource(max_entries=2, show_spinner="Looking for a sentence whose translation depends on the picture")
+def _ambiguous(folder: str, changed: int) -> Ambiguous | None:
+    """Found once for each update of a gallery."""
+    return ambiguous_example(_gallery(folder, changed))
 
 
-def _language_of(request: Request, exported: ExportedModel) -> str:
-    """The language of the words: as chosen, or detected among those that will be read."""
-    known = _languages(exported) if request.translated else exported.languages
-    return request.language or language_of(request.query, known)
+def _ask(example: Sentence) -> None:
+    """Search with an example, in its own language."""
+    st.session_state[_QUERY], st.session_state[_EXAMPLE] = example.text, example
 
 
-def _by_words(gallery: Gallery, request: Request) -> None:
-    """Pictures for words; beside them those for each translation of the words that the model reads."""
-    exported = gallery.exported
-    written_in = _language_of(request, exported)
-    sentences = [(written_in, request.query, request.query)]
-    if request.translated:
-        if written_in not in exported.languages:
-            sentences.clear()
-        for target in exported.translators.targets("mt", written_in):
-            if target in exported.languages:
-                text = exported.translators.translate(request.query, "mt", written_in, target)
-                sentences.append((target, text, f"translated: {text}"))
-    if not sentences:
-        st.info(plain(f"No translator of this model leads from {written_in} into {', '.join(exported.languages)}."))
-        return
-    for place, (language, text, title) in zip(st.columns(len(sentences)), sentences, strict=True):
-        with place:
-            st.subheader(plain(f"{title[:80]} ({language})"))
-            hits = gallery.search(text, request.top, language) if text.strip() else []
-            vector = exported.encode_captions([text], language).single() if request.framed else None
-            _show(gallery, hits, max(1, COLUMNS // len(sentences)), vector)
+def _demonstrate() -> None:
+    st.session_state[_DEMONSTRATED] = True
 
 
-def _by_picture(gallery: Gallery, content: bytes, name: str, request: Request) -> None:
-    exported = gallery.exported
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"dropped{Path(name).suffix[:5]}"
-        path.write_bytes(content)
-        try:
-            regions, boxes = exported.regions_of(path)
-        except DataError as error:
-            raise DataError(str(error).replace(str(path), name)) from None
-        shown = read_thumbnail(path, SIZE)
-    vector = exported.encode_regions(regions[None]).single()
-    captions = gallery.captions_near(vector)
-    words = [Hit(request.query, 0.0, None, _language_of(request, exported))] if request.query else []
-    words += sorted((hit for nearest in captions.values() for hit in nearest), key=lambda hit: -hit.score)
-    left, right = st.columns([1, 3])
-    if shown is not None:
-        readable = [hit for hit in words if hit.language in exported.languages]
-        if request.framed and readable:
-            nearest = exported.encode_captions([readable[0].name], readable[0].language).single()
-            frame(shown, boxes, exported.region_shares(regions[None], nearest)[0])
-        left.image(shown)
-    for language, found in captions.items():
-        right.markdown(f"**{plain(language)}**")
-        for hit in found:
-            right.text(f"{hit.score:.3f}  {hit.name}")
-    if request.translated and words:
-        _translations(right, exported, words[0].name, str(words[0].language), regions)
-    st.subheader("Pictures like it")
-    _show(gallery, gallery.pictures_near(vector, request.top))
+def _forget() -> None:
+    """The demonstration is not shown again after a search."""
+    st.session_state[_DEMONSTRATED] = False
 
 
-def _translations(
-    place: DeltaGenerator, exported: ExportedModel, text: str, written_in: str, regions: NDArray[np.floating]
-) -> None:
-    """A caption's translations without its picture (MT) and with it (MMT)."""
-    place.markdown(plain(f"“{text[:200]}”, translated"))
-    for system, title in (("mt", "without the picture"), ("mmt", "with the picture")):
-        for target in exported.translators.targets(system, written_in):
-            place.text(
-                f"{title}, {target}:  {exported.translators.translate(text, system, written_in, target, regions)}"
-            )
+def _reset() -> None:
+    """Back to the first screen, with empty fields."""
+    st.session_state[_QUERY], st.session_state[_DEMONSTRATED] = "", False
+    st.session_state[_UPLOADS] = st.session_state.get(_UPLOADS, 0) + 1
 
 
-def _show(gallery: Gallery, hits: list[Hit], columns: int = COLUMNS, vector: torch.Tensor | None = None) -> None:
-    """Pictures in rows, best first; with a caption's vector (1, H), the regions that its score owes most are framed."""
-    if not hits:
-        st.info("Nothing was found.")
-    looked = [None] * len(hits) if vector is None else gallery.looked_at(vector, hits)
-    for start in range(0, len(hits), columns):
-        for number, column in enumerate(st.columns(columns)[: len(hits) - start], start):
-            hit, seen = hits[number], looked[number]
-            picture = read_thumbnail(hit.path, SIZE)
-            if picture is None:
-                column.info("not at hand")
-            else:
-                if seen is not None:
-                    frame(picture, *seen)
-                column.image(picture)
-            column.text(f"{hit.score:.3f}  {hit.name}")
+def _upload_key() -> str:
+    """Of the field for a picture; another one empties it."""
+    return f"picture-{st.session_state.get(_UPLOADS, 0)}"
+
+
+def _used() -> bool:
+    """Is anything entered or shown?"""
+    return any(st.session_state.get(one) for one in (_QUERY, _DEMONSTRATED, _upload_key()))
 
 
 if __name__ == "__main__":

@@ -141,8 +141,12 @@ class ExportedModel:
         assert self.standard is not None
         return standardised(regions.astype(np.float16), *self.standard)
 
-    def encode_regions(self, regions: NDArray[np.floating]) -> Encodings:
-        """Encode images by their regions (N, R, D).
+    def encode_regions(self, regions: NDArray[np.floating], mask: NDArray[np.bool_] | None = None) -> Encodings:
+        """Encode images by their regions.
+
+        Args:
+            regions: (N, R, D).
+            mask: (N, R), false for a region that is left out; None: all are read.
 
         Raises:
             RecipeError: regions are of another width than the model reads.
@@ -154,31 +158,11 @@ class ExportedModel:
         with torch.inference_mode():
             for start in range(0, len(regions), _BATCH):
                 some = torch.from_numpy(regions[start : start + _BATCH].astype(np.float32))
-                parts += Encodings.of(self.model.encode_images(some, torch.ones(some.shape[:2]).bool())).parts
+                seen = (
+                    torch.ones(some.shape[:2]).bool() if mask is None else torch.from_numpy(mask[start:][: len(some)])
+                )
+                parts += Encodings.of(self.model.encode_images(some, seen)).parts
         return Encodings(parts)
-
-    def region_shares(self, regions: NDArray[np.floating], vector: torch.Tensor) -> NDArray[np.floating]:
-        """How much each region contributes to the score of images and a caption: the loss if it is left out.
-
-        Args:
-            regions: (N, R, D).
-            vector: (1, H) of the caption.
-
-        Returns:
-            (N, R), each row positive and of sum 1, or 0 where no region helps.
-        """
-        images, count = regions.shape[:2]
-        if count == 1:
-            return np.zeros((images, 1))
-        masks = torch.cat([torch.ones(1, count), 1 - torch.eye(count)]).bool()  # the whole, then without each
-        scores = []
-        with torch.inference_mode():
-            for one in torch.from_numpy(regions.astype(np.float32)):
-                encoded = self.model.encode_images(one.expand(count + 1, -1, -1), masks)
-                scores.append(Encodings.of(encoded).single() @ vector[0])
-        together = torch.stack(scores)
-        lost = (together[:, :1] - together[:, 1:]).clamp(min=0)
-        return (lost / lost.sum(1, keepdim=True).clamp(min=1e-12)).numpy()
 
     def encode_captions(self, texts: Sequence[str], language: str | None = None) -> Encodings:
         """Encode captions or queries.

@@ -29,6 +29,10 @@ class ExportedTranslators:
         self.names = list(names)
         self._load = cache(lambda name: load_translator(folder / name))
 
+    def sources(self, system: str) -> list[str]:
+        """The languages that a system translates from."""
+        return sorted({name.split("-")[1] for name in self.names if name.split("-")[0] == system})
+
     def targets(self, system: str, language: str) -> list[str]:
         """The languages that a system translates a language into."""
         return [name.split("-")[2] for name in self.names if name.split("-")[:2] == [system, language]]
@@ -36,14 +40,20 @@ class ExportedTranslators:
     def translate(
         self, text: str, system: str, source: str, target: str, regions: NDArray[np.floating] | None = None
     ) -> str:
-        """The best translation of a sentence, by a beam of 5.
+        """The best translation of a sentence, by a beam of 5; `regions` (R, D), else as `translate_all`."""
+        return self.translate_all([text], system, source, target, None if regions is None else regions[None])[0]
+
+    def translate_all(
+        self, texts: Sequence[str], system: str, source: str, target: str, regions: NDArray[np.floating] | None = None
+    ) -> list[str]:
+        """The best translation of each sentence, by a beam of 5, all in one batch.
 
         Args:
-            text: the sentence.
+            texts: the sentences.
             system: `mt` or `mmt`.
-            source: its language.
+            source: their language.
             target: the language wanted.
-            regions: (R, D) of its picture, for a system that reads them.
+            regions: (N, R, D) of their pictures, for a system that reads them.
 
         Raises:
             RecipeError: there is no such translator, or it reads regions of another width.
@@ -52,14 +62,15 @@ class ExportedTranslators:
         if name not in self.names:
             raise RecipeError(f"translate: no {name} in the model; it has {', '.join(self.names) or 'no translators'}")
         translator, bpe = self._load(name)
-        (tokens,) = bpe.encode_all([text], source)
+        tokens = bpe.encode_all(texts, source)
         batch: dict[str, Any] = {
-            "source": pad([tokens]), "source_lengths": torch.tensor([len(tokens)]), "index": torch.tensor([0])
+            "source": pad(tokens), "source_lengths": torch.tensor([len(one) for one in tokens]),
+            "index": torch.arange(len(tokens)),
         }  # fmt: skip
         if translator.regions is not None:
             width = translator.regions.in_features
             if regions is None or regions.shape[-1] != width:
                 raise RecipeError(f"translate: {name} reads regions (R, {width}) of a picture; give them, or use mt")
-            batch["regions"] = torch.from_numpy(regions[None].astype(np.float32))
-        best = translate(translator.eval(), batch, BeamSettings(), BEGIN, END)[0][0]
-        return bpe.decode(best.tokens, target)
+            batch["regions"] = torch.from_numpy(regions.astype(np.float32))
+        found = translate(translator.eval(), batch, BeamSettings(), BEGIN, END)
+        return [bpe.decode(beam[0].tokens, target) for beam in found]

@@ -11,6 +11,7 @@ for processes that have just opened it.
 """
 
 import json
+import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -170,19 +171,26 @@ class Gallery:
         (row,) = self.rows([place])
         return self.captions_near(torch.from_numpy(self._parts.take([row["digest"]], "vectors")), top)
 
-    def looked_at(self, vector: torch.Tensor, hits: Sequence[Hit]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-        """The boxes (R, 4) of pictures that were found, and how much each contributes (R,) to the score with a caption.
-
-        Args:
-            vector: (1, H) of the caption.
-            hits: pictures of this gallery.
-        """
-        if not hits:
-            return []
+    def regions_of(self, hits: Sequence[Hit]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The regions (N, R, D) of pictures of this gallery as the model reads them, and their boxes (N, R, 4)."""
         rows = self.rows([place for hit in hits if (place := self.place_of(hit.name)) is not None])
         parts = self._parts
-        shares = self.exported.region_shares(self._regions(rows, parts), vector)
-        return list(zip(parts.take([row["digest"] for row in rows], "boxes"), shares, strict=True))
+        return self._regions(rows, parts), parts.take([row["digest"] for row in rows], "boxes")
+
+    @property
+    def languages(self) -> list[str]:
+        """Those of its captions."""
+        return list(self._captions)
+
+    def draw_pictures(self, count: int, seed: int) -> list[Hit]:
+        """Pictures drawn at random, the same for the same seed; all in another order if there are no more."""
+        drawn = random.Random(seed).sample(range(len(self)), min(count, len(self)))
+        return self._hits([(place, 0.0) for place in drawn])
+
+    def draw_captions(self, language: str, count: int, seed: int) -> list[str]:
+        """The same for captions of one of its languages."""
+        texts, _ = self._captions[language]
+        return [texts[row].as_py() for row in random.Random(seed).sample(range(len(texts)), min(count, len(texts)))]
 
     @property
     def _parts(self) -> VectorCache:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ _PATIENCE = 120  # seconds until a page must show what is waited for
 
 
 def screenshots() -> None:
-    """Index the scenes, serve the page, and take its pictures: a search by words, and an ambiguous word translated.
+    """Index the scenes, serve the page, and take a picture of each of its states.
 
     Raises:
         RecipeError: there is no Chromium, or the demo has not been run.
@@ -47,32 +47,67 @@ def screenshots() -> None:
     recipe, workspace = load_recipe("scenes", []), Workspace()
     index(recipe, workspace, None, None, None, os.cpu_count() or 1)
     corpus = workspace.folder(corpus_job(recipe, workspace))
-    captions = read_captions(corpus / "captions.parquet").to_list()
-    german = next(row for row in captions if (row["split"], row["language"], row["source"]) == ("test", "de", HUMAN))
+    twin = _twin_that_needs_its_picture(recipe, workspace, corpus)
+    english = _text_of(corpus, lambda row: row["caption_id"] == twin["caption_id"])
+    german = _text_of(corpus, lambda row: (row["split"], row["language"], row["source"]) == ("test", "de", HUMAN))
+    SHOTS.mkdir(exist_ok=True)
+    translated_twins(recipe, workspace, twin).save(SHOTS / "bat.png", optimize=True)
+    with served(gallery_of(recipe, workspace)) as address:
+        with browser() as driver:
+            _wide(driver, address, german, english, pictures_of(corpus)[twin["image_id"]])
+        with browser(dark=True) as driver:
+            _open(driver, address)
+            _demonstrate(driver)
+            shoot(driver, "dark")
+        with browser(width=420, height=900) as driver:
+            _open(driver, address)
+            shoot(driver, "narrow")
+
+
+def _wide(driver: Any, address: str, german: str, english: str, picture: Path) -> None:
+    """Pictures of the light page in a wide window: each state of it."""
+    _open(driver, address)
+    shoot(driver, "start")
+    _demonstrate(driver)
+    shoot(driver, "demonstration")
+    press(driver, "input[type=text]", f"{german}\n")
+    appears(driver, "translated by MT")
+    shoot(driver, "words")
+    switch_on(driver, "Why?")
+    appears(driver, "Why? A word")
+    shoot(driver, "why")
+    _open(driver, address)
+    press(driver, "input[type=text]", f"{english}\n")
+    appears(driver, "translated by MT")
+    drop(driver, picture)
+    appears(driver, "Similar pictures")
+    shoot(driver, "picture")
+
+
+def _open(driver: Any, address: str) -> None:
+    driver.get(address)
+    appears(driver, "Some of the pictures")
+
+
+def _demonstrate(driver: Any) -> None:
+    click(driver, "Show the translations")
+    appears(driver, "With the picture (MMT, German)")
+
+
+def _twin_that_needs_its_picture(recipe: Recipe, workspace: Workspace, corpus: Path) -> dict[str, str]:
+    """A row of `twins_of` the corpus with the word “bat”, which MT translates wrongly."""
     text_only = read_translations(workspace.folder(translators_of(recipe, workspace)["mt-en-de"]), "twins")
     translated = {row["image_id"]: row["hypothesis"] for row in text_only}
-    twin = next(  # whose picture MT would need
+    return next(
         one for one in twins_of(corpus)
         if one["word"] == "bat" and one["expected"].lower() not in translated[one["image_id"]]
     )  # fmt: skip
-    english = next(row["text"] for row in captions if row["caption_id"] == twin["caption_id"])
-    SHOTS.mkdir(exist_ok=True)
-    translated_twins(recipe, workspace, twin).save(SHOTS / "bat.png", optimize=True)
-    with served(gallery_of(recipe, workspace)) as address, browser(1280, 1000) as driver:
-        driver.get(address)
-        type_words(driver, german["text"])
-        appears(driver, "(de)")
-        switch_on(driver)
-        appears(driver, "translated: ")
-        shoot(driver, "words")
-        driver.get(address)
-        type_words(driver, english)
-        appears(driver, "(en)")
-        switch_on(driver)
-        appears(driver, "translated: ")
-        drop(driver, pictures_of(corpus)[twin["image_id"]])
-        appears(driver, "with the picture, de:")
-        shoot(driver, "picture", "with the picture, de:")
+
+
+def _text_of(corpus: Path, wanted: Callable[[Mapping[str, Any]], bool]) -> str:
+    """The first caption of a corpus of which something holds."""
+    captions = read_captions(corpus / "captions.parquet").to_list()
+    return next(str(row["text"]) for row in captions if wanted(row))
 
 
 def translated_twins(recipe: Recipe, workspace: Workspace, twin: Mapping[str, str]) -> Image.Image:
@@ -127,8 +162,13 @@ def served(gallery: Path) -> Iterator[str]:
 
 
 @contextmanager
-def browser(width: int = 1200, height: int = 1000) -> Iterator[Any]:
-    """Headless Chromium.
+def browser(width: int = 1280, height: int = 860, dark: bool = False) -> Iterator[Any]:
+    """Headless Chromium, with a page of this size in pixels.
+
+    Args:
+        width: of the page.
+        height: of what is seen of it.
+        dark: ask pages for their dark theme.
 
     Raises:
         RecipeError: there is none.
@@ -140,11 +180,15 @@ def browser(width: int = 1200, height: int = 1000) -> Iterator[Any]:
     options.binary_location = chromium
     with tempfile.TemporaryDirectory() as profile:
         for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync",
-                     "disable-background-networking", "disable-component-update", f"window-size={width},{height}",
+                     "disable-background-networking", "disable-component-update",
                      f"user-data-dir={profile}"):  # fmt: skip
             options.add_argument(f"--{flag}")
         window = webdriver.Chrome(options, webdriver.ChromeService(driver))
         window.implicitly_wait(_PATIENCE)
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        window.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
         try:
             yield window
         finally:
@@ -158,20 +202,27 @@ def _require_browser() -> tuple[str, str]:
     return chromium, driver
 
 
-def type_words(driver: Any, words: str) -> None:
-    """Into the page's box."""
-    driver.find_element("css selector", "input[type=text]").send_keys(f"{words}\n")
+def press(driver: Any, where: str, keys: str) -> None:
+    """Press keys in an element, by its CSS selector; what it holds already is replaced."""
+    element = driver.find_element("css selector", where)
+    if element.get_attribute("value"):
+        element.send_keys("\ue009a")  # Control-A
+    element.send_keys(keys)
 
 
 def drop(driver: Any, picture: Path) -> None:
-    """A picture onto the page."""
+    """Put a picture onto the page."""
     driver.find_element("css selector", "input[type=file]").send_keys(str(picture.absolute()))
 
 
-def switch_on(driver: Any) -> None:
-    """All that the page can show beside the pictures."""
-    for switch in driver.find_elements("css selector", "[data-testid=stCheckbox] label"):
-        switch.click()
+def switch_on(driver: Any, label: str) -> None:
+    """Turn on a switch of the page."""
+    driver.find_element("xpath", f"//label[.//p[text()={label!r}]]").click()
+
+
+def click(driver: Any, label: str) -> None:
+    """Click a button of the page."""
+    driver.find_element("xpath", f"//button[.//p[text()={label!r}]]").click()
 
 
 def appears(driver: Any, text: str) -> None:
@@ -187,17 +238,18 @@ def appears(driver: Any, text: str) -> None:
         time.sleep(0.2)
 
 
-def shoot(driver: Any, name: str, bottom: str | None = None) -> None:
-    """Take a picture of the page once it is still; with a text that it shows at the bottom."""
-    while driver.execute_script("return document.querySelector('[data-stale=true]') !== null"):
+def shoot(driver: Any, name: str) -> None:
+    """Take a picture of the page once it is still, with the pointer away from what reacts to it."""
+    driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": 0, "y": 0})
+    while driver.execute_script(
+        "return document.querySelector('[data-stale=true], [data-testid=stSpinner]') !== null"
+        " || [...document.images].some(one => !one.complete)"
+    ):
         time.sleep(0.2)
-    if bottom is not None:
-        shown = driver.find_element("xpath", f"//*[contains(text(), {bottom!r})]")
-        driver.execute_script("arguments[0].scrollIntoView({block: 'end'})", shown)
     time.sleep(1)  # fades
     path = SHOTS / f"page-{name}.png"
     with Image.open(io.BytesIO(driver.get_screenshot_as_png())) as seen:
-        seen.convert("RGB").quantize(256).save(path, optimize=True)
+        seen.convert("RGB").quantize(256, Image.Quantize.FASTOCTREE).save(path, optimize=True)
     say(str(path.relative_to(ROOT)))
 
 

@@ -9,17 +9,20 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pipeline.drawing import attention
-from pipeline.search.app import plain
+from pipeline.search import examples, page_results
+from pipeline.search.examples import Ambiguous, Sentence
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.exported_translators import ExportedTranslators
+from pipeline.search.gallery import Gallery
 from pipeline.search.indexing import update_gallery
+from pipeline.search.page_text import BROWN, COLOURS, GREEN, coloured, plain
 from pipeline.search.picture_sources import PictureFolder
-from pipeline.search.screenshots import appears, browser, drop, served, switch_on, type_words
+from pipeline.search.screenshots import appears, browser, drop, press, served, switch_on
 from tests.pipeline.drawn import draw
 from tests.pipeline.tiny import ROOT, Tiny
 
 EVIL = "<img src=x onerror=document.title='caught'>.png"
+MARKUP = "**bold** <script>document.title='caught'</script> $x$"
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +35,7 @@ def gallery(tiny: Tiny, tmp_path_factory) -> Path:
     for number in range(6):
         draw(folder / "own" / f"{number}.png", number)
     shutil.copyfile(folder / "own" / "1.png", folder / "own" / EVIL.replace("/", ""))
-    captions = {"en": ["a red bat", "**bold** <script>document.title='caught'</script> $x$"]}
+    captions = {"en": ["a red bat", MARKUP]}
     update_gallery(folder / "gallery", ExportedModel.load(folder / "model"), PictureFolder(folder / "own"), captions)
     return folder / "gallery"
 
@@ -44,71 +47,136 @@ def used_english(tiny: Tiny) -> Path:
     return tiny.workspace.root / "tiny" / "gallery"
 
 
+def opened(gallery: Path, monkeypatch) -> AppTest:
+    monkeypatch.setattr(sys, "argv", ["app", str(gallery)])
+    page = AppTest.from_file(str(ROOT / "pipeline" / "search" / "app.py"), default_timeout=60).run()
+    assert not page.exception
+    return page
+
+
 @pytest.fixture
 def page(gallery: Path, monkeypatch) -> AppTest:
-    monkeypatch.setattr(sys, "argv", ["app", str(gallery)])
-    return AppTest.from_file(str(ROOT / "pipeline" / "search" / "app.py"), default_timeout=60).run()
+    return opened(gallery, monkeypatch)
 
 
-def texts(page: AppTest) -> list[str]:
-    return [one.value for one in page.text]
-
-
-def test_words_find_pictures(page: AppTest) -> None:
+def search(page: AppTest, query: str, language: str | None = None, both: bool = False) -> AppTest:
+    page.text_input(key="query").set_value(query)
+    toggle(page, "Both languages").set_value(both)
+    if language is not None:
+        page.selectbox[0].select(language)
+    page.run()
     assert not page.exception
-    assert texts(page) == []
-    page.text_input[0].set_value("a red bat").run()
+    return page
+
+
+def toggle(page: AppTest, label: str):
+    return next(one for one in page.toggle if one.label == label)
+
+
+def shown(page: AppTest) -> list[str]:
+    """All Markdown on the page, without the signs that keep it from being markup."""
+    return [one.value.replace("\\", "") for one in page.markdown]
+
+
+def found(page: AppTest) -> list[str]:
+    """The lines below the pictures: rank, score, name."""
+    return [text for text in shown(page) if re.match(r"\*\*\d+\*\*  ·", text)]
+
+
+def test_the_first_screen_says_what_this_is_and_has_examples(page: AppTest) -> None:
+    assert "Search 7 pictures with words in English or German, or with another picture." in shown(page)
+    assert [one.label for one in page.button if one.key and one.key.startswith("example")] == [
+        "a red bat  :gray-badge[English]",
+        f"{plain(MARKUP)}  :gray-badge[English]",
+    ]
+    assert len(page.get("image")) == 7
+    assert found(page) == []
+    assert all(one.label for one in [*page.button, *page.toggle, *page.text_input, *page.selectbox, *page.number_input])
+
+
+def test_a_click_on_an_example_searches_and_the_start_page_comes_back(page: AppTest) -> None:
+    page.button(key="example-0").click().run()
     assert not page.exception
-    assert len(texts(page)) == 7
-    assert any(EVIL in text for text in texts(page))
+    assert page.text_input(key="query").value == "a red bat"
+    assert len(found(page)) == 2 * 7
+    next(one for one in page.button if one.label == "Start page").click().run()
+    assert page.text_input(key="query").value == ""
+    assert found(page) == []
+    assert page.button(key="example-0")
+
+
+def test_words_find_pictures_with_their_nearest_captions(page: AppTest) -> None:
+    search(page, "a red bat")
+    assert len(found(page)) == 7
+    assert any(EVIL in text for text in found(page))
+    assert sum(one.value.startswith("nearest caption: ") for one in page.caption) == 7
+    assert page.subheader[0].value == "English"
     page.number_input[0].set_value(3).run()
-    assert len(texts(page)) == 3
-    page.selectbox[0].select("en").run()
-    assert page.subheader[0].value == "a red bat \\(en\\)"
+    assert len(found(page)) == 3
 
 
-def test_translate_search_stands_beside_multilingual_search(page: AppTest) -> None:
+def test_both_languages_stand_side_by_side(page: AppTest) -> None:
     """In both languages of the model, each with its own pictures."""
-    page.text_input[0].set_value("ein roter Ball")
-    page.selectbox[0].select("de").run()
-    alone = texts(page)
-    page.toggle[1].set_value(True).run()
-    assert not page.exception
-    assert [one.value.split(" ")[-1] for one in page.subheader] == ["\\(de\\)", "\\(en\\)"]
-    assert page.subheader[1].value.startswith("translated\\: ")
-    assert len(texts(page)) == 2 * len(alone)
-    assert texts(page)[: len(alone)] == alone
+    alone = found(search(page, "ein roter Ball", "de"))
+    search(page, "ein roter Ball", "de", both=True)
+    assert [one.value for one in page.subheader] == ["German", "English, translated by MT"]
+    assert len(found(page)) == 2 * len(alone)
+    assert found(page)[: len(alone)] == alone
 
 
-def test_regions_are_framed(page: AppTest, monkeypatch) -> None:
+def test_why_frames_regions_and_colours_their_words(page: AppTest, monkeypatch) -> None:
+    search(page, "a red bat")
+    assert not any(":color[" in text for text in shown(page))
     framed = []
-
-    def watched(picture, boxes, shares, real=attention.frame):
-        before = picture.copy()
-        real(picture, boxes, shares)
-        framed.append(picture.tobytes() != before.tobytes())
-
-    monkeypatch.setattr(attention, "frame", watched)
-    page.text_input[0].set_value("a red bat").run()
-    assert framed == []
-    page.toggle[0].set_value(True).run()
+    monkeypatch.setattr(page_results, "outline", lambda picture, box, colour, width: framed.append(colour))
+    toggle(page, "Why?").set_value(True).run()
     assert not page.exception
-    assert len(framed) == 7
-    assert any(framed)
+    coloured = [text for text in shown(page) if ":color[" in text]
+    assert 0 < len(coloured) <= 7
+    assert set(framed) == {colour for colour in COLOURS if any(colour in text for text in coloured)}
+    assert any(one.value.startswith("Why?") for one in page.caption)
+
+
+def test_a_picture_that_was_found_is_translated_with(page: AppTest) -> None:
+    search(page, "a red bat")
+    page.button(key="en-2").click().run()
+    assert not page.exception
+    captions = [one.value.replace("\\", "").removesuffix(", the same") for one in page.caption]
+    assert {"Without the picture (MT, German)", "With the picture (MMT, German)"} <= set(captions)
+    assert page.text_input[-1].label == "Sentence to translate (English)"
+
+
+def test_the_demonstration_is_one_click_away(page: AppTest, gallery: Path, monkeypatch) -> None:
+    """A sentence and two pictures; the translation that the picture changes comes first."""
+    pictures = Gallery.open(gallery).draw_pictures(2, 1)
+    example = Ambiguous(Sentence("a red bat", "en"), "de", (pictures[0], pictures[1]))
+    monkeypatch.setattr(examples, "ambiguous_example", lambda gallery: example)
+
+    def translated(self, texts, system, source, target, regions=None):
+        return ["ein Schläger"] * len(texts) if system == "mt" else ["ein Schläger", "eine Fledermaus"]
+
+    monkeypatch.setattr(ExportedTranslators, "translate_all", translated)
+    next(one for one in page.button if one.label == "Show the translations").click().run()
+    assert not page.exception
+    green, brown = coloured("eine Fledermaus", GREEN), coloured("ein Schläger", BROWN)
+    texts = [one.value for one in page.markdown if "Schläger" in one.value or "Fledermaus" in one.value]
+    assert texts == [brown, green, "ein Schläger", "ein Schläger"]
+    page.text_input[-1].set_value(" ").run()
+    assert not page.exception
+    search(page, "a red bat")
+    assert page.subheader[0].value == "English"
+    page.text_input(key="query").set_value("").run()
+    assert page.button(key="example-0")
 
 
 @pytest.mark.parametrize("query", ["🐕", "كلب", "<b>", "a " * 400])
 def test_odd_queries_are_answered(page: AppTest, query: str) -> None:
-    page.text_input[0].set_value(query).run()
-    assert not page.exception
-    assert len(texts(page)) == 7
+    toggle(page, "Why?").set_value(True)
+    assert len(found(search(page, query))) == 7
 
 
 def test_no_gallery_is_one_line(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["app", str(tmp_path / "gone")])
-    page = AppTest.from_file(str(ROOT / "pipeline" / "search" / "app.py"), default_timeout=60).run()
-    assert not page.exception
-    assert "no gallery here" in page.error[0].value
+    assert "no gallery here" in opened(tmp_path / "gone", monkeypatch).error[0].value
 
 
 def test_what_is_shown_is_no_markup() -> None:
@@ -125,20 +193,23 @@ def address(gallery: Path) -> Iterator[str]:
 
 @pytest.mark.skipif(not (shutil.which("chromium") and shutil.which("chromedriver")), reason="no chromium, no driver")
 def test_in_a_browser(address: str, gallery: Path, tmp_path: Path) -> None:
-    """Typing, dropping a picture, one that is broken, and markup that stays text."""
+    """Keys alone search; dropping a picture, one that is broken, and markup that stays text."""
     with browser() as driver:
         driver.get(address)
-        type_words(driver, "a red bat")
-        appears(driver, "a red bat (en)")
-        appears(driver, EVIL)
-        assert len(driver.find_elements("css selector", "[data-testid=stImage] img")) == 7
-        drop(driver, gallery.parent / "own" / "2.png")
-        appears(driver, "Pictures like it")
+        appears(driver, "Some of the pictures")
         appears(driver, "<script>document.title='caught'</script>")
-        switch_on(driver)
-        appears(driver, "without the picture, de:")
-        appears(driver, "with the picture, de:")
-        appears(driver, "translated: ")
+        press(driver, "[class*=st-key-example-0] button", "\n")
+        appears(driver, "translated by MT")
+        press(driver, "input[type=text]", "a small bat\n")
+        appears(driver, "“a small bat”")
+        appears(driver, EVIL)
+        assert len(driver.find_elements("css selector", "[data-testid=stImage] img")) == 14
+        drop(driver, gallery.parent / "own" / "2.png")
+        appears(driver, "Similar pictures")
+        appears(driver, "Without the picture (MT, German)")
+        appears(driver, "With the picture (MMT, German)")
+        switch_on(driver, "Why?")
+        appears(driver, "Why? A word")
         (tmp_path / "broken.png").write_text("no picture")
         drop(driver, tmp_path / "broken.png")
         appears(driver, "broken.png: not a readable picture")
@@ -163,19 +234,14 @@ def test_the_server_gives_no_file(address: str, gallery: Path) -> None:
 
 
 def test_a_language_that_only_translators_read_is_searched_by_translation(used_english: Path, monkeypatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["app", str(used_english)])
-    page = AppTest.from_file(str(ROOT / "pipeline" / "search" / "app.py"), default_timeout=60).run()
-    assert page.selectbox[0].options == ["detected", "de", "en"]
-    page.text_input[0].set_value("ein roter Ball")
-    page.selectbox[0].select("de").run()
-    assert "language 'de'" in page.error[0].value.replace("\\", "")
-    page.toggle[1].set_value(True).run()
-    assert not page.exception
+    page = opened(used_english, monkeypatch)
+    assert page.selectbox[0].options == ["detect", "German", "English"]
+    search(page, "ein roter Ball", "de")
+    assert "no translator from German into English" in page.info[0].value.replace("\\", "")
+    search(page, "ein roter Ball", "de", both=True)
     assert not page.error
-    (only,) = page.subheader
-    assert only.value.startswith("translated\\: ")
-    assert only.value.endswith(" \\(en\\)")
-    assert texts(page)
+    assert [one.value for one in page.subheader] == ["English, translated by MT"]
+    assert found(page)
 
 
 def test_nothing_is_found_in_an_empty_gallery(gallery: Path, tmp_path: Path, monkeypatch) -> None:
@@ -183,20 +249,15 @@ def test_nothing_is_found_in_an_empty_gallery(gallery: Path, tmp_path: Path, mon
     update_gallery(
         tmp_path / "gallery", ExportedModel.load(gallery.parent / "model"), PictureFolder(tmp_path / "none"), {}
     )
-    monkeypatch.setattr(sys, "argv", ["app", str(tmp_path / "gallery")])
-    page = AppTest.from_file(str(ROOT / "pipeline" / "search" / "app.py"), default_timeout=60).run()
-    page.text_input[0].set_value("a red bat")
-    page.toggle[0].set_value(True).run()
-    assert not page.exception
-    assert page.info[0].value == "Nothing was found."
+    page = opened(tmp_path / "gallery", monkeypatch)
+    assert not any(one.key and one.key.startswith("example") for one in page.button)
+    toggle(page, "Why?").set_value(True)
+    assert search(page, "a red bat").info[0].value == "Nothing was found."
 
 
-def test_without_a_translator_that_leads_there_the_page_says_so(used_english: Path, monkeypatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["app", str(used_english)])
+def test_without_translators_there_is_no_demonstration(gallery: Path, monkeypatch) -> None:
     monkeypatch.setattr(ExportedTranslators, "targets", lambda self, system, language: [])
-    page = AppTest.from_file(str(ROOT / "pipeline" / "search" / "app.py"), default_timeout=60).run()
-    page.text_input[0].set_value("ein roter Ball")
-    page.selectbox[0].select("de")
-    page.toggle[1].set_value(True).run()
-    assert not page.exception
-    assert "No translator of this model leads from de into en" in page.info[0].value.replace("\\", "")
+    page = opened(gallery, monkeypatch)
+    assert "Show the translations" not in [one.label for one in page.button]
+    assert len(found(search(page, "a red bat", both=True))) == 7
+    assert not [one for one in page.button if one.label == "Translate with picture"]

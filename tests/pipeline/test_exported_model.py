@@ -159,6 +159,7 @@ def test_a_model_brings_its_translators(used: Tiny, exported: ExportedModel, own
     translators = exported.translators
     assert translators.targets("mt", "en") == ["de"]
     assert translators.targets("mt", "fr") == []
+    assert translators.sources("mt") == ["de", "en"]
     regions = RegionStore(used.job("corpus") / "regions")
     for system in ("mt", "mmt"):
         rows = read_translations(used.job(f"{system}-en-de"), "test")[:3]
@@ -171,6 +172,8 @@ def test_a_model_brings_its_translators(used: Tiny, exported: ExportedModel, own
         for source, image, best in zip(sources, images, expected, strict=True):
             seen = regions.take(regions.rows([image]))[0]
             assert translators.translate(source, system, "en", "de", seen) == best[0].text
+        all_seen = regions.take(regions.rows(images))
+        assert translators.translate_all(sources, system, "en", "de", all_seen) == [best[0].text for best in expected]
     with pytest.raises(RecipeError, match="no mt-en-fr in the model; it has mmt-de-en, mmt-en-de"):
         translators.translate("a bat", "mt", "en", "fr")
     with pytest.raises(RecipeError, match="mmt-en-de reads regions"):

@@ -253,25 +253,31 @@ def test_regions_of_a_folder_s_pictures_are_kept_for_a_second_model(
     )
 
 
-def test_a_region_is_worth_what_the_score_loses_without_it(
+def test_regions_of_pictures_that_were_found_are_those_that_the_model_reads(
     used: Tiny, exported: ExportedModel, own: Path, tmp_path: Path
 ) -> None:
-    """Against the plain reading, for pictures of a folder and for those of a corpus."""
+    """For pictures of a folder and for those of a corpus."""
     update_gallery(tmp_path / "gallery", exported, PictureFolder(own), {})
     for folder in (tmp_path / "gallery", used.workspace.root / "tiny" / "gallery"):
         gallery = Gallery.open(folder, exported)
-        vector = exported.encode_captions(["a small red bat"]).single()
         hits = gallery.search("a small red bat", 3)
-        for hit, (boxes, shares) in zip(hits, gallery.looked_at(vector, hits), strict=True):
-            regions, where = exported.regions_of(hit.path)
+        for hit, regions, boxes in zip(hits, *gallery.regions_of(hits), strict=True):
+            expected, where = exported.regions_of(hit.path)
+            np.testing.assert_allclose(regions, expected, atol=2e-3)
             np.testing.assert_allclose(boxes, where, atol=1e-6)
-            whole = exported.encode_regions(regions[None]).single() @ vector[0]
-            lost = []
-            for left in range(3):
-                rest = np.delete(regions, left, axis=0)
-                lost.append(max(0.0, float(whole - exported.encode_regions(rest[None]).single() @ vector[0])))
-            np.testing.assert_allclose(shares, np.array(lost) / max(sum(lost), 1e-12), atol=2e-3)
-    assert gallery.looked_at(vector, []) == []
+
+
+def test_pictures_and_captions_are_drawn_without_repetition(used: Tiny, exported: ExportedModel) -> None:
+    gallery = Gallery.open(used.workspace.root / "tiny" / "gallery", exported)
+    assert gallery.languages == ["en"]
+    drawn = gallery.draw_pictures(5, seed=1)
+    assert len(set(names(drawn))) == 5
+    assert drawn == gallery.draw_pictures(5, seed=1)
+    assert drawn != gallery.draw_pictures(5, seed=2)
+    assert sorted(names(gallery.draw_pictures(10_000, seed=1))) == sorted(row["name"] for row in gallery.rows())
+    texts = gallery.draw_captions("en", 10_000, seed=1)
+    assert len(texts) == len(set(texts)) > 5
+    assert gallery.draw_captions("en", 5, seed=1) == gallery.draw_captions("en", 5, seed=1)
 
 
 def test_a_missing_picture_is_named(exported: ExportedModel, tmp_path: Path) -> None:
