@@ -68,6 +68,7 @@ Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", callback=be_verbose, help="print details of each job and all tables")
 ]
 GalleryFolder = Annotated[Path | None, typer.Option("--gallery", help="the gallery's folder; the recipe's own if none")]
+Plain = Annotated[bool, typer.Option("--no-rerank", help="in the order of the indexed model alone")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines instead of a table")]
 
 app = typer.Typer(
@@ -268,15 +269,15 @@ def search(
     queries: Annotated[Path | None, typer.Option(help="a query a line, or JSON lines (.jsonl)")] = None,
     language: Annotated[str | None, typer.Option(help="of the queries; detected if none is given")] = None,
     top: Annotated[int, typer.Option(help="pictures a query")] = 10,
-    rerank: Annotated[Path | None, typer.Option(help="an exported SCAN that reranks the first hundred")] = None,
-    as_json: AsJson = False,
+    rerank: Annotated[Path | None, typer.Option(help="an exported SCAN that reranks; the gallery's if none")] = None,
+    plain: Plain = False, as_json: AsJson = False,
     sheet: Annotated[Path | None, typer.Option(help="write an HTML page with the pictures too")] = None,
 ) -> None:  # fmt: skip
     """Find the pictures nearest to a sentence."""
     loaded = _recipe(ctx, None, named, networks=False)
     run = _load("pipeline.search.commands", "search")
     with explained("search"):
-        run(loaded, _workspace(), gallery, query, queries, language, top, rerank, as_json, sheet)
+        run(loaded, _workspace(), gallery, query, queries, language, top, rerank, plain, as_json, sheet)
 
 
 @app.command(epilog=_EPILOG)
@@ -284,13 +285,13 @@ def describe(
     ctx: typer.Context,
     picture: Annotated[str | None, typer.Argument(help="a file, or a name in the gallery", show_default=False)] = None,
     named: RecipeOption = None, gallery: GalleryFolder = None,
-    top: Annotated[int, typer.Option(help="captions a language")] = 5, as_json: AsJson = False,
+    top: Annotated[int, typer.Option(help="captions a language")] = 5, plain: Plain = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Find the captions nearest to a picture, in every language."""
     loaded = _recipe(ctx, None, named, networks=False)
     run = _load("pipeline.search.commands", "describe")
     with explained("describe"):
-        run(loaded, _workspace(), gallery, picture, top, as_json)
+        run(loaded, _workspace(), gallery, picture, top, plain, as_json)
 
 
 @app.command()

@@ -44,6 +44,9 @@ _OF_A_SYSTEM = {
     "model", "options", "fuse", "translate", "first", "first_k", "loss", "words", "pretrained", "pretrained_rate",
     "drop_regions", "drop_words", "rows", "only", "select", "test", "folds",
 }  # fmt: skip
+_NOT_OF_A_RERANKER = {
+    "rows", "only", "seeds", "first", "fuse", "translate", "folds", "pretrained", "reranker", "select", "test",
+}  # fmt: skip
 _TOP = {"base", "seed", "trainer", "corpus", "tables", *SECTIONS}
 
 
@@ -116,6 +119,7 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
         raise RecipeError(f"{where}: seed is {seed!r}; expected a whole number from 0")
     recipe = Recipe(name=name, seed=seed, corpus=_corpus(_mapping(raw, "corpus", where), where), **sections)
     check(recipe, where)
+    _check_reranker(recipe, values_of["vse"], where)
     below = {key: value for key, value in values_of["vse"].items() if file_vse is None or key not in _OF_A_SYSTEM}
     below |= {key: value for key, value in (file_vse or {}).items() if key in _OF_A_SYSTEM}
     for title, table in _mapping(raw, "tables", where).items():
@@ -135,6 +139,20 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str, section: str) ->
             " ".join(str(error).split()).replace('Parser key "it.', f'key "{section}.').replace('"it"', f'"{section}"')
         )
         raise RecipeError(f"{where}: {text}") from None
+
+
+def _check_reranker(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
+    """Refuse a reranker that names no row or model, or whose settings make no sense."""
+    own = dict(recipe.vse.reranker)
+    if not own:
+        return
+    refuse_unknown(own, _names(VseSettings) - _NOT_OF_A_RERANKER | {"row"}, where, "vse.reranker.")
+    for key in ("row", "model"):
+        if key not in own:
+            raise RecipeError(f"{where}: vse.reranker.{key} is missing; expected a row of vse.rows, and a model")
+    if (row := own.pop("row")) not in recipe.vse.rows:
+        raise RecipeError(f"{where}: vse.reranker.row is {row!r}, but vse.rows has {', '.join(recipe.vse.rows)}")
+    check(replace(recipe, vse=typed(VseSettings, {**vse, **own}, where, "vse")), f"{where}: vse.reranker")
 
 
 def _table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], where: str, prefix: str) -> TableSettings:

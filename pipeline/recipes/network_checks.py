@@ -1,5 +1,7 @@
 """Checks of settings that depend on networks: which models, losses and searches exist, and what they take."""
 
+from dataclasses import replace
+
 import torch
 
 from modules.beam import BeamSettings
@@ -25,6 +27,9 @@ def check_networks(recipe: Recipe, where: str) -> None:
         for title, table in recipe.tables.items()
         for name, system in table.systems.items()
     }
+    own = {key: value for key, value in recipe.vse.reranker.items() if key != "row"}
+    if own:
+        of_tables[f"{where}: vse.reranker"] = replace(recipe.vse, **{"options": {}, **own})
     for place, vse in {where: recipe.vse, **of_tables}.items():
         _check_retrieval_models(vse, place)
         _check_loss(vse, place)

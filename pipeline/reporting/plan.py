@@ -4,7 +4,7 @@ from pipeline.corpus.prepare import corpus_job
 from pipeline.jobs.job import Job, chain
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
-from pipeline.retrieval.vse import vse_rows
+from pipeline.retrieval.vse import all_rows
 from pipeline.translation.augment import synthesis_jobs
 from pipeline.translation.mmt import incongruent_jobs_of, translators_of
 
@@ -15,7 +15,7 @@ def all_jobs(recipe: Recipe, workspace: Workspace) -> list[Job]:
     Raises:
         RecipeError: a row of `vse` cannot be trained.
     """
-    rows = vse_rows(recipe, workspace)
+    rows = all_rows(recipe, workspace)
     return [
         corpus_job(recipe, workspace),
         *translators_of(recipe, workspace).values(),

@@ -71,6 +71,28 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
     return rows
 
 
+def reranker_recipe(recipe: Recipe) -> Recipe | None:
+    """The recipe by which `vse.reranker` is trained, and tested on the first results of `vse.model`.
+
+    Returns:
+        None if there is none, its row is not among those trained, or `vse.model` is not one that it can rerank.
+    """
+    settings, own = recipe.vse, dict(recipe.vse.reranker)
+    row = own.pop("row", None)
+    fits = own.get("model") != settings.model and model_class(settings.model).score == "inner product"
+    if not fits or row not in (settings.only or settings.rows):
+        return None
+    plain = replace(settings, reranker={}, only=[row], seeds=settings.seeds[:1], first=settings.model)
+    reset: dict[str, Any] = {"fuse": [], "translate": None, "folds": 1, "options": {}}
+    return replace(recipe, vse=replace(plain, **{**reset, **own}))
+
+
+def all_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
+    """All that the stage trains and tests: the rows of the table, then the reranker's."""
+    second = reranker_recipe(recipe)
+    return vse_rows(recipe, workspace) + ([] if second is None else vse_rows(second, workspace))
+
+
 def evaluation_of(settings: VseSettings) -> Evaluation:
     """How rows with these settings are tested: by the first of `EVALUATIONS` whose setting is not at its default."""
     default = VseSettings()
@@ -89,7 +111,7 @@ EVALUATIONS: dict[str, Evaluation] = {
     "fuse": fused, "translate": by_translation, "first": on_first_lists, "folds": in_folds,
 }  # fmt: skip
 """Setting of `vse` → how rows are tested where it is not at its default."""
-_NOT_OF_TRAINING = {"rows", "only", "seeds", "first_k", "unseen", *EVALUATIONS}
+_NOT_OF_TRAINING = {"rows", "only", "seeds", "first_k", "reranker", "unseen", *EVALUATIONS}
 
 
 def of_model(settings: VseSettings, model: str) -> VseSettings:
@@ -100,7 +122,7 @@ def of_model(settings: VseSettings, model: str) -> VseSettings:
 
 def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage, preparing the corpus if necessary."""
-    rows, settings = vse_rows(recipe, workspace), recipe.vse
+    rows, settings = all_rows(recipe, workspace), recipe.vse
     jobs = chain([row.job for row in rows], "vse")
     workspace.expect([corpus_job(recipe, workspace)])
     workspace.expect(jobs, force)

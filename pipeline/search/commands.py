@@ -30,7 +30,8 @@ class Query(NamedTuple):
 
 def search(
     recipe: Recipe, workspace: Workspace, gallery: Path | None, query: str | None,
-    queries: Path | None, language: str | None, top: int, rerank: Path | None, as_json: bool, sheet: Path | None,
+    queries: Path | None, language: str | None, top: int, rerank: Path | None, plain: bool, as_json: bool,
+    sheet: Path | None,
 ) -> None:  # fmt: skip
     """Print the pictures nearest to a sentence, or to each of a file.
 
@@ -42,7 +43,8 @@ def search(
         queries: a sentence a line, or in a `.jsonl` file an object a line: `query`, and if wanted `language`, `top`.
         language: of the queries that name none; None: detected.
         top: pictures for each query that names no number.
-        rerank: an exported model of sets that orders the first hundred.
+        rerank: an exported model of sets that orders the first results; None: the gallery's own, if it has one.
+        plain: rerank nothing.
         as_json: JSON lines in place of a table.
         sheet: an HTML page with the pictures, written too.
 
@@ -58,7 +60,7 @@ def search(
     second = None if rerank is None else ExportedModel.load(rerank)
     answers = []
     for one in requests:
-        hits = opened.search(one.text, one.top, one.language, second)
+        hits = opened.search(one.text, one.top, one.language, second, 0 if plain else None)
         language_read = one.language or opened.exported.language_of(one.text)
         answers.append((one.text, language_read, hits))
         _print_hits({"query": one.text, "language": language_read}, hits, as_json, heading=len(requests) > 1)
@@ -72,8 +74,9 @@ def search(
 
 
 def describe(
-    recipe: Recipe, workspace: Workspace, gallery: Path | None, picture: str | None, top: int, as_json: bool
-) -> None:
+    recipe: Recipe, workspace: Workspace, gallery: Path | None, picture: str | None, top: int, plain: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Print the captions nearest to a picture (a file, or the name of one in the gallery), in every language.
 
     Args:
@@ -82,6 +85,7 @@ def describe(
         gallery: what `index` made; it holds its model.
         picture: a file, or a name.
         top: captions of each language.
+        plain: rerank nothing.
         as_json: JSON lines in place of a table.
 
     Raises:
@@ -93,7 +97,8 @@ def describe(
         raise RecipeError(f"describe: {top} captions are wanted; expected 1 or more")
     opened = Gallery.open(gallery or gallery_of(recipe, workspace))
     known = opened.place_of(picture) is not None
-    found = opened.describe_known(picture, top) if known else opened.describe(Path(picture), top)
+    first = 0 if plain else None
+    found = opened.describe_known(picture, top, first) if known else opened.describe(Path(picture), top, first)
     if not found:
         raise RecipeError(f"{opened.folder}: it has no captions; run `make index` with a recipe that has")
     for language, hits in found.items():

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.text import UNSPACED
+from modules.encodings import Encodings
 from pipeline.search.exported_model import ExportedModel
 
 
@@ -31,7 +32,7 @@ def explain(exported: ExportedModel, query: str, language: str, regions: NDArray
     """The words of a query next to each of some pictures.
 
     Args:
-        exported: a model of one vector an item.
+        exported: the model whose score is explained.
         query: the sentence.
         language: of it, one that the model reads.
         regions: (N, R, D) of the pictures.
@@ -42,17 +43,17 @@ def explain(exported: ExportedModel, query: str, language: str, regions: NDArray
     space = "" if language in UNSPACED else " "
     words = [one for one in query if not one.isspace()] if language in UNSPACED else query.split()
     without = [space.join(words[:place] + words[place + 1 :]) for place in range(len(words))]
-    captions = exported.encode_captions([query, *without], language).single().numpy()  # (1 + W, H)
-    return [_words_of(words, _encode_without(exported, one) @ captions.T) for one in regions]
+    captions = exported.encode_captions([query, *without], language)  # 1 + W
+    return [_words_of(words, exported.score(_encode_without(exported, one), captions).numpy()) for one in regions]
 
 
-def _encode_without(exported: ExportedModel, regions: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Vectors (1 + R, H) of a picture: whole, then without each of its regions (R, D)."""
+def _encode_without(exported: ExportedModel, regions: NDArray[np.floating]) -> Encodings:
+    """A picture encoded 1 + R times: whole, then without each of its regions (R, D)."""
     count = len(regions)
     seen = np.concatenate([np.ones((1, count)), 1 - np.eye(count)]).astype(bool)
     if count == 1:
         seen = seen[:1]  # without its only region there is no picture
-    return exported.encode_regions(np.broadcast_to(regions, (len(seen), *regions.shape)), seen).single().numpy()
+    return exported.encode_regions(np.broadcast_to(regions, (len(seen), *regions.shape)), seen)
 
 
 def _words_of(words: list[str], scores: NDArray[np.floating]) -> list[Word]:

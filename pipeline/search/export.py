@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,8 @@ import yaml
 from rich.markup import escape
 from safetensors.numpy import save_file
 
-from data.captions import HUMAN
 from data.extractor import EXTRACTOR_VERSION
 from data.regions import read_standard
-from data.retrieval import parse_group
 from pipeline.corpus.prepare import about_corpus
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
@@ -24,45 +21,24 @@ from pipeline.jobs.locks import lock
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.retrieval.rows import Row
-from pipeline.retrieval.vse import vse_rows
-from pipeline.search.exported_model import ABOUT, FORMAT, STANDARD, TEXT, TRANSLATORS, VISION, ExportedModel, read_about
+from pipeline.retrieval.vse import reranker_recipe, vse_rows
+from pipeline.search.exported_model import (
+    ABOUT,
+    FORMAT,
+    RERANKER,
+    STANDARD,
+    TEXT,
+    TRANSLATORS,
+    VISION,
+    ExportedModel,
+    read_about,
+)
+from pipeline.search.model_card import languages_of, model_card, shown_name
 from pipeline.translation.mmt import translators_of
 from pipeline.translation.translator_files import TRANSLATOR_FILES
 
-_CARD = """---
-{front}---
-
-# {name}
-
-Finds pictures from words and words from pictures, in {language_list}. Trained by Bildwort's recipe `{recipe}`
-(`recipe.yaml`) on {corpus}: {captions}.
-
-{reads}{interprets} Set `license` above before you share it: it depends on the corpus.
-
-## Figures
-
-R@K in percent on {corpus}, test.
-
-| language | text→image R@1 / 5 / 10 | image→text R@1 / 5 / 10 | mean recall |
-|---|---|---|---|
-{figures}
-
-## Use
-
-```python
-from pipeline.search.exported_model import ExportedModel
-
-exported = ExportedModel.load("this folder")
-vectors = exported.encode_captions(["{example}"]).single()
-```
-
-Weights are safetensors; no file here is a pickle. `{about}` has a digest of each, and they are checked when loaded.
-"""
-
-
 _MARK = ".exporting"
 _BESIDE = ("partial", "ready", "before")
-_PLAIN = {"en": "a dog runs", "de": "ein Hund rennt", "fr": "un chien court", "cs": "pes běží"}
 
 
 def export(recipe: Recipe, workspace: Workspace, output: Path) -> ExportedModel:
@@ -128,8 +104,7 @@ def _write(recipe: Recipe, workspace: Workspace, chosen: Row, half: Path) -> str
     source, manifest = workspace.require(chosen.job), workspace.manifest(chosen.job)
     corpus = workspace.require(chosen.job.inputs["corpus"])
     network = json.loads((source / "network.json").read_text(encoding="utf-8"))
-    for name in ("network.json", "weights.safetensors", "words.json"):
-        shutil.copyfile(source / name, half / name)
+    _copy_model(source, half)
     if pretrained := network["arguments"].get("pretrained"):
         _copy_text_model(pretrained, half / TEXT)
         network["arguments"]["pretrained"] = TEXT
@@ -141,23 +116,50 @@ def _write(recipe: Recipe, workspace: Workspace, chosen: Row, half: Path) -> str
         (half / TRANSLATORS / one.name).mkdir(parents=True)
         for file in TRANSLATOR_FILES:
             shutil.copyfile(workspace.folder(one) / file, half / TRANSLATORS / one.name / file)
+    second = None
+    if (reranker := reranker_row(recipe, workspace)) is not None:
+        second = _about_reranker(recipe, workspace, reranker)
+        (half / RERANKER).mkdir()
+        _copy_model(workspace.folder(reranker.trained[0]), half / RERANKER)
     (half / "recipe.yaml").write_text(
         yaml.safe_dump(_plain(recipe), allow_unicode=True, sort_keys=False), encoding="utf-8"
     )
-    languages = _languages(recipe, chosen)
+    languages = languages_of(recipe, chosen)
     name = f"{network['model']}, {chosen.name}, {recipe.name}"
-    card = _card(recipe, chosen, name, languages, manifest["metrics"]["test"], about_corpus(corpus), regions,
-                 [one.name for one in translators])  # fmt: skip
+    card = model_card(recipe, chosen, name, languages, manifest["metrics"]["test"], about_corpus(corpus), regions,
+                 [one.name for one in translators], second)  # fmt: skip
     (half / "README.md").write_text(card, encoding="utf-8")
     files = [path for path in sorted(half.rglob("*")) if path.is_file() and path.name != _MARK]
     about = {
         "format": FORMAT, "name": name, "languages": languages, "regions": regions, "row": chosen.name,
         "seed": chosen.seed, "job": chosen.job.name, "key": chosen.job.key, "test": manifest["metrics"]["test"],
         "translators": {one.name: one.key for one in translators},
+        "reranker": second,
         "files": {path.relative_to(half).as_posix(): digest_of(path) for path in files},
     }  # fmt: skip
     (half / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
     return name
+
+
+def _copy_model(source: Path, target: Path) -> None:
+    for name in ("network.json", "weights.safetensors", "words.json"):
+        shutil.copyfile(source / name, target / name)
+
+
+def reranker_row(recipe: Recipe, workspace: Workspace) -> Row | None:
+    """The recipe's reranker, if it has one that has been trained and tested."""
+    own = reranker_recipe(recipe)
+    row = vse_rows(own, workspace)[0] if own is not None else None
+    return row if row is not None and workspace.done(row.job) and workspace.done(row.trained[0]) else None
+
+
+def _about_reranker(recipe: Recipe, workspace: Workspace, row: Row) -> dict[str, Any]:
+    own = reranker_recipe(recipe)
+    assert own is not None
+    return {
+        "name": f"{own.vse.model}, {row.name}", "languages": languages_of(own, row), "first_k": own.vse.first_k,
+        "key": row.job.key, "test": workspace.manifest(row.job)["metrics"]["test"],
+    }  # fmt: skip
 
 
 def _write_regions(recipe: Recipe, corpus: Path, half: Path) -> dict[str, Any] | None:
@@ -192,7 +194,7 @@ def chosen_row(recipe: Recipe, workspace: Workspace) -> Row:
 
     def merit(one: Row) -> tuple[int, float]:
         """How many languages it knows, and its validation."""
-        languages = _languages(recipe, one)
+        languages = languages_of(recipe, one)
         validated = workspace.manifest(one.job)["metrics"].get("val", {})
         scores = [scores["rsum"] for language, scores in validated.items() if language in languages]
         return len(languages), sum(scores) / max(1, len(scores))
@@ -200,16 +202,11 @@ def chosen_row(recipe: Recipe, workspace: Workspace) -> Row:
     return max(done, key=merit)
 
 
-def _languages(recipe: Recipe, row: Row) -> list[str]:
-    """Those that the row was trained on."""
-    return sorted({slot.language for text in recipe.vse.rows[row.name] for slot in parse_group(text)})
-
-
 def _plain(recipe: Recipe) -> dict[str, Any]:
     """What `load_recipe` reads as this recipe, but for where its data lies."""
     plain = {key: value for key, value in asdict(recipe).items() if key not in ("name", "tables", "lent", "report")}
-    plain["regions"]["model"] = _shown(recipe.regions.model)
-    plain["vse"]["pretrained"] = _shown(recipe.vse.pretrained)
+    plain["regions"]["model"] = shown_name(recipe.regions.model)
+    plain["vse"]["pretrained"] = shown_name(recipe.vse.pretrained)
     corpus = plain["corpus"]
     return plain | {"corpus": {"name": corpus["name"]} | corpus["options"]}
 
@@ -230,14 +227,12 @@ def is_export_of(folder: Path, recipe: Recipe, workspace: Workspace, chosen: Row
     try:
         about = read_about(folder)
         translators = {job.name: job.key for job in exported_translators(recipe, workspace, chosen)}
-        return bool(about["key"] == chosen.job.key and about["translators"] == translators)
+        second = reranker_row(recipe, workspace)
+        reranker = None if second is None else second.job.key
+        held = (about["key"], about["translators"], (about.get("reranker") or {}).get("key"))
+        return held == (chosen.job.key, translators, reranker)
     except (RecipeError, KeyError):
         return False
-
-
-def _shown(network: str | None) -> str | None:
-    """A network's name on the hub, or that of its folder without where it lies."""
-    return Path(network).name if network is not None and Path(network).exists() else network
 
 
 def _copy_text_model(name: str, folder: Path) -> None:
@@ -250,54 +245,6 @@ def _copy_text_model(name: str, folder: Path) -> None:
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise RecipeError(f"export: the text model {name!r} is no longer there ({reason}); put it back") from None
-
-
-def _card(
-    recipe: Recipe, row: Row, name: str, languages: list[str], test: Mapping[str, Mapping[str, float]],
-    corpus: Mapping[str, Any], regions: Mapping[str, Any] | None, translators: Sequence[str],
-) -> str:  # fmt: skip
-    """The model card."""
-    slots = {slot for text in recipe.vse.rows[row.name] for slot in parse_group(text)}
-    captions = ", ".join(
-        f"{slot.language} captions by {'people' if slot.source == HUMAN else f'a translator ({slot.source})'}"
-        for slot in sorted(slots, key=lambda slot: (slot.language, slot.source))
-    )
-    lines = []
-    for language, scores in test.items():
-        ways = [" / ".join(f"{scores[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)) for way in ("t2i", "i2t")]
-        unseen = "" if language in languages else " (not trained on it)"
-        lines.append(f"| {language}{unseen} | {ways[0]} | {ways[1]} | {scores['mean_recall']:.1f} |")
-    reads = (
-        "It reads pictures, from pixels: regions are found by " + (
-            f"{_shown(recipe.regions.model)} (`{VISION}/`)." if regions["model"] else "the built-in extractor."
-        ) if regions else
-        "It reads region features that were made elsewhere: it searches a region store, not pixels."
-    )  # fmt: skip
-    interprets = f" It brings translators: {', '.join(translators)} (`{TRANSLATORS}/`)." if translators else ""
-    return _CARD.format(
-        front=_front_matter(name, languages, test, corpus["label"]), name=name,
-        language_list=", ".join(languages), recipe=recipe.name, corpus=corpus["label"], captions=captions,
-        reads=reads, interprets=interprets, figures="\n".join(lines),
-        about=ABOUT, example=_PLAIN.get(languages[-1], _PLAIN["en"]),
-    )  # fmt: skip
-
-
-def _front_matter(name: str, languages: list[str], test: Mapping[str, Mapping[str, float]], corpus: str) -> str:
-    """The card's metadata in the hub's form, the test figures as its `model-index`."""
-    dataset = {"name": corpus, "type": corpus, "split": "test"}
-    results = [
-        {"task": {"type": "image-text-retrieval", "name": f"{task} retrieval, {language}"}, "dataset": dataset,
-         "metrics": [{"type": f"recall_at_{k}", "name": f"R@{k}", "value": round(scores[f"{way}_r{k}"], 1)}
-                     for k in (1, 5, 10)]}
-        for language, scores in test.items()
-        for way, task in (("t2i", "text-to-image"), ("i2t", "image-to-text"))
-    ]  # fmt: skip
-    metadata = {
-        "language": languages, "license": "unknown", "library_name": "bildwort",
-        "tags": ["image-text-retrieval", "multilingual", "bildwort"],
-        "model-index": [{"name": name, "results": results}],
-    }  # fmt: skip
-    return str(yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True, width=1000))
 
 
 def model_of(recipe: Recipe, workspace: Workspace) -> Path:

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 ABOUT, STANDARD, TEXT, VISION = "model.json", "regions.safetensors", "text", "vision"
-TRANSLATORS = "translators"
+TRANSLATORS, RERANKER = "translators", "reranker"
 _BATCH = 128
 _OF_REGIONS = ("regions", "size", "version")
 _KINDS = (".json", ".safetensors", ".txt", ".model", ".yaml", ".md")
@@ -64,6 +64,9 @@ class ExportedModel:
         reads: a digest of how regions are made from pixels; None for a model that reads regions made elsewhere.
         fingerprint: a digest of what decides the vectors.
         translator_names: `mt-en-de`, `mmt-en-de` …, those of its recipe.
+        reranker: a second model that reorders the first results of this one; None without.
+        first_k: how many results it reorders.
+        first_right: by language, the share of test captions in percent whose picture is found first.
     """
 
     folder: Path
@@ -76,6 +79,9 @@ class ExportedModel:
     reads: str | None
     fingerprint: str
     translator_names: list[str]
+    reranker: "ExportedModel | None" = None
+    first_k: int = 0
+    first_right: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def load(cls, folder: str | Path) -> "ExportedModel":
@@ -105,10 +111,12 @@ class ExportedModel:
             reads = _reads_of(about, standard)
             fingerprint = hashlib.sha256(f"{fingerprint} {reads}".encode()).hexdigest()[:16]
         names = _translators(folder, about["files"])
-        return cls(
-            folder, about["name"], about["languages"], model, text, extractor, standard, reads, fingerprint,
-            names,
+        exported = cls(
+            folder, about["name"], about["languages"], model, text, extractor, standard, reads, fingerprint, names,
+            first_right=_first_right(about),
         )  # fmt: skip
+        second = about.get("reranker")
+        return exported if second is None else replace(exported, **_with_reranker(exported, second))
 
     @cached_property
     def translators(self) -> "ExportedTranslators":
@@ -163,6 +171,11 @@ class ExportedModel:
                 )
                 parts += Encodings.of(self.model.encode_images(some, seen)).parts
         return Encodings(parts)
+
+    def score(self, images: Encodings, captions: Encodings) -> torch.Tensor:
+        """The scores (I, C) of encoded images and captions."""
+        with torch.inference_mode():
+            return self.model.similarity(images[:], captions[:])
 
     def encode_captions(self, texts: Sequence[str], language: str | None = None) -> Encodings:
         """Encode captions or queries.
@@ -241,6 +254,29 @@ def read_standard(path: Path, dim: int) -> Regions:
     except Exception as error:  # safetensors raises its own error
         raise RecipeError(f"{path}: not readable ({error!r}); get the model folder again") from None
     return mean, scale
+
+
+def _with_reranker(exported: ExportedModel, about: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an exported model that its second model fills."""
+    folder = exported.folder / RERANKER
+    try:
+        name, languages, first_k = str(about["name"]), list(about["languages"]), int(about["first_k"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecipeError(f"{exported.folder / ABOUT}: reranker is not complete ({error!r}); export it again") from None
+    model, text = load_model(folder)
+    if model.region_dim != exported.model.region_dim or not {*languages} <= {*model.languages}:
+        raise RecipeError(f"{folder}: not a reranker of {exported.name}; get the model folder again")
+    second = replace(
+        exported, folder=folder, name=name, languages=languages, model=model, text=text, translator_names=[],
+        fingerprint=model_fingerprint(folder),
+    )  # fmt: skip
+    return {"reranker": second, "first_k": first_k, "first_right": _first_right(about) or exported.first_right}
+
+
+def _first_right(about: Mapping[str, Any]) -> dict[str, float]:
+    """R@1 of the test captions of each language that the model was trained on."""
+    test = about.get("test") or {}
+    return {language: float(test[language]["t2i_r1"]) for language in about["languages"] if language in test}
 
 
 def _translators(folder: Path, files: Mapping[str, str]) -> list[str]:

@@ -34,6 +34,7 @@ from pipeline.search.exported_model import ExportedModel
 from pipeline.search.vector_cache import VectorCache
 
 FORMAT = 2
+FIRST, MOST_CAPTIONS = 100, 100  # results that a reranker orders, if it does not say; captions of a language at most
 POINTER = "gallery.json"
 
 
@@ -114,21 +115,18 @@ class Gallery:
         return next((int(place) for place in places if place >= 0), None)
 
     def search(
-        self,
-        query: str,
-        top: int = 10,
-        language: str | None = None,
-        reranker: ExportedModel | None = None,
-        first: int = 100,
-    ) -> list[Hit]:
+        self, query: str, top: int = 10, language: str | None = None, reranker: ExportedModel | None = None,
+        first: int | None = None,
+    ) -> list[Hit]:  # fmt: skip
         """Find the pictures nearest to a sentence.
 
         Args:
             query: the sentence; cut at 100 tokens.
             top: pictures wanted.
             language: of the query; None: detected.
-            reranker: a model of sets (SCAN) that puts the first ones in its own order and gives their scores.
-            first: how many it orders, at least `top`.
+            reranker: a model of sets (SCAN) that puts the first ones in its own order and gives their scores; None:
+                the one that was exported with the gallery's model, if it knows the language.
+            first: how many it orders, at least `top`; None: as many as it was tested with. 0: nothing is reranked.
 
         Raises:
             RecipeError: the query is empty, or in a language that the model does not know.
@@ -137,30 +135,31 @@ class Gallery:
             raise RecipeError("search: the query is empty; give a few words")
         if top < 1:
             raise RecipeError(f"search: {top} pictures are wanted; expected 1 or more")
+        language = language or self.exported.language_of(query)
         vector = self.exported.encode_captions([query], language).single()
-        places = self._near(vector, max(top, first if reranker else 0))
-        if reranker is not None and places:
-            places = self._reranked(reranker, query, language, [place for place, _ in places])
+        second, count = self._second(language, reranker, first)
+        places = self._near(vector, max(top, count))
+        if second is not None and places:
+            places = self._reranked(second, query, language, [place for place, _ in places])
         return self._hits(places[:top])
 
-    def describe(self, picture: str | Path | Image.Image, top: int = 5) -> dict[str, list[Hit]]:
+    def describe(
+        self, picture: str | Path | Image.Image, top: int = 5, first: int | None = None
+    ) -> dict[str, list[Hit]]:
         """Find the captions nearest to a picture, in every language of the gallery.
+
+        Args:
+            picture: a file, or an image.
+            top: captions of each language.
+            first: how many a reranker orders, as for `search`.
 
         Raises:
             DataError: the picture cannot be read.
             RecipeError: the model reads no pixels.
         """
-        return self.captions_near(self.exported.encode_pictures([picture]).single(), top)
+        return self.captions_near(self.exported.regions_of(picture)[0], top, first)
 
-    def captions_near(self, vector: torch.Tensor, top: int = 5) -> dict[str, list[Hit]]:
-        """The captions nearest to a picture's vector (1, H), in every language of the gallery."""
-        return {language: self._nearest(vector, language, top) for language in self._captions}
-
-    def pictures_near(self, vector: torch.Tensor, top: int = 10) -> list[Hit]:
-        """The pictures nearest to a vector (1, H)."""
-        return self._hits(self._near(vector, top))
-
-    def describe_known(self, name: str, top: int = 5) -> dict[str, list[Hit]]:
+    def describe_known(self, name: str, top: int = 5, first: int | None = None) -> dict[str, list[Hit]]:
         """The same for a picture of the gallery, by its name.
 
         Raises:
@@ -168,8 +167,25 @@ class Gallery:
         """
         if (place := self.place_of(name)) is None:
             raise RecipeError(f"{self.folder}: no picture {name!r} in the gallery")
-        (row,) = self.rows([place])
-        return self.captions_near(torch.from_numpy(self._parts.take([row["digest"]], "vectors")), top)
+        return self.captions_near(self._regions(self.rows([place]), self._parts)[0], top, first)
+
+    def captions_near(self, regions: NDArray[Any], top: int = 5, first: int | None = None) -> dict[str, list[Hit]]:
+        """The same for a picture by its regions (R, D), as the model reads them."""
+        vector = self.exported.encode_regions(regions[None]).single()
+        found = {}
+        for language in self._captions:
+            second, count = self._second(language, None, first)
+            hits = self._nearest(vector, language, max(top, min(count, MOST_CAPTIONS)))
+            if second is not None and hits:
+                captions = second.encode_captions([hit.name for hit in hits], language)
+                scores = second.score(second.encode_regions(regions[None]), captions)[0].tolist()
+                hits = [hit._replace(score=score) for hit, score in zip(hits, scores, strict=True)]
+            found[language] = sorted(hits, key=lambda hit: -hit.score)[:top]
+        return found
+
+    def pictures_near(self, vector: torch.Tensor, top: int = 10) -> list[Hit]:
+        """The pictures nearest to a vector (1, H)."""
+        return self._hits(self._near(vector, top))
 
     def regions_of(self, hits: Sequence[Hit]) -> tuple[NDArray[Any], NDArray[Any]]:
         """The regions (N, R, D) of pictures of this gallery as the model reads them, and their boxes (N, R, 4)."""
@@ -225,8 +241,17 @@ class Gallery:
         store = RegionStore(Path(next(iter(stores))), check_values=False)
         return store.take(store.rows([row["name"] for row in rows]))
 
+    def _second(
+        self, language: str, reranker: ExportedModel | None, first: int | None
+    ) -> tuple[ExportedModel | None, int]:
+        """The model that reranks results for a language, and how many; (None, 0) if none does."""
+        own = self.exported.reranker
+        second = reranker or (own if own is not None and language in own.languages else None)
+        count = (self.exported.first_k or FIRST) if first is None else first
+        return (second, count) if second is not None and count else (None, 0)
+
     def _reranked(
-        self, reranker: ExportedModel, query: str, language: str | None, places: Sequence[int]
+        self, reranker: ExportedModel, query: str, language: str, places: Sequence[int]
     ) -> list[tuple[int, float]]:
         """The same places in the order of a second model, with its scores."""
         if reranker.reads != self.exported.reads:
@@ -235,9 +260,7 @@ class Gallery:
                 "on the same corpus with the same `regions`"
             )
         images = reranker.encode_regions(self._regions(self.rows(places), self._parts))
-        captions = reranker.encode_captions([query], language)
-        with torch.inference_mode():
-            scores = reranker.model.similarity(images[:], captions[:])[:, 0]
+        scores = reranker.score(images, reranker.encode_captions([query], language))[:, 0]
         order = scores.argsort(descending=True, stable=True).tolist()
         return [(places[place], float(scores[place])) for place in order]
 

@@ -34,7 +34,7 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> N
     exported = gallery.exported
     seen = _read(exported, content, name)
     vector = exported.encode_regions(seen.regions[None]).single()
-    captions = gallery.captions_near(vector, _CAPTIONS)
+    captions = gallery.captions_near(seen.regions, _CAPTIONS)
     nearest = sorted((hit for found in captions.values() for hit in found), key=lambda hit: -hit.score)
     sentences = [request.sentence] if request.sentence.text else []
     sentences += [Sentence(hit.name, str(hit.language)) for hit in nearest]

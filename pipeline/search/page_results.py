@@ -87,7 +87,7 @@ def explained(exported: ExportedModel, seen: Seen, sentence: Sentence | None) ->
     picture, words = seen.picture, ""
     if sentence is not None:
         picture = None if picture is None else picture.copy()
-        (found,) = explain(exported, *sentence, seen.regions[None])
+        (found,) = explain(_judge(exported, sentence.language), *sentence, seen.regions[None])
         words = coloured_words(picture, found, seen.boxes)
     if picture is None:
         st.info("The picture is not at hand.")
@@ -95,6 +95,12 @@ def explained(exported: ExportedModel, seen: Seen, sentence: Sentence | None) ->
         st.image(picture, width="stretch", alt=seen.name)
     if words:
         st.markdown(words)
+
+
+def _judge(exported: ExportedModel, language: str) -> ExportedModel:
+    """The model whose order is shown: the reranker, if there is one that knows the language."""
+    second = exported.reranker
+    return second if second is not None and language in second.languages else exported
 
 
 def coloured_words(picture: Image.Image | None, words: Sequence[Word], boxes: NDArray[np.floating]) -> str:

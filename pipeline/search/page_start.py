@@ -23,7 +23,11 @@ def introduction(gallery: Gallery) -> None:
 
 def _facts(gallery: Gallery) -> list[str]:
     """The entries of the line of facts."""
-    return [f"Model: {gallery.exported.name}"]
+    facts = [f"Model: {gallery.exported.name}"]
+    if gallery.exported.reranker is not None:
+        facts.append(f"reranked by {gallery.exported.reranker.name}")
+    shares = [f"{language_name(one)} {share:.0f} %" for one, share in gallery.exported.first_right.items()]
+    return [*facts, f"first answer right, on test captions: {', '.join(shares)}"] if shares else facts
 
 
 def start(gallery: Gallery, ask: Callable[[Sentence], None], demonstrate: Callable[[], None]) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from modules.errors import ModelError
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import load_recipe
 
@@ -54,3 +55,23 @@ def test_what_no_translator_can_be_trained_by_is_one_line(argument: str, words: 
 
 def test_languages_that_begin_alike_are_two() -> None:
     assert load_recipe("scenes", ["--mmt.directions=[en-eng]", "--augment.paths=[]"]).mmt.directions == ["en-eng"]
+
+
+@pytest.mark.parametrize(
+    ("reranker", "words"),
+    [
+        ("{row: mmt-f}", "vse.reranker.model is missing"),
+        ("{model: scan-t2i-avg}", "vse.reranker.row is missing"),
+        ("{row: mmt, model: scan-t2i-avg}", "vse.reranker.row is 'mmt'"),
+        ("{row: mmt-f, model: scan}", "no such retrieval model"),
+        ("{row: mmt-f, model: scan-t2i-avg, epoch: 3}", "did you mean vse.reranker.epochs"),
+        ("{row: mmt-f, model: scan-t2i-avg, epochs: many}", "epochs"),
+        ("{row: mmt-f, model: scan-t2i-avg, epochs: 2}", "vse.reranker: vse.warmup_epochs 3 is more than vse.epochs 2"),
+        ("{row: mmt-f, model: scan-t2i-avg, loss: hard}", "vse.loss is 'hard'"),
+    ],
+)
+def test_a_reranker_that_cannot_be_trained_is_one_line(reranker: str, words: str) -> None:
+    with pytest.raises((RecipeError, ModelError)) as error:
+        load_recipe("scenes", [f"--vse.reranker={reranker}", "--vse.warmup_epochs=3"])
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)

@@ -243,6 +243,60 @@ def test_a_model_of_sets_orders_the_first_and_indexes_nothing(used: Tiny, tmp_pa
         update_gallery(tmp_path / "none", second, PictureFolder(Path(paths[0]).parent), {})
 
 
+@pytest.fixture(scope="module")
+def reranking(tmp_path_factory, used: Tiny) -> Tiny:
+    """A recipe with a reranker, its model exported and its corpus indexed."""
+    folder = tmp_path_factory.mktemp("reranking")
+    shutil.copytree(used.workspace.root / "jobs", folder / "artifacts" / "jobs")
+    own = Tiny(folder)
+    reranker = "--vse.reranker={row: human, model: scan-t2i-avg, first_k: 6, epochs: 1, decay_epoch: 1}"
+    for command in ("vse", "index"):
+        assert own.main(command, reranker, "--vse.only=[human]") == 0
+    return own
+
+
+def test_the_reranker_of_a_recipe_is_exported_and_orders_what_is_found(reranking: Tiny, capsys) -> None:
+    place = reranking.workspace.root / "tiny"
+    gallery = Gallery.open(place / "gallery")
+    second = gallery.exported.reranker
+    assert second is not None
+    assert (second.name, second.languages, gallery.exported.first_k) == ("scan-t2i-avg, human", ["en"], 6)
+    plain, reranked = (gallery.search("a red bat", 6, first=first) for first in (0, None))
+    assert reranked == gallery.search("a red bat", 6, reranker=second, first=6) != plain
+    assert sorted(names(reranked)) == sorted(names(plain))
+    name = plain[0].name
+    with torch.inference_mode():
+        (found,) = gallery.describe_known(name, 3).values()
+        regions = gallery.regions_of(plain[:1])[0]
+        said = second.encode_captions([hit.name for hit in found], "en")
+        scores = second.model.similarity(second.encode_regions(regions)[:], said[:])[0]
+    assert [hit.score for hit in found] == pytest.approx(scores.tolist(), abs=1e-5) == sorted(scores, reverse=True)
+    assert gallery.describe_known(name, 3, first=0) != {"en": found}
+    capsys.readouterr()
+    for options, hits in ((["--no-rerank"], plain), ([], reranked)):
+        assert reranking.main("search", "a red bat", "--top", "6", *options) == 0
+        assert [Path(line.split()[-1]).name for line in capsys.readouterr().out.splitlines()] == [
+            hit.path.name for hit in hits
+        ]
+
+
+def test_the_reranker_s_figures_are_those_of_its_test(reranking: Tiny) -> None:
+    exported = Gallery.open(reranking.workspace.root / "tiny" / "gallery").exported
+    scores = reranking.metrics("rerank-san-scan-t2i-avg-human-1")["test"]
+    assert exported.first_right == {"en": scores["en"]["t2i_r1"]}
+    card = (exported.folder / "README.md").read_text()
+    assert "scan-t2i-avg, human (`reranker/`), reranks the first 6 results" in card
+
+
+def test_a_reranker_that_is_spoiled_is_one_line(reranking: Tiny, tmp_path: Path) -> None:
+    folder = shutil.copytree(reranking.workspace.root / "tiny" / "model", tmp_path / "model")
+    about = json.loads((folder / "model.json").read_text())
+    del about["reranker"]["first_k"]
+    (folder / "model.json").write_text(json.dumps(about))
+    with pytest.raises(RecipeError, match="reranker is not complete"):
+        ExportedModel.load(folder)
+
+
 def test_regions_of_a_folder_s_pictures_are_kept_for_a_second_model(
     exported: ExportedModel, own: Path, tmp_path: Path
 ) -> None:
