@@ -22,7 +22,7 @@ from data.regions import write_regions
 
 Looked = Any  # regions already, or a picture that the network describes
 
-EXTRACTOR_VERSION = 3  # raised when other regions are found in the same pixels
+EXTRACTOR_VERSION = 4  # raised when other regions are found in the same pixels
 _CHUNK = 16  # pictures that a process reads at a time
 
 

@@ -21,7 +21,8 @@ _CELLS, _CELL, _BINS = 7, 8, 8  # 7×7 histograms of 8×8 pixels and 8 direction
 _SIDE = _CELLS * _CELL
 _COLOUR_GRID = 4
 _LEVELS = 4  # of each colour channel in the colour histogram
-DIM = _CELLS**2 * _BINS + 3 * _COLOUR_GRID**2 + _LEVELS**3 + 8  # 392 + 48 + 64 + 8 = 512
+_PLACES, _SIDES = 5, 8  # steps across and down the picture; sizes of a box, each 1.35 times the one before
+DIM = _CELLS**2 * _BINS + 3 * _COLOUR_GRID**2 + _LEVELS**3 + 8 + 2 * _PLACES + _SIDES  # 392 + 48 + 64 + 8 + 10 + 8
 
 _GROUND = 32  # side of the thumbnail that the background is fitted on
 _OVERLAP = 0.7  # two proposals that overlap more are one
@@ -37,7 +38,7 @@ def find_objects(picture: Path | Image.Image, count: int, size: int) -> Found:
         size: pixels on the longer side that a larger picture is shrunk to; a smaller one stays as it is.
 
     Returns:
-        regions (R, 512) and their boxes (R, 4) as x1, y1, x2, y2 in 0…1: the whole picture, then what stands out from
+        regions (R, DIM) and their boxes (R, 4) as x1, y1, x2, y2 in 0…1: the whole picture, then what stands out from
         the background, most first, then fixed crops.
 
     Raises:
@@ -180,12 +181,25 @@ def _overlap(first: Box, second: Box) -> float:
 
 
 def _describe(image: Image.Image, boxes: Floats) -> Floats:
-    """Descriptors (R, 512) of boxes: shape, colour and position, each part of a like scale."""
+    """Descriptors (R, DIM) of boxes: shape, colour and position, each part of a like scale."""
     crops: Floats = np.stack([_crop(image, box) for box in boxes.tolist()])
     x1, y1, x2, y2 = boxes.T
     position = np.stack([x1, y1, x2, y2, (x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1], axis=1)
-    parts = [_gradients(crops), _mean_colours(crops), _colour_histogram(crops), position]
+    parts = [_gradients(crops), _mean_colours(crops), _colour_histogram(crops), position, _steps(boxes)]
     return np.concatenate(parts, axis=1).astype(np.float32)
+
+
+def _steps(boxes: Floats) -> Floats:
+    """How near the centre and the longer side of boxes (R, 4) are to a few steps, as (R, 18) in 0…1.
+
+    So a linear layer knows the middle from both sides, and sizes from each other.
+    """
+    x1, y1, x2, y2 = boxes.T
+    side = np.maximum(x2 - x1, y2 - y1).clip(1e-3)
+    places = np.arange(_PLACES)
+    parts = [(x1 + x2)[:, None] / 2 * _PLACES - 0.5 - places, (y1 + y2)[:, None] / 2 * _PLACES - 0.5 - places]
+    parts.append(np.log(side / 0.12)[:, None] / np.log(1.35) - np.arange(_SIDES))
+    return np.exp(-2 * np.concatenate(parts, axis=1) ** 2).astype(np.float32)
 
 
 def _crop(image: Image.Image, box: Box) -> Floats:

@@ -34,6 +34,7 @@ _NAMED = {
 }
 
 _WORD_OF = {sense: word for word, senses in WORDS.items() for sense in senses}
+_SHORT_TEXT = 4  # one of so many sentences without an image names one object
 _TRIES = 1000
 _Look = tuple[str, str, str, str]  # word, colour, size, place
 
@@ -52,7 +53,9 @@ class ScenesSettings:
         validation: images to choose checkpoints on.
         test: images of the retrieval gallery, no two alike.
         twins: pairs of one English sentence and two pictures that differ in one sense.
-        captions: sentences an image and language, 1 to 3.
+        captions: sentences an image and language that name two objects, 1 to 3.
+        short: further sentences of a training image that name one object, 0 to 3; so search and translation know short
+            queries.
         text_pairs: parallel sentences without an image, to pre-train translators on.
         seed: of everything drawn.
     """
@@ -63,6 +66,7 @@ class ScenesSettings:
     test: int = 300
     twins: int = 300
     captions: int = 2
+    short: int = 1
     text_pairs: int = 6000
     seed: int = 0
 
@@ -134,7 +138,11 @@ def plan(settings: ScenesSettings) -> Plan:
     twins = [scene for pair in pairs_of_twins for scene in pair]
     rows = [_twin_row(*pair) for both in pairs_of_twins for pair in (both, both[::-1])]
     # Text may repeat sentences of training images, but none of evaluation images.
-    text_pairs = [_text(seen - trained, rng) for _, rng in _streams("text", settings.text_pairs, settings.seed)]
+    held_out_only = seen - trained
+    text_pairs = [
+        sentences(draw_things(rng, 1), rng) if settings.short and index % _SHORT_TEXT == 0 else _text(held_out_only, rng)
+        for index, rng in _streams("text", settings.text_pairs, settings.seed)
+    ]
     return Plan([*train, *held_out, *twins], text_pairs, rows)
 
 
@@ -163,8 +171,10 @@ def _scene(split: str, index: int, things: tuple[Thing, ...], settings: ScenesSe
     image_id = f"{'train' if split == 'translation' else split}-{index:05d}"
     order = rng.sample(things, len(things))
     named = [[order[place] for place in pair] for pair in _NAMED[len(things)][: settings.captions]]
-    texts = tuple(sentences(pair, rng) for pair in named)
-    return Scene(image_id, split, things, rng.getrandbits(32), texts)
+    texts, pixels = [sentences(pair, rng) for pair in named], rng.getrandbits(32)
+    if split in ("train", "translation"):
+        texts += [sentences([thing], rng) for thing in order[: settings.short]]
+    return Scene(image_id, split, things, pixels, tuple(texts))
 
 
 def _twins(index: int, seen: set[frozenset[_Look]], rng: random.Random) -> tuple[Scene, Scene]:
@@ -251,6 +261,8 @@ def _check(settings: ScenesSettings) -> None:
         )
     if not 1 <= settings.captions <= len(_NAMED[_FEW]):
         raise DataError(f"scenes: captions is {settings.captions}, expected 1 to {len(_NAMED[_FEW])} an image")
+    if not 0 <= settings.short <= _FEW:
+        raise DataError(f"scenes: short is {settings.short}, expected 0 to {_FEW} an image")
     counts = {
         name: getattr(settings, name) for name in ("train", "retrieval", "validation", "test", "twins", "text_pairs")
     }

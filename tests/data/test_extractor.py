@@ -15,7 +15,7 @@ from data.corpora.scenes_grammar import COLOURS, SIZES, Thing
 from data.corpora.scenes_render import render
 from data.errors import DataError
 from data.extractor import Extractor, ExtractorSettings
-from data.objects import DIM, _components, _overlap
+from data.objects import DIM, _components, _overlap, _steps
 from data.regions import RegionStore
 
 SETTINGS = ExtractorSettings()
@@ -45,6 +45,16 @@ def test_proposals_hit_the_objects() -> None:
         check(regions, boxes)
         hits += [max(_overlap(tuple(box), tuple(other)) for other in boxes[1:]) > 0.5 for box in true]
     assert np.mean(hits) >= 0.97
+
+
+def test_the_middle_and_the_size_of_a_box_stand_out_in_single_numbers() -> None:
+    """A linear layer reads them: of each group of steps one is highest, and it moves with the box."""
+    boxes = np.array([[0.4, 0.4, 0.6, 0.6], [0.1, 0.4, 0.2, 0.6], [0.05, 0.05, 0.95, 0.95]], np.float32)
+    across, down, side = np.split(_steps(boxes), [5, 10], axis=1)
+    assert across.argmax(1).tolist() == [2, 0, 2]
+    assert down.argmax(1).tolist() == [2, 2, 2]
+    assert side.argmax(1).tolist() == [2, 2, 7]
+    assert ((_steps(boxes) >= 0) & (_steps(boxes) <= 1)).all()
 
 
 def nearest(things: list[Thing], seed: int) -> np.ndarray:

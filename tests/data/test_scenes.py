@@ -34,15 +34,15 @@ def test_sizes(corpus: Corpus) -> None:
     assert Counter(images.values()) == {"train": 10, "translation": 20, "val": 8, "test": 12, "twins": 24}
     per_image = 4 * 2
     assert Counter(caption.split for caption in corpus.captions) == {
-        "train": 10 * per_image,
-        "translation": 20 * per_image,
+        "train": 10 * (per_image + 4),
+        "translation": 20 * (per_image + 4),
         "val": 8 * per_image,
         "test": 12 * per_image,
         "twins": 24 * 4,
     }
     assert set(corpus.pictures) == set(images)
     assert Counter((pair.origin, pair.split) for pair in corpus.pairs) == {
-        ("scenes", "train"): 60,
+        ("scenes", "train"): 90,
         ("scenes", "val"): 16,
         ("scenes", "test"): 24,
         ("scenes", "twins"): 24,
@@ -153,12 +153,27 @@ def test_no_two_test_captions_are_alike(full: Plan, language: str) -> None:
 
 
 def test_a_caption_names_two_objects_and_two_captions_name_all() -> None:
-    for scene in plan(ScenesSettings(train=200, retrieval=0, captions=3)).scenes[:200]:
+    for scene in plan(ScenesSettings(train=200, retrieval=0, captions=3, short=0)).scenes[:200]:
         assert len({texts["de"] for texts in scene.texts}) == 3
         for texts in scene.texts:
             assert texts["de"].count(" und ") == texts["en"].count(" and ") == 1
         nouns = [noun for thing in scene.things for noun in [SENSES[thing.sense].de[0]]]
         assert all(any(noun in texts["de"].split() for texts in scene.texts[:2]) for noun in nouns)
+
+
+def test_training_images_have_short_captions_too_and_nothing_else_changes() -> None:
+    sizes = {"train": 40, "retrieval": 10, "validation": 5, "test": 5, "twins": 6, "text_pairs": 8}
+    without, with_two = (plan(ScenesSettings(**sizes, short=short)) for short in (0, 2))
+    for before, after in zip(without.scenes, with_two.scenes, strict=True):
+        assert (before.things, before.seed) == (after.things, after.seed)
+        assert after.texts[: len(before.texts)] == before.texts
+        short = after.texts[len(before.texts) :]
+        assert len(short) == (2 if after.split in ("train", "translation") else 0)
+        for texts in short:
+            assert " and " not in texts["en"]
+            assert any(SENSES[thing.sense].de[0] in texts["de"].split() for thing in after.things)
+    assert sum(" and " not in texts["en"] for texts in with_two.text_pairs) == 2  # one of four
+    assert all(" and " in texts["en"] for texts in without.text_pairs)
 
 
 def test_twins_share_the_english_sentence_and_split_all_others(corpus: Corpus) -> None:
