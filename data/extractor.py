@@ -144,10 +144,10 @@ def _all_looked(pictures: Sequence[Path], look: Callable[[Path], Looked], worker
 
 def _pool(workers: int) -> ProcessPoolExecutor:
     """Spawned, not forked: the parent may hold threads of torch, whose locks a fork would copy."""
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _end_with_the_parent)
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), end_with_the_parent)
 
 
-def _end_with_the_parent() -> None:
+def end_with_the_parent() -> None:
     """End this worker when its parent ends: else it would wait forever for one that was killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -163,16 +163,24 @@ def report(
 def run_all(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
     verbose: Verbose = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="jobs side by side; by the cores if none is given")] = None,
 ) -> None:  # fmt: skip
     """Run all stages, prepare, mmt, augment, vse and report, and print a summary."""
-    started, loaded, workspace = time.monotonic(), _recipe(ctx, recipe, named), _workspace()
+    started, loaded = time.monotonic(), _recipe(ctx, recipe, named)
     from pipeline.jobs.cost import cpu_seconds, duration
+    from pipeline.jobs.side_by_side import SideBySide, processes_for
+    from pipeline.jobs.workspace import Workspace
     from pipeline.reporting.plan import all_jobs
 
+    many = processes_for(loaded) if jobs is None else jobs
+    side_by_side = SideBySide(loaded, all_jobs, many) if many > 1 else None
+    workspace = Workspace(side_by_side=side_by_side)
     workspace.expect(all_jobs(loaded, workspace), force)  # refuses what cannot be trained before anything runs
     _run_stages([name for name in STAGES if name != "report"], loaded, force, workspace)
     with explained("report"):
         _load("pipeline.reporting.summary", "summary")(loaded, workspace, _chosen(recipe or named, ctx.obj))
+    if side_by_side is not None:
+        side_by_side.close()
     say(f"in all {duration(time.monotonic() - started)}, {duration(cpu_seconds())} of CPU time")
 
 

@@ -140,7 +140,9 @@ def plan(settings: ScenesSettings) -> Plan:
     # Text may repeat sentences of training images, but none of evaluation images.
     held_out_only = seen - trained
     text_pairs = [
-        sentences(draw_things(rng, 1), rng) if settings.short and index % _SHORT_TEXT == 0 else _text(held_out_only, rng)
+        sentences(draw_things(rng, 1), rng)
+        if settings.short and index % _SHORT_TEXT == 0
+        else _text(held_out_only, rng)
         for index, rng in _streams("text", settings.text_pairs, settings.seed)
     ]
     return Plan([*train, *held_out, *twins], text_pairs, rows)

@@ -19,9 +19,13 @@ class Progress:
     A job's time is the median of like jobs: those done in this run, else those whose manifests are on disk, else of the
     jobs of its stage in this run. Jobs are alike if they are of one kind and corpus, and their settings differ in
     nothing that costs time.
+
+    Args:
+        at_once: how many jobs run side by side.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int = 1) -> None:
+        self._at_once = at_once
         self._waiting: dict[tuple[str, str], Job] = {}
         self._total = 0
         self._before: dict[str, list[float]] = {}
@@ -79,7 +83,8 @@ class Progress:
         known = [guess for guess in guesses if guess is not None]
         if not known:
             return ["time left unknown"]
-        return [f"{'about' if len(known) == len(guesses) else 'more than'} {duration(max(1, sum(known)))} left"]
+        seconds = max(1, sum(known) / self._at_once)
+        return [f"{'about' if len(known) == len(guesses) else 'more than'} {duration(seconds)} left"]
 
     def _guess(self, job: Job) -> float | None:
         like = _likeness(job)

@@ -28,6 +28,7 @@ from pipeline.jobs.job import Job
 from pipeline.jobs.locks import ending_with_rank_0, is_ours, lock, lock_file, meet, wait_for_rank_0
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.ranks import rank, run_id, started_together
+from pipeline.jobs.side_by_side import SideBySide
 
 FORMAT = 1
 _BEGUN = "started.json"
@@ -39,12 +40,14 @@ class Workspace:
 
     Args:
         root: the folder; null is BILDWORT_ARTIFACTS or `artifacts`.
+        side_by_side: processes that perform independent jobs at once; None: one job after the other.
     """
 
-    def __init__(self, root: Path | None = None) -> None:
+    def __init__(self, root: Path | None = None, side_by_side: SideBySide | None = None) -> None:
         self.root = root or Path(os.environ.get("BILDWORT_ARTIFACTS", "artifacts"))
         self._warned = False
-        self._progress = Progress()
+        self._progress = Progress(1 if side_by_side is None else side_by_side.processes)
+        self._side_by_side = side_by_side
 
     def folder(self, job: Job) -> Path:
         """Where the finished job's artifact lies or will lie."""
@@ -141,6 +144,21 @@ class Workspace:
             if not self.done(other):
                 self.perform_all(other)
         return self.perform(job, force)
+
+    def perform_many(self, jobs: Iterable[Job], force: bool = False) -> None:
+        """Run jobs and, before them, the inputs that are not done; side by side if this workspace can."""
+        wanted = list(jobs)
+        if self._side_by_side is None or started_together():
+            for job in wanted:
+                self.perform_all(job, force)
+            return
+        for job in [one for one in wanted if self.done(one) and not force]:
+            self._say_done(job)
+            wanted.remove(job)
+        for job in self._side_by_side.perform(wanted, self, force):
+            manifest = self.manifest(job)
+            figure, resumed = job.headline(manifest["metrics"]), manifest["resumed"]
+            say(escaped(self._progress.finish(job, manifest["wall_s"], figure, not resumed)))
 
     def _work(self, job: Job, inputs: dict[str, Path], partial: Path, final: Path, forced: bool) -> None:
         """Run a job in `partial`, and rename the folder when it is complete."""

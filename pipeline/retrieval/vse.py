@@ -34,7 +34,7 @@ from pipeline.retrieval.fusion import fused
 from pipeline.retrieval.model_files import save_model
 from pipeline.retrieval.query_translation import by_translation
 from pipeline.retrieval.ranks import folds_of, validation_scores, write_ranks
-from pipeline.retrieval.reranking import on_first_lists
+from pipeline.retrieval.reranking import index_job, on_first_lists, rerank_job
 from pipeline.retrieval.rows import Evaluation, Row, Training, recall_headline
 from pipeline.retrieval.twins import twin_scores
 from pipeline.translation.augment import synthesis_jobs
@@ -71,26 +71,33 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
     return rows
 
 
-def reranker_recipe(recipe: Recipe) -> Recipe | None:
-    """The recipe by which `vse.reranker` is trained, and tested on the first results of `vse.model`.
+def reranker_row(recipe: Recipe, workspace: Workspace) -> Row | None:
+    """`vse.reranker`, trained with its own settings and tested on the first results of `vse.model`.
 
     Returns:
         None if there is none, its row is not among those trained, or `vse.model` is not one that it can rerank.
     """
     settings, own = recipe.vse, dict(recipe.vse.reranker)
-    row = own.pop("row", None)
+    name = own.pop("row", None)
     fits = own.get("model") != settings.model and model_class(settings.model).score == "inner product"
-    if not fits or row not in (settings.only or settings.rows):
+    if not fits or name not in (settings.only or settings.rows):
         return None
-    plain = replace(settings, reranker={}, only=[row], seeds=settings.seeds[:1], first=settings.model)
-    reset: dict[str, Any] = {"fuse": [], "translate": None, "folds": 1, "options": {}}
-    return replace(recipe, vse=replace(plain, **{**reset, **own}))
+    plain = replace(
+        settings, reranker={}, only=[name], seeds=settings.seeds[:1], fuse=[], translate=None, first=None, folds=1
+    )
+    second = replace(plain, **{"options": {}, **own})
+    (first_row,), (row,) = (vse_rows(replace(recipe, vse=one), workspace) for one in (plain, second))
+    corpus = corpus_job(recipe, workspace)
+    index = index_job(first_row.job, corpus, plain)
+    job = rerank_job(f"rerank-{settings.model}-{second.model}-{name}-{row.seed}", index, row.job, corpus, second)
+    system = f"{second.model} on the first {second.first_k} of {settings.model}"
+    return replace(row, job=job, trained=(row.job, first_row.job), system=system)
 
 
 def all_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
     """All that the stage trains and tests: the rows of the table, then the reranker's."""
-    second = reranker_recipe(recipe)
-    return vse_rows(recipe, workspace) + ([] if second is None else vse_rows(second, workspace))
+    second = reranker_row(recipe, workspace)
+    return vse_rows(recipe, workspace) + ([] if second is None else [second])
 
 
 def evaluation_of(settings: VseSettings) -> Evaluation:
@@ -131,8 +138,7 @@ def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
         for job in needed(row.job, "vse"):
             workspace.require(job)
     _require_written(settings, read_captions(workspace.folder(corpus_job(recipe, workspace)) / "captions.parquet"))
-    for job in jobs:
-        workspace.perform_all(job, force)
+    workspace.perform_many(jobs, force)
     for row in rows:
         metrics = workspace.manifest(row.job)["metrics"]
         for part, where in (("test", ""), ("folds", f", mean of {settings.folds} folds")):

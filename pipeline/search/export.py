@@ -21,7 +21,7 @@ from pipeline.jobs.locks import lock
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.retrieval.rows import Row
-from pipeline.retrieval.vse import reranker_recipe, vse_rows
+from pipeline.retrieval.vse import reranker_row, vse_rows
 from pipeline.search.exported_model import (
     ABOUT,
     FORMAT,
@@ -117,7 +117,7 @@ def _write(recipe: Recipe, workspace: Workspace, chosen: Row, half: Path) -> str
         for file in TRANSLATOR_FILES:
             shutil.copyfile(workspace.folder(one) / file, half / TRANSLATORS / one.name / file)
     second = None
-    if (reranker := reranker_row(recipe, workspace)) is not None:
+    if (reranker := trained_reranker(recipe, workspace)) is not None:
         second = _about_reranker(recipe, workspace, reranker)
         (half / RERANKER).mkdir()
         _copy_model(workspace.folder(reranker.trained[0]), half / RERANKER)
@@ -146,19 +146,17 @@ def _copy_model(source: Path, target: Path) -> None:
         shutil.copyfile(source / name, target / name)
 
 
-def reranker_row(recipe: Recipe, workspace: Workspace) -> Row | None:
+def trained_reranker(recipe: Recipe, workspace: Workspace) -> Row | None:
     """The recipe's reranker, if it has one that has been trained and tested."""
-    own = reranker_recipe(recipe)
-    row = vse_rows(own, workspace)[0] if own is not None else None
+    row = reranker_row(recipe, workspace)
     return row if row is not None and workspace.done(row.job) and workspace.done(row.trained[0]) else None
 
 
 def _about_reranker(recipe: Recipe, workspace: Workspace, row: Row) -> dict[str, Any]:
-    own = reranker_recipe(recipe)
-    assert own is not None
     return {
-        "name": f"{own.vse.model}, {row.name}", "languages": languages_of(own, row), "first_k": own.vse.first_k,
-        "key": row.job.key, "test": workspace.manifest(row.job)["metrics"]["test"],
+        "name": f"{recipe.vse.reranker['model']}, {row.name}", "languages": languages_of(recipe, row),
+        "first_k": row.job.settings["first_k"], "key": row.job.key,
+        "test": workspace.manifest(row.job)["metrics"]["test"],
     }  # fmt: skip
 
 
@@ -227,7 +225,7 @@ def is_export_of(folder: Path, recipe: Recipe, workspace: Workspace, chosen: Row
     try:
         about = read_about(folder)
         translators = {job.name: job.key for job in exported_translators(recipe, workspace, chosen)}
-        second = reranker_row(recipe, workspace)
+        second = trained_reranker(recipe, workspace)
         reranker = None if second is None else second.job.key
         held = (about["key"], about["translators"], (about.get("reranker") or {}).get("key"))
         return held == (chosen.job.key, translators, reranker)

@@ -52,9 +52,9 @@ def augment(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
         for other in job.inputs.values():
             if other.stage != "augment":
                 workspace.require(other)
+    workspace.perform_many(jobs.values(), force)
     for job in jobs.values():
-        folder = workspace.perform(job, force)
-        figures = workspace.manifest(job)["metrics"]
+        folder, figures = workspace.folder(job), workspace.manifest(job)["metrics"]
         detail(
             f"  {job.name}: {figures['captions']:,} captions; unique tokens {figures['unique_source']:,} → "
             f"{figures['unique_with_synthetic']:,}; examples: {folder / 'examples.html'}"

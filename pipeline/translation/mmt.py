@@ -131,8 +131,8 @@ def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     workspace.expect([*jobs.values(), *looks.values()], force)
     prepare_if_missing(recipe, workspace)
     _require_lenders(recipe, workspace, jobs)
-    for job in [*jobs.values(), *looks.values()]:
-        workspace.perform(job, force)
+    workspace.perform_many([*jobs.values(), *looks.values()], force)
+    for job in jobs.values():
         figures = workspace.manifest(job)["metrics"]
         if "test_bleu" in figures:
             detail(

@@ -3,12 +3,17 @@
 Trained jobs are kept in BILDWORT_ARTIFACTS (or `artifacts`), so a second run costs nothing.
 """
 
+import random
+from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from data.corpora.scenes import ScenesSettings, plan
+from data.corpora.scenes_grammar import SENSES, Thing, sentence
 from modules.metrics import RetrievalRanks, paired_difference
 from pipeline.cli import main
 from pipeline.corpus.prepare import corpus_job
@@ -16,6 +21,7 @@ from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.retrieval.ranks import read_ranks
 from pipeline.retrieval.vse import vse_rows
+from pipeline.search.gallery import Gallery
 from pipeline.translation.mmt import translator_jobs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
@@ -96,3 +102,50 @@ def german_test_captions(corpus: Path) -> tuple[list[str], set[str]]:
     about = json.loads((corpus / "about.json").read_text(encoding="utf-8"))
     words = {row["expected"].lower() for row in about["twins"]}
     return [row["text"] for row in rows if row["language"] == "de"], words
+
+
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory) -> Gallery:
+    """The gallery of the demo."""
+    place = tmp_path_factory.mktemp("demo") / "gallery"
+    assert main(["all", "scenes"]) == 0
+    assert main(["index", "--recipe", "scenes", "--gallery", str(place)]) == 0
+    return Gallery.open(place)
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_the_first_answer_is_right(gallery: Gallery, language: str) -> None:
+    """200 queries of one and of two objects of the gallery's scenes; right is every picture that shows them."""
+    scenes, rng = {scene.image_id: scene for scene in plan(ScenesSettings()).scenes}, random.Random(1)
+    right = []
+    for number in range(200):
+        scene = scenes[rng.choice(sorted(scenes))]
+        asked = rng.sample(scene.things, 1 + number % 2)
+        (hit,) = gallery.search(sentence(asked, language, rng), 1, language)
+        shown = {looks(thing, language) for thing in scenes[hit.name].things}
+        right.append({looks(thing, language) for thing in asked} <= shown)
+    assert np.mean(right) >= 0.95
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_the_first_caption_of_a_picture_is_right(gallery: Gallery, language: str) -> None:
+    """A caption is right if some picture of the same objects has it; 200 test pictures."""
+    scenes = [scene for scene in plan(ScenesSettings()).scenes if scene.split == "test"][:200]
+    right = [
+        gallery.describe_known(scene.image_id, 1)[language][0].name in fitting(scene.things, language)
+        for scene in scenes
+    ]
+    assert np.mean(right) >= 0.95
+
+
+def looks(thing: Thing, language: str) -> tuple[str, str, str, str]:
+    """What a sentence says of an object; senses of one word are alike."""
+    sense = SENSES[thing.sense]
+    noun = sense.en[0] if language == "en" else getattr(sense, language)[0]
+    return noun, thing.colour, thing.size, thing.place
+
+
+def fitting(things: Sequence[Thing], language: str) -> set[str]:
+    """All sentences of one or two of the objects, with all synonyms that some draws meet."""
+    chosen = [[one] for one in things] + [list(pair) for pair in permutations(things, 2)]
+    return {sentence(one, language, random.Random(seed)) for one in chosen for seed in range(64)}
