@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import STAGES, main, recipe_names
+from pipeline.cli import main
+from pipeline.commands.options import recipe_names
+from pipeline.commands.stages import STAGES
 from pipeline.errors import RecipeError
 from pipeline.recipes.command_line import split_settings
 from pipeline.recipes.documentation import documented_keys, documented_recipe

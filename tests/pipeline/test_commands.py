@@ -16,8 +16,8 @@ from urllib.request import urlopen
 
 import pytest
 
-import pipeline.cli
 from pipeline.cli import main
+from pipeline.commands import options
 from tests.pipeline.tiny import ROOT, Tiny, at
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -244,12 +244,13 @@ def test_a_command_of_a_readme_is_accepted(of_bildwort, line: str, monkeypatch, 
         if words[1] in {*SETUP, *BY_CI, *BENCHES, *SERVERS, "help", "clean", "screenshots"}:
             return
         words = [".venv/bin/bildwort", *of_bildwort(*words[1:])]
-    real = pipeline.cli._load
+    real = options.import_module
 
-    def load(module: str, name: str):
-        return real(module, name) if "recipes" in module else lambda *given: done.append(name)
+    class Stub:
+        def __getattr__(self, name: str):
+            return lambda *given: done.append(name)
 
-    monkeypatch.setattr(pipeline.cli, "_load", load)
+    monkeypatch.setattr(options, "import_module", lambda name: real(name) if "recipes" in name else Stub())
     monkeypatch.setenv("BILDWORT_DATA", str(tmp_path))
     assert main(words[1:]) == 0, capsys.readouterr().err
     assert done or words[1] in ("--help", "recipes", "config")
