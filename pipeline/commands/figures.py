@@ -1,4 +1,4 @@
-"""Commands that show figures: tables of papers, two runs side by side, plots."""
+"""Commands that show figures: tables of papers, sentence similarity, two runs side by side, plots."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +7,7 @@ import typer
 
 from pipeline.commands.options import (
     EPILOG,
+    Force,
     RecipeArgument,
     RecipeOption,
     Verbose,
@@ -29,6 +30,16 @@ def table(
     """Train what a paper's table needs and print it beside the published figures."""
     with explained("vse"):
         load("pipeline.reporting.paper_tables", "table")(recipe_of(ctx, recipe, named), open_workspace(), name)
+
+
+@app.command(epilog=EPILOG)
+def sts(
+    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
+    verbose: Verbose = False,
+) -> None:  # fmt: skip
+    """Test trained retrieval models on sentence similarity (sts.sets) and print Pearson's r."""
+    with explained("sts"):
+        load("pipeline.reporting.sts", "sts")(recipe_of(ctx, recipe, named), open_workspace(), force)
 
 
 @app.command()
