@@ -139,6 +139,12 @@ def test_translate(of_bildwort, used: Tiny, tmp_path: Path) -> None:
     assert len((tmp_path / "out.txt").read_text().splitlines()) == 2
 
 
+def test_sts(of_bildwort, used: Tiny, capsys) -> None:
+    with at(used.folder):
+        assert main(of_bildwort("sts", f"RECIPE={used.yaml}")) == 1
+    assert "recipe tiny has no sts.sets; name one" in " ".join(capsys.readouterr().err.split())
+
+
 def test_table(of_bildwort, used: Tiny, capsys) -> None:
     with at(used.folder):
         assert main(of_bildwort("table", f"RECIPE={used.yaml}")) == 1
@@ -220,7 +226,7 @@ def test_clean_deletes_what_was_trained_alone(tmp_path: Path) -> None:
 
 
 def test_every_target_is_run_here_or_by_ci() -> None:
-    here = {"search", "describe", "translate", "table", "plots", "help", "clean", *RUN, *BENCHES, *SERVERS}
+    here = {"search", "describe", "translate", "table", "sts", "plots", "help", "clean", *RUN, *BENCHES, *SERVERS}
     elsewhere = {"screenshots"}  # tests/pipeline/test_app.py, where there is a browser
     assert here | SETUP | BY_CI | elsewhere == TARGETS
     assert all(f"make {target}" in (ROOT / ".ci/run").read_text() for target in BY_CI)
