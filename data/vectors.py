@@ -22,6 +22,13 @@ model = fasttext.train_unsupervised(text, model="skipgram", dim=int(dim), minCou
 np.save(out, np.stack([model.get_word_vector(word) for word in open(words, encoding="utf-8").read().splitlines()]))
 """
 
+INSTALL = "`make setup-fasttext` or `pip install fasttext` (with a C++ compiler)"
+
+
+def installed() -> bool:
+    """Is fastText at hand? If not, `INSTALL` says how to get it."""
+    return find_spec("fasttext") is not None
+
 
 def train_vectors(texts: Sequence[str], languages: Sequence[str], words: Sequence[str], dim: int, path: Path) -> None:
     """Train fastText on sentences and write the vectors of `words` to the `.npy` file `path`, (V, dim) float32.
@@ -38,9 +45,8 @@ def train_vectors(texts: Sequence[str], languages: Sequence[str], words: Sequenc
     """
     if dim % 10:
         raise DataError(f"word_dim is {dim}; fastText needs a multiple of 10 (it leaves the rest uninitialised)")
-    if find_spec("fasttext") is None:
-        raise DataError("vse.words is fasttext, which is not installed: run `make setup-fasttext` or "
-                        "`pip install fasttext` (with a C++ compiler), or leave vse.words out")  # fmt: skip
+    if not installed():
+        raise DataError(f"vse.words is fasttext, which is not installed: run {INSTALL}, or leave vse.words out")
     with tempfile.TemporaryDirectory() as folder:
         text, vocabulary, out = (Path(folder) / name for name in ("text", "words", "vectors.npy"))
         lines = (tokenize(one, language) for one, language in zip(texts, languages, strict=True))

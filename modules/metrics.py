@@ -215,8 +215,8 @@ def bootstrap_interval(
     whole = _scores_of_runs(runs)
     intervals = {}
     for name, by_run in whole.items():
-        shifted = resampled[name] + _seed_shifts(by_run, resamples, seed)
-        intervals[name] = Interval(float(by_run.mean()), *_percentiles(shifted, level))
+        shifted = resampled[name] + seed_shifts(by_run, resamples, seed)
+        intervals[name] = Interval(float(by_run.mean()), *percentiles(shifted, level))
     return intervals
 
 
@@ -253,9 +253,9 @@ def paired_difference(
     differences = {}
     for name, gain in gains.items():
         if len(ours) == len(theirs):
-            shifts = _seed_shifts(one[name] - other[name], resamples, seed)
+            shifts = seed_shifts(one[name] - other[name], resamples, seed)
         else:
-            shifts = _seed_shifts(one[name], resamples, seed) - _seed_shifts(other[name], resamples, seed + 1)
+            shifts = seed_shifts(one[name], resamples, seed) - seed_shifts(other[name], resamples, seed + 1)
         differences[name] = difference(float(one[name].mean() - other[name].mean()), gain + shifts, level)
     return differences
 
@@ -273,7 +273,7 @@ def difference(whole: float, resampled: Tensor, level: float = 0.95) -> Differen
     """
     rarer_side = 1 + min(int((resampled <= 0).sum()), int((resampled >= 0).sum()))
     p_value = min(1.0, 2 * rarer_side / (len(resampled) + 1))
-    return Difference(whole, *_percentiles(resampled, level), p_value)
+    return Difference(whole, *percentiles(resampled, level), p_value)
 
 
 def _queries(ranks: Tensor) -> Tensor:
@@ -308,7 +308,7 @@ def _scores_of_runs(runs: Sequence[RetrievalRanks]) -> dict[str, Tensor]:
     return {name: torch.cat([scores[name] for scores in each]) for name in each[0]}
 
 
-def _seed_shifts(by_run: Tensor, resamples: int, seed: int) -> Tensor:
+def seed_shifts(by_run: Tensor, resamples: int, seed: int) -> Tensor:
     """Draw (S,) errors of the mean of the runs' values (N,): its standard error times Student's t; 0 of one run."""
     degrees = len(by_run) - 1
     if not degrees:
@@ -360,7 +360,7 @@ def _score_gains(
     return {name: ours[name] - theirs[name] for name in ours}
 
 
-def _percentiles(values: Tensor, level: float) -> tuple[float, float]:
+def percentiles(values: Tensor, level: float) -> tuple[float, float]:
     """Return the percentiles that enclose the middle share `level` of the values (S,)."""
     low, high = values.quantile(torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=values.dtype)).tolist()
     return low, high

@@ -14,7 +14,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FORBIDDEN = {"data": {"modules", "pipeline"}, "modules": {"data", "pipeline"}}
-ROOMS = ["errors", "recipes", "jobs", "drawing", "corpus", "translation", "retrieval", "search", "reporting"]
+ROOMS = [
+    "errors", "recipes", "jobs", "drawing", "corpus", "translation", "retrieval", "similarity", "search", "reporting",
+    "commands",
+]  # fmt: skip
 APART = {("reporting", "search")}  # neither knows the other
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
+from data.sts import GOLD, INPUT, StsSettings
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import (
     CHANNEL,
@@ -38,6 +39,7 @@ def check(recipe: Recipe, where: str) -> None:
     _check_mmt(recipe.mmt, where)
     _check_numbers(recipe, where)
     _check_paths(recipe, where)
+    _check_sts(recipe.sts, where)
 
 
 def _check_finite(values: Any, where: str, key: str = "") -> None:
@@ -170,6 +172,20 @@ def _check_paths(recipe: Recipe, where: str) -> None:
         for hop in pairwise(languages):
             if "-".join(hop) not in mmt.directions:
                 raise RecipeError(f"{where}: augment.paths has {path!r}, but mmt.directions lacks {'-'.join(hop)!r}")
+
+
+def _check_sts(sts: StsSettings, where: str) -> None:
+    """Refuse sets whose files or figures could not be told from others."""
+    for name, path in sts.sets.items():
+        if not re.fullmatch(r"[\w-]+", name) or name.endswith("-clean"):
+            raise RecipeError(f"{where}: sts.sets has {name!r}; expected letters, digits and -, not -clean at the end")
+        if INPUT not in path.rpartition("/")[2]:
+            raise RecipeError(
+                f"{where}: sts.sets.{name} is {path!r}; expected the file of the pairs, STS2014{INPUT}images.txt, with "
+                f"the gold scores beside it, STS2014{GOLD}images.txt"
+            )
+    if not re.fullmatch(r"[a-z]{2,3}", sts.language):
+        raise RecipeError(f"{where}: sts.language is {sts.language!r}; expected a code like en")
 
 
 def _check_trainer(trainer: TrainerSettings, section: str, where: str) -> None:

@@ -14,6 +14,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 
 from data.corpora.registry import CORPORA
 from data.extractor import ExtractorSettings
+from data.sts import StsSettings
 from pipeline.errors import RecipeError
 from pipeline.recipes.checks import check, refuse_unknown
 from pipeline.recipes.settings import (
@@ -37,6 +38,7 @@ SECTIONS: dict[str, type] = {
     "mmt": MmtSettings,
     "augment": AugmentSettings,
     "vse": VseSettings,
+    "sts": StsSettings,
     "report": ReportSettings,
 }
 # What makes a system of a table what it is: on the command line these are for `stage-vse`, not for tables.

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from data.extractor import ExtractorSettings
 from data.settings import added, result_settings
+from data.sts import StsSettings
 
 
 @dataclass
@@ -302,6 +303,7 @@ class Recipe:
     mmt: MmtSettings
     augment: AugmentSettings
     vse: VseSettings
+    sts: StsSettings
     report: ReportSettings
     tables: dict[str, Table] = field(default_factory=dict)
     lent: list[str] = field(default_factory=list)

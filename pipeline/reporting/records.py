@@ -22,17 +22,18 @@ class Result:
         recipe: whose.
         corpus: the corpus's label.
         split: val, test, twins, or train of synthetic captions; `test-1k` is the mean over folds of 1,000 test images,
-            each ranked by itself.
+            each ranked by itself; of sentence similarity the set, with `-clean` its pairs without training captions.
         system: translator (`mmt`) or retrieval model (`san`).
         source: direction of a translator, row of a retrieval model (what it was trained on).
         language: of the captions.
-        task: which task of the corpus they are.
-        metric: `t2i_r1`, `bleu` …
+        task: which task of the corpus they are, or `sts`.
+        metric: `t2i_r1`, `bleu`, `pearson` (r × 100) …
         value: mean over seeds.
-        low: of the 95 % interval over images, and over seeds if there are several; None where there is none.
+        low: of the 95 % interval over images, or sentence pairs, and over seeds if there are several; None where there
+            is none.
         high: see low.
         seeds: how many runs are averaged.
-        n: images or sentences.
+        n: images, sentences or sentence pairs.
     """
 
     recipe: str

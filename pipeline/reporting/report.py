@@ -28,8 +28,10 @@ from pipeline.reporting.results import (
     finished_runs,
     shown_difference,
 )
+from pipeline.reporting.sts import sts_tables
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.vse import vse_rows
+from pipeline.similarity.models import sts_rows
 from pipeline.translation.augment import synthesis_jobs
 from pipeline.translation.incongruent_images import SHOWN
 from pipeline.translation.mmt import incongruent_jobs_of, read_translations, translators_of
@@ -66,10 +68,12 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
     rows, translators = vse_rows(recipe, workspace), translators_of(recipe, workspace)
     looks = incongruent_jobs_of(recipe, workspace)
     synthetic = synthesis_jobs(recipe, workspace)
+    similar = sts_rows(recipe, workspace) if recipe.sts.sets else []
     if recipe.report.record:
         of_tables = [row.job for name in recipe.tables for _, _, row in table_rows(recipe, workspace, name)]
         ranked = chain([*(row.job for row in rows), *of_tables], "vse")
-        kept = [*translators.values(), *looks.values(), *synthetic.values(), *ranked]
+        of_sentences = [row.job for row in similar if row.job is not None]
+        kept = [*translators.values(), *looks.values(), *synthetic.values(), *ranked, *of_sentences]
         append_runs(recipe.name, list(finished_runs(workspace, kept)))
     committed = read_runs(recipe.name)
     figures = _ReportTables(recipe, workspace, committed)
@@ -83,6 +87,7 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
         *(figures.retrieval(rows, language, folds=True) for language in recipe.vse.test if cut),
         *(figures.differences_of_rows(rows, language) for language in recipe.vse.test),
         *(sheet for name in recipe.tables for sheet in paper_tables(name, figures)),
+        *sts_tables(figures, similar),
         figures.costs(
             [
                 corpus_job(recipe, workspace),

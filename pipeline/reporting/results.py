@@ -110,9 +110,9 @@ class Figures:
         )
 
     def add(self, split: str, system: str, source: str, language: str, metric: str, value: float,
-            low: float | None, high: float | None, seeds: int, n: int) -> None:  # fmt: skip
-        """Keep a figure as a row."""
-        found = Result(self.recipe.name, self.label, split, system, source, language, self.task, metric,
+            low: float | None, high: float | None, seeds: int, n: int, task: str | None = None) -> None:  # fmt: skip
+        """Keep a figure as a row; the task is the corpus's if none is given."""
+        found = Result(self.recipe.name, self.label, split, system, source, language, task or self.task, metric,
                        round(value, 4), low, high, seeds, n)  # fmt: skip
         if found not in self.results:  # a row may stand in several tables
             self.results.append(found)

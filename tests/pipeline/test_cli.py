@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import STAGES, main, recipe_names
+from pipeline.cli import main
+from pipeline.commands.options import recipe_names
+from pipeline.commands.stages import STAGES
 from pipeline.errors import RecipeError
 from pipeline.recipes.command_line import split_settings
 from pipeline.recipes.documentation import documented_keys, documented_recipe
 from pipeline.recipes.loading import CONFIGS, load_recipe
 from tests.pipeline.tiny import ROOT, Tiny
 
-COMMANDS = [*STAGES, "all", "doctor", "table", "compare", "translate", "export", "index", "search", "describe",
+COMMANDS = [*STAGES, "all", "doctor", "table", "sts", "compare", "translate", "export", "index", "search", "describe",
             "recipes", "config"]  # fmt: skip
 HEAVY = ("torch", "pytorch_lightning", "transformers", "datasets", "sklearn", "matplotlib", "scipy", "pandas")
 
@@ -68,8 +70,8 @@ def test_each_command_has_help_of_its_own(command: str, capsys) -> None:
     assert main([command, "--help"]) == 0
     text = capsys.readouterr().out
     assert f"bildwort {command}" in text
-    assert ("--force" in text) == (command in ("prepare", "mmt", "augment", "vse", "all"))
-    assert ("--verbose" in text) == (command in (*STAGES, "all", "table"))
+    assert ("--force" in text) == (command in ("prepare", "mmt", "augment", "vse", "all", "sts"))
+    assert ("--verbose" in text) == (command in (*STAGES, "all", "table", "sts"))
     assert ("--queries" in text) == (command == "search")
 
 

@@ -16,8 +16,8 @@ from urllib.request import urlopen
 
 import pytest
 
-import pipeline.cli
 from pipeline.cli import main
+from pipeline.commands import options
 from tests.pipeline.tiny import ROOT, Tiny, at
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -139,6 +139,12 @@ def test_translate(of_bildwort, used: Tiny, tmp_path: Path) -> None:
     assert len((tmp_path / "out.txt").read_text().splitlines()) == 2
 
 
+def test_sts(of_bildwort, used: Tiny, capsys) -> None:
+    with at(used.folder):
+        assert main(of_bildwort("sts", f"RECIPE={used.yaml}")) == 1
+    assert "recipe tiny has no sts.sets; name one" in " ".join(capsys.readouterr().err.split())
+
+
 def test_table(of_bildwort, used: Tiny, capsys) -> None:
     with at(used.folder):
         assert main(of_bildwort("table", f"RECIPE={used.yaml}")) == 1
@@ -220,7 +226,7 @@ def test_clean_deletes_what_was_trained_alone(tmp_path: Path) -> None:
 
 
 def test_every_target_is_run_here_or_by_ci() -> None:
-    here = {"search", "describe", "translate", "table", "plots", "help", "clean", *RUN, *BENCHES, *SERVERS}
+    here = {"search", "describe", "translate", "table", "sts", "plots", "help", "clean", *RUN, *BENCHES, *SERVERS}
     elsewhere = {"screenshots"}  # tests/pipeline/test_app.py, where there is a browser
     assert here | SETUP | BY_CI | elsewhere == TARGETS
     assert all(f"make {target}" in (ROOT / ".ci/run").read_text() for target in BY_CI)
@@ -244,12 +250,13 @@ def test_a_command_of_a_readme_is_accepted(of_bildwort, line: str, monkeypatch, 
         if words[1] in {*SETUP, *BY_CI, *BENCHES, *SERVERS, "help", "clean", "screenshots"}:
             return
         words = [".venv/bin/bildwort", *of_bildwort(*words[1:])]
-    real = pipeline.cli._load
+    real = options.import_module
 
-    def load(module: str, name: str):
-        return real(module, name) if "recipes" in module else lambda *given: done.append(name)
+    class Stub:
+        def __getattr__(self, name: str):
+            return lambda *given: done.append(name)
 
-    monkeypatch.setattr(pipeline.cli, "_load", load)
+    monkeypatch.setattr(options, "import_module", lambda name: real(name) if "recipes" in name else Stub())
     monkeypatch.setenv("BILDWORT_DATA", str(tmp_path))
     assert main(words[1:]) == 0, capsys.readouterr().err
     assert done or words[1] in ("--help", "recipes", "config")

@@ -1,0 +1,1 @@
+"""The commands of `bildwort`, grouped by what they are about."""

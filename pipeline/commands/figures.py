@@ -1,0 +1,63 @@
+"""Commands that show figures: tables of papers, sentence similarity, two runs side by side, plots."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.commands.options import (
+    EPILOG,
+    Force,
+    RecipeArgument,
+    RecipeOption,
+    Verbose,
+    load,
+    open_workspace,
+    recipe_of,
+    refuse_settings,
+)
+from pipeline.jobs.machine_errors import explained
+
+app = typer.Typer()
+
+
+@app.command(epilog=EPILOG)
+def table(
+    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
+    name: Annotated[str | None, typer.Option("--table", help="which of the recipe's tables")] = None,
+    verbose: Verbose = False,
+) -> None:  # fmt: skip
+    """Train what a paper's table needs and print it beside the published figures."""
+    with explained("vse"):
+        load("pipeline.reporting.paper_tables", "table")(recipe_of(ctx, recipe, named), open_workspace(), name)
+
+
+@app.command(epilog=EPILOG)
+def sts(
+    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
+    verbose: Verbose = False,
+) -> None:  # fmt: skip
+    """Test trained retrieval models on sentence similarity (sts.sets) and print Pearson's r."""
+    with explained("sts"):
+        load("pipeline.reporting.sts", "sts")(recipe_of(ctx, recipe, named), open_workspace(), force)
+
+
+@app.command()
+def compare(
+    ctx: typer.Context,
+    first: Annotated[str, typer.Argument(help="a finished job: its folder, `job/key`, or the first digits of a key")],
+    second: Annotated[str, typer.Argument(help="the other one")],
+) -> None:
+    """Show why two runs differ: settings, inputs, source, libraries, figures."""
+    refuse_settings(ctx)
+    load("pipeline.reporting.compare", "compare")(first, second, open_workspace())
+
+
+@app.command()
+def plots(
+    ctx: typer.Context,
+    output: Annotated[Path | None, typer.Option(help="folder of the pictures; .screenshots if none is given")] = None,
+) -> None:
+    """Draw the READMEs' plots of recorded figures."""
+    refuse_settings(ctx)
+    load("pipeline.reporting.recorded_plots", "plots")(*([output] if output else []))

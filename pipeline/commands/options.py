@@ -1,0 +1,75 @@
+"""What commands share: their options, and how they get a recipe, a workspace, and the code that they run."""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import be_verbose
+
+if TYPE_CHECKING:
+    from pipeline.jobs.workspace import Workspace
+    from pipeline.recipes.settings import Recipe
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+EPILOG = "Settings of the recipe follow: --vse.epochs 30, or --vse.epochs=30; `bildwort config keys` lists them."
+
+
+def recipe_names(incomplete: str = "") -> list[str]:
+    """The recipes of the package whose names begin with `incomplete`."""
+    return sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem.startswith(incomplete))
+
+
+_RECIPE_HELP = "name of a recipe (`bildwort recipes` lists them), or a YAML file; scenes if none is given"
+RecipeArgument = Annotated[
+    str | None, typer.Argument(metavar="[RECIPE]", help=_RECIPE_HELP, autocompletion=recipe_names, show_default=False)
+]
+RecipeOption = Annotated[
+    str | None, typer.Option("--recipe", "-r", help=_RECIPE_HELP, autocompletion=recipe_names, show_default=False)
+]
+Force = Annotated[bool, typer.Option("--force", help="run finished jobs again")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", callback=be_verbose, help="print details of each job and all tables")
+]
+
+
+def recipe_of(ctx: typer.Context, name: str | None, named: str | None, networks: bool = True) -> "Recipe":
+    """The recipe that a command names, with the settings that follow.
+
+    Args:
+        ctx: of the command; it holds the settings.
+        name: the recipe, as the argument names it.
+        named: as `--recipe` names it.
+        networks: see `load_recipe`.
+
+    Raises:
+        RecipeError: two different recipes are named, or the recipe is wrong.
+    """
+    if name and named and name != named:
+        raise RecipeError(f"two recipes are named, {name!r} and {named!r}; name one")
+    return load("pipeline.recipes.loading", "load_recipe")(name or named or "scenes", ctx.obj, networks)
+
+
+def refuse_settings(ctx: typer.Context) -> None:
+    """Refuse settings behind a command that takes none.
+
+    Raises:
+        RecipeError: there is one.
+    """
+    if ctx.obj:
+        raise RecipeError(f"{ctx.command_path} takes no settings, but {ctx.obj[0]!r} is given; leave it out")
+
+
+def load(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module, imported now."""
+    return getattr(import_module(module), name)
+
+
+def open_workspace() -> "Workspace":
+    """The artifacts of this folder, or of BILDWORT_ARTIFACTS."""
+    from pipeline.jobs.workspace import Workspace
+
+    return Workspace()

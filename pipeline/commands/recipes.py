@@ -1,0 +1,47 @@
+"""Commands that list recipes and settings."""
+
+import re
+from typing import Annotated
+
+import typer
+
+from pipeline.commands.options import (
+    CONFIGS,
+    EPILOG,
+    RecipeArgument,
+    RecipeOption,
+    load,
+    recipe_names,
+    recipe_of,
+    refuse_settings,
+)
+
+app = typer.Typer()
+config = typer.Typer(help="Show the settings of a recipe, or all settings there are.", no_args_is_help=True)
+app.add_typer(config, name="config")
+
+
+@app.command()
+def recipes(ctx: typer.Context) -> None:
+    """List the recipes that come with the package."""
+    refuse_settings(ctx)
+    for name in recipe_names():
+        first = (CONFIGS / f"{name}.yaml").read_text(encoding="utf-8").partition("\nseed")[0].partition("\nbase")[0]
+        text = " ".join(line.lstrip("# ") for line in first.splitlines() if line.startswith("#"))
+        print(f"{name:27}{re.split(r'(?<=[.:]) |:$', text)[0].rstrip(':')}")
+
+
+@config.command("show", epilog=EPILOG)
+def show(ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None) -> None:
+    """Print a recipe with all its settings, each with its documentation; the output is a recipe too."""
+    print(load("pipeline.recipes.documentation", "documented_recipe")(recipe_of(ctx, recipe, named)))
+
+
+@config.command("keys")
+def keys(
+    ctx: typer.Context, section: Annotated[str | None, typer.Argument(help="mmt, vse …; all if none")] = None
+) -> None:
+    """List the settings there are, with type, default and documentation."""
+    refuse_settings(ctx)
+    for line in load("pipeline.recipes.documentation", "documented_keys")(section):
+        print(line)

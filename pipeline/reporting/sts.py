@@ -1,0 +1,116 @@
+"""Stage sts: trained retrieval models are tested on sentence similarity; tables of Pearson's r."""
+
+from collections.abc import Iterator, Sequence
+
+from modules.metrics import Interval
+from modules.sentence_similarity import pearson_interval
+from pipeline.drawing.text_table import TextTable
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import say
+from pipeline.jobs.job import Job
+from pipeline.jobs.ranks import rank
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe
+from pipeline.reporting.records import append_runs, read_runs
+from pipeline.reporting.results import NOT_RUN, Figures, finished_runs, over_seeds
+from pipeline.similarity.models import StsRow, can_run, sts_rows
+from pipeline.similarity.sets import CLEAN, read_sets, read_tested
+
+UNDEFINED = "undefined"
+"""What stands for r where all predictions, or all gold scores, are equal."""
+
+
+def sts(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
+    """Test all models that have been trained, and the floors, and print the tables.
+
+    Raises:
+        RecipeError: the recipe has no sets or no data root, or nothing has been trained.
+        DataError: a set is missing or not as expected.
+    """
+    if not recipe.sts.sets:
+        raise RecipeError(f"recipe {recipe.name} has no sts.sets; name one: "
+                          "--sts.sets.images-2014=sts/STS2014.input.images.txt")  # fmt: skip
+    read_sets(recipe)  # before anything runs
+    rows = sts_rows(recipe, workspace)
+    jobs = [row.job for row in rows if row.job is not None and can_run(row, workspace)]
+    if not any("model" in job.inputs for job in jobs):
+        raise RecipeError("no retrieval model of these settings that reads "
+                          f"{recipe.sts.language!r} has been trained; run `make stage-vse` with the same recipe and "
+                          "settings")  # fmt: skip
+    workspace.expect(jobs, force)
+    for job in jobs:
+        workspace.perform(job, force)
+    workspace.note(recipe.name, "sts", {f"{job.name} {job.key}": job for job in jobs})
+    if rank() > 0:
+        return
+    if recipe.report.record:
+        append_runs(recipe.name, list(finished_runs(workspace, jobs)))
+    for sheet in sts_tables(Figures(recipe, workspace, read_runs(recipe.name)), rows):
+        sheet.show()
+    if untrained := sum(row.job is not None and not row.optional and not can_run(row, workspace) for row in rows):
+        say(f"{untrained} not run: train them with `make stage-vse`, then run `make sts` again")
+
+
+def sts_tables(figures: Figures, rows: Sequence[StsRow]) -> list[TextTable]:
+    """Pearson's r of each row, a table for each set; those of the recipe's tables only where they have been tested."""
+    language = figures.recipe.sts.language
+    lines: dict[tuple[str, str], list[StsRow]] = {}
+    for row in rows:
+        lines.setdefault((row.system, row.source), []).append(row)
+    heads = ["system", "trained on", "r", "95 %", "pairs", "clean r", "95 %", "pairs", "seeds"]
+    found = []
+    for name in figures.recipe.sts.sets if rows else ():
+        title = (
+            f"Sentence similarity, {name}, {language}: Pearson's r × 100 with gold scores; clean: without pairs that "
+            "hold a training caption; 95 % over pairs, and over seeds where there are several"
+        )
+        shown = [line for named in lines.values() for line in _line(figures, name, named)]
+        found.append(TextTable(title, heads, shown))
+    return found
+
+
+def _line(figures: Figures, name: str, rows: Sequence[StsRow]) -> Iterator[list[str]]:
+    """The line of one row's seeds in the table of a set; none if it is optional and was not tested."""
+    first, language = rows[0], figures.recipe.sts.language
+    if first.job is None:
+        if not first.optional:
+            yield [first.system, f"{first.source} (not trained on {language})", "–", *[""] * 6]
+        return
+    jobs = [row.job for row in rows if row.job and (language, f"{name}_pairs") in figures.scores(row.job)]
+    if jobs:
+        whole, clean = (_cells(figures, name, first, jobs, clean) for clean in (False, True))
+        by_seed = [figures.scores(job).get((language, f"{name}_pearson")) for job in jobs]
+        known = [value for value in by_seed if value is not None]
+        yield [
+            first.system,
+            first.source,
+            *whole,
+            *clean,
+            over_seeds(known) if len(known) == len(jobs) else str(len(jobs)),
+        ]
+    elif not first.optional:
+        how = f"{NOT_RUN}: needs {first.lacks}" if first.lacks else NOT_RUN
+        yield [first.system, first.source, how, *[""] * 6]
+
+
+def _cells(figures: Figures, name: str, row: StsRow, jobs: Sequence[Job], clean: bool) -> list[str]:
+    """r, its interval and the number of pairs of a set's whole or clean part, kept as a row of the results."""
+    part, language = name + CLEAN if clean else name, figures.recipe.sts.language
+    scores = [figures.scores(job) for job in jobs]
+    values = [one[language, f"{part}_pearson"] for one in scores if (language, f"{part}_pearson") in one]
+    n = int(scores[0][language, f"{part}_pairs"])
+    if len(values) < len(jobs):
+        return [UNDEFINED, "–", f"{n:,}"]
+    interval = _interval(figures, name, jobs, clean)
+    low, high = (None, None) if interval is None else (round(interval.low, 4), round(interval.high, 4))
+    mean = sum(values) / len(values)
+    figures.add(part, row.system, row.source, language, "pearson", mean, low, high, len(values), n, "sts")
+    return [f"{mean:.1f}", "–" if low is None else f"{low:.1f} … {high:.1f}", f"{n:,}"]
+
+
+def _interval(figures: Figures, name: str, jobs: Sequence[Job], clean: bool) -> Interval | None:
+    """The interval of the mean over seeds; None where an artifact is gone."""
+    if not all(figures.workspace.done(job) for job in jobs):
+        return None
+    parts = [read_tested(figures.workspace.folder(job), name).part(clean) for job in jobs]
+    return pearson_interval([prediction for prediction, _ in parts], parts[0][1], figures.recipe.report.resamples)

@@ -1,0 +1,1 @@
+"""Trained retrieval models tested by their captions alone."""
