@@ -85,7 +85,7 @@ def reranker_row(recipe: Recipe, workspace: Workspace) -> Row | None:
     plain = replace(
         settings, reranker={}, only=[name], seeds=settings.seeds[:1], fuse=[], translate=None, first=None, folds=1
     )
-    second = replace(plain, **{"options": {}, **own})
+    second = replace(plain, **{"options": {}, "pretrained": None, "pretrained_rate": 0.0, **own})
     (first_row,), (row,) = (vse_rows(replace(recipe, vse=one), workspace) for one in (plain, second))
     corpus = corpus_job(recipe, workspace)
     index = index_job(first_row.job, corpus, plain)

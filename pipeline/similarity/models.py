@@ -12,7 +12,7 @@ from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings
 from pipeline.retrieval.model_files import load_model
 from pipeline.retrieval.rows import Row
-from pipeline.retrieval.vse import reranker_recipe, vse_rows
+from pipeline.retrieval.vse import reranker_row, vse_rows
 from pipeline.similarity.floors import FLOORS, floor_job
 from pipeline.similarity.sets import digests, headline, read_sets, training_text, write_sets
 
@@ -78,14 +78,16 @@ def can_run(row: StsRow, workspace: Workspace) -> bool:
 
 def _trained(recipe: Recipe, workspace: Workspace) -> Iterator[tuple[VseSettings, Row, Job, str]]:
     """Settings, row and job of each trained model, and the system of a table that it is of, if it is."""
-    second = reranker_recipe(recipe)
-    lines = [(one, "") for one in (recipe, second) if one is not None]
+    lines = [(recipe.vse, row, "") for row in vse_rows(recipe, workspace)]
+    if (second := reranker_row(recipe, workspace)) is not None:
+        lines.append((replace(recipe.vse, pretrained=None), second, ""))
     for table in recipe.tables.values():
-        lines += [(replace(recipe, vse=system.vse), title) for title, system in table.systems.items()]
-    for one, title in lines:
-        for row in vse_rows(one, workspace):
-            for trained in row.trained:
-                yield one.vse, row, trained, title
+        for title, system in table.systems.items():
+            rows = vse_rows(replace(recipe, vse=system.vse), workspace)
+            lines += [(system.vse, row, title) for row in rows]
+    for settings, row, title in lines:
+        for trained in row.trained:
+            yield settings, row, trained, title
 
 
 def _types(trained: Job) -> list[str]:
