@@ -166,9 +166,9 @@ class HeadsPool(nn.Module):
     def weights(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """Return a (B, K, T) of vectors (B, T, H), zero where the mask (B, T) is false."""
         contexts = torch.tanh(torch.einsum("khc,kc->kh", self.of_contexts, self.contexts))
-        keys = torch.tanh(self.of_vectors(vectors)).unflatten(-1, contexts.shape)  # (B, T, K, H)
-        scores = widen(torch.einsum("btkh,kh->bkt", keys, contexts.to(keys.dtype)))
-        return scores.masked_fill(~mask[:, None], -torch.inf).softmax(-1)
+        keys = torch.tanh(self.of_vectors(vectors))  # (B, T, KH)
+        scores = widen(F.linear(keys, torch.block_diag(*contexts)))  # each head's keys with its own context
+        return scores.transpose(1, 2).masked_fill(~mask[:, None], -torch.inf).softmax(-1)
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """Return g (B, K, H) of vectors (B, T, H) with their mask (B, T)."""

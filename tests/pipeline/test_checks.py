@@ -117,9 +117,11 @@ def test_a_set_of_heads_is_no_first_model() -> None:
 
 def test_a_loss_between_captions_needs_two_languages_of_an_image_at_once(tmp_path: Path) -> None:
     workspace, weight = Workspace(tmp_path), "--vse.caption_loss=0.6"
-    vse_rows(load_recipe("scenes", ["--vse.rows={both: [en/human + de/human]}", weight]), workspace)
+    vse_rows(
+        load_recipe("scenes", ["--vse.rows={both: [en/human + de/human]}", "--vse.only=[both]", weight]), workspace
+    )
     for row, known in (("[en/human]", "en"), ("[en/human, de/human]", "de, en"), ("[2*en/human]", "en")):
-        recipe = load_recipe("scenes", [f"--vse.rows={{one: {row}}}", weight])
+        recipe = load_recipe("scenes", [f"--vse.rows={{one: {row}}}", "--vse.only=[one]", weight])
         with pytest.raises(RecipeError) as error:
             vse_rows(recipe, workspace)
         assert str(error.value).startswith("vse.caption_loss is 0.6, but no group of vse.rows.one has captions of two ")
