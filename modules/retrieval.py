@@ -111,8 +111,9 @@ class Retrieval(TrainedModule):
         """Return the ranking loss of all pairs of the batch, or the sum of the losses of each language."""
         scores = self.model.similarity(pairs.images, pairs.captions)
         loss = self._loss_of(scores, pairs)
-        with torch.no_grad():
-            self.collapse.add(loss, self._loss_of(scores.mean().expand_as(scores), pairs))
+        if not self.loss.warms_up(self.current_epoch):
+            with torch.no_grad():
+                self.collapse.add(loss, self._loss_of(scores.mean().expand_as(scores), pairs), scores)
         return loss
 
     def _loss_of(self, scores: Tensor, pairs: Pairs) -> Tensor:

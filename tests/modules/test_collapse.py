@@ -41,7 +41,7 @@ def test_weights_of_zero_are_named_once(corpus: Corpus, caplog, model: str) -> N
 def test_the_value_for_equal_scores_is_derived_for_every_loss(corpus: Corpus, caplog, kind: str, warmup: int) -> None:
     module = zeroed(corpus, "san", loss=kind, warmup_epochs=warmup)
     make_trainer(LEAST // STEPS + 1, limit_val_batches=0).fit(module, corpus.data())
-    assert len(warnings_of(caplog)) == 1
+    assert len(warnings_of(caplog)) == (not module.loss.warms_up(0))  # a mean of hinges stays near it at first
 
 
 def test_it_is_twice_the_margin_a_pair_with_hardest_negatives(corpus: Corpus, caplog) -> None:
@@ -57,10 +57,10 @@ def test_a_training_that_learns_is_not(corpus: Corpus, caplog, model: str) -> No
     assert not warnings_of(caplog)
 
 
-def watched(losses: list[float], equal: float = 10.0) -> float | None:
+def watched(losses: list[float], equal: float = 10.0, spread: float = 0.01) -> float | None:
     watch = CollapseWatch()
     for loss in losses:
-        watch.add(torch.tensor(loss), torch.tensor(equal))
+        watch.add(torch.tensor(loss), torch.tensor(equal), spread * torch.tensor([-1.0, 0.0, 1.0]))
     return watch.stays_at()
 
 
@@ -70,6 +70,7 @@ def test_a_loss_that_passes_the_value_does_not_stay_there() -> None:
     assert watched([10.0] * (LEAST - 1)) is None
     assert watched([15 - 10 * step / 99 for step in range(100)]) is None  # their mean is 10
     assert watched([9.7] * LEAST) is None
+    assert watched([10.0] * LEAST, spread=0.1) is None  # a trained model, on hard negatives
     assert watched([0.0] * LEAST, equal=0.0) is None  # no negatives, no loss
     assert watched([float("nan")] * LEAST) is None
 
@@ -77,5 +78,5 @@ def test_a_loss_that_passes_the_value_does_not_stay_there() -> None:
 def test_short_epochs_are_judged_together_and_each_step_once() -> None:
     watch = CollapseWatch()
     for step in range(2 * LEAST):
-        watch.add(torch.tensor(10.0), torch.tensor(10.0))
+        watch.add(torch.tensor(10.0), torch.tensor(10.0), torch.zeros(3))
         assert (watch.stays_at() is not None) == ((step + 1) % LEAST == 0)
