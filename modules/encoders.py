@@ -70,7 +70,7 @@ class LanguageEncoders(nn.Module):
 
     Args:
         languages: names of the languages.
-        make: builds an encoder of word vectors (B, L, E) and lengths (B,) into captions (B, H).
+        make: builds an encoder of word vectors (B, L, E) and lengths (B,) into captions (B, …).
     """
 
     def __init__(self, languages: Sequence[str], make: Callable[[], nn.Module]) -> None:
@@ -78,7 +78,7 @@ class LanguageEncoders(nn.Module):
         self.of = nn.ModuleDict({language: make() for language in languages})
 
     def forward(self, words: Tensor, lengths: Tensor, languages: Tensor) -> Tensor:
-        """Encode word vectors (B, L, E), lengths (B,) and language indexes (B,) into captions (B, H).
+        """Encode word vectors (B, L, E), lengths (B,) and language indexes (B,) into captions (B, …).
 
         Raises:
             ModelError: a caption's language is unknown.
@@ -145,3 +145,33 @@ class AttentionPool(nn.Module):
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """Return z' (B, H) of vectors (B, T, H) with their mask (B, T)."""
         return (self.weights(vectors, mask)[..., None] * widen(vectors)).sum(1)  # in float32, unlike a product
+
+
+class HeadsPool(nn.Module):
+    """Pool vectors by K attention heads, each with its own context vector (diverse attention, Eq. 1-2).
+
+    a^k_i = softmax_i( tanh(W_c^k c^k)ᵀ tanh(W_g^k g_i) ), g^k = Σ_i a^k_i g_i. W_g of all heads is one matrix.
+
+    Args:
+        dim: H, size of the vectors and of the contexts.
+        heads: K.
+    """
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.contexts = nn.Parameter(torch.randn(heads, dim) * dim**-0.5)
+        self.of_contexts = nn.Parameter(torch.empty(heads, dim, dim).uniform_(-(dim**-0.5), dim**-0.5))
+        self.of_vectors = nn.Linear(dim, heads * dim, bias=False)
+
+    def weights(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """Return a (B, K, T) of vectors (B, T, H), zero where the mask (B, T) is false."""
+        contexts = torch.tanh(torch.einsum("khc,kc->kh", self.of_contexts, self.contexts))
+        keys = torch.tanh(self.of_vectors(vectors))  # (B, T, KH)
+        scores = widen(F.linear(keys, torch.block_diag(*contexts)))  # each head's keys with its own context
+        return scores.transpose(1, 2).masked_fill(~mask[:, None], -torch.inf).softmax(-1)
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """Return g (B, K, H) of vectors (B, T, H) with their mask (B, T)."""
+        weights = self.weights(vectors, mask)
+        with torch.autocast(vectors.device.type, enabled=False):
+            return weights @ widen(vectors)

@@ -187,6 +187,10 @@ class RankingLoss(nn.Module):
         if kind == "sigmoid":
             self.bias = nn.Parameter(torch.tensor(-10.0))
 
+    def warms_up(self, epoch: int) -> bool:
+        """Does the mean hinge replace the hardest in this epoch?"""
+        return self.kind == "hardest" and epoch < self.warmup_epochs
+
     def forward(
         self, similarity: Tensor, positives: Tensor, negatives: Tensor, types: Tensor, epoch: int = 0
     ) -> Tensor:
@@ -194,7 +198,7 @@ class RankingLoss(nn.Module):
         if self.kind == "hardest":
             weights = None if self.type_weights is None else self.type_weights.to(similarity.device)
             return hard_negative_loss(
-                similarity, positives, negatives, types, self.margin, weights, hardest=epoch >= self.warmup_epochs
+                similarity, positives, negatives, types, self.margin, weights, hardest=not self.warms_up(epoch)
             )
         if self.kind == "sum":
             return sum_of_hinges_loss(similarity, positives, negatives, self.margin)

@@ -1,5 +1,6 @@
 """Training, validation and test of retrieval models."""
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -10,6 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from modules.augmentation import drop_regions, drop_words
+from modules.caption_losses import between_captions
+from modules.collapse import CollapseWatch
 from modules.distributed import gather_rows, sum_over_ranks, touch
 from modules.encodings import Encodings, Similarity
 from modules.losses import RankingLoss, negative_mask
@@ -19,6 +22,13 @@ from modules.ranking import RetrievalMetric, block_similarity, exact_ranks, rank
 from modules.retrieval_models import build_model
 from modules.retrieval_models.base import Batch, Encoding, Pairs
 from modules.training import TrainedModule
+
+_LOG = logging.getLogger(__name__)
+_COLLAPSED = (
+    "%s has collapsed: over epoch %d its ranking loss stayed at %.4g, the value for equal scores of all pairs; what "
+    "usually helps: more vse.warmup_epochs, a lower vse.learning_rate, a larger vse.margin or vse.batch_size, or "
+    "vse.loss=infonce"
+)
 
 
 class Retrieval(TrainedModule):
@@ -42,6 +52,8 @@ class Retrieval(TrainedModule):
         drop_regions: share of regions dropped in training.
         drop_words: share of words dropped in training.
         pretrained_rate: learning rate of a pretrained text model, as a share of `learning_rate`; 0 freezes it.
+        caption_loss: weight of the ranking loss between captions of an image in two languages; 0 leaves it out.
+        weight_decay: Adam's, added to the gradient.
 
     Attributes:
         ranks: ranks of the last validation or test, by language.
@@ -52,7 +64,7 @@ class Retrieval(TrainedModule):
         self, model: str, arguments: dict[str, Any], loss: str | None, margin: float,
         type_weights: list[float] | None, warmup_epochs: int, learning_rate: float, decay_epoch: int, decay: float,
         test_languages: list[str], select: list[str], drop_regions: float = 0.0, drop_words: float = 0.0,
-        pretrained_rate: float = 0.0,
+        pretrained_rate: float = 0.0, caption_loss: float = 0.0, weight_decay: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.save_hyperparameters()
@@ -60,7 +72,10 @@ class Retrieval(TrainedModule):
         for part in self.model.modules():
             if isinstance(part, PretrainedWords) and not pretrained_rate:
                 part.freeze()
-        self.loss = RankingLoss(loss or self.model.loss, margin, type_weights, warmup_epochs)
+        kind = loss or self.model.loss
+        self.loss = RankingLoss(kind, margin, type_weights, warmup_epochs)
+        self.caption_loss = RankingLoss(kind, margin, warmup_epochs=warmup_epochs) if caption_loss else None
+        self.collapse, self._warned = CollapseWatch(), False
         self.test_languages = test_languages
         self.metrics = {
             language: RetrievalMetric(self._similarity, partial(self._rank, language)) for language in test_languages
@@ -95,6 +110,13 @@ class Retrieval(TrainedModule):
     def ranking_loss(self, pairs: Pairs) -> Tensor:
         """Return the ranking loss of all pairs of the batch, or the sum of the losses of each language."""
         scores = self.model.similarity(pairs.images, pairs.captions)
+        loss = self._loss_of(scores, pairs)
+        if not self.loss.warms_up(self.current_epoch):
+            with torch.no_grad():
+                self.collapse.add(loss, self._loss_of(scores.mean().expand_as(scores), pairs), scores)
+        return loss
+
+    def _loss_of(self, scores: Tensor, pairs: Pairs) -> Tensor:
         if not self.model.languages_apart:
             loss: Tensor = self.loss(scores, pairs.positives, pairs.negatives, pairs.types, self.current_epoch)
             return loss
@@ -105,10 +127,20 @@ class Retrieval(TrainedModule):
             losses.append(self.loss(*sides, pairs.types[own], self.current_epoch))
         return torch.stack(losses).sum()
 
+    def _loss_of_captions(self, scores: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
+        assert self.caption_loss is not None
+        one_type = torch.zeros(scores.shape[1], dtype=torch.long, device=scores.device)
+        loss: Tensor = self.caption_loss(scores, positives, negatives, one_type, self.current_epoch)
+        return loss
+
     def losses(self, batch: Batch) -> dict[str, Tensor]:
-        """Return the ranking loss and the model's auxiliary losses, by name."""
+        """Return the ranking loss, the weighted loss between captions and the model's auxiliary losses, by name."""
         pairs = self.gather(batch, *self.encode(batch))
-        return {"ranking": self.ranking_loss(pairs)} | self.model.auxiliary_losses(batch, pairs)
+        losses = {"ranking": self.ranking_loss(pairs)}
+        if self.caption_loss is not None:
+            term = between_captions(pairs, self.model.caption_similarity, self._loss_of_captions)
+            losses["between_captions"] = self.hparams["caption_loss"] * term
+        return losses | self.model.auxiliary_losses(batch, pairs)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor | None:
         """Return the sum of all losses."""
@@ -120,11 +152,21 @@ class Retrieval(TrainedModule):
         return total
 
     def log_losses(self, total: Tensor, losses: dict[str, Tensor], batch: Batch) -> None:
-        """Log the losses and the total number of captions on all devices."""
+        """Log the losses, what the model measured, and the total number of captions on all devices."""
         self.log("train/loss", total.detach(), prog_bar=True, batch_size=1)
         if len(losses) > 1:
             self.log_dict({f"train/{name}": loss.detach() for name, loss in losses.items()}, batch_size=1)
+        if self.model.figures:
+            self.log_dict({f"train/{name}": figure for name, figure in self.model.figures.items()}, batch_size=1)
         self.log("train/captions", float(len(batch["type"])), reduce_fx="sum", sync_dist=True, batch_size=1)
+
+    def on_train_epoch_end(self) -> None:
+        """Warn, once, of a model that gives all pairs the same score."""
+        value = self.collapse.stays_at()
+        if value is not None and not self._warned:
+            self._warned = True
+            if self.trainer.is_global_zero:
+                _LOG.warning(_COLLAPSED, self.hparams["model"], self.current_epoch + 1, value)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Add encodings of images and human captions to the metric of each language."""
@@ -157,7 +199,7 @@ class Retrieval(TrainedModule):
         groups = [{"params": [p for p in self.parameters() if id(p) not in pretrained_ids]}]
         if pretrained and share:
             groups.append({"params": pretrained, "lr": rate * share})
-        optimizer = torch.optim.Adam(groups, lr=rate, fused=True)
+        optimizer = torch.optim.Adam(groups, lr=rate, weight_decay=self.hparams["weight_decay"], fused=True)
         schedule = torch.optim.lr_scheduler.MultiStepLR(
             optimizer, [self.hparams["decay_epoch"]], gamma=self.hparams["decay"]
         )

@@ -1,4 +1,4 @@
-"""Similarity scores of images and captions: inner product, stacked cross attention (SCAN), order violation (OE).
+"""Similarity scores of images and captions: inner product, best assignment of sets, cross attention (SCAN), order (OE).
 
 All are in float32 or wider, also under autocast: in bfloat16, scores that differ slightly would become equal. The last
 two are computed in parts, so that intermediate tensors have a bounded size for any number of items.
@@ -7,6 +7,7 @@ two are computed in parts, so that intermediate tensors have a bounded size for 
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import permutations
 from typing import Any
 
 import torch
@@ -29,6 +30,19 @@ def inner_product(one: Tensor, other: Tensor) -> Tensor:
     """Scores (N, M) of vectors (N, H) with vectors (M, H)."""
     with torch.autocast(one.device.type, enabled=False):
         return widen(one) @ widen(other).t()
+
+
+def best_assignment(one: Tensor, other: Tensor) -> Tensor:
+    """Scores (N, M) of sets of K unit vectors (N, K, H) and (M, K, H): the mean cosine under their best assignment.
+
+    All K! assignments are compared: max_π 1/K Σ_k one_k · other_π(k).
+    """
+    count = one.shape[1]
+    with torch.autocast(one.device.type, enabled=False):
+        cosines = widen(one).flatten(0, 1) @ widen(other).flatten(0, 1).t()
+        cosines = cosines.view(len(one), count, len(other), count).transpose(1, 2).flatten(2)  # (N, M, K²)
+        chosen = F.one_hot(torch.tensor(list(permutations(range(count)))), count).flatten(1)  # (K!, K²)
+        return (cosines @ (chosen.to(cosines) / count).t()).amax(-1)
 
 
 def cross_attention(

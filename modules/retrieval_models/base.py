@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from torch import Tensor, nn
 
@@ -14,6 +14,7 @@ from modules.pretrained import PretrainedWords
 from modules.scores import inner_product, order_violation
 
 Batch = dict[str, Tensor]
+Score = Literal["inner product", "vectors", "sets"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class RetrievalModel(nn.Module, ABC):
             word vectors; None: a table of word vectors.
     """
 
-    score: ClassVar[Literal["inner product", "vectors", "sets"]] = "inner product"
+    score: Score = "inner product"
     """`inner product` of single vectors (uses FAISS), single `vectors` with another score, or `sets` of vectors."""
     loss: ClassVar[str] = "hardest"
     """The ranking loss of the model's paper, one of `modules.losses.LOSSES`; `vse.loss` of a recipe overrides it."""
@@ -77,6 +78,12 @@ class RetrievalModel(nn.Module, ABC):
         self.region_dim, self.vocabulary_size = region_dim, vocabulary_size
         self.dim, self.word_dim, self.dropout, self.pretrained = dim, word_dim, dropout, pretrained
         self._tables: list[nn.Embedding] = []
+        self.figures: dict[str, Tensor] = {}  # measured by `auxiliary_losses`, logged beside the losses
+
+    @classmethod
+    def score_with(cls, **options: Any) -> Score:
+        """Return the kind of score of a model that is built with these options; others than its own are ignored."""
+        return cls.score
 
     @abstractmethod
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
@@ -89,6 +96,10 @@ class RetrievalModel(nn.Module, ABC):
     def similarity(self, images: Encoding, captions: Encoding) -> Tensor:
         """Return scores (I, C) of every image with every caption; by default the inner product of single vectors."""
         return inner_product(images[0][:, 0], captions[0][:, 0])
+
+    def caption_similarity(self, one: Encoding, other: Encoding) -> Tensor:
+        """Return scores (N, M) of captions in two languages; by default as if the first ones were images."""
+        return self.similarity(one, other)
 
     def auxiliary_losses(self, batch: Batch, pairs: Pairs) -> dict[str, Tensor]:
         """Return further weighted losses by name, which are added to the ranking loss and logged.
@@ -149,6 +160,14 @@ class ByOrder(RetrievalModel):
     def similarity(self, images: Encoding, captions: Encoding) -> Tensor:
         """Return scores (I, C), at most 0."""
         return order_violation(captions[0][:, 0], images[0][:, 0]).t()
+
+    def caption_similarity(self, one: Encoding, other: Encoding) -> Tensor:
+        """Return the cosines (N, M) of captions.
+
+        Interpretation: a translation is not more general than its source, so the order violations of both directions
+        are averaged: −½‖max(0, a − b)‖² − ½‖max(0, b − a)‖² = −½‖a − b‖², the cosine of unit vectors minus 1.
+        """
+        return inner_product(one[0][:, 0], other[0][:, 0])
 
 
 def register(name: str) -> Callable[[M], M]:

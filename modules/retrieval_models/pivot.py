@@ -1,17 +1,16 @@
 """PIVOT: the image as pivot between languages (Gella et al. 2017), in its four forms."""
 
-from itertools import combinations
+from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from modules.caption_losses import between_captions
 from modules.encoders import LanguageEncoders, LastState, masked_mean, region_layer
 from modules.losses import sum_of_hinges_loss
 from modules.recurrent import widen
 from modules.retrieval_models.base import Batch, ByOrder, Encoding, Pairs, RetrievalModel, one_vector, register
-from modules.scores import inner_product
 
 
 @register("pivot-sym")
@@ -51,9 +50,7 @@ class PivotAsymmetric(ByOrder, Pivot):
 class Parallel(RetrievalModel):
     """Mixin that adds hinges between the captions of an image in every two languages, in both directions (PARALLEL).
 
-    Interpretation: captions are compared by cosine in both forms. A translation is not more general than its source, so
-    the order violations of both directions are averaged: −½‖max(0, a − b)‖² − ½‖max(0, b − a)‖² = −½‖a − b‖², which
-    is the cosine of unit vectors minus 1.
+    Interpretation: captions are compared by cosine in both forms (`ByOrder.caption_similarity`).
 
     Args:
         caption_margin: α of the hinges between captions.
@@ -65,21 +62,9 @@ class Parallel(RetrievalModel):
         self.caption_margin = caption_margin
 
     def auxiliary_losses(self, batch: Batch, pairs: Pairs) -> dict[str, Tensor]:
-        """Return `parallel`, the sum of hinges over all pairs of languages.
-
-        Two captions are not negatives of each other if one's image also has the other's sentence.
-        """
-        vectors, images = pairs.captions[0][:, 0], pairs.caption_image
-        matching = images[:, None] == images
-        negatives = pairs.negatives[images]
-        negatives = negatives & negatives.t()
-        losses = [0 * vectors.sum()]
-        for one, other in combinations(pairs.languages.unique().tolist(), 2):
-            rows, columns = pairs.languages == one, pairs.languages == other
-            right, wrong = (mask[rows][:, columns] for mask in (matching, negatives))
-            scores = inner_product(vectors[rows], vectors[columns])
-            losses.append(sum_of_hinges_loss(scores, right, wrong, self.caption_margin))
-        return {"parallel": torch.stack(losses).sum()}
+        """Return `parallel`, the sum of hinges over all pairs of languages."""
+        hinges = partial(sum_of_hinges_loss, margin=self.caption_margin)
+        return {"parallel": between_captions(pairs, self.caption_similarity, hinges)}
 
 
 @register("pivot-parallel-sym")

@@ -122,7 +122,8 @@ def _check_vse(vse: VseSettings, where: str) -> None:
 
 
 _AT_LEAST = {1: ("epochs", "batch_size", "folds", "dim", "word_dim", "min_count", "first_k"),
-             0: ("warmup_epochs", "decay_epoch", "clip", "margin", "pretrained_rate")}  # fmt: skip
+             0: ("warmup_epochs", "decay_epoch", "clip", "margin", "pretrained_rate", "caption_loss",
+                 "weight_decay")}  # fmt: skip
 
 
 def _check_vse_numbers(vse: VseSettings, where: str) -> None:

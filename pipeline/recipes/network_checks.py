@@ -1,13 +1,14 @@
 """Checks of settings that depend on networks: which models, losses and searches exist, and what they take."""
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from modules.beam import BeamSettings
 from modules.errors import ModelError
 from modules.losses import LOSSES
-from modules.retrieval_models import model_class, option_names
+from modules.retrieval_models import build_model, model_class, option_names
 from modules.translators import build_translator, network_options
 from pipeline.errors import RecipeError
 from pipeline.recipes.checks import refuse_unknown
@@ -52,8 +53,20 @@ def _check_retrieval_models(vse: VseSettings, where: str) -> None:
     models = vse.fuse or [vse.model, *([vse.first] if vse.first else [])]
     known = set[str]().union(*(option_names(model_class(name)) for name in models))
     refuse_unknown(vse.options, known, where, "vse.options.")
-    if vse.first is not None and (score := model_class(vse.first).score) != "inner product":
+    for name in models:
+        own = option_names(model_class(name))
+        _check_options(name, {key: one for key, one in vse.options.items() if key in own}, where)
+    if vse.first is not None and (score := model_class(vse.first).score_with(**vse.options)) != "inner product":
         raise RecipeError(f"{where}: vse.first is {vse.first!r}, whose score is of {score}; expected an inner product")
+
+
+def _check_options(model: str, options: dict[str, Any], where: str) -> None:
+    """Refuse values of options by which a retrieval model cannot be built."""
+    try:
+        with torch.device("meta"):  # shapes alone
+            build_model(model, region_dim=4, vocabulary_size=4, languages=["en"], dim=4, word_dim=4, **options)
+    except (ModelError, TypeError, ValueError, RuntimeError) as error:
+        raise RecipeError(f"{where}: vse.model {model!r}, vse.options: {error}") from None
 
 
 def _check_loss(vse: VseSettings, where: str) -> None:

@@ -252,6 +252,11 @@ class VseSettings:
     """A text model of `transformers` (folder or hub name) whose states stand for word vectors; null: none."""
     pretrained_rate: float = added(0.0)
     """Its learning rate as a share of `learning_rate`; 0 freezes it."""
+    caption_loss: float = added(0.0)
+    """Weight of the ranking loss between captions of an image in two languages, which `rows` must draw together
+    (`en/human + de/human`); 0 leaves it out."""
+    weight_decay: float = added(0.0)
+    """Adam's, added to the gradient."""
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     """Overlay of the recipe's trainer."""
 

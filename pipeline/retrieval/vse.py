@@ -29,6 +29,7 @@ from pipeline.jobs.trainer import fit, log_folder, make_trainer
 from pipeline.jobs.weights import load_best
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings, job_settings
+from pipeline.retrieval.cautions import advise_on_regions, require_two_languages
 from pipeline.retrieval.folds import in_folds
 from pipeline.retrieval.fusion import fused
 from pipeline.retrieval.model_files import save_model
@@ -79,8 +80,8 @@ def reranker_row(recipe: Recipe, workspace: Workspace) -> Row | None:
     """
     settings, own = recipe.vse, dict(recipe.vse.reranker)
     name = own.pop("row", None)
-    fits = own.get("model") != settings.model and model_class(settings.model).score == "inner product"
-    if not fits or name not in (settings.only or settings.rows):
+    indexed = model_class(settings.model).score_with(**settings.options) == "inner product"
+    if not indexed or own.get("model") == settings.model or name not in (settings.only or settings.rows):
         return None
     plain = replace(
         settings, reranker={}, only=[name], seeds=settings.seeds[:1], fuse=[], translate=None, first=None, folds=1
@@ -172,6 +173,7 @@ def _vse_job(
     types = dict.fromkeys(slot.type for group in groups for slot in group)
     if unknown := sorted(settings.type_weights.keys() - types.keys()):
         raise RecipeError(f"vse.type_weights names {unknown[0]!r}, but row {row} trains on {', '.join(types)}")
+    require_two_languages(settings, row, groups)
     plain = {key: value for key, value in job_settings(settings).items() if key not in _NOT_OF_TRAINING}
     plain |= {"groups": settings.rows[row], "seed": seed} | pretrained
     name = f"vse-{settings.model}-{row}-{seed}"
@@ -193,6 +195,7 @@ def _vse_job(
         )  # fmt: skip
         arguments = _arguments(settings, store, text, languages)
         module = _module(settings, arguments, data.types, seed)
+        advise_on_regions(module.model, store)
         folds_of(data, settings.folds, settings.test)  # before hours are spent
         if settings.words == "fasttext":
             module.model.set_word_vectors(_vectors(settings, captions, data.types, text, folder))
@@ -251,7 +254,8 @@ def _module(settings: VseSettings, arguments: dict[str, Any], types: list[str], 
     return (model_class(settings.model).module or Retrieval)(
         settings.model, arguments, settings.loss, settings.margin, weights, settings.warmup_epochs,
         settings.learning_rate, settings.decay_epoch, settings.decay, settings.test, settings.select,
-        settings.drop_regions, settings.drop_words, settings.pretrained_rate,
+        settings.drop_regions, settings.drop_words, settings.pretrained_rate, settings.caption_loss,
+        settings.weight_decay,
     )  # fmt: skip
 
 

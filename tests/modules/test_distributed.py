@@ -23,7 +23,11 @@ R, D, V, L = 2, 5, 12, 4
 VISITS = [(0, 100, 0), (1, 101, 1), (2, 102, 0), (3, 103, 0), (2, 104, 1), (4, 101, 0), (0, 105, 1)]
 PARTS = [VISITS[:4], VISITS[4:]]
 ONE_LANGUAGE = [[visit for visit in VISITS if visit[2] == kind] for kind in range(2)]
-MODELS = ["scan-t2i-avg", "scan-i2t-lse", "pivot-parallel-sym", "pivot-parallel-asym", "oe", "vse-inf", "dan"]
+MODELS = [
+    "scan-t2i-avg", "scan-i2t-lse", "pivot-parallel-sym", "pivot-parallel-asym", "oe", "vse-inf", "dan",
+    "diverse-attention",
+]  # fmt: skip
+AUXILIARY = {"parallel": {"parallel"}, "diverse": {"diversity", "between_captions"}}
 HYPERPARAMETERS = {
     "loss": None, "margin": 0.5, "warmup_epochs": 1, "learning_rate": 0.01, "decay_epoch": 5, "decay": 0.1,
     "type_weights": [0.7, 0.3], "test_languages": ["en"], "select": ["en"],
@@ -33,7 +37,8 @@ HYPERPARAMETERS = {
 def retrieval(world: int, epoch: int, model: str = "san") -> Retrieval:
     torch.manual_seed(0)
     arguments = {"region_dim": D, "vocabulary_size": V, "languages": ["en", "de"], "dim": 6, "word_dim": 4}
-    module = Retrieval(model, arguments, **HYPERPARAMETERS).double()
+    caption_loss = 0.6 if model.startswith("diverse") else 0.0
+    module = Retrieval(model, arguments, **HYPERPARAMETERS, caption_loss=caption_loss).double()
     module._trainer = SimpleNamespace(world_size=world, current_epoch=epoch)
     module.encode = lambda batch: (  # as in the class, but float64
         module.model.encode_images(batch["regions"], batch["region_mask"]),
@@ -89,7 +94,7 @@ def retrieval_results(visits: list, world: int, epoch: int, model: str = "san") 
     """The sum of all losses, with the zero that reaches all parameters, as in `training_step`."""
     module = retrieval(world, epoch, model)
     losses = module.losses(visits_batch(visits))
-    assert set(losses) == {"ranking"} | ({"parallel"} if "parallel" in model else set())
+    assert set(losses) == {"ranking"}.union(*(own for part, own in AUXILIARY.items() if part in model))
     return loss_and_gradients(module, torch.stack(list(losses.values())).sum() + touch(module.parameters()))
 
 

@@ -22,7 +22,7 @@ def corpus(tmp_path_factory) -> Corpus:
 
 
 def test_all_are_found() -> None:
-    ours = {"san", "dan", "vse", "vse++", "oe", "vse-inf"}
+    ours = {"san", "dan", "vse", "vse++", "oe", "vse-inf", "diverse-attention"}
     ours |= {f"scan-{way}-{pool}" for way in ("t2i", "i2t") for pool in ("avg", "lse")}
     ours |= {f"pivot-{parallel}{form}" for parallel in ("", "parallel-") for form in ("sym", "asym")}
     assert set(NAMES) >= ours
@@ -37,8 +37,8 @@ def test_it_is_built_from_what_all_models_are_told_and_its_options_have_defaults
     signatures = [inspect.signature(kind.__init__).parameters for kind in type(model).__mro__[:-1]]
     for option in option_names(type(model)):
         assert next(one[option] for one in signatures if option in one).default is not inspect.Parameter.empty
-    with pytest.raises(TypeError, match="heads"):
-        build_model(name, **COMMON, heads=3)
+    with pytest.raises(TypeError, match="tentacles"):
+        build_model(name, **COMMON, tentacles=3)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,10 +1,18 @@
 """Numbers and names that a training would stumble over hours later are refused before it begins."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from modules.errors import ModelError
+from modules.retrieval_models import build_model
 from pipeline.errors import RecipeError
+from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
+from pipeline.retrieval.cautions import advise_on_regions
+from pipeline.retrieval.vse import reranker_recipe, vse_rows
 
 
 @pytest.mark.parametrize(
@@ -40,6 +48,8 @@ from pipeline.recipes.loading import load_recipe
         ("--vse.steps=0", "vse.steps is 0"),
         ("--vse.type_weights={en/human: -1}", "vse.type_weights are"),
         ("--vse.type_weights={en/human: 0}", "one of them above 0"),
+        ("--vse.caption_loss=-1", "vse.caption_loss is -1"),
+        ("--vse.weight_decay=-1", "vse.weight_decay is -1"),
         ("--report.resamples=0", "report.resamples is 0"),
         ("--trainer.threads=0", "mmt.trainer.threads is 0"),
         ("--vse.trainer.workers=-1", "vse.trainer.workers is -1"),
@@ -75,3 +85,56 @@ def test_a_reranker_that_cannot_be_trained_is_one_line(reranker: str, words: str
         load_recipe("scenes", [f"--vse.reranker={reranker}", "--vse.warmup_epochs=3"])
     assert words in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("{heads: 0}", "heads is 0; expected 1 or more"),
+        ("{heads: three}", "vse.model 'diverse-attention', vse.options: "),
+        ("{heads: 6, match: set}", "heads is 6; with match: set expected at most 5"),
+        ("{match: sets}", "match 'sets': expected one of concatenated, set"),
+        ("{diversity_reading: near}", "expected one of apart, printed, distance"),
+        ("{head: 3}", "did you mean vse.options.heads?"),
+    ],
+)
+def test_options_that_no_model_can_be_built_with_are_one_line(options: str, words: str) -> None:
+    with pytest.raises(RecipeError) as error:
+        load_recipe("scenes", ["--vse.model=diverse-attention", f"--vse.options={options}"])
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_set_of_heads_is_no_first_model() -> None:
+    first = ["--vse.model=scan-t2i-avg", "--vse.first=diverse-attention"]
+    load_recipe("scenes", first)
+    with pytest.raises(RecipeError, match="'diverse-attention', whose score is of sets; expected an inner product"):
+        load_recipe("scenes", [*first, "--vse.options={match: set}"])
+    reranked = ["--vse.model=diverse-attention", "--vse.reranker={row: none, model: scan-t2i-avg}"]
+    assert reranker_recipe(load_recipe("scenes", reranked)) is not None
+    assert reranker_recipe(load_recipe("scenes", [*reranked, "--vse.options={match: set}"])) is None
+
+
+def test_a_loss_between_captions_needs_two_languages_of_an_image_at_once(tmp_path: Path) -> None:
+    workspace, weight = Workspace(tmp_path), "--vse.caption_loss=0.6"
+    vse_rows(
+        load_recipe("scenes", ["--vse.rows={both: [en/human + de/human]}", "--vse.only=[both]", weight]), workspace
+    )
+    for row, known in (("[en/human]", "en"), ("[en/human, de/human]", "de, en"), ("[2*en/human]", "en")):
+        recipe = load_recipe("scenes", [f"--vse.rows={{one: {row}}}", "--vse.only=[one]", weight])
+        with pytest.raises(RecipeError) as error:
+            vse_rows(recipe, workspace)
+        assert str(error.value).startswith("vse.caption_loss is 0.6, but no group of vse.rows.one has captions of two ")
+        assert f"(it reads {known}); join slots" in str(error.value)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "regions", "warned"), [
+    ("diverse-attention", 1, True), ("diverse-attention", 36, False), ("san", 1, False),
+])  # fmt: skip
+def test_several_heads_on_one_region_are_warned_about(name: str, regions: int, warned: bool, capsys) -> None:
+    model = build_model(name, region_dim=2, vocabulary_size=4, languages=["en"], dim=4, word_dim=4)
+    advise_on_regions(model, SimpleNamespace(folder="store", regions=np.zeros((5, regions, 2))))
+    said = capsys.readouterr().out
+    assert said.startswith("  warning: store has one region an image, so all 3 heads") == warned
+    assert said.count("\n") == warned

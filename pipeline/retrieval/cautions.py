@@ -1,0 +1,34 @@
+"""What makes no sense to train: a loss between captions of one language, several heads on one region."""
+
+from collections.abc import Sequence
+
+from data.regions import RegionStore
+from data.retrieval import Slot
+from modules.retrieval_models import RetrievalModel
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import say
+from pipeline.recipes.settings import VseSettings
+
+
+def require_two_languages(settings: VseSettings, row: str, groups: Sequence[tuple[Slot, ...]]) -> None:
+    """Refuse a loss between captions where a training configuration does not draw two languages of an image together.
+
+    Raises:
+        RecipeError: none of its groups does.
+    """
+    if settings.caption_loss and all(len({slot.language for slot in group}) == 1 for group in groups):
+        known = ", ".join(sorted({slot.language for group in groups for slot in group}))
+        raise RecipeError(
+            f"vse.caption_loss is {settings.caption_loss:g}, but no group of vse.rows.{row} has captions of two "
+            f"languages (it reads {known}); join slots like `en/human + de/human`, or set vse.caption_loss=0"
+        )
+
+
+def advise_on_regions(model: RetrievalModel, store: RegionStore) -> None:
+    """Print a warning if several heads of a model attend to one region, which makes them equal."""
+    heads = getattr(model, "heads", 1)
+    if heads > 1 and store.regions.shape[1] == 1:
+        say(
+            f"  warning: {store.folder} has one region an image, so all {heads} heads of an image are equal and their "
+            "diversity is a constant; use features of several regions, or vse.options.heads=1"
+        )

@@ -1,0 +1,82 @@
+"""A training whose scores are all equal is named, whatever the model and the loss; one that learns is not."""
+
+import logging
+
+import pytest
+import torch
+
+from modules.collapse import LEAST, CollapseWatch
+from modules.losses import LOSSES
+from tests.modules.small import Corpus, make_trainer
+
+STEPS = 3  # an epoch
+ADVICE = ("more vse.warmup_epochs", "lower vse.learning_rate", "larger vse.margin or vse.batch_size", "infonce")
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "modules.retrieval"]
+
+
+def zeroed(corpus: Corpus, model: str, **settings):
+    module = corpus.module(model, **settings)
+    with torch.no_grad():
+        for parameter in module.model.parameters():
+            parameter.zero_()
+    return module
+
+
+@pytest.mark.parametrize("model", ["san", "scan-t2i-avg", "oe", "diverse-attention"])
+def test_weights_of_zero_are_named_once(corpus: Corpus, caplog, model: str) -> None:
+    make_trainer(2 * (LEAST // STEPS + 1), limit_val_batches=0).fit(
+        zeroed(corpus, model, loss="hardest"), corpus.data()
+    )
+    (line,) = warnings_of(caplog)
+    assert line.startswith(f"{model} has collapsed: over epoch ")
+    assert "\n" not in line
+    assert all(part in line for part in ADVICE)
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+@pytest.mark.parametrize("warmup", [0, 100])
+def test_the_value_for_equal_scores_is_derived_for_every_loss(corpus: Corpus, caplog, kind: str, warmup: int) -> None:
+    module = zeroed(corpus, "san", loss=kind, warmup_epochs=warmup)
+    make_trainer(LEAST // STEPS + 1, limit_val_batches=0).fit(module, corpus.data())
+    assert len(warnings_of(caplog)) == (not module.loss.warms_up(0))  # a mean of hinges stays near it at first
+
+
+def test_it_is_twice_the_margin_a_pair_with_hardest_negatives(corpus: Corpus, caplog) -> None:
+    make_trainer(LEAST // STEPS + 1, limit_val_batches=0).fit(zeroed(corpus, "san", margin=0.25), corpus.data())
+    (line,) = warnings_of(caplog)
+    assert f"stayed at {2 * 0.25 * 16:.4g}," in line  # a batch has 16 captions
+
+
+@pytest.mark.parametrize("model", ["san", "scan-t2i-avg", "oe", "diverse-attention"])
+def test_a_training_that_learns_is_not(corpus: Corpus, caplog, model: str) -> None:
+    caplog.set_level(logging.WARNING)
+    make_trainer(LEAST // STEPS + 1, limit_val_batches=0).fit(corpus.module(model), corpus.data())
+    assert not warnings_of(caplog)
+
+
+def watched(losses: list[float], equal: float = 10.0, spread: float = 0.01) -> float | None:
+    watch = CollapseWatch()
+    for loss in losses:
+        watch.add(torch.tensor(loss), torch.tensor(equal), spread * torch.tensor([-1.0, 0.0, 1.0]))
+    return watch.stays_at()
+
+
+def test_a_loss_that_passes_the_value_does_not_stay_there() -> None:
+    assert watched([10.0] * LEAST) == 10
+    assert watched([10.1, 9.9] * LEAST) == 10
+    assert watched([10.0] * (LEAST - 1)) is None
+    assert watched([15 - 10 * step / 99 for step in range(100)]) is None  # their mean is 10
+    assert watched([9.7] * LEAST) is None
+    assert watched([10.0] * LEAST, spread=0.1) is None  # a trained model, on hard negatives
+    assert watched([0.0] * LEAST, equal=0.0) is None  # no negatives, no loss
+    assert watched([float("nan")] * LEAST) is None
+
+
+def test_short_epochs_are_judged_together_and_each_step_once() -> None:
+    watch = CollapseWatch()
+    for step in range(2 * LEAST):
+        watch.add(torch.tensor(10.0), torch.tensor(10.0), torch.zeros(3))
+        assert (watch.stays_at() is not None) == ((step + 1) % LEAST == 0)
