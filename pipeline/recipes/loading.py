@@ -146,7 +146,7 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str, section: str) ->
 def _check_reranker(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
     """Refuse a reranker that names no row or model, or whose settings make no sense."""
     own = dict(recipe.vse.reranker)
-    if not own:
+    if own.get("model", "") is None or not own:
         return
     refuse_unknown(own, _names(VseSettings) - _NOT_OF_A_RERANKER | {"row"}, where, "vse.reranker.")
     for key in ("row", "model"):

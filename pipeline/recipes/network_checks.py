@@ -29,7 +29,7 @@ def check_networks(recipe: Recipe, where: str) -> None:
         for name, system in table.systems.items()
     }
     own = {key: value for key, value in recipe.vse.reranker.items() if key != "row"}
-    if own:
+    if own.get("model") is not None:
         of_tables[f"{where}: vse.reranker"] = replace(recipe.vse, **{"options": {}, **own})
     for place, vse in {where: recipe.vse, **of_tables}.items():
         _check_retrieval_models(vse, place)

@@ -240,8 +240,8 @@ class VseSettings:
     """How many of them."""
     reranker: dict[str, Any] = added({})
     """A second model, trained after the rows, tested on what `model` finds first, and exported with it: search reranks
-    by it. Its `row`, its `model`, and what else differs from these settings (`first_k`, `epochs` …); empty: none. It
-    is left out where its row is, or `model` cannot be indexed."""
+    by it. Its `row`, its `model`, and what else differs from these settings (`first_k`, `epochs` …). Empty or `model:
+    null`: none. It is left out where its row is, or `model` cannot be indexed."""
     loss: str | None = added(None)
     """`hardest` (Eq. 9-10), `sum` (Eq. 8), `infonce` or `sigmoid`; null: the model's own."""
     drop_regions: float = added(0.0)

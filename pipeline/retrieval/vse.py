@@ -81,7 +81,7 @@ def reranker_row(recipe: Recipe, workspace: Workspace) -> Row | None:
     settings, own = recipe.vse, dict(recipe.vse.reranker)
     name = own.pop("row", None)
     indexed = model_class(settings.model).score_with(**settings.options) == "inner product"
-    if not indexed or own.get("model") == settings.model or name not in (settings.only or settings.rows):
+    if not indexed or own.get("model") in (None, settings.model) or name not in (settings.only or settings.rows):
         return None
     plain = replace(
         settings, reranker={}, only=[name], seeds=settings.seeds[:1], fuse=[], translate=None, first=None, folds=1

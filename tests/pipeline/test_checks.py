@@ -12,7 +12,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.retrieval.cautions import advise_on_regions
-from pipeline.retrieval.vse import reranker_recipe, vse_rows
+from pipeline.retrieval.vse import reranker_row, vse_rows
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,7 @@ def test_languages_that_begin_alike_are_two() -> None:
 @pytest.mark.parametrize(
     ("reranker", "words"),
     [
-        ("{row: mmt-f}", "vse.reranker.model is missing"),
-        ("{model: scan-t2i-avg}", "vse.reranker.row is missing"),
+        ("{row: null}", "vse.reranker.row is None"),
         ("{row: mmt, model: scan-t2i-avg}", "vse.reranker.row is 'mmt'"),
         ("{row: mmt-f, model: scan}", "no such retrieval model"),
         ("{row: mmt-f, model: scan-t2i-avg, epoch: 3}", "did you mean vse.reranker.epochs"),
@@ -105,14 +104,26 @@ def test_options_that_no_model_can_be_built_with_are_one_line(options: str, word
     assert "\n" not in str(error.value)
 
 
-def test_a_set_of_heads_is_no_first_model() -> None:
+@pytest.mark.parametrize(("given", "missing"), [("{row: en}", "model"), ("{model: scan-t2i-avg}", "row")])
+def test_a_reranker_has_a_row_and_a_model(given: str, missing: str) -> None:
+    with pytest.raises(RecipeError, match=f"vse.reranker.{missing} is missing"):
+        load_recipe("multi30k", [f"--vse.reranker={given}"])
+
+
+def test_a_reranker_can_be_left_out(workspace: Workspace) -> None:
+    assert reranker_row(load_recipe("scenes"), workspace) is not None
+    for without in ("--vse.reranker.model=null", "--vse.only=[none]", "--vse.model=scan-t2i-avg"):
+        assert reranker_row(load_recipe("scenes", [without]), workspace) is None
+
+
+def test_a_set_of_heads_is_no_first_model(workspace: Workspace) -> None:
     first = ["--vse.model=scan-t2i-avg", "--vse.first=diverse-attention"]
     load_recipe("scenes", first)
     with pytest.raises(RecipeError, match="'diverse-attention', whose score is of sets; expected an inner product"):
         load_recipe("scenes", [*first, "--vse.options={match: set}"])
     reranked = ["--vse.model=diverse-attention", "--vse.reranker={row: none, model: scan-t2i-avg}"]
-    assert reranker_recipe(load_recipe("scenes", reranked)) is not None
-    assert reranker_recipe(load_recipe("scenes", [*reranked, "--vse.options={match: set}"])) is None
+    assert reranker_row(load_recipe("scenes", reranked), workspace) is not None
+    assert reranker_row(load_recipe("scenes", [*reranked, "--vse.options={match: set}"]), workspace) is None
 
 
 def test_a_loss_between_captions_needs_two_languages_of_an_image_at_once(tmp_path: Path) -> None:

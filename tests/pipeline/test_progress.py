@@ -126,7 +126,7 @@ def test_a_run_ends_with_a_summary_of_ten_lines(run) -> None:
     assert following.startswith("next: `make index RECIPE=")
     assert "ARGS=--trainer.progress=true && make app RECIPE=tiny`" in following
     assert "make tensorboard" in following
-    assert re.fullmatch(r"in all \d+ s, \d+ s of CPU time", cost)
+    assert re.fullmatch(r"in all \d+ (s|min), \d+ (s|min) of CPU time", cost)
 
 
 def test_verbose_shows_all_tables_and_what_each_job_came_to(run, capsys) -> None:

@@ -109,7 +109,19 @@ def test_a_row_that_nothing_can_be_trained_on_is_told_before_the_first_hour(here
         ("--vse.rows.x=[de/mmt:en-de-en-de]", "which augment.paths lacks"),
         ("--vse.type_weights={xx/human: 1}", "vse.type_weights names 'xx/human', but row none trains on en/human"),
     ):
-        assert main(["all", "--recipe", "scenes", more, "--vse.only=[none]" if "x/" in more else "--vse.only=[x]"]) == 1
+        assert (
+            main(
+                [
+                    "all",
+                    "--recipe",
+                    "scenes",
+                    "--vse.loss=hardest",
+                    more,
+                    "--vse.only=[none]" if "x/" in more else "--vse.only=[x]",
+                ]
+            )
+            == 1
+        )
         assert words in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "artifacts").exists()
 

@@ -22,7 +22,7 @@ TINY = """
 base: scenes
 seed: 3
 trainer: {accelerator: cpu, threads: 1, progress: false}
-corpus: {train: 24, retrieval: 12, validation: 4, test: 4, twins: 2, captions: 1, text_pairs: 40}
+corpus: {train: 24, retrieval: 12, validation: 4, test: 4, twins: 2, captions: 1, short: 0, text_pairs: 40}
 regions: {regions: 3, size: 64}
 mmt:
   network: bilstm
@@ -40,6 +40,8 @@ vse:
   min_count: 1
   batch_size: 4
   epochs: 4
+  loss: null
+  learning_rate: 1.0e-3
   warmup_epochs: 1
   decay_epoch: 2
   steps: null
