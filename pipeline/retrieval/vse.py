@@ -96,9 +96,9 @@ def reranker_row(recipe: Recipe, workspace: Workspace) -> Row | None:
 
 
 def all_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
-    """All that the stage trains and tests: the rows of the table, then the reranker's."""
+    """All that the stage trains and tests: the reranker's row, which takes longest, then those of the table."""
     second = reranker_row(recipe, workspace)
-    return vse_rows(recipe, workspace) + ([] if second is None else [second])
+    return ([] if second is None else [second]) + vse_rows(recipe, workspace)
 
 
 def evaluation_of(settings: VseSettings) -> Evaluation:

@@ -64,7 +64,7 @@ def ambiguous_example(gallery: Gallery) -> Ambiguous | None:
 def _rated(gallery: Gallery, sentence: Sentence, target: str) -> list[tuple[tuple[bool, float], Ambiguous]]:
     """Pairs of pictures with different translations of a sentence, each preferred for its own; with their rank."""
     exported, (text, source) = gallery.exported, sentence
-    hits = gallery.search(text, _PICTURES, source, first=0)  # scores of the model that rates the translations below
+    hits = gallery.search(text, _PICTURES, source)
     if len(hits) < 2:
         return []
     regions, _ = gallery.regions_of(hits)
