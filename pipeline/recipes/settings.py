@@ -239,7 +239,7 @@ class VseSettings:
     first_k: int = added(100)
     """How many of them."""
     reranker: dict[str, Any] = added({})
-    """A second model, trained after the rows, tested on what `model` finds first, and exported with it: search reranks
+    """A second model, trained beside the rows, tested on what `model` finds first, and exported with it: search reranks
     by it. Its `row`, its `model`, and what else differs from these settings (`first_k`, `epochs` …). Empty or `model:
     null`: none. It is left out where its row is, or `model` cannot be indexed."""
     loss: str | None = added(None)
