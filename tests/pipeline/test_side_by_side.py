@@ -23,6 +23,7 @@ def kill_a_worker(root: Path) -> None:
     os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_jobs_side_by_side_are_those_of_one_after_the_other(tiny: Tiny, fresh: Tiny, capfd) -> None:
     """A process is killed on the way; the same command continues."""
     killer = threading.Thread(target=kill_a_worker, args=(fresh.workspace.root,), daemon=True)
