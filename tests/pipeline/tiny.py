@@ -81,7 +81,7 @@ class Tiny:
 
     def main(self, stage: str, *arguments: str) -> int:
         with at(self.folder):
-            return main([stage, "--recipe", str(self.yaml), *arguments])
+            return main([stage, "--recipe", str(self.yaml), *_one_by_one(stage, arguments), *arguments])
 
     def job(self, name: str) -> Path:
         """The one finished folder of a job."""
@@ -100,8 +100,9 @@ class Tiny:
         environment = os.environ | {
             "BILDWORT_ARTIFACTS": str(self.workspace.root), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1",
         }  # fmt: skip
+        words = [stage, "--recipe", str(self.yaml), *_one_by_one(stage, arguments), *arguments]
         return subprocess.Popen(
-            [sys.executable, "-m", "pipeline", stage, "--recipe", str(self.yaml), *arguments],
+            [sys.executable, "-m", "pipeline", *words],
             cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True,
         )  # fmt: skip
@@ -113,3 +114,8 @@ class Tiny:
         for path in (other.workspace.root / "jobs").glob(pattern):
             shutil.rmtree(path)
         return other
+
+
+def _one_by_one(stage: str, arguments: tuple[str, ...]) -> list[str]:
+    """Jobs of this size are over before another process has started."""
+    return ["--jobs", "1"] if stage == "all" and "--jobs" not in arguments else []
