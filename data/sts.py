@@ -25,6 +25,8 @@ class StsSettings:
     scores lies beside it, with `gs` for `input`."""
     language: str = "en"
     """Of the sentences."""
+    published: dict[str, dict[str, float]] = field(default_factory=dict)
+    """System of others → set → its published r × 100, shown below ours."""
 
 
 @dataclass(frozen=True)

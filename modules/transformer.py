@@ -57,6 +57,7 @@ class TransformerTranslator(nn.Module):
         layers: number of encoder layers, and of decoder layers.
         heads: number of attention heads; E must be divisible by twice this number.
         look: how regions are read, `gate` or `tokens`.
+        gate_bias: start value of the gate's biases, None for random ones; at −3 a multimodal translator starts almost as a text-only one.
 
     Raises:
         ModelError: the sizes do not match, or `look` is unknown.
@@ -65,7 +66,7 @@ class TransformerTranslator(nn.Module):
     def __init__(
         self, vocabulary_size: int, region_dim: int | None = None, embedding_dim: int = 128, hidden_dim: int = 256,
         dropout: float = 0.3, padding: int = 0, layers: int = 4, heads: int = 4,
-        look: Literal["gate", "tokens"] = "gate",
+        look: Literal["gate", "tokens"] = "gate", gate_bias: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if look not in ("gate", "tokens"):
@@ -87,6 +88,8 @@ class TransformerTranslator(nn.Module):
             self.region_norm = nn.LayerNorm(embedding_dim)
             if look == "gate":
                 self.glance, self.gate = Attention(embedding_dim, heads), nn.Linear(2 * embedding_dim, embedding_dim)
+                if gate_bias is not None:
+                    nn.init.constant_(self.gate.bias, gate_bias)
         self.output_bias = nn.Parameter(torch.zeros(vocabulary_size))
 
     def encode(self, source: Tensor, lengths: Tensor, regions: Tensor | None = None) -> TransformerMemory:

@@ -185,6 +185,11 @@ def _check_sts(sts: StsSettings, where: str) -> None:
                 f"{where}: sts.sets.{name} is {path!r}; expected the file of the pairs, STS2014{INPUT}images.txt, with "
                 f"the gold scores beside it, STS2014{GOLD}images.txt"
             )
+    for system, values in sts.published.items():
+        if unknown := sorted(values.keys() - sts.sets.keys()):
+            raise RecipeError(
+                f"{where}: sts.published.{system} names {unknown[0]!r}; sts.sets has {', '.join(sts.sets) or 'none'}"
+            )
     if not re.fullmatch(r"[a-z]{2,3}", sts.language):
         raise RecipeError(f"{where}: sts.language is {sts.language!r}; expected a code like en")
 

@@ -244,8 +244,9 @@ def _corpus_name(raw: Mapping[str, Any]) -> Any:
 def _merge(below: dict[str, Any], above: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Lay one mapping over another; `rows` and other mappings are laid over key by key, lists replaced."""
     merged = dict(below)
-    if above.get("network", below.get("network")) != below.get("network"):
-        merged.pop("network_options", None)  # another network has other options
+    for kind, options in (("network", "network_options"), ("model", "options")):
+        if above.get(kind, below.get(kind)) != below.get(kind):
+            merged.pop(options, None)  # another network or model has other options
     for key, value in above.items():
         if isinstance(value, Mapping) and isinstance(merged.get(key), dict):
             merged[key] = _merge(merged[key], value, where)

@@ -65,6 +65,9 @@ def sts_tables(figures: Figures, rows: Sequence[StsRow]) -> list[TextTable]:
             "hold a training caption; 95 % over pairs, and over seeds where there are several"
         )
         shown = [line for named in lines.values() for line in _line(figures, name, named)]
+        for system, values in figures.recipe.sts.published.items():
+            if name in values:
+                shown.append([system, "published", f"{values[name]:.1f}", *[""] * 6])
         found.append(TextTable(title, heads, shown))
     return found
 

@@ -49,6 +49,7 @@ _OF_SOME_JOBS = (
     "directions", "pretrain", "finetune", "network_options", "repeat", "systems", "pretrain_captions",
     "back_translate", "channel",
 )  # fmt: skip
+_OF_PICTURES = ("look", "gate_bias")  # options of networks that text-only translators do not read
 
 
 def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
@@ -288,7 +289,7 @@ def _options_of(settings: MmtSettings, system: str) -> dict[str, Any]:
     return {
         name: value
         for name, value in settings.network_options.items()
-        if value != defaults[name] and (name != "look" or system == "mmt")
+        if value != defaults[name] and (name not in _OF_PICTURES or system == "mmt")
     }
 
 

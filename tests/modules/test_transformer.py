@@ -171,6 +171,20 @@ def test_a_word_does_not_see_those_after_it(model, batch) -> None:
     assert (logits[where % 4 == 2] - others[where % 4 == 2]).abs().max() > 1e-6
 
 
+def test_a_gate_that_starts_shut_lets_little_of_the_picture_through() -> None:
+    torch.manual_seed(3)
+    source, one, other = torch.randint(1, V, (B, N)), torch.randn(B, K, D), torch.randn(B, K, D)
+
+    def change(bias: float | None) -> float:
+        """How much another picture changes the encoded sentence."""
+        torch.manual_seed(1)
+        model = TransformerTranslator(V, D, embedding_dim=E, heads=HEADS, dropout=0.0, layers=1, gate_bias=bias)
+        states = [model.encode(source, LENGTHS, regions).parts[0][1] for regions in (one, other)]
+        return float((states[0] - states[1]).abs().mean())
+
+    assert 0 < change(-3.0) < 0.25 * change(None)
+
+
 def test_what_does_not_fit_is_one_clear_line() -> None:
     with pytest.raises(ModelError, match="not divisible by twice the heads"):
         TransformerTranslator(V, embedding_dim=9, heads=2)
@@ -182,7 +196,7 @@ def test_what_does_not_fit_is_one_clear_line() -> None:
         TransformerTranslator(V, layers=0)
     with pytest.raises(ModelError, match="layers is 4 and heads 0; expected 1 or more"):
         TransformerTranslator(V, heads=0)
-    assert network_options("transformer") == {"layers": 4, "heads": 4, "look": "gate"}
+    assert network_options("transformer") == {"layers": 4, "heads": 4, "look": "gate", "gate_bias": None}
     assert network_options("bilstm") == {}
 
 
