@@ -167,8 +167,8 @@ def kill(server: Kills, folder: Path, job: str, moment: Moment) -> Ended:
 
 
 @pytest.mark.parametrize(
-    "job", [pytest.param(job, marks=pytest.mark.slow if job == "nmt-de-en" else ()) for job in STAGE_OF]
-)  # an MMT is trained by the same code
+    "job", [pytest.param(job, marks=pytest.mark.slow if job in ("nmt-de-en", "mmt-de-en") else ()) for job in STAGE_OF]
+)  # retrieval models are trained by the same code
 def test_killed_again_and_again(tiny: Tiny, server: Kills, undisturbed, tmp_path: Path, job: str) -> None:
     folder = again(tiny, tmp_path, job).folder
     killed = [kill(server, folder, job, moment) for moment in MOMENTS[job]]
@@ -232,7 +232,14 @@ def test_killed_at_random_times(tiny: Tiny, undisturbed, tmp_path: Path, job: st
         assert [name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)] == []
 
 
-@pytest.mark.parametrize("job", ["mmt-de-en", "vse-san-mmt-fb-1", "report"])
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param("mmt-de-en", marks=pytest.mark.slow),
+        "vse-san-mmt-fb-1",
+        pytest.param("report", marks=pytest.mark.slow),
+    ],
+)
 def test_two_runs_at_once_do_the_work_once(tiny: Tiny, server: Kills, undisturbed, tmp_path: Path, job: str) -> None:
     folder = again(tiny, tmp_path, job).folder
     runs = server.run(folder, STAGE_OF[job], times=2)
