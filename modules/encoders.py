@@ -43,26 +43,33 @@ class CaptionEncoder(nn.Module):
 
 
 class LastState(nn.Module):
-    """A GRU over word vectors; its last state represents the caption (VSE, OE, PIVOT).
+    """A GRU or LSTM over word vectors; its last state represents the caption (VSE, OE, PIVOT, MULE).
 
     Args:
         words: maps token ids (B, L) to word vectors (B, L, word_dim).
         word_dim: size of a word vector.
         dim: H, size of a state.
         dropout: dropout rate of word vectors.
+        cell: `gru` or `lstm`.
     """
 
-    def __init__(self, words: nn.Module, word_dim: int, dim: int, dropout: float) -> None:
+    def __init__(
+        self, words: nn.Module, word_dim: int, dim: int, dropout: float, cell: Literal["lstm", "gru"] = "gru"
+    ) -> None:
         super().__init__()
         self.words = words
         self.dropout = dropout
-        self.gru = nn.GRU(word_dim, dim, batch_first=True)
+        if cell == "lstm":
+            self.lstm = nn.LSTM(word_dim, dim, batch_first=True)
+        else:
+            self.gru = nn.GRU(word_dim, dim, batch_first=True)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Return the last state of each caption (B, H)."""
         words = F.dropout(self.words(tokens), self.dropout, self.training)
         packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        return self.gru(packed)[1][0]
+        last: Tensor = self.lstm(packed)[1][0][0] if hasattr(self, "lstm") else self.gru(packed)[1][0]
+        return last
 
 
 class LanguageEncoders(nn.Module):

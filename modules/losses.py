@@ -6,6 +6,7 @@ image) is ignored. Half-precision scores are converted to float32; float64 score
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,9 @@ from torch.nn import functional as F
 
 from modules.errors import ModelError
 
-LOSSES = ("hardest", "sum", "infonce", "sigmoid")
+LOSSES = ("hardest", "hardest-k", "sum", "infonce", "one-to-k", "sigmoid")
+Distance = Literal["cosine", "euclidean"]
+_SMALLEST = 1e-6  # squared distance, so that the gradient of its root is finite
 
 
 def negative_mask(
@@ -115,6 +118,38 @@ def sum_of_hinges_loss(similarity: Tensor, positives: Tensor, negatives: Tensor,
     return _weighted_hinges(scores, positives, negatives.to(scores), negatives.to(scores), margin)
 
 
+def most_violated_loss(
+    similarity: Tensor, positives: Tensor, negatives: Tensor, margin: float = 0.05, count: int = 10
+) -> Tensor:
+    """Triplet loss over the K most violated negatives of each anchor (MULE, Eq. 1 and 3), the mean over positive pairs.
+
+    mean_{(v,t)} mean_{t̂} [α - s(v,t) + s(v,t̂)]₊ over the K captions t̂ that v scores highest, and the same over the K
+    images v̂ that t scores highest. An anchor with fewer than K negatives averages over those that it has; the term of
+    an anchor without negatives is 0.
+
+    Args:
+        similarity: (I, C) scores of images and captions, higher means more similar.
+        positives: (I, C) bool, the matching pairs.
+        negatives: (I, C) bool, the negative pairs.
+        margin: α.
+        count: K.
+
+    Returns:
+        The loss, a scalar with a gradient in every case.
+
+    """
+    scores = _full_precision(similarity)
+    image, caption = positives.nonzero(as_tuple=True)  # P pairs
+    slack = (margin - scores[image, caption])[:, None]
+    terms = [0 * scores.sum()]
+    for side, valid, anchors in ((scores, negatives, image), (scores.t(), negatives.t(), caption)):
+        highest = side.masked_fill(~valid, -torch.inf).topk(min(count, side.shape[1]), dim=1).values
+        hinges = (slack + highest[anchors]).relu()  # 0 where there is no negative
+        kept = highest.isfinite().sum(1)[anchors].clamp(min=1)
+        terms.append((hinges.sum(1) / kept).sum() / max(len(anchors), 1))
+    return torch.stack(terms).sum()
+
+
 def contrastive_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scale: Tensor) -> Tensor:
     """Symmetric InfoNCE (van den Oord et al. 2018; both directions as in CLIP), the mean over pairs and directions.
 
@@ -138,6 +173,33 @@ def contrastive_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, s
     over_captions, over_images = wrong.logsumexp(dim=1)[image], wrong.logsumexp(dim=0)[caption]
     terms = torch.stack([torch.logaddexp(right, over_captions), torch.logaddexp(right, over_images)])
     return (terms - right).sum() / max(terms.numel(), 1)
+
+
+def one_to_k_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scale: Tensor) -> Tensor:
+    """1-to-K contrastive loss (CCRK, Nie et al. 2024): one softmax of an image against its K captions of all languages.
+
+    −(1/K) Σ_k log e^{τs(v,t_k)} / Σ_t e^{τs(v,t)}, where t runs over the image's K captions and its negatives, so that
+    the K captions of an image share its probability equally at the optimum; and InfoNCE of each caption over the
+    images. The mean over images plus the mean over captions, halved.
+
+    Args:
+        similarity: (I, C) scores of images and captions, higher means more similar.
+        positives: (I, C) bool, the matching pairs.
+        negatives: (I, C) bool, the negative pairs.
+        scale: τ, the inverse temperature.
+
+    Returns:
+        The loss, a scalar with a gradient in every case.
+
+    """
+    scores = scale * _full_precision(similarity)
+    valid = scores.masked_fill(~(positives | negatives), -torch.inf)
+    terms = [0 * scores.sum()]
+    for side, right, own in ((valid, positives, scores), (valid.t(), positives.t(), scores.t())):
+        anchors = right.any(1)
+        mean = (own * right).sum(1)[anchors] / right.sum(1)[anchors]
+        terms.append((side[anchors].logsumexp(1) - mean).sum() / max(int(anchors.sum()), 1) / 2)
+    return torch.stack(terms).sum()
 
 
 def sigmoid_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
@@ -165,25 +227,31 @@ class RankingLoss(nn.Module):
     """One of `LOSSES` by name, with its learned parameters (the scale of InfoNCE, scale and bias of the sigmoid loss).
 
     Args:
-        kind: `hardest` (Eq. 9-10), `sum` (Eq. 8), `infonce` or `sigmoid`.
-        margin: α of the first two.
+        kind: `hardest` (Eq. 9-10), `hardest-k` (the K most violated), `sum` (Eq. 8), `infonce`, `one-to-k` or
+            `sigmoid`.
+        margin: α of the first three.
         type_weights: β of `hardest`, one for each type; None: equal.
         warmup_epochs: first epochs, in which the mean hinge replaces the hardest.
+        count: K of `hardest-k`.
+        distance: what is compared: `cosine`, the scores as they are, or `euclidean`, −√(2 − 2s), minus the distance of
+            unit vectors with the inner product s.
 
     Raises:
         ModelError: `kind` is unknown.
     """
 
     def __init__(
-        self, kind: str, margin: float, type_weights: Sequence[float] | None = None, warmup_epochs: int = 0
-    ) -> None:
+        self, kind: str, margin: float, type_weights: Sequence[float] | None = None, warmup_epochs: int = 0,
+        count: int = 10, distance: Distance = "cosine",
+    ) -> None:  # fmt: skip
         super().__init__()
         if kind not in LOSSES:
             raise ModelError(f"loss {kind!r}: expected one of {', '.join(LOSSES)}")
-        self.kind, self.margin, self.warmup_epochs = kind, margin, warmup_epochs
+        self.kind, self.margin, self.warmup_epochs, self.count = kind, margin, warmup_epochs, count
+        self.distance = distance
         self.type_weights = None if type_weights is None else torch.tensor(type_weights)
-        if kind in ("infonce", "sigmoid"):  # initial values of CLIP and of SigLIP
-            self.log_scale = nn.Parameter(torch.tensor(1 / 0.07 if kind == "infonce" else 10.0).log())
+        if kind in ("infonce", "one-to-k", "sigmoid"):  # initial values of CLIP and of SigLIP
+            self.log_scale = nn.Parameter(torch.tensor(10.0 if kind == "sigmoid" else 1 / 0.07).log())
         if kind == "sigmoid":
             self.bias = nn.Parameter(torch.tensor(-10.0))
 
@@ -195,16 +263,22 @@ class RankingLoss(nn.Module):
         self, similarity: Tensor, positives: Tensor, negatives: Tensor, types: Tensor, epoch: int = 0
     ) -> Tensor:
         """The loss of scores (I, C), with masks (I, C) and caption types (C,); `epoch` counts from 0."""
+        if self.distance == "euclidean":
+            similarity = -(2 - 2 * _full_precision(similarity)).clamp(min=_SMALLEST).sqrt()
         if self.kind == "hardest":
             weights = None if self.type_weights is None else self.type_weights.to(similarity.device)
             return hard_negative_loss(
                 similarity, positives, negatives, types, self.margin, weights, hardest=not self.warms_up(epoch)
             )
+        if self.kind == "hardest-k":
+            return most_violated_loss(similarity, positives, negatives, self.margin, self.count)
         if self.kind == "sum":
             return sum_of_hinges_loss(similarity, positives, negatives, self.margin)
         scale = self.log_scale.clamp(max=math.log(100)).exp()  # CLIP's upper bound
         if self.kind == "infonce":
             return contrastive_loss(similarity, positives, negatives, scale)
+        if self.kind == "one-to-k":
+            return one_to_k_loss(similarity, positives, negatives, scale)
         return sigmoid_loss(similarity, positives, negatives, scale, self.bias)
 
 

@@ -15,10 +15,11 @@ from modules.caption_losses import between_captions
 from modules.collapse import CollapseWatch
 from modules.distributed import gather_rows, sum_over_ranks, touch
 from modules.encodings import Encodings, Similarity
-from modules.losses import RankingLoss, negative_mask
+from modules.losses import Distance, RankingLoss, negative_mask
 from modules.metrics import RetrievalRanks
 from modules.pretrained import PretrainedWords
 from modules.ranking import RetrievalMetric, block_similarity, exact_ranks, ranks_by_index
+from modules.recurrent import widen
 from modules.retrieval_models import build_model
 from modules.retrieval_models.base import Batch, Encoding, Pairs
 from modules.training import TrainedModule
@@ -54,6 +55,9 @@ class Retrieval(TrainedModule):
         pretrained_rate: learning rate of a pretrained text model, as a share of `learning_rate`; 0 freezes it.
         caption_loss: weight of the ranking loss between captions of an image in two languages; 0 leaves it out.
         weight_decay: Adam's, added to the gradient.
+        negatives: K of the loss `hardest-k`.
+        distance: what losses compare, `cosine` or `euclidean`.
+        decay_every: epochs from one decay of the learning rate to the next; 0: there is one.
 
     Attributes:
         ranks: ranks of the last validation or test, by language.
@@ -64,7 +68,8 @@ class Retrieval(TrainedModule):
         self, model: str, arguments: dict[str, Any], loss: str | None, margin: float,
         type_weights: list[float] | None, warmup_epochs: int, learning_rate: float, decay_epoch: int, decay: float,
         test_languages: list[str], select: list[str], drop_regions: float = 0.0, drop_words: float = 0.0,
-        pretrained_rate: float = 0.0, caption_loss: float = 0.0, weight_decay: float = 0.0,
+        pretrained_rate: float = 0.0, caption_loss: float = 0.0, weight_decay: float = 0.0, negatives: int = 10,
+        distance: Distance = "cosine", decay_every: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.save_hyperparameters()
@@ -73,8 +78,9 @@ class Retrieval(TrainedModule):
             if isinstance(part, PretrainedWords) and not pretrained_rate:
                 part.freeze()
         kind = loss or self.model.loss
-        self.loss = RankingLoss(kind, margin, type_weights, warmup_epochs)
-        self.caption_loss = RankingLoss(kind, margin, warmup_epochs=warmup_epochs) if caption_loss else None
+        of_both = (warmup_epochs, negatives, distance)
+        self.loss = RankingLoss(kind, margin, type_weights, *of_both)
+        self.caption_loss = RankingLoss(kind, margin, None, *of_both) if caption_loss else None
         self.collapse, self._warned = CollapseWatch(), False
         self.test_languages = test_languages
         self.metrics = {
@@ -85,13 +91,18 @@ class Retrieval(TrainedModule):
         self.folds: Sequence[Tensor] = ()  # image keys of each test fold; empty: no folds
         self.fold_ranks: dict[str, list[RetrievalRanks]] = {}
 
-    def encode(self, batch: Batch) -> tuple[Encoding, Encoding]:
-        """Encode the images and captions of this device's part of a batch."""
+    def augmented(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the mask of regions, the tokens and the lengths of captions; in training some of them are dropped."""
         mask, tokens, lengths = batch["region_mask"], batch["tokens"], batch["lengths"]
         if self.training:
             mask = drop_regions(mask, self.hparams["drop_regions"])
             tokens, lengths = drop_words(tokens, lengths, self.hparams["drop_words"])
-        images = self.model.encode_images(batch["regions"].float(), mask)
+        return mask, tokens, lengths
+
+    def encode(self, batch: Batch) -> tuple[Encoding, Encoding]:
+        """Encode the images and captions of this device's part of a batch."""
+        mask, tokens, lengths = self.augmented(batch)
+        images = self.model.encode_images(widen(batch["regions"]), mask)
         return images, self.model.encode_captions(tokens, lengths, batch["language"])
 
     def gather(self, batch: Batch, images: Encoding, captions: Encoding) -> Pairs:
@@ -101,10 +112,10 @@ class Retrieval(TrainedModule):
         caption_image_keys = gather_rows(batch["image_key"][batch["image_index"]], world)
         names = ("type", "language", "sentence")
         types, languages, sentences = (gather_rows(batch[name], world) for name in names)
-        vectors, mask = _gather_encoding(images, world)
+        vectors, mask = gather_encoding(images, world)
         links = torch.searchsorted(keys, caption_image_keys)
         positives, negatives = negative_mask(keys, links, sentences, gather_rows(batch["image_sentences"], world))
-        all_images, all_captions = (vectors[first], mask[first]), _gather_encoding(captions, world)
+        all_images, all_captions = (vectors[first], mask[first]), gather_encoding(captions, world)
         return Pairs(all_images, all_captions, links, positives, negatives, types, languages, sentences)
 
     def ranking_loss(self, pairs: Pairs) -> Tensor:
@@ -127,10 +138,10 @@ class Retrieval(TrainedModule):
             losses.append(self.loss(*sides, pairs.types[own], self.current_epoch))
         return torch.stack(losses).sum()
 
-    def _loss_of_captions(self, scores: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
-        assert self.caption_loss is not None
+    def loss_of_captions(self, scores: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
+        """The ranking loss of captions (N, M) and captions, with the masks of positive and of negative pairs."""
         one_type = torch.zeros(scores.shape[1], dtype=torch.long, device=scores.device)
-        loss: Tensor = self.caption_loss(scores, positives, negatives, one_type, self.current_epoch)
+        loss: Tensor = (self.caption_loss or self.loss)(scores, positives, negatives, one_type, self.current_epoch)
         return loss
 
     def losses(self, batch: Batch) -> dict[str, Tensor]:
@@ -138,7 +149,7 @@ class Retrieval(TrainedModule):
         pairs = self.gather(batch, *self.encode(batch))
         losses = {"ranking": self.ranking_loss(pairs)}
         if self.caption_loss is not None:
-            term = between_captions(pairs, self.model.caption_similarity, self._loss_of_captions)
+            term = between_captions(pairs, self.model.caption_similarity, self.loss_of_captions)
             losses["between_captions"] = self.hparams["caption_loss"] * term
         return losses | self.model.auxiliary_losses(batch, pairs)
 
@@ -200,9 +211,9 @@ class Retrieval(TrainedModule):
         if pretrained and share:
             groups.append({"params": pretrained, "lr": rate * share})
         optimizer = torch.optim.Adam(groups, lr=rate, weight_decay=self.hparams["weight_decay"], fused=True)
-        schedule = torch.optim.lr_scheduler.MultiStepLR(
-            optimizer, [self.hparams["decay_epoch"]], gamma=self.hparams["decay"]
-        )
+        first, every = self.hparams["decay_epoch"], self.hparams["decay_every"]
+        epochs = range(first, self.trainer.max_epochs or first, every) if every else [first]
+        schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, epochs, gamma=self.hparams["decay"])
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule}}
 
     def _rank_all(self, stage: str, folds: Sequence[Tensor] = ()) -> dict[str, dict[str, float]]:
@@ -234,8 +245,8 @@ class Retrieval(TrainedModule):
         return exact_ranks(similarity, images, captions, links)
 
 
-def _gather_encoding(encoding: Encoding, world_size: int) -> Encoding:
-    """Concatenate the encodings of all devices, padded to the longest on any device."""
+def gather_encoding(encoding: Encoding, world_size: int) -> Encoding:
+    """Concatenate, with gradients, the encodings of all devices, padded to the longest on any device."""
     vectors, mask = encoding
     if world_size == 1:
         return encoding

@@ -57,7 +57,7 @@ class TransformerTranslator(nn.Module):
         layers: number of encoder layers, and of decoder layers.
         heads: number of attention heads; E must be divisible by twice this number.
         look: how regions are read, `gate` or `tokens`.
-        gate_bias: start value of the gate's biases, None for random ones; at −3 a multimodal translator starts almost as a text-only one.
+        gate_bias: start value of the gate's biases, None for random ones; −3 lets little of the picture through.
 
     Raises:
         ModelError: the sizes do not match, or `look` is unknown.

@@ -85,6 +85,11 @@ class RetrievalModel(nn.Module, ABC):
         """Return the kind of score of a model that is built with these options; others than its own are ignored."""
         return cls.score
 
+    @classmethod
+    def needs_pairs(cls, **options: Any) -> bool:
+        """Return whether a model that is built with these options has a loss between the captions of one image."""
+        return False
+
     @abstractmethod
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
         """Encode images: regions (B, R, D) and their mask (B, R)."""

@@ -243,7 +243,13 @@ class VseSettings:
     by it. Its `row`, its `model`, and what else differs from these settings (`first_k`, `epochs` …). Empty or `model:
     null`: none. It is left out where its row is, or `model` cannot be indexed."""
     loss: str | None = added(None)
-    """`hardest` (Eq. 9-10), `sum` (Eq. 8), `infonce` or `sigmoid`; null: the model's own."""
+    """One of `modules.losses.LOSSES`, such as `hardest` (Eq. 9-10) or `infonce`; null: the model's own."""
+    negatives: int = added(10)
+    """K of the loss `hardest-k`: the most violated negatives of an anchor."""
+    distance: Literal["cosine", "euclidean"] = added("cosine")
+    """What the ranking loss compares: scores, or minus the Euclidean distance of unit vectors."""
+    decay_every: int = added(0)
+    """After `decay_epoch` the learning rate is multiplied by `decay` again every so many epochs; 0: it is not."""
     drop_regions: float = added(0.0)
     """Share of an image's regions left out while training."""
     drop_words: float = added(0.0)

@@ -4,23 +4,30 @@ from collections.abc import Sequence
 
 from data.regions import RegionStore
 from data.retrieval import Slot
-from modules.retrieval_models import RetrievalModel
+from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
 from pipeline.recipes.settings import VseSettings
 
 
-def require_two_languages(settings: VseSettings, row: str, groups: Sequence[tuple[Slot, ...]]) -> None:
-    """Refuse a loss between captions where a training configuration does not draw two languages of an image together.
+def require_pairs(settings: VseSettings, row: str, groups: Sequence[tuple[Slot, ...]]) -> None:
+    """Refuse losses between captions where a training configuration does not draw captions of an image together.
 
     Raises:
-        RecipeError: none of its groups does.
+        RecipeError: none of its groups has two languages for `vse.caption_loss`, or two captions for the model's loss.
     """
+    known = ", ".join(sorted({slot.language for group in groups for slot in group}))
     if settings.caption_loss and all(len({slot.language for slot in group}) == 1 for group in groups):
-        known = ", ".join(sorted({slot.language for group in groups for slot in group}))
         raise RecipeError(
             f"vse.caption_loss is {settings.caption_loss:g}, but no group of vse.rows.{row} has captions of two "
             f"languages (it reads {known}); join slots like `en/human + de/human`, or set vse.caption_loss=0"
+        )
+    needed = model_class(settings.model).needs_pairs(**settings.options)
+    if needed and all(sum(slot.count for slot in group) == 1 for group in groups):
+        raise RecipeError(
+            f"vse.model {settings.model} compares the captions of an image, but no group of vse.rows.{row} draws two "
+            f"of them together (it reads {known}); join slots like `2*en/human + de/human`, or set the model's weights "
+            "of these losses to 0 in vse.options"
         )
 
 

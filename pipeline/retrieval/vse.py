@@ -29,7 +29,7 @@ from pipeline.jobs.trainer import fit, log_folder, make_trainer
 from pipeline.jobs.weights import load_best
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings, job_settings
-from pipeline.retrieval.cautions import advise_on_regions, require_two_languages
+from pipeline.retrieval.cautions import advise_on_regions, require_pairs
 from pipeline.retrieval.folds import in_folds
 from pipeline.retrieval.fusion import fused
 from pipeline.retrieval.model_files import save_model
@@ -173,7 +173,7 @@ def _vse_job(
     types = dict.fromkeys(slot.type for group in groups for slot in group)
     if unknown := sorted(settings.type_weights.keys() - types.keys()):
         raise RecipeError(f"vse.type_weights names {unknown[0]!r}, but row {row} trains on {', '.join(types)}")
-    require_two_languages(settings, row, groups)
+    require_pairs(settings, row, groups)
     plain = {key: value for key, value in job_settings(settings).items() if key not in _NOT_OF_TRAINING}
     plain |= {"groups": settings.rows[row], "seed": seed} | pretrained
     name = f"vse-{settings.model}-{row}-{seed}"
@@ -255,7 +255,7 @@ def _module(settings: VseSettings, arguments: dict[str, Any], types: list[str], 
         settings.model, arguments, settings.loss, settings.margin, weights, settings.warmup_epochs,
         settings.learning_rate, settings.decay_epoch, settings.decay, settings.test, settings.select,
         settings.drop_regions, settings.drop_words, settings.pretrained_rate, settings.caption_loss,
-        settings.weight_decay,
+        settings.weight_decay, settings.negatives, settings.distance, settings.decay_every,
     )  # fmt: skip
 
 

@@ -128,7 +128,7 @@ def work(rank: int, folder: Path) -> None:
     found["sum"], found["own value"] = sum_over_ranks(value, 2), value.detach()
     vectors = torch.full((2, 3 - rank, 2), 1.0 + rank)
     mask = torch.tensor([[True, True, False], [True, False, False]])[:, : 3 - rank]
-    found["sets"] = modules.retrieval._gather_encoding((vectors, mask), 2)
+    found["sets"] = modules.retrieval.gather_encoding((vectors, mask), 2)
     module = retrieval(2, 1)
     batch = visits_batch(PARTS[rank])
     pairs = module.gather(batch, *module.encode(batch))

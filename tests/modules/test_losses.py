@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn import functional as F
 
 from modules.errors import ModelError
 from modules.losses import (
@@ -14,90 +15,21 @@ from modules.losses import (
     RankingLoss,
     contrastive_loss,
     hard_negative_loss,
+    most_violated_loss,
     negative_mask,
+    one_to_k_loss,
     sigmoid_loss,
     sum_of_hinges_loss,
 )
-
-
-def hinge(value: Tensor) -> Tensor:
-    return value.clamp(min=0)
-
-
-def slow_hard_negative_loss(similarity, positives, negatives, types, margin=0.2, weights=None, hardest=True):
-    """Eq. 9-10, pair by pair, with plain numbers."""
-    rows, columns = range(similarity.shape[0]), range(similarity.shape[1])
-    kinds = sorted(set(types.tolist()))
-    beta = dict.fromkeys(kinds, 1.0) if weights is None else {kind: float(weights[kind]) for kind in kinds}
-    loss = similarity.sum() * 0
-    for v in rows:
-        for t in columns:
-            if not positives[v, t]:
-                continue
-            score = similarity[v, t]
-            wrong = {kind: [c for c in columns if negatives[v, c] and types[c] == kind] for kind in kinds}
-            wrong = {kind: found for kind, found in wrong.items() if found and beta[kind] > 0}
-            total = sum(beta[kind] for kind in wrong)
-            if wrong and hardest:
-                hard = sum(beta[kind] / total * max(similarity[v, c] for c in wrong[kind]) for kind in wrong)
-                loss = loss + hinge(margin - score + hard)
-            for kind in wrong if not hardest else ():
-                hinges = [hinge(margin - score + similarity[v, c]) for c in wrong[kind]]
-                loss = loss + beta[kind] / total * sum(hinges) / len(hinges)
-            images = [similarity[i, t] for i in rows if negatives[i, t]]
-            if images and hardest:
-                loss = loss + hinge(margin - score + max(images))
-            elif images:
-                loss = loss + sum(hinge(margin - score + image) for image in images) / len(images)
-    return loss
-
-
-def slow_sum_of_hinges(similarity, positives, negatives, margin=0.2):
-    loss = similarity.sum() * 0
-    for v, t in positives.nonzero().tolist():
-        for c in range(similarity.shape[1]):
-            if negatives[v, c]:
-                loss = loss + hinge(margin - similarity[v, t] + similarity[v, c])
-        for i in range(similarity.shape[0]):
-            if negatives[i, t]:
-                loss = loss + hinge(margin - similarity[v, t] + similarity[i, t])
-    return loss
-
-
-def slow_contrastive_loss(similarity, positives, negatives, scale):
-    """InfoNCE, pair by pair: −log of the right one's share among itself and the wrong ones, both ways."""
-    terms = [similarity.sum() * 0]
-    for v, t in positives.nonzero().tolist():
-        right = (scale * similarity[v, t]).exp()
-        captions = sum((scale * similarity[v, c]).exp() for c in range(similarity.shape[1]) if negatives[v, c])
-        images = sum((scale * similarity[i, t]).exp() for i in range(similarity.shape[0]) if negatives[i, t])
-        terms += [-(right / (right + captions)).log(), -(right / (right + images)).log()]
-    return sum(terms) / max(len(terms) - 1, 1)
-
-
-def slow_sigmoid_loss(similarity, positives, negatives, scale, bias):
-    """SigLIP: a yes for each positive pair, a no for each negative one."""
-    loss = similarity.sum() * 0
-    for v in range(similarity.shape[0]):
-        for t in range(similarity.shape[1]):
-            logit = scale * similarity[v, t] + bias
-            if positives[v, t]:
-                loss = loss - (1 / (1 + (-logit).exp())).log()
-            if negatives[v, t]:
-                loss = loss - (1 / (1 + logit.exp())).log()
-    return loss / similarity.shape[1]
-
-
-def slow_negative_mask(image_keys, caption_image, sentence_hash, image_sentences):
-    positives = torch.zeros(len(image_keys), len(caption_image), dtype=torch.bool)
-    negatives = ~positives
-    for i, key in enumerate(image_keys.tolist()):
-        own = [c for c, image in enumerate(caption_image.tolist()) if int(image_keys[image]) == key]
-        said = {int(sentence_hash[c]) for c in own} | {s for owner, s in image_sentences.tolist() if owner == key}
-        for c in range(len(caption_image)):
-            positives[i, c] = c in own
-            negatives[i, c] = int(sentence_hash[c]) not in said
-    return positives, negatives
+from tests.modules.slow_losses import (
+    slow_contrastive_loss,
+    slow_hard_negative_loss,
+    slow_most_violated,
+    slow_negative_mask,
+    slow_one_to_k,
+    slow_sigmoid_loss,
+    slow_sum_of_hinges,
+)
 
 
 def a_batch(seed: int, images: int = 5, captions: int = 9, types: int = 3, sentences: int = 7):
@@ -161,6 +93,47 @@ def test_infonce_and_sigmoid_are_the_loop(seed, images, captions, numbers) -> No
         inputs = (similarity, *learned)
         for ours, theirs in zip(*(torch.autograd.grad(loss, inputs) for loss in (fast, slow)), strict=True):
             torch.testing.assert_close(ours, theirs)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 10_000), images=st.integers(1, 6), captions=st.integers(1, 8),
+    count=st.sampled_from([1, 2, 10]), scale=st.sampled_from([1.0, 14.3]),
+)  # fmt: skip
+def test_the_losses_of_many_languages_are_the_loop(seed, images, captions, count, scale) -> None:
+    similarity, positives, negatives, _ = a_batch(seed, images, captions)
+    fast = most_violated_loss(similarity, positives, negatives, 0.3, count)
+    same_value_and_gradient(fast, slow_most_violated(similarity, positives, negatives, 0.3, count), similarity)
+    fast = one_to_k_loss(similarity, positives, negatives, torch.tensor(scale))
+    same_value_and_gradient(fast, slow_one_to_k(similarity, positives, negatives, scale), similarity)
+
+
+def test_one_most_violated_is_the_hardest_negative() -> None:
+    similarity, positives, negatives, types = a_batch(5, types=1)
+    hardest = hard_negative_loss(similarity, positives, negatives, types, 0.3)
+    found = most_violated_loss(similarity, positives, negatives, 0.3, count=1)
+    torch.testing.assert_close(found * positives.sum(), hardest)
+
+
+def test_at_its_optimum_the_captions_of_an_image_share_its_probability() -> None:
+    positives, negatives = negative_mask(torch.arange(2), torch.tensor([0, 0, 1, 1]), torch.arange(4))
+    scores = torch.where(positives, 100.0, 0.0).double().requires_grad_()
+    loss = one_to_k_loss(scores, positives, negatives, torch.tensor(1.0))
+    assert loss.item() == pytest.approx(math.log(2) / 2)  # of the images; a caption has one image
+    assert torch.autograd.grad(loss, scores)[0].abs().max() < 1e-6
+
+
+def test_a_euclidean_loss_compares_distances_of_unit_vectors() -> None:
+    torch.manual_seed(0)
+    sides = [F.normalize(torch.randn(n, 4, dtype=torch.float64), dim=-1) for n in (5, 9)]
+    _, *masks, types = a_batch(6)
+    distances = -torch.cdist(*sides)
+    for kind in ("hardest", "hardest-k", "sum"):
+        found = RankingLoss(kind, 0.3, distance="euclidean")(sides[0] @ sides[1].t(), *masks, types)
+        torch.testing.assert_close(found, RankingLoss(kind, 0.3)(distances, *masks, types))
+    equal = torch.ones(5, 9, requires_grad=True)
+    RankingLoss("hardest-k", 0.3, distance="euclidean")(equal, *masks, types).backward()
+    assert equal.grad.isfinite().all()
 
 
 @settings(max_examples=40, deadline=None)
@@ -288,23 +261,24 @@ def test_every_loss_is_finite_without_negatives_and_without_captions(kind: str, 
         assert loss.dtype == torch.float32
         assert similarity.grad.isfinite().all()
         assert all(parameter.grad.isfinite().all() for parameter in loss_of.parameters())
-        if kind != "sigmoid":  # whose positive pairs teach by themselves
+        if kind not in ("sigmoid", "one-to-k"):  # whose positive pairs teach by themselves
             assert loss.item() == 0
             assert not similarity.grad.any()
 
 
-@pytest.mark.parametrize("kind", ["infonce", "sigmoid"])
+@pytest.mark.parametrize("kind", ["infonce", "one-to-k", "sigmoid"])
 def test_pairs_that_are_neither_get_no_gradient(kind: str) -> None:
     similarity, positives, negatives, types = a_batch(2)
     RankingLoss(kind, 0.2)(similarity, positives, negatives, types).backward()
     neither = ~(positives | negatives)
     assert neither.any()
     assert not similarity.grad[neither].any()
-    assert (similarity.grad[positives] < 0).all()
+    if kind != "one-to-k":  # where the captions of an image share its probability
+        assert (similarity.grad[positives] < 0).all()
     assert (similarity.grad[negatives] > 0).all()
 
 
-@pytest.mark.parametrize("kind", ["infonce", "sigmoid"])
+@pytest.mark.parametrize("kind", ["infonce", "one-to-k", "sigmoid"])
 def test_great_scores_do_not_overflow(kind: str) -> None:
     similarity, *masks, types = a_batch(4)
     great = (1e4 * similarity.detach().float()).requires_grad_()
@@ -319,16 +293,18 @@ def test_each_ranking_loss_is_its_function_and_learns_what_it_should() -> None:
     scale, bias = torch.tensor(1 / 0.07), torch.tensor(-10.0)
     expected = {
         "hardest": hard_negative_loss(similarity, *masks, types, 0.3),
+        "hardest-k": most_violated_loss(similarity, *masks, 0.3),
         "sum": sum_of_hinges_loss(similarity, *masks, 0.3),
         "infonce": contrastive_loss(similarity, *masks, scale),
+        "one-to-k": one_to_k_loss(similarity, *masks, scale),
         "sigmoid": sigmoid_loss(similarity, *masks, torch.tensor(10.0), bias),
     }
     assert set(expected) == set(LOSSES)
-    learned = {"hardest": [], "sum": [], "infonce": ["log_scale"], "sigmoid": ["log_scale", "bias"]}
+    learned = {"infonce": ["log_scale"], "one-to-k": ["log_scale"], "sigmoid": ["log_scale", "bias"]}
     for kind, value in expected.items():
         loss_of = RankingLoss(kind, 0.3)
         torch.testing.assert_close(loss_of(similarity, *masks, types), value)
-        assert [name for name, _ in loss_of.named_parameters()] == learned[kind]
+        assert [name for name, _ in loss_of.named_parameters()] == learned.get(kind, [])
 
 
 def test_weights_and_warm_up_reach_the_hardest() -> None:
@@ -350,5 +326,7 @@ def test_the_scale_is_bounded() -> None:
 
 
 def test_an_unknown_loss_is_an_error_that_names_those_there_are() -> None:
-    with pytest.raises(ModelError, match=r"^loss 'triplet': expected one of hardest, sum, infonce, sigmoid$"):
+    with pytest.raises(
+        ModelError, match=r"^loss 'triplet': expected one of hardest, hardest-k, sum, infonce, one-to-k, sigmoid$"
+    ):
         RankingLoss("triplet", 0.2)

@@ -1,0 +1,61 @@
+"""Training of MULE (Kim et al. 2020): pre-training of the universal embedding, then all losses together."""
+
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from modules.caption_losses import among_captions
+from modules.distributed import touch
+from modules.recurrent import widen
+from modules.retrieval import Retrieval, gather_encoding
+from modules.retrieval_models.base import Batch, Pairs, one_vector
+from modules.scores import inner_product
+
+
+class MuleTraining(Retrieval):
+    """The losses of MULE's Eq. 1-4; the ranking loss of the recipe is that of neighbours too.
+
+    The loss of neighbours is taken on u, the mean universal vector of a sentence, and on s, its joint vector. The
+    classifier learns at its own weight, and only its reversed gradient is multiplied by λ2.
+    """
+
+    model: Any  # a `Mule`, whose file imports this one
+
+    def losses(self, batch: Batch) -> dict[str, Tensor]:
+        """Return the losses by name; in pre-training `neighbours_universal` alone."""
+        model, world = self.model, self.trainer.world_size
+        mask, tokens, lengths = self.augmented(batch)
+        words = model.words(tokens)
+        if self.current_epoch < model.pretrain_epochs:
+            universal = model.universal(words.detach(), lengths, batch["language"])
+            no_images = one_vector(universal.new_zeros(len(batch["image_key"]), 1))
+            pairs = self.gather(batch, no_images, one_vector(universal))
+            everything = touch(self.parameters())  # all parameters take the same steps on any number of devices
+            return {"neighbours_universal": self._neighbours(pairs) + everything}
+        universal = model.universal(words, lengths, batch["language"])
+        images = model.encode_images(widen(batch["regions"]), mask)
+        pairs = self.gather(batch, images, model.encode_words(words, lengths, batch["language"]))
+        of_universal = replace(pairs, captions=gather_encoding(one_vector(universal), world))
+        losses = {"ranking": model.matching * self.ranking_loss(pairs)}
+        if model.neighbours:
+            losses["neighbours_universal"] = model.neighbours * self._neighbours(of_universal)
+            losses["neighbours_joint"] = model.neighbours * self._neighbours(pairs)
+        if model.classifier:
+            losses["language"] = self._language(of_universal)
+        return losses | model.auxiliary_losses(batch, pairs)
+
+    def _neighbours(self, pairs: Pairs) -> Tensor:
+        """Sentences of one image are neighbours, in one language or in two (Eq. 1)."""
+        vectors, mask = pairs.captions
+        unit = replace(pairs, captions=(F.normalize(vectors, dim=-1), mask))
+        cosine = lambda one, other: inner_product(one[0][:, 0], other[0][:, 0])  # noqa: E731
+        return among_captions(unit, cosine, self.loss_of_captions, self.model.same_language)
+
+    def _language(self, pairs: Pairs) -> Tensor:
+        """The cross-entropy of the language classifier on u (Eq. 2); its share of right answers is logged."""
+        logits = self.model.name_languages(pairs.captions[0][:, 0])
+        self.model.figures["language_accuracy"] = (logits.argmax(1) == pairs.languages).float().mean()
+        loss: Tensor = self.model.classifier_weight * F.cross_entropy(logits, pairs.languages)
+        return loss

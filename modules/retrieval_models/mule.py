@@ -1,0 +1,211 @@
+"""The embedding network, its form with a branch per language, and MULE (Kim et al. 2020)."""
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from modules.batch_norm import GlobalBatchNorm
+from modules.encoders import LanguageEncoders, LastState, masked_mean, real_words
+from modules.errors import ModelError
+from modules.mule_training import MuleTraining
+from modules.recurrent import widen
+from modules.retrieval_models.base import Batch, Encoding, Pairs, RetrievalModel, one_vector, register
+
+Cell = Literal["lstm", "gru"]
+
+
+@register("embn")
+class EmbN(RetrievalModel):
+    """A two-branch embedding network (Wang et al. 2019): two layers on the mean region, an LSTM over words; cosine.
+
+    The image branch is linear, batch normalisation, ReLU, linear; the text branch the last state of an LSTM and a
+    linear layer. All languages share the text branch.
+
+    Args:
+        image_dim: size of the image branch's hidden layer; None: 4H, the paper's 2048 for H = 512.
+        state_dim: size of the LSTM's state; None: 2H, the paper's 1024.
+        cell: `lstm` (the paper), or `gru` (its published code).
+        anchor: weight of Σ‖w − w₀‖² over the word table, which holds word vectors to their start w₀; 0: none.
+        common: see `RetrievalModel`.
+    """
+
+    loss = "hardest-k"
+
+    def __init__(
+        self, image_dim: int | None = None, state_dim: int | None = None, cell: Cell = "lstm", anchor: float = 5e-7,
+        **common: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**common)
+        if cell not in ("lstm", "gru"):
+            raise ModelError(f"cell {cell!r}: expected lstm or gru")
+        self.state_dim, self.cell, self.anchor = state_dim or 2 * self.dim, cell, anchor
+        image_dim = image_dim or 4 * self.dim
+        self.image = nn.Sequential(
+            nn.Linear(self.region_dim, image_dim, bias=False),  # the normalisation has one
+            GlobalBatchNorm(image_dim), nn.ReLU(), nn.Linear(image_dim, self.dim),
+        )  # fmt: skip
+        self.words = self.make_words()
+        self.captions = self.make_branch()
+        self.start: Tensor
+        start = self.words.weight.detach().clone() if isinstance(self.words, nn.Embedding) else None
+        self.register_buffer("start", start, persistent=False)
+
+    def make_branch(self) -> nn.Module:
+        """Return the text branch over words (B, L, E)."""
+        return self._branch(self.words.embedding_dim)
+
+    def _branch(self, word_dim: int) -> nn.Module:
+        return _Branch(word_dim, self.state_dim, self.dim, self.dropout, self.cell)
+
+    def set_word_vectors(self, vectors: Tensor) -> None:
+        """Initialise the word table with word vectors (V, word_dim), to which the anchor then holds it."""
+        super().set_word_vectors(vectors)
+        self.start.copy_(vectors)
+
+    def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
+        """Encode images as single unit vectors."""
+        return one_vector(F.normalize(widen(self.image(masked_mean(regions, mask))), dim=-1))
+
+    def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
+        """Encode captions as single unit vectors."""
+        return self.encode_words(self.words(tokens), lengths, languages)
+
+    def encode_words(self, words: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
+        """Encode captions whose word vectors (C, L, E) are known as single unit vectors."""
+        return one_vector(F.normalize(widen(self.captions(words, lengths)), dim=-1))
+
+    def auxiliary_losses(self, batch: Batch, pairs: Pairs) -> dict[str, Tensor]:
+        """Return `anchor`, the weighted squared distance of word vectors from their start, unless its weight is 0."""
+        if not self.anchor or not isinstance(self.words, nn.Embedding):
+            return {}
+        return {"anchor": self.anchor * (self.words.weight - self.start).square().sum()}
+
+
+@register("parallel-embn")
+class ParallelEmbN(EmbN):
+    """EmbN with a text branch for each language, and one image branch (PARALLEL-EmbN, after Gella et al. 2017)."""
+
+    def make_branch(self) -> nn.Module:
+        """Return a text branch for each language."""
+        return LanguageEncoders(self.languages, lambda: self._branch(self.words.embedding_dim))
+
+    def encode_words(self, words: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
+        """Encode captions as single unit vectors, by the branch of their language; ModelError if there is none."""
+        return one_vector(F.normalize(widen(self.captions(words, lengths, languages)), dim=-1))
+
+
+@register("mule")
+class Mule(EmbN):
+    """EmbN over a universal embedding: a linear layer per language takes word vectors to a space that all share.
+
+    Losses (Eq. 1-4): λ1 · neighbourhood constraints, on the mean universal vector u of a sentence and on its joint
+    vector s; a language classifier of u behind a gradient reversal of weight λ2; λ3 · triplets of images and sentences.
+    For the first `pretrain_epochs` epochs only u learns, by neighbourhood constraints, with fixed word vectors.
+
+    Args:
+        universal_dim: U, size of the universal embedding; None: H, the paper's 512.
+        neighbours: λ1; 0 leaves the neighbourhood constraints out (NC).
+        same_language: weight of neighbours in one language apart from those in two; None: they compete together.
+        classifier: λ2, of the reversed gradient; 0 leaves the language classifier out (LC).
+        classifier_weight: of the classifier's own loss.
+        matching: λ3.
+        pretrain_epochs: epochs of pre-training u (LP); 0 leaves it out.
+        embn: options of `EmbN` and `RetrievalModel`.
+    """
+
+    module: ClassVar[type | None] = MuleTraining
+
+    def __init__(
+        self, universal_dim: int | None = None, neighbours: float = 1.0, same_language: float | None = None,
+        classifier: float = 1e-6, classifier_weight: float = 1.0, matching: float = 1.0, pretrain_epochs: int = 5,
+        image_dim: int | None = None, state_dim: int | None = None, cell: Cell = "lstm", anchor: float = 5e-7,
+        **common: Any,
+    ) -> None:  # fmt: skip
+        self.universal_dim = universal_dim or common.get("dim", 512)
+        super().__init__(image_dim=image_dim, state_dim=state_dim, cell=cell, anchor=anchor, **common)
+        _require_weights(
+            neighbours=neighbours, classifier=classifier, classifier_weight=classifier_weight, matching=matching,
+            pretrain_epochs=pretrain_epochs, same_language=same_language or 0.0,
+        )  # fmt: skip
+        self.neighbours, self.same_language, self.matching = neighbours, same_language, matching
+        self.classifier, self.classifier_weight = classifier, classifier_weight
+        self.pretrain_epochs = pretrain_epochs
+        self.to_universal = LanguageEncoders(
+            self.languages, lambda: _Linear(self.words.embedding_dim, self.universal_dim)
+        )
+        self.language_of = nn.Linear(self.universal_dim, len(self.languages))
+
+    @classmethod
+    def needs_pairs(cls, **options: Any) -> bool:
+        """Whether a loss compares the captions of an image, unless both are left out by `options`."""
+        return bool(options.get("neighbours", 1.0) or options.get("pretrain_epochs", 5))
+
+    def make_branch(self) -> nn.Module:
+        """Return the text branch over universal vectors (B, L, U)."""
+        return self._branch(self.universal_dim)
+
+    def encode_words(self, words: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
+        """Encode captions as single unit vectors; ModelError if a language has no layer."""
+        return super().encode_words(self.to_universal(words, lengths, languages), lengths, languages)
+
+    def universal(self, words: Tensor, lengths: Tensor, languages: Tensor) -> Tensor:
+        """Return u (C, U) of captions with word vectors (C, L, E): the mean over their words.
+
+        The layers are linear, so the mean word is taken to the universal space, one row a sentence.
+        """
+        mean = masked_mean(words, real_words(words[..., 0], lengths))
+        found: Tensor = widen(self.to_universal(mean, lengths, languages))
+        return found
+
+    def universal_of(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Tensor:
+        """Return u (C, U) of captions with tokens (C, L)."""
+        return self.universal(self.words(tokens), lengths, languages)
+
+    def name_languages(self, universal: Tensor) -> Tensor:
+        """Return logits (C, languages) of the classifier from u (C, U); the gradient of u is −λ2 times it."""
+        logits: Tensor = widen(self.language_of(_Reversal.apply(universal, self.classifier)))
+        return logits
+
+
+class _Branch(nn.Module):
+    """The last state of an LSTM or GRU over vectors (B, L, E), and a linear layer."""
+
+    def __init__(self, word_dim: int, state_dim: int, dim: int, dropout: float, cell: Cell) -> None:
+        super().__init__()
+        self.states = LastState(nn.Identity(), word_dim, state_dim, dropout, cell)
+        self.out = nn.Linear(state_dim, dim)
+
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """Return vectors (B, H)."""
+        found: Tensor = self.out(self.states(words, lengths))
+        return found
+
+
+class _Linear(nn.Linear):
+    """A linear layer as an encoder of `LanguageEncoders`."""
+
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:  # type: ignore[override]
+        """Map vectors (…, E) to (…, U)."""
+        return super().forward(words)
+
+
+class _Reversal(torch.autograd.Function):
+    """The identity, whose gradient is multiplied by −λ (Ganin and Lempitsky 2015)."""
+
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor, weight: float) -> Tensor:
+        ctx.weight = weight
+        return vectors.view_as(vectors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return -ctx.weight * grads[0], None
+
+
+def _require_weights(**values: float) -> None:
+    """Refuse weights below 0."""
+    for name, value in values.items():
+        if value < 0:
+            raise ModelError(f"{name} is {value}; expected 0 or more")

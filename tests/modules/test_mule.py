@@ -1,0 +1,259 @@
+"""MULE and its relatives against their formulas in float64, its phases, and two processes against one."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from data.retrieval import parse_group
+from modules.batch_norm import GlobalBatchNorm
+from modules.distributed import touch
+from modules.errors import ModelError
+from modules.losses import most_violated_loss, negative_mask
+from modules.mule_training import MuleTraining
+from modules.retrieval_models import model_class
+from modules.retrieval_models.mule import EmbN, Mule
+from tests.modules.cases import (
+    LANGUAGES,
+    LENGTHS,
+    C,
+    E,
+    check_autocast,
+    check_learns,
+    check_order_and_padding,
+    check_same,
+    check_unit_norm,
+    make,
+    make_batch,
+    plain_scores,
+)
+from tests.modules.small import Corpus, Diary, make_trainer
+from tests.modules.test_distributed import HYPERPARAMETERS, loss_and_gradients, visits_batch
+from tests.modules.two import both, two_processes
+
+NAMES = ["embn", "parallel-embn", "mule"]
+SMALL = {"image_dim": 12, "state_dim": 9}
+TOGETHER = [parse_group("en/human + de/human")]
+
+
+def small(name: str, **options) -> EmbN:
+    extra = {"universal_dim": 7} if name == "mule" else {}
+    return make(name, **SMALL, **extra, **options).eval()
+
+
+def image(model: EmbN, regions: Tensor) -> Tensor:
+    first, norm, _, second = model.image
+    hidden = first.weight @ (sum(regions) / len(regions))
+    hidden = (hidden - norm.running_mean) / (norm.running_var + norm.eps).sqrt() * norm.weight + norm.bias
+    return second.weight @ hidden.clamp(min=0) + second.bias
+
+
+def caption(model: EmbN, tokens: Tensor, language: int) -> Tensor:
+    words, branch = model.words.weight[tokens], model.captions
+    if isinstance(model, Mule):
+        layer = model.to_universal.of[("de", "en")[language]]
+        words = torch.stack([layer.weight @ word + layer.bias for word in words])
+    elif hasattr(branch, "of"):
+        branch = branch.of[("de", "en")[language]]
+    states = branch.states.lstm if model.cell == "lstm" else branch.states.gru
+    return branch.out.weight @ states(words[None])[0][0, -1] + branch.out.bias
+
+
+def cosine(model: EmbN, v: Tensor, t: Tensor) -> Tensor:
+    return v @ t / (v.norm() * t.norm())
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("name", NAMES)
+def test_scores_and_gradients_equal_the_formula(name: str, cell: str) -> None:
+    model, batch = small(name, cell=cell), make_batch()
+    for kind in [module for module in model.modules() if isinstance(module, GlobalBatchNorm)]:
+        kind.running_mean.normal_()
+    if name == "mule":
+        del model.language_of  # it does not score
+    check_same(model, plain_scores(model, image, caption, cosine, batch), batch)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_order_padding_norm_autocast_and_learning(name: str) -> None:
+    check_order_and_padding(small(name))
+    check_unit_norm(small(name))
+    check_autocast(small(name))
+    model = small(name).train()
+    if name == "mule":
+        del model.language_of
+    check_learns(model)
+
+
+def test_u_is_the_mean_universal_word_whatever_the_padding() -> None:
+    model, (_, _, tokens) = small("mule"), make_batch()
+    found = model.universal_of(tokens, LENGTHS, LANGUAGES)
+    for row, length in enumerate(LENGTHS.tolist()):
+        layer = model.to_universal.of[("de", "en")[int(LANGUAGES[row])]]
+        words = [layer.weight @ word + layer.bias for word in model.words.weight[tokens[row, :length]]]
+        torch.testing.assert_close(found[row], sum(words) / length)
+    torch.testing.assert_close(model.universal_of(F.pad(tokens, (0, 3)), LENGTHS, LANGUAGES), found)
+
+
+def test_the_classifier_learns_and_its_gradient_on_u_is_reversed() -> None:
+    model = small("mule", classifier=0.25)
+    u = torch.randn(C, 7, dtype=torch.float64, requires_grad=True)
+    plain = F.cross_entropy(model.language_of(u), LANGUAGES)
+    ours = F.cross_entropy(model.name_languages(u), LANGUAGES)
+    torch.testing.assert_close(ours, plain)
+    inputs = (u, model.language_of.weight)
+    (to_u, to_layer), (plain_u, plain_layer) = (torch.autograd.grad(loss, inputs) for loss in (ours, plain))
+    torch.testing.assert_close(to_u, -0.25 * plain_u)
+    torch.testing.assert_close(to_layer, plain_layer)
+
+
+def test_the_anchor_is_the_distance_of_words_from_their_start() -> None:
+    model = small("embn", anchor=0.5)
+    model.set_word_vectors(torch.ones(len(model.words.weight), E))
+    assert model.auxiliary_losses({}, None)["anchor"] == 0
+    model.words.weight.data[3] += 2
+    torch.testing.assert_close(model.auxiliary_losses({}, None)["anchor"], torch.tensor(0.5 * 4 * E).double())
+    assert "start" not in model.state_dict()
+    assert small("embn", anchor=0.0).auxiliary_losses({}, None) == {}
+
+
+def test_batch_norm_is_torch_s() -> None:
+    torch.manual_seed(0)
+    ours, theirs = GlobalBatchNorm(4).double(), nn.BatchNorm1d(4).double()
+    rows = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(6, 4, dtype=torch.float64)
+    for _ in range(3):
+        values = [layer(rows) for layer in (ours, theirs)]
+        torch.testing.assert_close(*values)
+        torch.testing.assert_close(*(torch.autograd.grad((value * weight).sum(), rows)[0] for value in values))
+    torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
+    torch.testing.assert_close(ours.eval()(rows), theirs.eval()(rows))
+    assert ours.train()(rows[:1]).isfinite().all()  # of one row, torch refuses to
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Corpus:
+    return Corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def module_of(corpus: Corpus, name: str = "mule", **options):
+    torch.manual_seed(0)
+    module = corpus.module(name, margin=0.05)
+    arguments = module.hparams["arguments"] | SMALL | ({"universal_dim": 7} if name == "mule" else {}) | options
+    torch.manual_seed(0)
+    return type(module)(**{**module.hparams, "arguments": arguments})
+
+
+def test_pre_training_moves_the_universal_layers_alone(corpus: Corpus) -> None:
+    module, diary = module_of(corpus, pretrain_epochs=2), Diary()
+    start = {name: parameter.clone() for name, parameter in module.model.named_parameters()}
+    make_trainer(2, diary, limit_val_batches=0).fit(module, corpus.data(groups=TOGETHER))
+    moved = {name.split(".")[0] for name, now in module.model.named_parameters() if not torch.equal(now, start[name])}
+    assert moved == {"to_universal"}
+    assert diary.logged[1]["train/loss"] < diary.logged[0]["train/loss"]
+    assert "train/ranking" not in diary.logged[1]
+    make_trainer(3, diary, limit_val_batches=0).fit(module, corpus.data(groups=TOGETHER))
+    assert {"train/ranking", "train/neighbours_joint", "train/language", "train/anchor", "train/language_accuracy"} <= (
+        diary.logged[-1].keys()
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "absent"),
+    [({"neighbours": 0}, "neighbours"), ({"classifier": 0}, "language"), ({"anchor": 0}, "anchor")],
+    ids=str,
+)
+def test_each_loss_can_be_left_out(corpus: Corpus, options: dict, absent: str) -> None:
+    diary = Diary()
+    module = module_of(corpus, pretrain_epochs=0, **options)
+    make_trainer(1, diary, limit_val_batches=0).fit(module, corpus.data(groups=TOGETHER))
+    assert not [name for name in diary.logged[0] if name.startswith(f"train/{absent}")]
+
+
+def test_the_losses_of_a_batch_are_the_formula(corpus: Corpus) -> None:
+    module = module_of(corpus, pretrain_epochs=0, neighbours=0.5, matching=2.0, anchor=0.0)
+    module.trainer = make_trainer(1)
+    batch = next(iter(corpus.data(groups=TOGETHER).train_dataloader()))
+    module.eval()
+    losses, model = module.losses(batch), module.model
+    inputs = (batch["tokens"], batch["lengths"], batch["language"])
+    u = F.normalize(model.universal_of(*inputs), dim=-1)
+    s, v = model.encode_captions(*inputs)[0][:, 0], model.encode_images(batch["regions"].float(), batch["region_mask"])
+    links = torch.searchsorted(batch["image_key"], batch["image_key"][batch["image_index"]])
+    masks = negative_mask(batch["image_key"], links, batch["sentence"], batch["image_sentences"])
+    torch.testing.assert_close(losses["ranking"], 2 * most_violated_loss(v[0][:, 0] @ s.t(), *masks, 0.05))
+    same_image = links[:, None] == links
+    wrong = masks[1][links] & masks[1][links].t()
+    right = same_image & ~torch.eye(len(links)).bool()
+    for name, vectors in (("universal", u), ("joint", s)):
+        expected = 0.5 * most_violated_loss(vectors @ vectors.t(), right, wrong, 0.05)
+        torch.testing.assert_close(losses[f"neighbours_{name}"], expected)
+
+
+def test_it_resumes_in_either_phase(corpus: Corpus, tmp_path: Path) -> None:
+    whole = module_of(corpus, pretrain_epochs=2)
+    make_trainer(4, limit_val_batches=0).fit(whole, corpus.data(groups=TOGETHER))
+    for epochs in (1, 3):
+        part = module_of(corpus, pretrain_epochs=2)
+        trainer = make_trainer(epochs, limit_val_batches=0)
+        trainer.fit(part, corpus.data(groups=TOGETHER))
+        trainer.save_checkpoint(tmp_path / "last.ckpt")
+        again = module_of(corpus, pretrain_epochs=2)
+        make_trainer(4, limit_val_batches=0).fit(again, corpus.data(groups=TOGETHER), ckpt_path=tmp_path / "last.ckpt")
+        for name, parameter in whole.state_dict().items():
+            assert torch.equal(again.state_dict()[name], parameter), (epochs, name)
+
+
+def test_options_that_make_no_sense() -> None:
+    with pytest.raises(ModelError, match="neighbours is -1; expected 0 or more"):
+        make("mule", neighbours=-1)
+    with pytest.raises(ModelError, match="cell 'rnn': expected lstm or gru"):
+        make("embn", cell="rnn")
+    assert model_class("mule").needs_pairs()
+    assert not model_class("mule").needs_pairs(neighbours=0, pretrain_epochs=0)
+    assert not model_class("parallel-embn").needs_pairs()
+
+
+VISITS = [(0, 100, 0), (0, 105, 1), (1, 101, 1), (1, 106, 0), (3, 103, 0), (3, 107, 1), (4, 101, 0), (4, 108, 1)]
+
+
+def results(visits: list, world: int, epoch: int) -> tuple[Tensor, dict[str, Tensor]]:
+    """The sum of all losses and its gradients; the first epoch is one of pre-training."""
+    torch.manual_seed(0)
+    options = {"universal_dim": 7, "pretrain_epochs": 1, "anchor": 0.1, "classifier": 0.5}
+    arguments = {"region_dim": 5, "vocabulary_size": 12, "languages": ["en", "de"], "dim": 6, "word_dim": 4} | options
+    module = MuleTraining("mule", arguments, **HYPERPARAMETERS).double()
+    module._trainer = SimpleNamespace(world_size=world, current_epoch=epoch)
+    losses = module.losses(visits_batch(visits))
+    return loss_and_gradients(module, torch.stack(list(losses.values())).sum() + touch(module.parameters()))
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory) -> list[dict]:
+    return two_processes(__file__, tmp_path_factory.mktemp("two"))
+
+
+@pytest.mark.parametrize("epoch", [0, 1], ids=["pre-training", "all losses"])
+def test_two_processes_have_the_losses_and_gradients_of_one(found: list[dict], epoch: int) -> None:
+    loss, gradients = results(VISITS, 1, epoch)
+    for rank in range(2):
+        torch.testing.assert_close(found[rank][str(epoch)][0], loss, atol=1e-9, rtol=0)
+    for name, gradient in gradients.items():
+        mean = sum(found[rank][str(epoch)][1][name] for rank in range(2)) / 2
+        torch.testing.assert_close(mean, gradient, atol=1e-9, rtol=0, msg=name)
+        assert epoch == 0 or gradient.abs().max() > 1e-9, name
+
+
+def work(rank: int, folder: Path) -> None:
+    """What each of two processes does."""
+    dist.init_process_group("gloo")
+    parts = VISITS[:6], VISITS[6:]
+    torch.save({str(epoch): results(parts[rank], 2, epoch) for epoch in (0, 1)}, folder / f"{rank}.pt")
+
+
+if __name__ == "__main__":
+    both(work)
