@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from data.text import words_of
+from modules.rank_variance import mean_rank_variance, rank_variances
 from modules.translation_metrics import NO_METEOR, TER_FORM, bleu_of, bleu_statistics, by_image, paired_gain
 from pipeline.corpus.prepare import corpus_job
 from pipeline.drawing.text_table import TextTable
@@ -29,6 +30,7 @@ from pipeline.reporting.results import (
     shown_difference,
 )
 from pipeline.reporting.sts import sts_tables
+from pipeline.retrieval.ranks import read_ranks
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.vse import vse_rows
 from pipeline.similarity.models import sts_rows
@@ -86,6 +88,7 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
         *(figures.retrieval(rows, language) for language in recipe.vse.test),
         *(figures.retrieval(rows, language, folds=True) for language in recipe.vse.test if cut),
         *(figures.differences_of_rows(rows, language) for language in recipe.vse.test),
+        figures.rank_variances(rows),
         *(sheet for name in recipe.tables for sheet in paper_tables(name, figures)),
         *sts_tables(figures, similar),
         figures.costs(
@@ -270,6 +273,25 @@ class _ReportTables(Figures):
         ]  # fmt: skip
         title = f"Paired differences over the same {language} test images"
         return self.differences(title, pairs, language, "mean_recall")
+
+    def rank_variances(self, rows: Sequence[Row]) -> TextTable:
+        """How unequally each row finds an image in the languages that it was trained on, mean over seeds."""
+        table, resamples = [], self.recipe.report.resamples
+        for name, named in _by_name(rows).items():
+            languages = sorted(named[0].languages - named[0].unseen)
+            folders = [self.workspace.folder(row.job) for row in named if self.workspace.done(row.job)]
+            if len(languages) < 2 or not folders:
+                continue
+            runs = [{language: read_ranks(folder, language) for language in languages} for folder in folders]
+            if (found := mean_rank_variance(runs, resamples)) is None:
+                continue
+            n, among = len(rank_variances(runs[0])), "+".join(languages)
+            low, high = round(found.low, 4), round(found.high, 4)
+            self.add("test", named[0].system, name, among, "rank_variance", found.value, low, high, len(runs), n)
+            table.append([name, among, f"{found.value:.1f}", f"{low:.1f} … {high:.1f}", f"{n:,}", str(len(runs))])
+        heads = ["trained on", "languages", "rank variance", "95 %", "images", "seeds"]
+        title = f"Variance of an image's rank across languages, {self.label}; 0: found equally well; 95 % over images"
+        return TextTable(title, heads, table)
 
     def costs(self, jobs: Sequence[Job]) -> TextTable:
         """Wall time, CPU time and peak memory of each job that ran here."""

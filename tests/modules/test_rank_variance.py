@@ -1,0 +1,48 @@
+"""The variance of an image's rank across languages against a loop, and values that are known."""
+
+import pytest
+import torch
+
+from modules.metrics import RetrievalRanks
+from modules.rank_variance import mean_rank_variance, rank_variances
+
+
+def ranks(found: list[int], links: list[int], images: int = 3) -> RetrievalRanks:
+    return RetrievalRanks(torch.tensor(found), torch.ones(images, dtype=torch.long), torch.tensor(links))
+
+
+def test_it_is_the_loop() -> None:
+    one = {"en": ranks([1, 3, 8, 2], [0, 0, 1, 2]), "de": ranks([4, 2, 7], [0, 1, 1]), "fr": ranks([1, 9], [0, 1])}
+    assert rank_variances(one).tolist() == pytest.approx(
+        [((2 - 7 / 3) ** 2 + (4 - 7 / 3) ** 2 + (1 - 7 / 3) ** 2) / 3,
+         ((8 - 43 / 6) ** 2 + (4.5 - 43 / 6) ** 2 + (9 - 43 / 6) ** 2) / 3]
+    )  # the third image has no German caption  # fmt: skip
+
+
+def test_equal_ranks_have_none_and_the_order_of_languages_does_not_matter() -> None:
+    same = ranks([5, 1, 2], [0, 1, 2])
+    assert mean_rank_variance([{"en": same, "de": same}]) == (0, 0, 0)
+    other = ranks([1, 1, 4], [0, 1, 2])
+    assert rank_variances({"en": same, "de": other}).tolist() == rank_variances({"de": other, "en": same}).tolist()
+
+
+def test_the_interval_holds_the_mean_and_shrinks_with_more_images() -> None:
+    widths = []
+    for images in (50, 2000):
+        generator, links = torch.Generator().manual_seed(1), list(range(images))
+        runs = [
+            {
+                name: ranks(torch.randint(1, 20, (images,), generator=generator).tolist(), links, images)
+                for name in ("en", "de")
+            }
+            for _ in range(2)
+        ]
+        found = mean_rank_variance(runs)
+        assert found is not None
+        assert found.low < found.value < found.high
+        widths.append(found.high - found.low)
+    assert widths[1] < 0.3 * widths[0]
+
+
+def test_without_a_common_image_there_is_none() -> None:
+    assert mean_rank_variance([{"en": ranks([1], [0]), "de": ranks([1], [1])}]) is None
