@@ -15,9 +15,13 @@ class CollapseWatch:
     does not lead away from it. Each step's distance counts, so a loss that only passes the value is not taken for one
     that stays. A trained model can have the same loss, where the hardest negatives are as good as the positives: its
     scores differ.
+
+    Args:
+        judgements: how many in a row must find the loss there; a contrastive loss may learn slowly at first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, judgements: int = 1) -> None:
+        self._judgements, self._in_a_row = judgements, 0
         self._steps: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def add(self, loss: Tensor, equal: Tensor, scores: Tensor) -> None:
@@ -28,7 +32,7 @@ class CollapseWatch:
         """Judge the steps since the last judgement, if they are enough, at the end of an epoch.
 
         Returns:
-            the mean value for equal scores if the loss stayed there; else None.
+            the mean value for equal scores if the loss stayed there, as often as it takes; else None.
         """
         if len(self._steps) < LEAST:
             return None
@@ -36,4 +40,6 @@ class CollapseWatch:
         self._steps = []
         mean = float(equal.mean())
         stays = float((losses - equal).abs().mean()) <= TOLERANCE * mean
-        return mean if mean > 0 and stays and float(spread.mean()) <= SPREAD else None
+        found = mean > 0 and stays and float(spread.mean()) <= SPREAD
+        self._in_a_row = self._in_a_row + 1 if found else 0
+        return mean if self._in_a_row >= self._judgements else None

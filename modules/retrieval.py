@@ -15,7 +15,7 @@ from modules.caption_losses import between_captions
 from modules.collapse import CollapseWatch
 from modules.distributed import gather_rows, sum_over_ranks, touch
 from modules.encodings import Encodings, Similarity
-from modules.losses import Distance, RankingLoss, negative_mask
+from modules.losses import CONTRASTIVE, Distance, RankingLoss, negative_mask
 from modules.metrics import RetrievalRanks
 from modules.pretrained import PretrainedWords
 from modules.ranking import RetrievalMetric, block_similarity, exact_ranks, ranks_by_index
@@ -81,7 +81,7 @@ class Retrieval(TrainedModule):
         of_both = (warmup_epochs, negatives, distance)
         self.loss = RankingLoss(kind, margin, type_weights, *of_both)
         self.caption_loss = RankingLoss(kind, margin, None, *of_both) if caption_loss else None
-        self.collapse, self._warned = CollapseWatch(), False
+        self.collapse, self._warned = CollapseWatch(2 if kind in CONTRASTIVE else 1), False
         self.test_languages = test_languages
         self.metrics = {
             language: RetrievalMetric(self._similarity, partial(self._rank, language)) for language in test_languages

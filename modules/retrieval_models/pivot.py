@@ -8,9 +8,9 @@ from torch.nn import functional as F
 
 from modules.caption_losses import between_captions
 from modules.encoders import LanguageEncoders, LastState, masked_mean, region_layer
-from modules.losses import sum_of_hinges_loss
 from modules.recurrent import widen
 from modules.retrieval_models.base import Batch, ByOrder, Encoding, Pairs, RetrievalModel, one_vector, register
+from modules.triplet_losses import sum_of_hinges_loss
 
 
 @register("pivot-sym")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from modules.collapse import LEAST, CollapseWatch
-from modules.losses import LOSSES
+from modules.losses import CONTRASTIVE, LOSSES
 from tests.modules.small import Corpus, make_trainer
 
 STEPS = 3  # an epoch
@@ -40,8 +40,17 @@ def test_weights_of_zero_are_named_once(corpus: Corpus, caplog, model: str) -> N
 @pytest.mark.parametrize("warmup", [0, 100])
 def test_the_value_for_equal_scores_is_derived_for_every_loss(corpus: Corpus, caplog, kind: str, warmup: int) -> None:
     module = zeroed(corpus, "san", loss=kind, warmup_epochs=warmup)
-    make_trainer(LEAST // STEPS + 1, limit_val_batches=0).fit(module, corpus.data())
+    judgements = 2 if kind in CONTRASTIVE else 1
+    make_trainer(judgements * (LEAST // STEPS + 1), limit_val_batches=0).fit(module, corpus.data())
     assert len(warnings_of(caplog)) == (not module.loss.warms_up(0))  # a mean of hinges stays near it at first
+
+
+def test_a_contrastive_loss_that_learns_slowly_at_first_is_not_named() -> None:
+    watch = CollapseWatch(2)
+    for loss, expected in ((10.0, None), (9.0, None), (10.0, None), (10.0, 10.0)):
+        for _ in range(LEAST):
+            watch.add(torch.tensor(loss), torch.tensor(10.0), torch.zeros(3))
+        assert watch.stays_at() == expected
 
 
 def test_it_is_twice_the_margin_a_pair_with_hardest_negatives(corpus: Corpus, caplog) -> None:

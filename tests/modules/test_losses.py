@@ -9,16 +9,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
+from modules.contrastive_losses import contrastive_loss, one_to_k_loss, sigmoid_loss
 from modules.errors import ModelError
-from modules.losses import (
-    LOSSES,
-    RankingLoss,
-    contrastive_loss,
+from modules.losses import LOSSES, RankingLoss, negative_mask
+from modules.triplet_losses import (
     hard_negative_loss,
     most_violated_loss,
-    negative_mask,
-    one_to_k_loss,
-    sigmoid_loss,
+    random_hinges_loss,
     sum_of_hinges_loss,
 )
 from tests.modules.slow_losses import (
@@ -295,6 +292,7 @@ def test_each_ranking_loss_is_its_function_and_learns_what_it_should() -> None:
         "hardest": hard_negative_loss(similarity, *masks, types, 0.3),
         "hardest-k": most_violated_loss(similarity, *masks, 0.3),
         "sum": sum_of_hinges_loss(similarity, *masks, 0.3),
+        "random": random_hinges_loss(similarity, *masks, 0.3),
         "infonce": contrastive_loss(similarity, *masks, scale),
         "one-to-k": one_to_k_loss(similarity, *masks, scale),
         "sigmoid": sigmoid_loss(similarity, *masks, torch.tensor(10.0), bias),
@@ -327,6 +325,7 @@ def test_the_scale_is_bounded() -> None:
 
 def test_an_unknown_loss_is_an_error_that_names_those_there_are() -> None:
     with pytest.raises(
-        ModelError, match=r"^loss 'triplet': expected one of hardest, hardest-k, sum, infonce, one-to-k, sigmoid$"
+        ModelError,
+        match=r"^loss 'triplet': expected one of hardest, hardest-k, sum, random, infonce, one-to-k, sigmoid$",
     ):
         RankingLoss("triplet", 0.2)

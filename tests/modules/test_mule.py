@@ -13,10 +13,11 @@ from data.retrieval import parse_group
 from modules.batch_norm import GlobalBatchNorm
 from modules.distributed import touch
 from modules.errors import ModelError
-from modules.losses import most_violated_loss, negative_mask
+from modules.losses import negative_mask
 from modules.mule_training import MuleTraining
 from modules.retrieval_models import model_class
 from modules.retrieval_models.mule import EmbN, Mule
+from modules.triplet_losses import most_violated_loss
 from tests.modules.cases import (
     LANGUAGES,
     LENGTHS,

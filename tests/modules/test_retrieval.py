@@ -12,9 +12,9 @@ from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore, write_regions
 from data.retrieval import RetrievalData, parse_group
 from data.text import WordVocabulary
-from modules.losses import hard_negative_loss
 from modules.metrics import retrieval_ranks, retrieval_scores
 from modules.retrieval import Retrieval
+from modules.triplet_losses import hard_negative_loss
 from tests.modules.small import Diary, make_trainer
 
 SETTINGS = {
