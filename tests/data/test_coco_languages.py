@@ -42,7 +42,7 @@ def root(tmp_path: Path) -> Path:
         image["filename"] = f"{coco_name(image['cocoid'])}.jpg"
     write_json(tmp_path / "dataset.json", found)
     (tmp_path / "yj.json").write_text(json.dumps({"info": {}, "images": [], "annotations": japanese(found[2:])}))
-    pack(tmp_path / "cn.txt", [f"{coco_name(image['cocoid'])}#0\t一只狗在公园{n}里" for n, image in enumerate(found[:7])])
+    pack(tmp_path / "cn.txt", [f"{coco_name(100 + number)}#0\t一只狗在公园{number}里" for number in range(7)])
     return tmp_path
 
 
