@@ -58,7 +58,7 @@ WORDS = if { printf '%s\n' "$$ARGS"; cat -- "$$RECIPE" 2>/dev/null; } | grep -q 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two installations into one environment would meet
-.PHONY: help setup setup-app setup-fasttext setup-dev demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse sts translate export index search describe app screenshots table doctor report plots tensorboard clean
+.PHONY: help setup setup-app setup-fasttext setup-asian setup-dev demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse sts translate export index search describe app screenshots table doctor report plots tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ setup-app: setup ## add what the page needs (`make app` does it)
 
 setup-fasttext: setup ## add fastText, for vse.words=fasttext; needs a C++ compiler
 	@$(call ADD,fasttext)
+
+setup-asian: setup ## add what finds Chinese and Japanese words, for vse.segment=words
+	@$(call ADD,asian)
 
 setup-dev: setup ## add what tests and checks need, fastText among it (they do it)
 	@$(call ADD,dev app fasttext)

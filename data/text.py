@@ -17,10 +17,12 @@ from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.trainers import BpeTrainer
 
 from data.errors import DataError
+from data.segmentation import PACKAGES, segment
 
 PADDING, BEGIN, END, UNKNOWN = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
-UNSPACED = frozenset(["ja", "zh", "th"])  # written without spaces: a character is a word
+UNSPACED = frozenset(["ja", "zh", "th"])  # written without spaces: a character is a word, if no segmenter finds them
+CHARACTERS, WORDS = "characters", "words"
 MAX_TOKENS = 100  # sentences are cut here (mmt-retrieval, section 4.2)
 
 _MARKS = "".join(one for one in map(chr, range(0x300, 0xFE00)) if unicodedata.category(one).startswith("M"))
@@ -44,9 +46,16 @@ def tokenize(text: str, language: str) -> str:
     return tokenizer.tokenize(text, escape=False, return_str=True).lower()
 
 
-def words_of(text: str, language: str) -> str:
-    """`tokenize`d, as words are counted: a character is one in languages that are written without spaces."""
-    return spaced(tokenize(text, language), language)
+def words_of(text: str, language: str, by: str = CHARACTERS) -> str:
+    """`tokenize`d, as words are counted: a character is one in languages that are written without spaces.
+
+    By `WORDS`, those of Chinese and Japanese are found by a segmenter.
+
+    Raises:
+        DataError: it is not installed.
+    """
+    tokens = tokenize(text, language)
+    return " ".join(segment(tokens, language)) if by == WORDS and language in PACKAGES else spaced(tokens, language)
 
 
 def spaced(tokens: str, language: str) -> str:
@@ -171,18 +180,20 @@ class PretrainedTokens:
 
 
 class WordVocabulary:
-    """Whole words, for retrieval, characters in languages that are written without spaces; rare ones are unknown.
+    """Whole words, for retrieval; rare ones are unknown.
 
     Args:
         words: in the order of their numbers, the first two being padding and unknown.
         shared: languages share a word that is written alike; else each language has its own words.
+        by: what languages that are written without spaces are read by, `CHARACTERS`, or `WORDS` where a segmenter
+            finds them.
     """
 
     PADDING, UNKNOWN = 0, 1
 
-    def __init__(self, words: Sequence[str], shared: bool = True) -> None:
+    def __init__(self, words: Sequence[str], shared: bool = True, by: str = CHARACTERS) -> None:
         self.words = list(words)
-        self.shared = shared
+        self.shared, self.by = shared, by
         self._number = {word: number for number, word in enumerate(self.words)}
 
     def __len__(self) -> int:
@@ -190,23 +201,25 @@ class WordVocabulary:
 
     @classmethod
     def build(
-        cls, texts: Iterable[str], languages: Iterable[str], min_count: int = 4, shared: bool = True
-    ) -> "WordVocabulary":
+        cls, texts: Iterable[str], languages: Iterable[str], min_count: int = 4, shared: bool = True,
+        by: str = CHARACTERS,
+    ) -> "WordVocabulary":  # fmt: skip
         """Count the words of training sentences and keep those seen at least `min_count` times."""
         counts: Counter[str] = Counter()
         for text, language in zip(texts, languages, strict=True):
-            counts.update(_keys(text, language, shared))
+            counts.update(_keys(text, language, shared, by))
         kept = sorted((word for word, count in counts.items() if count >= min_count), key=lambda w: (-counts[w], w))
-        return cls([SPECIALS[PADDING], SPECIALS[UNKNOWN], *kept], shared)
+        return cls([SPECIALS[PADDING], SPECIALS[UNKNOWN], *kept], shared, by)
 
     def encode(self, text: str, language: str) -> list[int]:
         """Token numbers of a surface sentence, cut at `MAX_TOKENS`; an empty sentence is one unknown word."""
-        keys = _keys(text, language, self.shared)[:MAX_TOKENS]
+        keys = _keys(text, language, self.shared, self.by)[:MAX_TOKENS]
         return [self._number.get(key, self.UNKNOWN) for key in keys] or [self.UNKNOWN]
 
     def save(self, path: Path) -> None:
         """Write it to one JSON file."""
-        path.write_text(json.dumps({"shared": self.shared, "words": self.words}, ensure_ascii=False), encoding="utf-8")
+        content = {"shared": self.shared, "words": self.words} | ({} if self.by == CHARACTERS else {"by": self.by})
+        path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> "WordVocabulary":
@@ -219,7 +232,9 @@ class WordVocabulary:
             content = json.loads(path.read_text(encoding="utf-8"))
             if content["words"][:2] != [SPECIALS[PADDING], SPECIALS[UNKNOWN]]:
                 raise ValueError("its first entries are not <pad> and <unk>")
-            return cls(content["words"], content["shared"])
+            if (by := content.get("by", CHARACTERS)) not in (CHARACTERS, WORDS):
+                raise ValueError(f"read by {by!r}")
+            return cls(content["words"], content["shared"], by)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path}: not a word vocabulary ({error!r}); run `make stage-vse` again") from None
 
@@ -239,6 +254,6 @@ def load_text_input(path: Path) -> TextInput:
     return WordVocabulary.load(path)
 
 
-def _keys(text: str, language: str, shared: bool) -> list[str]:
-    words = words_of(text, language).split()
+def _keys(text: str, language: str, shared: bool, by: str) -> list[str]:
+    words = words_of(text, language, by).split()
     return words if shared else [f"{language}:{word}" for word in words]

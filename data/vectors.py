@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from data.errors import DataError
-from data.text import SPECIALS, tokenize
+from data.text import CHARACTERS, SPECIALS, words_of
 
 # A process of its own: fastText draws start values in min(1, threads/10) of its matrix only and leaves the rest as
 # it finds memory, so 10 threads are the least. 100,000 buckets of n-grams keep the model at 150 MB instead of 2.4 GB.
@@ -30,7 +30,9 @@ def installed() -> bool:
     return find_spec("fasttext") is not None
 
 
-def train_vectors(texts: Sequence[str], languages: Sequence[str], words: Sequence[str], dim: int, path: Path) -> None:
+def train_vectors(
+    texts: Sequence[str], languages: Sequence[str], words: Sequence[str], dim: int, path: Path, by: str = CHARACTERS
+) -> None:
     """Train fastText on sentences and write the vectors of `words` to the `.npy` file `path`, (V, dim) float32.
 
     Args:
@@ -39,6 +41,7 @@ def train_vectors(texts: Sequence[str], languages: Sequence[str], words: Sequenc
         words: the vocabulary, its special entries first (they get vectors of zeros).
         dim: size of a vector, divisible by 10.
         path: file to write.
+        by: what the vocabulary reads languages that are written without spaces by (`WordVocabulary.by`).
 
     Raises:
         DataError: `dim` does not fit, or fastText is not installed or failed.
@@ -49,7 +52,7 @@ def train_vectors(texts: Sequence[str], languages: Sequence[str], words: Sequenc
         raise DataError(f"vse.words is fasttext, which is not installed: run {INSTALL}, or leave vse.words out")
     with tempfile.TemporaryDirectory() as folder:
         text, vocabulary, out = (Path(folder) / name for name in ("text", "words", "vectors.npy"))
-        lines = (tokenize(one, language) for one, language in zip(texts, languages, strict=True))
+        lines = (words_of(one, language, by) for one, language in zip(texts, languages, strict=True))
         text.write_text("\n".join(lines), encoding="utf-8")
         named = tuple(f"{language}:" for language in set(languages))  # words of one language are named `de:wort`
         plain = [word.partition(":")[2] or word if word.startswith(named) else word for word in words]

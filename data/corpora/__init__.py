@@ -20,6 +20,7 @@ class Corpus:
             when `regions` is None.
         regions: folder of a region store made elsewhere (`data.regions`), or what is read like one, or None.
         task: which task of the corpus the captions are (`task2`, `scenes`), named in every result.
+        tasks: language → the task of its captions, where that is another one.
         label: what the corpus is called beside its figures.
         place: where a sentence stands (`file:line`), from its caption, or from its pair and the language; None for a
             corpus that is made here.
@@ -36,6 +37,7 @@ class Corpus:
     place: Callable[[Caption | Pair, str], str] | None = None
     empty: list[str] = field(default_factory=list)
     twins: list[dict[str, str]] = field(default_factory=list)
+    tasks: dict[str, str] = field(default_factory=dict)
 
     def open_regions(self) -> RegionStore | None:
         """The regions that the corpus brings, None if it brings none.

@@ -1,20 +1,23 @@
 """Flickr30K and MS-COCO as split and published by Karpathy and Fei-Fei (2015): one JSON file with all captions.
 
-Captions in other languages come from a TSV each: YJ Captions (Miyazaki and Shimizu 2016, Japanese), COCO-CN (Li et al.
-2019, Chinese), or any other about the same images.
+Captions in other languages come from a file each: YJ Captions (Miyazaki and Shimizu 2016, Japanese), COCO-CN (Li et al.
+2019, Chinese), or any other about the same images (`data.corpora.coco_translations`).
 """
 
+import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.captions import Caption, Pair
 from data.corpora import Corpus
+from data.corpora.coco_translations import ImageNames, Translated, place_of, read_splits, read_translated
 from data.errors import DataError
-from data.lines import read_lines, read_text, visible_files
+from data.lines import read_text, visible_files
+from data.settings import added
 
 ORIGINALS = "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip"
 SPLITS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
@@ -34,11 +37,22 @@ class KarpathySettings:
     """Languages of the captions: en, and those of `translated`."""
 
     translated: dict[str, str] = field(default_factory=dict)
-    """Language → a TSV (or .tsv.gz) of captions, `image TAB caption`; the image by its id, its file name or its
-    COCO number."""
+    """Language → a file of captions: a TSV (or .tsv.gz), `image TAB caption`; COCO-CN's `.txt`; YJ Captions' `.json`.
+    The image is named by its id, its file name or its COCO number."""
 
     restval: bool = True
     """Train on COCO's `restval` (30,504 images) too, as all do; false leaves it out."""
+
+    splits: dict[str, str] = added({})
+    """Split → a list of its images, one a line, instead of the file's own: `val`, `test` and, if not all others train,
+    `train`. Empty: none."""
+
+    drawn: int = added(0)
+    """So many images for validation, and as many for the test, are drawn from those with captions in all `languages`;
+    all others train (MULE's split of COCO: 1000). 0: the file's own split."""
+
+    drawn_seed: int = added(1)
+    """Of the drawing."""
 
     keep_suffix: bool = False
     """Image ids are file names without their ending (`1000092795`); true keeps it (`1000092795.jpg`), as Multi30K's
@@ -85,10 +99,12 @@ def read(settings: KarpathySettings, root: Path | None, folder: Path) -> Corpus:
     _check(settings)
     path, pictures, regions = root / settings.captions, settings.pictures, settings.regions
     images = _read_images(path, settings.keep_suffix)
-    split_of = {name: SPLITS[i.split] for name, i in images.items() if settings.restval or i.split != "restval"}
     files = {language: root / settings.translated[language] for language in settings.languages if language != "en"}
     empty: list[str] = []
-    captions = list(_captions(path if "en" in settings.languages else None, files, images, split_of, empty))
+    names = ImageNames({image_id: (image.filename, image.number) for image_id, image in images.items()})
+    others = {one: list(read_translated(file, one, names, empty)) for one, file in files.items()}
+    split_of = _split(settings, images, others, names, root)
+    captions = list(_captions(path if "en" in settings.languages else None, others, images, split_of, empty))
     return Corpus(
         captions=captions,
         pairs=[],
@@ -102,13 +118,14 @@ def read(settings: KarpathySettings, root: Path | None, folder: Path) -> Corpus:
 
 
 def sources(settings: KarpathySettings, root: Path | None) -> list[Path]:
-    """The files that decide what `read` returns: JSON, TSVs, and the region store or, if there is none, the pictures.
+    """The files that decide what `read` returns: captions, lists, and the region store or, without one, the pictures.
 
     Raises:
         DataError: no root.
     """
     root = _require(root)
     names = [settings.captions, *(settings.translated[one] for one in settings.languages if one in settings.translated)]
+    names += settings.splits.values()
     stored = settings.regions or settings.pictures
     return sorted([root / name for name in names] + ([] if stored is None else visible_files(root / stored)))
 
@@ -131,6 +148,10 @@ def _check(settings: KarpathySettings) -> None:
                 f"karpathy: no captions in {language!r}, there are {', '.join(known)}; name their file as "
                 f"corpus.translated.{language}"
             )
+    if settings.splits and (not {"val", "test"} <= settings.splits.keys() <= {"train", "val", "test"}):
+        raise DataError(f"karpathy: splits names {', '.join(settings.splits)}; expected val and test, perhaps train")
+    if settings.drawn < 0 or (settings.drawn and settings.splits):
+        raise DataError(f"karpathy: drawn is {settings.drawn}; expected 0 or more, and 0 where splits are named")
 
 
 def _read_images(path: Path, keep_suffix: bool) -> dict[str, _Image]:
@@ -195,14 +216,44 @@ def _text(entry: Any, key: str, where: str) -> str:
     return value
 
 
+def _split(
+    settings: KarpathySettings, images: Mapping[str, _Image], others: Mapping[str, list[Translated]],
+    names: ImageNames, root: Path,
+) -> dict[str, str]:  # fmt: skip
+    """Image → split: the file's own, that of the lists, or a drawn one; images that are left out are not in it."""
+    kept = [name for name, image in images.items() if settings.restval or image.split != "restval"]
+    if settings.splits:
+        return read_splits({split: root / name for split, name in settings.splits.items()}, names, kept)
+    if not settings.drawn:
+        return {name: SPLITS[images[name].split] for name in kept}
+    in_all = {name for name in kept if any(images[name].sentences) or "en" not in settings.languages}
+    in_all = in_all.intersection(*({one.image_id for one in found} for found in others.values()))
+    if len(in_all) < 2 * settings.drawn:
+        raise DataError(
+            f"karpathy: drawn is {settings.drawn}, for val and test, but only {len(in_all)} images have captions in "
+            f"{', '.join(settings.languages)}; draw fewer"
+        )
+    order = sorted(in_all, key=lambda name: (_draw(name, settings.drawn_seed), name))
+    val, test = set(order[: settings.drawn]), set(order[settings.drawn : 2 * settings.drawn])
+    return {name: "val" if name in val else "test" if name in test else "train" for name in kept}
+
+
+def _draw(name: str, seed: int) -> bytes:
+    """A random number that an image's id and the seed decide, the same in any order of images, on any machine."""
+    return hashlib.sha256(f"{seed} {name}".encode()).digest()
+
+
 def _captions(
-    english: Path | None, files: dict[str, Path], images: dict[str, _Image], split_of: dict[str, str], empty: list[str]
-) -> Iterator[Caption]:
+    english: Path | None, others: Mapping[str, list[Translated]], images: dict[str, _Image],
+    split_of: dict[str, str], empty: list[str],
+) -> Iterator[Caption]:  # fmt: skip
     """Captions image by image, English first; `english` is the JSON, None if English is not requested."""
-    others: dict[str, list[Caption]] = defaultdict(list)
-    for language, path in files.items():
-        for caption in _translated(path, language, images, split_of, empty):
-            others[caption.image_id].append(caption)
+    of_image: dict[str, list[Caption]] = defaultdict(list)
+    for language, found in others.items():
+        for image_id, number, text in found:
+            if image_id in split_of:
+                name = f"{image_id}#{language}{number}"
+                of_image[image_id].append(Caption(image_id, name, language, text, split_of[image_id]))
     for number, (image_id, image) in enumerate(images.items()):
         if image_id not in split_of:
             continue
@@ -211,36 +262,7 @@ def _captions(
                 yield Caption(image_id, f"{image_id}#en{k + 1}", "en", text, split_of[image_id])
             else:
                 empty.append(f"{english}: {_ENTRY.format(number, k)}")
-        yield from others.pop(image_id, ())
-
-
-def _translated(
-    path: Path, language: str, images: dict[str, _Image], split_of: dict[str, str], empty: list[str]
-) -> Iterator[Caption]:
-    """The captions of a TSV; its line stands in the caption's id."""
-    named: dict[str, str] = {}
-    twice: dict[str, str] = {}
-    for one, image in images.items():
-        for other in {image.number, image.filename, one} - {""}:
-            if named.setdefault(other, one) != one:
-                twice[other] = one
-    for line, row in enumerate(read_lines(path, f"a TSV of captions in {language!r}, `image TAB caption`"), 1):
-        name, tab, text = row.partition("\t")
-        image_id = named.get(name.strip()) if name.strip() else None
-        if name.strip() in twice:
-            both = f"{named[name.strip()]!r} and {twice[name.strip()]!r}"
-            raise DataError(f"{path}:{line}: {name!r} is the id, file name or COCO number of {both}; name the image "
-                            "by what is its own alone")  # fmt: skip
-        if not tab:
-            raise DataError(f"{path}:{line}: no TAB, expected `image TAB caption`")
-        if image_id is None:
-            raise DataError(
-                f"{path}:{line}: image {name!r} is not in the JSON; expected an id, file name or COCO number"
-            )
-        if not text.strip():
-            empty.append(f"{path}:{line}")
-        elif image_id in split_of:
-            yield Caption(image_id, f"{image_id}#{language}{line}", language, text.strip(), split_of[image_id])
+        yield from of_image.pop(image_id, ())
 
 
 class _Places:
@@ -251,11 +273,11 @@ class _Places:
         self._number = {image_id: number for number, image_id in enumerate(images)}
 
     def __call__(self, item: Caption | Pair, language: str) -> str:
-        """`file: images[0].sentences[0].raw`, or `file:line` of a TSV."""
+        """`file: images[0].sentences[0].raw`, or where it stands in the file of another language."""
         assert isinstance(item, Caption)  # there are no pairs
         number = int(item.caption_id.removeprefix(f"{item.image_id}#{language}"))
         if language != "en":
-            return f"{self._files[language]}:{number}"
+            return place_of(self._files[language], number)
         return f"{self._path}: {_ENTRY.format(self._number[item.image_id], number - 1)}"
 
 

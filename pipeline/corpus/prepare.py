@@ -110,7 +110,7 @@ def twins_of(corpus: Path) -> list[dict[str, str]]:
 
 
 def about_corpus(corpus: Path) -> dict[str, Any]:
-    """Task, label, twins and pictures of a prepared corpus.
+    """Task, tasks of single languages if they have one, label, twins and pictures of a prepared corpus.
 
     Raises:
         RecipeError: it is damaged.
@@ -166,10 +166,11 @@ def _regions(content: Corpus, source: RegionStore | None, folder: Path, recipe: 
 
 
 def _write_about(content: Corpus, folder: Path) -> None:
-    """Task, label, twins and where the pictures are (those made here by a path that moves with the folder)."""
+    """Tasks, label, twins and where the pictures are (those made here by a path that moves with the folder)."""
     pictures = {
         name: str(path.relative_to(folder) if path.is_relative_to(folder) else path.absolute())
         for name, path in content.pictures.items()
     }
     about = {"task": content.task, "label": content.label, "twins": content.twins, "pictures": pictures}
+    about |= {"tasks": content.tasks} if content.tasks else {}
     (folder / "about.json").write_text(json.dumps(about, ensure_ascii=False), encoding="utf-8")

@@ -76,16 +76,27 @@ def _check_retrieval_systems(vse: VseSettings, mmt: MmtSettings, where: str) -> 
         raise RecipeError(f"{where}: vse.fuse and vse.translate are both set; leave one out")
     if len(vse.fuse) == 1:
         raise RecipeError(f"{where}: vse.fuse has {vse.fuse[0]!r} alone; expected two models or more")
-    if vse.translate is not None:
-        system, _, direction = vse.translate.partition(":")
+    directions = translations(vse)
+    for translation, (system, direction) in directions.items():
         blind = system in mmt.systems and all(parse_system(name)[0] == "mt" for name in members_of(system)[0])
         if not blind or direction not in mmt.directions or not set(direction.split("-")) <= set(vse.test):
             raise RecipeError(
-                f"{where}: vse.translate is {vse.translate!r}; expected mt:de-en (a query has no picture), its "
+                f"{where}: vse.translate is {translation!r}; expected mt:de-en (a query has no picture), its "
                 f"direction one of mmt.directions ({', '.join(mmt.directions)}) and its languages of vse.test"
             )
+    sources = {direction.partition("-")[0] for _, direction in directions.values()}
+    if isinstance(vse.translate, list) and len(sources) < max(1, len(vse.translate)):
+        raise RecipeError(
+            f"{where}: vse.translate is {vse.translate}; expected one translation or more, each from another language"
+        )
     if vse.first is not None:
         _check_first(vse, vse.first, where)
+
+
+def translations(vse: VseSettings) -> dict[str, tuple[str, str]]:
+    """The translations of `vse.translate`: `mt:de-en` → its system and its direction (`mt`, `de-en`)."""
+    listed = [vse.translate] if isinstance(vse.translate, str) else vse.translate or []
+    return {one: (one.partition(":")[0], one.partition(":")[2]) for one in listed}
 
 
 def _check_first(vse: VseSettings, first: str, where: str) -> None:
@@ -117,6 +128,8 @@ def _check_vse(vse: VseSettings, where: str) -> None:
             raise RecipeError(f"{where}: vse.select names {language!r}, but vse.test has {', '.join(vse.test)}")
     if vse.pretrained is not None and vse.words == "fasttext":
         raise RecipeError(f"{where}: vse.words is fasttext, but vse.pretrained reads the words; leave one out")
+    if vse.pretrained is not None and vse.segment != "characters":
+        raise RecipeError(f"{where}: vse.segment is {vse.segment}, but vse.pretrained reads the words; leave one out")
     if vse.warmup_epochs > vse.epochs:
         raise RecipeError(f"{where}: vse.warmup_epochs {vse.warmup_epochs} is more than vse.epochs {vse.epochs}")
 

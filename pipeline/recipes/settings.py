@@ -181,9 +181,8 @@ class VseSettings:
     options: dict[str, Any] = field(default_factory=dict)
     """The model's own settings."""
     rows: dict[str, list[str]] = field(default_factory=lambda: {"none": ["en/human"]})
-    """Training configuration, a row of the tables → its caption mix: groups of captions that fill batches in equal
-    shares, each a slot `language/source`, or slots of one image joined by ` + `, with counts (`2*en/human +
-    de/human`)."""
+    """Training configuration, a row of the tables → its caption mix: groups that fill batches in equal shares, each a
+    slot `language/source`, or slots of one image joined by ` + `, with counts (`2*en/human + de/human`)."""
     only: list[str] = field(default_factory=list)
     """Training configurations to train and show; empty: all."""
     seeds: list[int] = field(default_factory=lambda: [1])
@@ -198,6 +197,8 @@ class VseSettings:
     """Words seen less often in training captions are unknown."""
     share_words: bool = True
     """Languages share words that are written alike."""
+    segment: Literal["characters", "words"] = added("characters")
+    """What Chinese and Japanese are read by: `characters`, or `words` that a segmenter finds (extra `asian`)."""
     margin: float = 0.2
     """α of Eq. 9 (the paper names none)."""
     type_weights: dict[str, float] = field(default_factory=dict)
@@ -227,13 +228,12 @@ class VseSettings:
     unseen: Literal["mark", "error"] = "mark"
     """A tested language without training captions: its figures are marked, or the configuration is refused."""
     folds: int = added(1)
-    """Equal parts that the test images are cut into, in the order of the corpus, each ranked by itself; the means of
-    their figures stand beside those on all images (COCO's 1K and 5K: 5). Of one model: with `fuse`, `translate` or
-    `first` there are none."""
+    """Equal parts of the test images, in the order of the corpus, each ranked by itself; the means of their figures
+    stand beside those on all images (COCO's 1K and 5K: 5). With `fuse`, `translate` or `first` there are none."""
     fuse: list[str] = added([])
     """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
-    translate: str | None = added(None)
-    """Translate-search, `mt:de-en`: German test captions are translated, and ranked by a model that reads English."""
+    translate: str | list[str] | None = added(None)
+    """Translate-search, `mt:de-en` or a list: test captions are translated, then ranked by a model of that language."""
     first: str | None = added(None)
     """An indexed model, trained with these settings too, whose first results `model` reranks; null: none."""
     first_k: int = added(100)

@@ -51,23 +51,24 @@ def table(recipe: Recipe, workspace: Workspace, name: str | None) -> None:
 def paper_tables(name: str, figures: Figures) -> list[TextTable]:
     """The table, ours above the published figures and the difference, and tests between its rows."""
     recipe, workspace = figures.recipe, figures.workspace
-    settings = recipe.tables[name]
+    settings, language = recipe.tables[name], recipe.tables[name].language
     cells: dict[tuple[str, str], dict[int, Job]] = {}
     titles, tested = {}, {}
     for system, row, cell in table_rows(recipe, workspace, name):
         cells.setdefault((system, row), {})[cell.seed] = cell.job
-        titles[system, row] = cell.title(settings.language)
-        if settings.language not in cell.unseen:
+        titles[system, row] = cell.title(language)
+        if language not in cell.unseen:
             tested[system, row] = cells[system, row]
     lines = []
     for (system, row), jobs in cells.items():
         published = settings.systems[system].published.get(row)
         lines += _lines(figures, system, titles[system, row], list(jobs.values()), settings, published)
     heads = ["system", "trained on", *R_AT_K, "rsum", "95 %", "val rsum", "seeds"]
+    size = "" if settings.folds else figures.size((job for jobs in cells.values() for job in jobs.values()), language)
     title = f"{settings.title}; {figures.label}"
-    sheets = [TextTable(title, heads, lines)]
+    sheets = [TextTable(f"{title} ({figures.task_of(language)}), {language}{size}", heads, lines)]
     if not settings.folds:
-        sheets.append(_tests(figures, tested, settings.language, f"{title}: paired tests, rsum"))
+        sheets.append(_tests(figures, tested, language, f"{title}: paired tests, rsum"))
     return [sheet for sheet in sheets if sheet.rows]
 
 

@@ -34,6 +34,7 @@ class Result:
         high: see low.
         seeds: how many runs are averaged.
         n: images, sentences or sentence pairs.
+        captions: of a retrieval figure, how many: the queries of text → image; 0 where that is not known.
     """
 
     recipe: str
@@ -49,6 +50,7 @@ class Result:
     high: float | None
     seeds: int
     n: int
+    captions: int = 0
 
 
 @dataclass(frozen=True)

@@ -256,8 +256,9 @@ class _ReportTables(Figures):
         )
         over = "" if folds else f"; {INTERVALS}"
         return TextTable(
-            f"Retrieval, {rows[0].system}, {language}, {where}, {self.label} ({self.task}){over}", heads, table
-        )
+            f"Retrieval, {rows[0].system}, {language}, {where}, {self.label} ({self.task_of(language)}){over}",
+            heads, table,
+        )  # fmt: skip
 
     def differences_of_rows(self, rows: Sequence[Row], language: str) -> TextTable:
         """Mean recall of each row against the first one that has this language, on the same images and seeds."""
@@ -271,7 +272,7 @@ class _ReportTables(Figures):
             (f"{name} − {base}", jobs[name], jobs[base])
             for place, base in enumerate(names[:2]) for name in names[place + 1 :]
         ]  # fmt: skip
-        title = f"Paired differences over the same {language} test images"
+        title = f"Paired differences over the same {language} test images ({self.task_of(language)})"
         return self.differences(title, pairs, language, "mean_recall")
 
     def rank_variances(self, rows: Sequence[Row]) -> TextTable:

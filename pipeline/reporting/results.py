@@ -104,16 +104,20 @@ class Figures:
         for run in committed:
             self.committed.setdefault((run.job, run.key), {})[run.language, run.metric] = run
         options = recipe.corpus.options
-        self.label, self.task = (
-            getattr(options, "label", recipe.corpus.name),
-            getattr(options, "task", recipe.corpus.name),
-        )
+        self.label = getattr(options, "label", recipe.corpus.name)
+        self._task: str = getattr(options, "task", recipe.corpus.name)
+        self._tasks: Mapping[str, str] = getattr(options, "tasks", {})
+
+    def task_of(self, language: str) -> str:
+        """Which task of the corpus the captions in a language are."""
+        return self._tasks.get(language, self._task)
 
     def add(self, split: str, system: str, source: str, language: str, metric: str, value: float,
-            low: float | None, high: float | None, seeds: int, n: int, task: str | None = None) -> None:  # fmt: skip
-        """Keep a figure as a row; the task is the corpus's if none is given."""
-        found = Result(self.recipe.name, self.label, split, system, source, language, task or self.task, metric,
-                       round(value, 4), low, high, seeds, n)  # fmt: skip
+            low: float | None, high: float | None, seeds: int, n: int, task: str | None = None,
+            captions: int = 0) -> None:  # fmt: skip
+        """Keep a figure as a row; the task is that of the language's captions if none is given."""
+        found = Result(self.recipe.name, self.label, split, system, source, language, task or self.task_of(language),
+                       metric, round(value, 4), low, high, seeds, n, captions)  # fmt: skip
         if found not in self.results:  # a row may stand in several tables
             self.results.append(found)
 
@@ -139,16 +143,17 @@ class Figures:
         scores = [self.scores(job) for job in counted]
         by_seed = {name: [one[language, part + name] for one in scores] for name in (*RECALLS, "mean_recall", "rsum")}
         mean = {name: sum(values) / len(values) for name, values in by_seed.items()}
-        n = int(scores[0][language, "folds_images"]) if folds else 0
+        n, captions = int(scores[0][language, "folds_images"]) if folds else 0, 0
         interval: dict[str, tuple[float, float]] = {}
         if not folds and all(self.workspace.done(job) for job in counted):
             ranks = [read_ranks(self.workspace.folder(job), language) for job in counted]
             found = bootstrap_interval(ranks, self.recipe.report.resamples)
             interval = {name: (round(found[name].low, 4), round(found[name].high, 4)) for name in mean}
-            n = len(ranks[0].image_to_text)
+            n, captions = len(ranks[0].image_to_text), len(ranks[0].text_to_image)
+        split = fold_split(n) if folds else "test"
         for name, value in mean.items():
             low, high = interval.get(name, (None, None))
-            self.add(fold_split(n) if folds else "test", system, row, language, name, value, low, high, len(scores), n)
+            self.add(split, system, row, language, name, value, low, high, len(scores), n, captions=captions)
         validated = [one[language, "val_rsum"] for one in scores if (language, "val_rsum") in one]
         validation = sum(validated) / len(scores) if len(validated) == len(scores) else None
         if validation is not None:

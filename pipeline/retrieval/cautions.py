@@ -1,13 +1,28 @@
-"""What makes no sense to train: a loss between captions of one language, several heads on one region."""
+"""What cannot be trained, or makes no sense: no segmenter, a loss between captions of one language, several heads on
+one region."""
 
 from collections.abc import Sequence
 
 from data.regions import RegionStore
-from data.retrieval import Slot
+from data.retrieval import Slot, parse_group
+from data.segmentation import require_segmenter
+from data.text import WORDS
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
 from pipeline.recipes.settings import VseSettings
+
+
+def require_segmenters(settings: VseSettings) -> None:
+    """Refuse `vse.segment: words`, before anything is prepared or trained, where a language's segmenter is missing.
+
+    Raises:
+        DataError: it is.
+    """
+    groups = [parse_group(text) for row in settings.only or settings.rows for text in settings.rows[row]]
+    languages = {slot.language for group in groups for slot in group} | set(settings.test)
+    for language in sorted(languages) if settings.segment == WORDS else ():
+        require_segmenter(language)
 
 
 def require_pairs(settings: VseSettings, row: str, groups: Sequence[tuple[Slot, ...]]) -> None:

@@ -29,7 +29,7 @@ from pipeline.jobs.trainer import fit, log_folder, make_trainer
 from pipeline.jobs.weights import load_best
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings, job_settings
-from pipeline.retrieval.cautions import advise_on_regions, require_pairs
+from pipeline.retrieval.cautions import advise_on_regions, require_pairs, require_segmenters
 from pipeline.retrieval.folds import in_folds
 from pipeline.retrieval.fusion import fused
 from pipeline.retrieval.model_files import save_model
@@ -131,6 +131,7 @@ def of_model(settings: VseSettings, model: str) -> VseSettings:
 def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage, preparing the corpus if necessary."""
     rows, settings = all_rows(recipe, workspace), recipe.vse
+    require_segmenters(settings)
     jobs = chain([row.job for row in rows], "vse")
     workspace.expect([corpus_job(recipe, workspace)])
     workspace.expect(jobs, force)
@@ -319,7 +320,7 @@ def _text_input(settings: VseSettings, captions: Table, groups: list[tuple[Slot,
         tokens.save(folder / "words.json")
         return tokens
     texts, languages = _training_text(captions, [slot.type for group in groups for slot in group])
-    vocabulary = WordVocabulary.build(texts, languages, settings.min_count, settings.share_words)
+    vocabulary = WordVocabulary.build(texts, languages, settings.min_count, settings.share_words, settings.segment)
     vocabulary.save(folder / "words.json")
     return vocabulary
 
@@ -330,7 +331,7 @@ def _vectors(settings: VseSettings, captions: Table, types: list[str], text: Tex
     path = folder / "vectors.npy"
     if not path.is_file():
         temporary = path.with_name("half.npy")  # one that is cut short must not be read
-        train_vectors(*_training_text(captions, types), text.words, settings.word_dim, temporary)
+        train_vectors(*_training_text(captions, types), text.words, settings.word_dim, temporary, text.by)
         temporary.replace(path)
     return torch.from_numpy(np.load(path, allow_pickle=False))
 

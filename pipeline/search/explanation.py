@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from data.text import UNSPACED
+from data.segmentation import PACKAGES, segment
+from data.text import UNSPACED, WORDS
 from modules.encodings import Encodings
 from pipeline.search.exported_model import ExportedModel
 
@@ -17,7 +18,8 @@ class Word(NamedTuple):
     """A word of a query, seen next to a picture.
 
     Attributes:
-        text: as it is typed; in languages that are written without spaces, a character.
+        text: as it is typed; in languages that are written without spaces, a character, or a word where the model
+            reads words.
         effect: how much the score falls without it; below 0 if it rises.
         region: the region without which the word adds least to the score; None if the word raises no score, or
             depends on no region.
@@ -41,10 +43,17 @@ def explain(exported: ExportedModel, query: str, language: str, regions: NDArray
         RecipeError: the model does not know the language, or reads regions of another width.
     """
     space = "" if language in UNSPACED else " "
-    words = [one for one in query if not one.isspace()] if language in UNSPACED else query.split()
+    words = _parts(exported, query, language)
     without = [space.join(words[:place] + words[place + 1 :]) for place in range(len(words))]
     captions = exported.encode_captions([query, *without], language)  # 1 + W
     return [_words_of(words, exported.score(_encode_without(exported, one), captions).numpy()) for one in regions]
+
+
+def _parts(exported: ExportedModel, query: str, language: str) -> list[str]:
+    """What the model reads a query by: words, or characters."""
+    if language in PACKAGES and getattr(exported.text, "by", None) == WORDS:
+        return segment(query, language)
+    return [one for one in query if not one.isspace()] if language in UNSPACED else query.split()
 
 
 def _encode_without(exported: ExportedModel, regions: NDArray[np.floating]) -> Encodings:

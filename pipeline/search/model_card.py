@@ -65,11 +65,12 @@ def model_card(
         f"{slot.language} captions by {'people' if slot.source == HUMAN else f'a translator ({slot.source})'}"
         for slot in sorted(slots, key=lambda slot: (slot.language, slot.source))
     )
-    lines = []
+    lines, of_language = [], corpus.get("tasks", {})
     for language, scores in test.items():
         ways = [" / ".join(f"{scores[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)) for way in ("t2i", "i2t")]
-        unseen = "" if language in languages else " (not trained on it)"
-        lines.append(f"| {language}{unseen} | {ways[0]} | {ways[1]} | {scores['mean_recall']:.1f} |")
+        note = f" ({of_language.get(language, corpus['task'])})" if of_language else ""
+        note += "" if language in languages else " (not trained on it)"
+        lines.append(f"| {language}{note} | {ways[0]} | {ways[1]} | {scores['mean_recall']:.1f} |")
     reads = (
         "It reads pictures, from pixels: regions are found by " + (
             f"{shown_name(recipe.regions.model)} (`{VISION}/`)." if regions["model"] else "the built-in extractor."

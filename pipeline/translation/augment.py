@@ -130,7 +130,7 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
         empty = sum(not any(new.text.strip() for new in translations) for translations in found)
         return diversity(train, synthetic, origin) | {"empty": empty}
 
-    inputs = {"corpus": corpus, "translator": translator} | lenders_of(translator, corpus)
+    inputs = {"corpus": corpus, "translator": translator} | lenders_of([translator], corpus)
     inputs |= {"before": before} if before is not None else {}
     name = f"synthetic-{path.replace(':', '-')}"
     return Job(

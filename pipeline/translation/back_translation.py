@@ -62,7 +62,7 @@ def back_translation_job(settings: MmtSettings, direction: str, corpus: Job, tex
     plain = {"direction": direction, "beam_size": search.beam_size, "length_penalty": search.length_penalty}
     if (precision := settings.trainer.precision) != "bf16-mixed":  # in which the first results were recorded
         plain["precision"] = precision
-    inputs = {"corpus": corpus, "text": text, "translator": translator} | lenders_of(translator, corpus)
+    inputs = {"corpus": corpus, "text": text, "translator": translator} | lenders_of([translator], corpus)
     return Job(
         f"back-{direction}", "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer),
         lambda figures: f"{figures['sentences']:,} sentences",

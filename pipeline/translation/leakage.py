@@ -1,7 +1,7 @@
 """A check against borrowed translators that were trained on this corpus's validation or test images."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from data.captions import TRAINING_SPLITS, read_captions, read_pairs
@@ -10,13 +10,14 @@ from pipeline.jobs.console import escaped, say
 from pipeline.jobs.job import Job
 
 
-def lenders_of(translator: Job, corpus: Job) -> dict[str, Job]:
-    """The other corpora that a translator learned from, itself or through one that back-translated for it.
+def lenders_of(translators: Sequence[Job], corpus: Job) -> dict[str, Job]:
+    """The other corpora that translators learned from, themselves or through one that back-translated for them.
 
     Returns:
-        inputs `lender`, `lender2` … for `refuse_seen_images`; none if it has read this corpus alone.
+        inputs `lender`, `lender2` … for `refuse_seen_images`; none if they have read this corpus alone.
     """
-    others = {key: job for key, job in _corpora(translator).items() if key != corpus.key}
+    found = [_corpora(one) for one in translators]
+    others = {key: job for corpora in found for key, job in corpora.items() if key != corpus.key}
     return {f"lender{number if number > 1 else ''}": job for number, job in enumerate(others.values(), 1)}
 
 
@@ -31,7 +32,7 @@ def refuse_seen_images(inputs: Mapping[str, Path]) -> None:
     """Refuse a translator that learned from another corpus's sentences about validation or test images of this one.
 
     Args:
-        inputs: of a job: `corpus`, and `lenders_of` its translator.
+        inputs: of a job: `corpus`, and `lenders_of` its translators.
 
     Raises:
         RecipeError: it did.

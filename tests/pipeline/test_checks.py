@@ -6,12 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import data.segmentation
+from data.errors import DataError
 from modules.errors import ModelError
 from modules.retrieval_models import build_model
 from pipeline.errors import RecipeError
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
-from pipeline.retrieval.cautions import advise_on_regions
+from pipeline.retrieval.cautions import advise_on_regions, require_segmenters
 from pipeline.retrieval.vse import reranker_row, vse_rows
 
 
@@ -138,6 +140,16 @@ def test_a_loss_between_captions_needs_two_languages_of_an_image_at_once(tmp_pat
         assert str(error.value).startswith("vse.caption_loss is 0.6, but no group of vse.rows.one has captions of two ")
         assert f"(it reads {known}); join slots" in str(error.value)
         assert "\n" not in str(error.value)
+
+
+def test_a_missing_segmenter_is_told_before_anything_is_prepared(monkeypatch) -> None:
+    monkeypatch.setattr(data.segmentation, "find_spec", lambda name: None)
+    with pytest.raises(DataError, match=r"vse\.segment is words, but fugashi, .* 'ja', is not installed: run"):
+        require_segmenters(load_recipe("coco-3").vse)
+    require_segmenters(load_recipe("coco-3", ["--vse.segment=characters"]).vse)
+    require_segmenters(load_recipe("scenes", ["--vse.segment=words"]).vse)  # which needs none
+    with pytest.raises(RecipeError, match=r"vse\.segment is words, but vse\.pretrained reads the words"):
+        load_recipe("scenes", ["--vse.segment=words", "--vse.pretrained=some/model"])
 
 
 @pytest.mark.parametrize(("name", "regions", "warned"), [

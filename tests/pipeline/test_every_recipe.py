@@ -4,6 +4,7 @@ The pipeline's own jobs read the corpus, choose the captions and build the model
 of warm-up and one after it, and synthetic captions are human ones that others are said to have written.
 """
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -31,12 +32,14 @@ from tests.pipeline.tiny import at
 
 SMALL = [
     "--trainer.accelerator=cpu", "--trainer.threads=1", "--trainer.progress=false", "--vse.dim=8", "--vse.word_dim=8",
-    "--vse.min_count=1", "--vse.batch_size=6", "--vse.seeds=[1]",
+    "--vse.min_count=1", "--vse.batch_size=6", "--vse.seeds=[1]", "--vse.segment=characters",
 ]  # fmt: skip
 OF_SCENES = [
     "--corpus.train=24", "--corpus.retrieval=12", "--corpus.validation=4", "--corpus.test=4", "--corpus.twins=2",
     "--corpus.captions=1", "--corpus.text_pairs=40", "--regions.regions=3", "--regions.size=64",
 ]  # fmt: skip
+
+OF_RECIPE = {"scenes": OF_SCENES, "coco-3": ["--corpus.drawn=3"]}
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +53,19 @@ def root(tmp_path_factory) -> Path:
     made = entries()
     for name in ("dataset_flickr30k.json", "dataset_coco.json"):
         write_json(folder / name, made)
+    japanese = [{"image_id": image["cocoid"], "caption": f"犬が公園の{image['cocoid']}にいる"} for image in made]
+    (folder / "yj_captions").mkdir()
+    (folder / "yj_captions" / "yjcaptions26k_clean.json").write_text(json.dumps({"annotations": japanese}))
+    chinese = [f"{image['filename'][:-4]}#0\t一只狗在公园{image['cocoid']}里" for image in made]
+    pack(folder / "coco-cn" / "imageid.human-written-caption.txt", chinese)
     names = [image["filename"] for image in made]
     official = [image for of_split in OFFICIAL.values() for image in of_split]
     rng, box = np.random.default_rng(0), np.array([0, 0, 1, 1])
     for store, ids, count in (
         ("flickr30k_regions", official + names, 2), ("flickr30k_vgg19", official, 1),
+        ("flickr30k_resnet152", official, 1),
         ("coco_regions", [name.removesuffix(".jpg") for name in names], 2),
+        ("coco_resnet152", [name.removesuffix(".jpg") for name in names], 1),
     ):  # fmt: skip
         write_regions(folder / store, ids, ((rng.normal(size=(count, 5)), np.tile(box, (count, 1))) for _ in ids))
     return folder
@@ -131,7 +141,7 @@ def synthetic(corpus: Path, path: str, folder: Path) -> Path:
 def test_every_row_of_every_system_takes_a_step(name: str, root: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(pipeline.retrieval.vse, "fit", two_steps)
     with at(tmp_path):
-        recipe = load_recipe(name, [*SMALL, f"--corpus.root={root}", *(OF_SCENES if name == "scenes" else [])])
+        recipe = load_recipe(name, [*SMALL, f"--corpus.root={root}", *OF_RECIPE.get(name, [])])
         workspace = Workspace(tmp_path / "artifacts")
         corpus = workspace.perform_all(corpus_job(recipe, workspace))
         written = {path: synthetic(corpus, path, tmp_path / path.replace(":", "-")) for path in recipe.augment.paths}

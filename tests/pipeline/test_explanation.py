@@ -1,12 +1,14 @@
 """Why a picture was found: words and regions that are left out, against the plain reading."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from pipeline.errors import RecipeError
-from pipeline.search.explanation import Word, explain
+from pipeline.search.explanation import Word, _parts, explain
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.gallery import Gallery
 from pipeline.search.page_results import coloured_words
@@ -89,3 +91,14 @@ def test_words_that_differ_are_marked() -> None:
     assert marked("ein großer schläger", "eine große fledermaus", RED) == coloured("ein großer schläger", RED)
     assert marked("oben ein <b>", "oben ein hut", RED) == f"oben ein {coloured('<b>', RED)}"
     assert marked("oben ein hut", "oben ein hut", RED) == "oben ein hut"
+
+
+def test_what_is_left_out_is_what_the_model_reads() -> None:
+    """Characters of Chinese, or its words where the model was trained on words."""
+    pytest.importorskip("rjieba")
+    words, characters, pretrained = (
+        SimpleNamespace(text=SimpleNamespace(**known)) for known in ({"by": "words"}, {"by": "characters"}, {})
+    )
+    assert _parts(words, "公园里 的自行车", "zh") == ["公园", "里", "的", "自行车"]
+    assert _parts(characters, "公园 里", "zh") == _parts(pretrained, "公园 里", "zh") == ["公", "园", "里"]
+    assert _parts(words, "two dogs", "en") == ["two", "dogs"]

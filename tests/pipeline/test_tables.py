@@ -271,6 +271,6 @@ def test_a_translator_s_lenders_are_all_that_it_and_its_back_translator_read() -
     here, there, far = (Job("corpus", "prepare", 1, {"name": name}, {}, lambda *_: {}) for name in "abc")
     back = job("back-en-de", corpus=there, translator=job("mt-de-en", corpus=far))
     translator = job("mt-en-de", corpus=there, start=job("nmt-en-de", corpus=there, back=back))
-    assert lenders_of(translator, here) == {"lender": there, "lender2": far}
-    assert lenders_of(translator, there) == {"lender": far}
-    assert lenders_of(job("mt-en-de", corpus=here), here) == {}
+    assert lenders_of([translator], here) == {"lender": there, "lender2": far}
+    assert lenders_of([translator], there) == {"lender": far}
+    assert lenders_of([job("mt-en-de", corpus=here)], here) == {}
