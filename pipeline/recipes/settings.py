@@ -181,9 +181,8 @@ class VseSettings:
     options: dict[str, Any] = field(default_factory=dict)
     """The model's own settings."""
     rows: dict[str, list[str]] = field(default_factory=lambda: {"none": ["en/human"]})
-    """Training configuration, a row of the tables → its caption mix: groups of captions that fill batches in equal
-    shares, each a slot `language/source`, or slots of one image joined by ` + `, with counts (`2*en/human +
-    de/human`)."""
+    """Training configuration, a row of the tables → its caption mix: groups that fill batches in equal shares, each a
+    slot `language/source`, or slots of one image joined by ` + `, with counts (`2*en/human + de/human`)."""
     only: list[str] = field(default_factory=list)
     """Training configurations to train and show; empty: all."""
     seeds: list[int] = field(default_factory=lambda: [1])
@@ -227,9 +226,8 @@ class VseSettings:
     unseen: Literal["mark", "error"] = "mark"
     """A tested language without training captions: its figures are marked, or the configuration is refused."""
     folds: int = added(1)
-    """Equal parts that the test images are cut into, in the order of the corpus, each ranked by itself; the means of
-    their figures stand beside those on all images (COCO's 1K and 5K: 5). Of one model: with `fuse`, `translate` or
-    `first` there are none."""
+    """Equal parts of the test images in the order of the corpus, each ranked by itself; the means of their figures
+    stand beside those on all images (COCO's 1K: 5). With `fuse`, `translate` or `first` there are none."""
     fuse: list[str] = added([])
     """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
     translate: str | None = added(None)
@@ -252,6 +250,8 @@ class VseSettings:
     """A text model of `transformers` (folder or hub name) whose states stand for word vectors; null: none."""
     pretrained_rate: float = added(0.0)
     """Its learning rate as a share of `learning_rate`; 0 freezes it."""
+    word_vectors: dict[str, str] = added({})
+    """Language → file of published vectors (.vec, .vec.gz, .bin), below the data root, that its words start from."""
     caption_loss: float = added(0.0)
     """Weight of the ranking loss between captions of an image in two languages, which `rows` must draw together
     (`en/human + de/human`); 0 leaves it out."""
