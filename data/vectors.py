@@ -112,7 +112,8 @@ def _by_fasttext(code: str, file: Path, words: Sequence[str], *arguments: str) -
         command = [sys.executable, "-c", code, str(file), str(vocabulary), *arguments, str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise DataError(f"fastText failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+            said = done.stderr.strip().splitlines() or [f"code {done.returncode}; is there too little memory?"]
+            raise DataError(f"fastText failed: {said[-1]}")
         vectors: NDArray[np.float32] = np.load(out, allow_pickle=False).astype(np.float32)
     return vectors
 
