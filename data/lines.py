@@ -2,9 +2,14 @@
 
 import gzip
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from data.errors import DataError
+
+WORD_VECTORS = (".vec", ".vec.gz", ".bin")
+"""Endings of the names of files with word vectors (`data.published_vectors`)."""
 
 
 def read_lines(path: Path, expected: str) -> list[str]:
@@ -29,20 +34,37 @@ def read_text(path: Path, expected: str) -> str:
     Raises:
         DataError: the file is missing or unreadable, is not whole, or is not UTF-8.
     """
-    if not path.is_file():
-        raise DataError(f"{path}: no such file; expected {expected}")
-    try:
+    with _readable(path, expected):
         raw = path.read_bytes()
         raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: not a whole gzip file ({error}); get it again") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); expected {expected}") from None
     try:
         return raw.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DataError(f"{path}:{line}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
+
+
+def byte_lines(path: Path, expected: str) -> Iterator[bytes]:
+    """Lines of a file with their newlines, undecoded, one by one, unpacked if the name ends in .gz; see `read_lines`.
+
+    Raises:
+        DataError: the file is missing or unreadable, or is not whole.
+    """
+    with _readable(path, expected), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        yield from file
+
+
+@contextmanager
+def _readable(path: Path, expected: str) -> Iterator[None]:
+    """Turn errors of reading a file into a `DataError`."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; expected {expected}")
+    try:
+        yield
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: not a whole gzip file ({error}); get it again") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); expected {expected}") from None
 
 
 def visible_files(folder: Path) -> list[Path]:

@@ -216,6 +216,12 @@ class WordVocabulary:
         keys = _keys(text, language, self.shared, self.by)[:MAX_TOKENS]
         return [self._number.get(key, self.UNKNOWN) for key in keys] or [self.UNKNOWN]
 
+    def words_of(self, language: str) -> dict[str, int]:
+        """The words of a language as they are written, and their numbers; all words if languages share them."""
+        start = "" if self.shared else f"{language}:"
+        own = ((word, number) for number, word in enumerate(self.words) if number > self.UNKNOWN)
+        return {word.removeprefix(start): number for word, number in own if word.startswith(start)}
+
     def save(self, path: Path) -> None:
         """Write it to one JSON file."""
         content = {"shared": self.shared, "words": self.words} | ({} if self.by == CHARACTERS else {"by": self.by})

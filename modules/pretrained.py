@@ -35,6 +35,7 @@ class PretrainedWords(nn.Module):
         if not isinstance(table, nn.Embedding) or not hasattr(config, "hidden_size"):
             raise ModelError(f"vse.pretrained {name!r}: not a text model; expected an encoder (BERT, XLM-R …)")
         self.embedding_dim, self.vocabulary_size = int(config.hidden_size), table.num_embeddings
+        self.model.train()  # it is read in evaluation mode, in which it would be fine-tuned without its dropout
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return hidden states (B, L, embedding_dim) of tokens (B, L)."""

@@ -132,16 +132,25 @@ class RetrievalModel(nn.Module, ABC):
         self._tables.append(word_table(self.vocabulary_size, self.word_dim))
         return self._tables[-1]
 
-    def set_word_vectors(self, vectors: Tensor) -> None:
-        """Initialise the word tables with word vectors (V, word_dim), one row per vocabulary entry.
+    def set_word_vectors(self, vectors: Tensor, numbers: Tensor | None = None) -> None:
+        """Initialise the word tables with word vectors, before training; may be called several times.
+
+        Args:
+            vectors: (n, word_dim).
+            numbers: (n,) vocabulary entries that they are of, the others stay as they are; None: all V entries.
 
         Raises:
             ModelError: the model has no table of word vectors.
         """
         if not self._tables:
-            raise ModelError(f"{type(self).__name__} has no table of word vectors; set vse.words=random")
+            raise ModelError(
+                f"{type(self).__name__} has no table of word vectors; set vse.words=random, without vse.word_vectors"
+            )
         for table in self._tables:
-            table.weight.data.copy_(vectors)
+            if numbers is None:
+                table.weight.data.copy_(vectors)
+            else:
+                table.weight.data[numbers] = vectors.to(table.weight.dtype)
 
 
 class ByOrder(RetrievalModel):

@@ -59,10 +59,11 @@ class EmbN(RetrievalModel):
     def _branch(self, word_dim: int) -> nn.Module:
         return _Branch(word_dim, self.state_dim, self.dim, self.dropout, self.cell)
 
-    def set_word_vectors(self, vectors: Tensor) -> None:
-        """Initialise the word table with word vectors (V, word_dim), to which the anchor then holds it."""
-        super().set_word_vectors(vectors)
-        self.start.copy_(vectors)
+    def set_word_vectors(self, vectors: Tensor, numbers: Tensor | None = None) -> None:
+        """Initialise word vectors, as `RetrievalModel` does; the anchor then holds them there."""
+        super().set_word_vectors(vectors, numbers)
+        assert isinstance(self.words, nn.Embedding)
+        self.start.copy_(self.words.weight.detach())
 
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
         """Encode images as single unit vectors."""

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
+from data.lines import WORD_VECTORS
 from data.sts import GOLD, INPUT, StsSettings
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import (
@@ -126,12 +127,25 @@ def _check_vse(vse: VseSettings, where: str) -> None:
     for language in vse.select:
         if language not in vse.test:
             raise RecipeError(f"{where}: vse.select names {language!r}, but vse.test has {', '.join(vse.test)}")
+    _check_words(vse, where)
+    if vse.warmup_epochs > vse.epochs:
+        raise RecipeError(f"{where}: vse.warmup_epochs {vse.warmup_epochs} is more than vse.epochs {vse.epochs}")
+
+
+def _check_words(vse: VseSettings, where: str) -> None:
+    """Refuse several starts of the same word vectors, and files of other kinds."""
     if vse.pretrained is not None and vse.words == "fasttext":
         raise RecipeError(f"{where}: vse.words is fasttext, but vse.pretrained reads the words; leave one out")
     if vse.pretrained is not None and vse.segment != "characters":
         raise RecipeError(f"{where}: vse.segment is {vse.segment}, but vse.pretrained reads the words; leave one out")
-    if vse.warmup_epochs > vse.epochs:
-        raise RecipeError(f"{where}: vse.warmup_epochs {vse.warmup_epochs} is more than vse.epochs {vse.epochs}")
+    for name, other in (("words is fasttext", vse.words == "fasttext"), ("pretrained is set", vse.pretrained)):
+        if other and vse.word_vectors:
+            raise RecipeError(f"{where}: vse.{name}, but vse.word_vectors names files too; leave one out")
+    for language, file in vse.word_vectors.items():
+        if not file.endswith(WORD_VECTORS):
+            raise RecipeError(
+                f"{where}: vse.word_vectors.{language} is {file!r}; expected a file {', '.join(WORD_VECTORS)}"
+            )
 
 
 _AT_LEAST = {1: ("epochs", "batch_size", "folds", "dim", "word_dim", "min_count", "first_k"),

@@ -43,8 +43,8 @@ SECTIONS: dict[str, type] = {
 }
 # What makes a system of a table what it is: on the command line these are for `stage-vse`, not for tables.
 _OF_A_SYSTEM = {
-    "model", "options", "fuse", "translate", "first", "first_k", "loss", "words", "pretrained", "pretrained_rate",
-    "drop_regions", "drop_words", "rows", "only", "select", "test", "folds",
+    "model", "options", "fuse", "translate", "first", "first_k", "loss", "words", "word_vectors", "pretrained",
+    "pretrained_rate", "drop_regions", "drop_words", "rows", "only", "select", "test", "folds",
 }  # fmt: skip
 _NOT_OF_A_RERANKER = {
     "rows", "only", "seeds", "first", "fuse", "translate", "folds", "pretrained", "reranker", "select", "test",

@@ -258,6 +258,8 @@ class VseSettings:
     """A text model of `transformers` (folder or hub name) whose states stand for word vectors; null: none."""
     pretrained_rate: float = added(0.0)
     """Its learning rate as a share of `learning_rate`; 0 freezes it."""
+    word_vectors: dict[str, str] = added({})
+    """Language → file of published vectors (.vec, .vec.gz, .bin), below the data root, that its words start from."""
     caption_loss: float = added(0.0)
     """Weight of the ranking loss between captions of an image in two languages, which `rows` must draw together
     (`en/human + de/human`); 0 leaves it out."""

@@ -5,16 +5,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from datasets import Dataset as Table
 from datasets import concatenate_datasets
 
 from data.captions import HUMAN, read_captions
 from data.regions import RegionStore
-from data.retrieval import RetrievalData, Slot, parse_group
-from data.text import PretrainedTokens, TextInput, WordVocabulary
-from data.vectors import train_vectors
+from data.retrieval import RetrievalData, parse_group
+from data.text import TextInput
 from modules.retrieval import Retrieval
 from modules.retrieval_models import model_class, option_names
 from pipeline.corpus.prepare import corpus_job, pictures_of, prepare_if_missing, twins_of
@@ -23,7 +21,6 @@ from pipeline.drawing.embeddings import JointSpace
 from pipeline.errors import RecipeError
 from pipeline.jobs.board import log_result
 from pipeline.jobs.console import detail
-from pipeline.jobs.files import fingerprint
 from pipeline.jobs.job import Job, chain, needed
 from pipeline.jobs.trainer import fit, log_folder, make_trainer
 from pipeline.jobs.weights import load_best
@@ -38,10 +35,10 @@ from pipeline.retrieval.ranks import folds_of, validation_scores, write_ranks
 from pipeline.retrieval.reranking import index_job, on_first_lists, rerank_job
 from pipeline.retrieval.rows import Evaluation, Row, Training, recall_headline
 from pipeline.retrieval.twins import twin_scores
+from pipeline.retrieval.words import files_of_words, require_read, start_words, text_input, vectors_of_row
 from pipeline.translation.augment import synthesis_jobs
 
 VERSION = 3  # 2: scores are in float32, under bf16-mixed too; 3: sentences outside the batch mask negatives
-_READ_BY_TRANSFORMERS = (".json", ".txt", ".model", ".safetensors", ".bin")
 
 
 def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
@@ -52,14 +49,15 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
     """
     settings = recipe.vse
     corpus, synthetic = corpus_job(recipe, workspace), synthesis_jobs(recipe, workspace)
-    words, rows = _pretrained_files(settings, workspace), []
+    require_read(settings)
+    rows = []
     for seed in settings.seeds:
         for name in settings.only or settings.rows:
             languages = frozenset(slot.language for text in settings.rows[name] for slot in parse_group(text))
 
             def train(model: str, name: str = name, seed: int = seed) -> Job:
                 """The job that trains a model for this row and seed."""
-                return _vse_job(recipe, of_model(settings, model), name, seed, corpus, synthetic, words)
+                return _vse_job(recipe, of_model(settings, model), name, seed, corpus, synthetic, workspace)
 
             row = evaluation_of(settings)(Training(recipe, workspace, corpus, name, seed, languages, train))
             if row.unseen and settings.unseen == "error":
@@ -151,18 +149,9 @@ def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     workspace.note(recipe.name, "vse", {row.job.name: row.job for row in rows})
 
 
-def _pretrained_files(settings: VseSettings, workspace: Workspace) -> dict[str, str]:
-    """What identifies a pretrained model of a local folder in keys: its contents."""
-    folder = Path(settings.pretrained or "")
-    if settings.pretrained is None or not folder.is_dir():
-        return {}
-    files = sorted(path for path in folder.iterdir() if path.suffix in _READ_BY_TRANSFORMERS)
-    return {"pretrained": fingerprint(files, workspace.root / "fingerprints.json")}
-
-
 def _vse_job(
     recipe: Recipe, settings: VseSettings, row: str, seed: int, corpus: Job, synthetic: dict[str, Job],
-    pretrained: dict[str, str],
+    workspace: Workspace,
 ) -> Job:  # fmt: skip
     groups = [parse_group(text) for text in settings.rows[row]]
     sources = sorted({slot.source for group in groups for slot in group} - {HUMAN})
@@ -175,8 +164,10 @@ def _vse_job(
     if unknown := sorted(settings.type_weights.keys() - types.keys()):
         raise RecipeError(f"vse.type_weights names {unknown[0]!r}, but row {row} trains on {', '.join(types)}")
     require_pairs(settings, row, groups)
+    trained = {slot.language for group in groups for slot in group}
+    settings = replace(settings, word_vectors=vectors_of_row(settings, row, trained))
     plain = {key: value for key, value in job_settings(settings).items() if key not in _NOT_OF_TRAINING}
-    plain |= {"groups": settings.rows[row], "seed": seed} | pretrained
+    plain |= {"groups": settings.rows[row], "seed": seed} | files_of_words(recipe, settings, workspace)
     name = f"vse-{settings.model}-{row}-{seed}"
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
@@ -185,9 +176,8 @@ def _vse_job(
         tables = [read_captions(inputs[place] / "captions.parquet") for place in ("corpus", *sources)]
         _require_training_images(tables[0], dict(zip(sources, tables[1:], strict=True)))
         captions = concatenate_datasets(tables)
-        languages = sorted({slot.language for group in groups for slot in group} | set(settings.test))
-        text = _text_input(settings, captions, groups, folder)
-        trained = {slot.language for group in groups for slot in group}
+        languages = sorted(trained | set(settings.test))
+        text = text_input(settings, captions, types, folder)
         watched = _watched(settings, trained)
         _require_languages(captions, {"val": watched, "test": settings.test})
         data = RetrievalData(
@@ -198,8 +188,7 @@ def _vse_job(
         module = _module(settings, arguments, data.types, seed)
         advise_on_regions(module.model, store)
         folds_of(data, settings.folds, settings.test)  # before hours are spent
-        if settings.words == "fasttext":
-            module.model.set_word_vectors(_vectors(settings, captions, data.types, text, folder))
+        started = start_words(module.model, recipe, settings, captions, types, text, folder)
         pictures, log_dir = pictures_of(inputs["corpus"]), log_folder(recipe, name, folder.name)
         best = fit(
             module, data, settings.trainer, folder, log_dir, settings.epochs, "val/rsum", seed, settings.clip,
@@ -219,7 +208,7 @@ def _vse_job(
             "test": tested, "val": validated,
             "twins": twin_scores(module, captions, store, text, twins, folder),
             "steps_an_epoch": len(data.train_dataloader()), "vocabulary": len(text),
-            "parameters": sum(p.numel() for p in module.parameters()),
+            "parameters": sum(p.numel() for p in module.parameters()), **started,
         }  # fmt: skip
 
     inputs = {"corpus": corpus} | {source: synthetic[source] for source in sources}
@@ -311,34 +300,3 @@ def _require_languages(captions: Table, wanted: Mapping[str, Sequence[str]], key
                     f"{key} names {language!r}, but the corpus has no human caption of it for {split}; it has "
                     f"{', '.join(has) or 'none'}; name another, or give pictures of that split captions"
                 )
-
-
-def _text_input(settings: VseSettings, captions: Table, groups: list[tuple[Slot, ...]], folder: Path) -> TextInput:
-    """The words of the row's own training captions, or a pretrained model's; saved beside the weights."""
-    if settings.pretrained is not None:
-        tokens = PretrainedTokens(settings.pretrained)
-        tokens.save(folder / "words.json")
-        return tokens
-    texts, languages = _training_text(captions, [slot.type for group in groups for slot in group])
-    vocabulary = WordVocabulary.build(texts, languages, settings.min_count, settings.share_words, settings.segment)
-    vocabulary.save(folder / "words.json")
-    return vocabulary
-
-
-def _vectors(settings: VseSettings, captions: Table, types: list[str], text: TextInput, folder: Path) -> torch.Tensor:
-    """fastText vectors of the vocabulary, trained once on the row's training captions and kept in its folder."""
-    assert isinstance(text, WordVocabulary)
-    path = folder / "vectors.npy"
-    if not path.is_file():
-        temporary = path.with_name("half.npy")  # one that is cut short must not be read
-        train_vectors(*_training_text(captions, types), text.words, settings.word_dim, temporary, text.by)
-        temporary.replace(path)
-    return torch.from_numpy(np.load(path, allow_pickle=False))
-
-
-def _training_text(captions: Table, types: list[str]) -> tuple[list[str], list[str]]:
-    rows = [
-        row for row in captions.to_list()
-        if row["split"] == "train" and f"{row['language']}/{row['source']}" in types
-    ]  # fmt: skip
-    return [row["text"] for row in rows], [row["language"] for row in rows]

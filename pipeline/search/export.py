@@ -205,6 +205,9 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
     plain = {key: value for key, value in asdict(recipe).items() if key not in ("name", "tables", "lent", "report")}
     plain["regions"]["model"] = shown_name(recipe.regions.model)
     plain["vse"]["pretrained"] = shown_name(recipe.vse.pretrained)
+    for vse in (plain["vse"], plain["vse"]["reranker"]):
+        if "word_vectors" in vse:
+            vse["word_vectors"] = {language: Path(file).name for language, file in vse["word_vectors"].items()}
     corpus = plain["corpus"]
     return plain | {"corpus": {"name": corpus["name"]} | corpus["options"]}
 

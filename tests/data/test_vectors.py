@@ -1,6 +1,9 @@
 """fastText in a process of its own: vectors of our words, finite, near where they should be."""
 
 import random
+import struct
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,6 +11,7 @@ import numpy as np
 import pytest
 
 from data.errors import DataError
+from data.published_vectors import read_vectors
 from data.text import CHARACTERS, WORDS
 from data.vectors import train_vectors
 
@@ -73,3 +77,65 @@ def test_chinese_is_trained_on_by_what_the_vocabulary_reads(tmp_path, monkeypatc
     for by in (WORDS, CHARACTERS):
         train_vectors(["公园里的自行车"], ["zh"], ["自行车"], 10, tmp_path / "vectors.npy", by)
     assert seen == ["公园 里 的 自行车", "公 园 里 的 自 行 车"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """A model of fastText of the usual kind, small."""
+    folder = tmp_path_factory.mktemp("fasttext")
+    (folder / "text").write_text("der Hund und die katze rennen im Park\n" * 50)
+    code = (
+        "import sys, fasttext; text, out = sys.argv[1:]; fasttext.train_unsupervised(text, dim=10, minCount=1, "
+        "thread=10, bucket=100, epoch=1, verbose=0).save_model(out)"
+    )
+    subprocess.run([sys.executable, "-c", code, folder / "text", folder / "wiki.de.bin"], check=True)
+    return folder / "wiki.de.bin"
+
+
+def test_a_published_model_gives_vectors_of_unseen_words_too(model: Path) -> None:
+    import fasttext
+
+    expected = fasttext.load_model(str(model)).get_word_vector
+    found = read_vectors(model, {"hund": 7, "katze": 3, "kätzchen": 2}, 10)
+    assert found.numbers.tolist() == [7, 3, 2]
+    for vector, word in zip(found.vectors, ("Hund", "katze", "kätzchen"), strict=True):  # it has seen `Hund` alone
+        np.testing.assert_array_equal(vector, expected(word))
+        assert vector.any()
+    assert len(read_vectors(model, {}, 10).numbers) == 0
+
+
+def test_a_word_without_a_vector_in_a_model_is_not_found(monkeypatch, model: Path) -> None:
+    monkeypatch.setattr("data.vectors._by_fasttext", lambda *_: np.array([[0.0] * 10, [1.0] * 10], np.float32))
+    assert read_vectors(model, {"a": 4, "b": 9}, 10).numbers.tolist() == [9]
+    monkeypatch.setattr("data.vectors._by_fasttext", lambda *_: np.full((2, 10), np.nan, np.float32))
+    with pytest.raises(DataError, match=r"wiki.de.bin: a vector is not finite"):
+        read_vectors(model, {"a": 4, "b": 9}, 10)
+
+
+def test_models_that_fasttext_would_read_wrongly_or_for_ever_are_one_line(model: Path, tmp_path: Path) -> None:
+    raw, path = model.read_bytes(), tmp_path / "wiki.bin"
+    matrix = raw.index(struct.pack("<? 2q", False, 9 + 100, 10))  # 9 words with the end of a line
+    other = "no model of fastText, or of a later version; expected a .bin of fasttext.cc"
+    cases = [
+        *((raw[:end], f"{end:,} bytes are not a whole model") for end in (*range(0, len(raw), 61), len(raw) - 1)),
+        (raw + b"\0", f"{len(raw) + 1:,} bytes are not a whole model"),
+        (b"the 0.1 0.2 0.3\n" * 20, other),
+        (raw[:4] + b"\x0d" + raw[5:], other),
+        (raw[:matrix] + b"\1" + raw[matrix + 1 :], "a compressed model (.ftz); get the .bin, or the .vec"),
+    ]
+    for content, said in cases:
+        path.write_bytes(content)
+        with pytest.raises(DataError) as error:
+            read_vectors(path, {"a": 2}, 10)
+        assert str(error.value).startswith(f"{path}: {said}")
+        assert "\n" not in str(error.value)
+    with pytest.raises(DataError, match=r"none.bin: no such file; expected a model of fastText"):
+        read_vectors(tmp_path / "none.bin", {"a": 2}, 10)
+
+
+def test_a_model_of_another_width_or_without_fasttext(model: Path, monkeypatch) -> None:
+    with pytest.raises(DataError, match=r"wiki.de.bin: vectors of 10 numbers, but vse.word_dim is 300"):
+        read_vectors(model, {"a": 2}, 300)
+    monkeypatch.setattr("data.vectors.find_spec", lambda name: None)
+    with pytest.raises(DataError, match=r"wiki.de.bin: read by fastText, which is not installed: run `make setup-fast"):
+        read_vectors(model, {"a": 2}, 10)

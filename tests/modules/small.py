@@ -57,10 +57,11 @@ class Corpus:
         held_out = {"val": ["de", "en"], "test": ["de", "en"]}
         return RetrievalData(captions, self.store, self.words.encode, list(groups), ["de", "en"], held_out, 16)
 
-    def module(self, model: str, **settings: Any) -> Retrieval:
+    def module(self, model: str, pretrained: str | None = None, **settings: Any) -> Retrieval:
         """As `pipeline.retrieval.vse` makes it."""
         arguments = {
             "region_dim": 16, "vocabulary_size": len(self.words), "languages": ["de", "en"], "dim": 32, "word_dim": 16,
+            "pretrained": pretrained,
         }  # fmt: skip
         torch.manual_seed(0)
         plain = {

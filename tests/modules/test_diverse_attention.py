@@ -1,14 +1,18 @@
 """Diverse attention against its formulas item by item in float64: scores of both kinds, and what it logs."""
 
+from copy import copy
 from itertools import permutations
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
 from data.retrieval import parse_group
+from data.text import PretrainedTokens
 from modules.encoders import HeadsPool
 from modules.errors import ModelError
+from modules.pretrained import PretrainedWords
 from modules.retrieval_models import build_model, model_class, option_names
 from modules.retrieval_models.diverse_attention import DiverseAttention
 from modules.scores import best_assignment
@@ -31,6 +35,7 @@ from tests.modules.cases import (
     plain_states,
 )
 from tests.modules.small import Corpus, Diary, make_trainer
+from tests.modules.text_models import save
 
 NAME = "diverse-attention"
 KINDS = [{}, {"heads": 1}, {"match": "set"}, {"match": "set", "heads": 4}, {"heads": 12}]  # of 2 to 5 regions
@@ -162,6 +167,28 @@ def test_word_vectors_are_taken_over() -> None:
     model, vectors = make(NAME), torch.randn(V, E, dtype=torch.float64)
     model.set_word_vectors(vectors)
     assert torch.equal(model.words.weight, vectors)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_it_learns_on_a_text_model_that_is_frozen_or_tuned(corpus: Corpus, tmp_path: Path, rate: float) -> None:
+    torch.manual_seed(0)
+    words = sorted({word for text in corpus.captions["text"][:] for word in text.split()})
+    tokens = PretrainedTokens(str(save("bert", tmp_path, words)))
+    corpus = copy(corpus)
+    corpus.words = tokens
+    module, diary = corpus.module(NAME, pretrained=str(tmp_path), pretrained_rate=rate, caption_loss=0.6), Diary()
+    (text,) = (part for part in module.modules() if isinstance(part, PretrainedWords))
+    start = [parameter.clone() for parameter in text.parameters()]
+    make_trainer(12, diary, limit_val_batches=0).fit(module, corpus.data(groups=TOGETHER))
+    first, *_, last = diary.logged
+    assert last["train/ranking"] < 0.85 * first["train/ranking"]
+    assert {"train/diversity", "train/between_captions", "train/head_cosine"} <= set(last)
+    moved = [not torch.equal(now, before) for now, before in zip(text.parameters(), start, strict=True)]
+    assert any(moved) == bool(rate)
+    one, two = ([tokens.encode(sentence, "en")] for sentence in ("a red dog", "a red"))
+    alone = module.eval().model.encode_captions(torch.tensor(two), torch.tensor([len(two[0])]), torch.tensor([1]))[0]
+    both = torch.tensor([one[0], two[0] + [0]]), torch.tensor([len(one[0]), len(two[0])]), torch.tensor([1, 1])
+    torch.testing.assert_close(module.model.encode_captions(*both)[0][1:], alone)  # padding changes nothing
 
 
 def test_name_options_and_scores() -> None:

@@ -72,6 +72,21 @@ def test_word_vectors_are_taken_over_and_matter(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_words_without_a_vector_stay_as_they_are(name: str) -> None:
+    torch.manual_seed(0)
+    model, vectors = build_model(name, **COMMON), torch.randn(2, 5)
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    model.set_word_vectors(vectors.double(), torch.tensor([7, 3]))
+    changed = {name: one for name, one in model.named_parameters() if not torch.equal(one, before[name])}
+    assert changed
+    for name, table in changed.items():
+        assert torch.equal(table[[7, 3]], vectors)
+        assert torch.equal(table[[0, 1, 2, 4, 5, 6, 8]], before[name][[0, 1, 2, 4, 5, 6, 8]])
+    model.set_word_vectors(torch.zeros(0, 5), torch.zeros(0, dtype=torch.long))  # a file that has none of them
+    assert all(torch.equal(one[7], vectors[0]) for one in changed.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_dropout_works_in_training_only(name: str) -> None:
     model = build_model(name, **(COMMON | {"dropout": 0.5, "word_dim": 64, "dim": 32}))
     words = torch.tensor([[4, 5, 6]]), torch.tensor([3]), ENGLISH

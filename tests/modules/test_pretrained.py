@@ -1,59 +1,18 @@
 """Text models of transformers as words: small ones with random weights, saved to a folder and read from there."""
 
-from pathlib import Path
-
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import Unigram, WordLevel
-from tokenizers.pre_tokenizers import Metaspace, Whitespace
 from tokenizers.processors import TemplateProcessing
-from transformers import (
-    BertConfig,
-    BertModel,
-    PreTrainedTokenizerFast,
-    T5Config,
-    T5Model,
-    ViTConfig,
-    ViTModel,
-    XLMRobertaConfig,
-    XLMRobertaModel,
-)
+from transformers import BertConfig, BertModel, T5Config, T5Model, ViTConfig, ViTModel, XLMRobertaModel
 
 from data.errors import DataError
 from data.text import MAX_TOKENS, PretrainedTokens
 from modules.errors import ModelError
 from modules.pretrained import PretrainedWords
 from modules.retrieval import Retrieval
+from tests.modules.text_models import SIZES, save
 
-WORDS = ["ein", "roter", "hund", "a", "red", "dog", "house"]
-SIZES = {
-    "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16,
-    "max_position_embeddings": 110,
-}  # fmt: skip
 KINDS = ["bert", "xlm-r"]
-
-
-def save(kind: str, folder: Path) -> Path:
-    """A model and its tokenizer; XLM-R's padding is 1, and its places depend on what is padding."""
-    if kind == "bert":
-        marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-        tokenizer = Tokenizer(WordLevel({word: n for n, word in enumerate([*marks, *WORDS])}, unk_token="[UNK]"))
-        tokenizer.pre_tokenizer = Whitespace()
-        pad, unknown, begin, end = marks
-        model = BertModel(BertConfig(vocab_size=len(WORDS) + 4, **SIZES))
-    else:
-        marks = ["<s>", "<pad>", "</s>", "<unk>"]
-        tokenizer = Tokenizer(Unigram([*((m, 0.0) for m in marks), *((f"▁{w}", -1.0) for w in WORDS)], unk_id=3))
-        tokenizer.pre_tokenizer = Metaspace()
-        begin, pad, end, unknown = marks
-        model = XLMRobertaModel(XLMRobertaConfig(vocab_size=len(WORDS) + 4, pad_token_id=1, **SIZES))
-    ends = [(mark, marks.index(mark)) for mark in (begin, end)]
-    tokenizer.post_processor = TemplateProcessing(single=f"{begin} $A {end}", special_tokens=ends)
-    names = {"unk_token": unknown, "pad_token": pad, "cls_token": begin, "sep_token": end}
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
-    model.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +74,11 @@ def test_frozen_weights_stay_and_tuned_ones_learn_at_their_own_rate(folders, kin
     }  # fmt: skip
     module = Retrieval(
         "san", arguments, None, 0.2, None, 0, 0.01, 9, 0.1, ["en"], ["en"], pretrained_rate=rate,
-    ).train()  # fmt: skip
+    )  # fmt: skip
     words = module.model.captions.words
-    assert words.training == words.model.training == bool(rate)
+    for _ in range(2):
+        assert words.training == words.model.training == bool(rate)  # Lightning trains it in the mode that it is in
+        module.train()
     start = {name: parameter.clone() for name, parameter in module.named_parameters()}
     batch = padded([tokens.encode(sentence, "en") for sentence in SENTENCES])
     lengths = (batch > 0).sum(1)

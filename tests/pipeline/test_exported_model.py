@@ -235,7 +235,11 @@ def test_translators_that_are_none_are_refused(exported: ExportedModel, tmp_path
 
 def test_an_export_does_not_say_where_networks_lie(tmp_path: Path) -> None:
     recipe = load_recipe("scenes", [f"--regions.model={tmp_path}", "--vse.pretrained=org/hub-name"])
-    plain = _plain(recipe)
+    plain, vectors = _plain(recipe), f"{tmp_path}/wiki.en.vec"
     assert plain["regions"]["model"] == tmp_path.name
     assert plain["vse"]["pretrained"] == "org/hub-name"
+    assert str(tmp_path) not in json.dumps(plain)
+    settings = [f"--vse.word_vectors.en={vectors}", f"--vse.reranker.word_vectors.de={vectors}"]
+    plain = _plain(load_recipe("scenes", settings))
+    assert plain["vse"]["word_vectors"] == {"en": "wiki.en.vec"}
     assert str(tmp_path) not in json.dumps(plain)

@@ -1,0 +1,167 @@
+"""The words of a retrieval model: its text input, and what its word vectors start from."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset as Table
+
+from data.lines import WORD_VECTORS
+from data.published_vectors import read_vectors
+from data.retrieval import parse_group
+from data.text import PretrainedTokens, TextInput, WordVocabulary
+from data.vectors import train_vectors
+from modules.retrieval_models import RetrievalModel
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import detail, escaped, passing, say
+from pipeline.jobs.files import fingerprint
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe, VseSettings
+
+_READ_BY_TRANSFORMERS = (".json", ".txt", ".model", ".safetensors", ".bin")
+
+
+def text_input(settings: VseSettings, captions: Table, types: Collection[str], folder: Path) -> TextInput:
+    """The words of training captions of these types (`en/human`), or a pretrained model's; saved in a job's folder."""
+    if settings.pretrained is not None:
+        tokens = PretrainedTokens(settings.pretrained)
+        tokens.save(folder / "words.json")
+        return tokens
+    training = _training_text(captions, types)
+    vocabulary = WordVocabulary.build(*training, settings.min_count, settings.share_words, settings.segment)
+    vocabulary.save(folder / "words.json")
+    return vocabulary
+
+
+def start_words(
+    model: RetrievalModel, recipe: Recipe, settings: VseSettings, captions: Table, types: Collection[str],
+    text: TextInput, folder: Path,
+) -> dict[str, Any]:  # fmt: skip
+    """Let the word vectors of a model start as the settings say, instead of at random.
+
+    Args:
+        model: new, its word vectors random.
+        recipe: whose data root the files are below.
+        settings: with `word_vectors` of the languages of the training captions.
+        captions: among them those for training.
+        types: of the training captions, `en/human`.
+        text: the model's text input.
+        folder: of the job, where vectors that were trained are kept.
+
+    Returns:
+        `word_vectors`: by language (by the languages, if they share their words), how many `words` of the vocabulary
+        there are and how many the file has (`found`). Nothing where no file was read.
+
+    Raises:
+        DataError: a file does not have such vectors, or fastText failed.
+    """
+    if settings.words == "fasttext":
+        model.set_word_vectors(_trained_vectors(settings, captions, types, text, folder))
+    if not settings.word_vectors:
+        return {}
+    assert isinstance(text, WordVocabulary)
+    languages = [tuple(settings.word_vectors)] if text.shared else [(one,) for one in settings.word_vectors]
+    return {"word_vectors": {", ".join(own): _start(model, recipe, settings, text, own[0]) for own in languages}}
+
+
+def files_of_words(recipe: Recipe, settings: VseSettings, workspace: Workspace) -> dict[str, Any]:
+    """What stands for files in the key of a job that reads them: their contents.
+
+    Returns:
+        `pretrained`, of a pretrained model in a local folder; `word_vectors` by language, if there are such files.
+
+    Raises:
+        RecipeError: a file is missing.
+    """
+    found, cache = dict[str, Any](), workspace.root / "fingerprints.json"
+    folder = Path(settings.pretrained or "")
+    if settings.pretrained is not None and folder.is_dir():
+        files = sorted(path for path in folder.iterdir() if path.suffix in _READ_BY_TRANSFORMERS)
+        found["pretrained"] = fingerprint(files, cache)
+    if settings.word_vectors:
+        paths = {language: _file_of(recipe, settings, language) for language in settings.word_vectors}
+        found["word_vectors"] = {language: fingerprint([path], cache) for language, path in paths.items()}
+    return found
+
+
+def vectors_of_row(settings: VseSettings, row: str, languages: Collection[str]) -> dict[str, str]:
+    """`vse.word_vectors` of the languages that a row is trained on.
+
+    Raises:
+        RecipeError: they share words that are written alike, which would have several vectors.
+    """
+    own = {language: file for language, file in settings.word_vectors.items() if language in languages}
+    if own and settings.share_words and (len(own) < len(languages) or len(set(own.values())) > 1):
+        raise RecipeError(
+            f"vse.rows.{row} reads {', '.join(sorted(languages))}, which share words that are written alike, but "
+            "vse.word_vectors does not name one file for all of them; set vse.share_words=false"
+        )
+    return own
+
+
+def require_read(settings: VseSettings) -> None:
+    """Refuse word vectors of a language that no row reads.
+
+    Raises:
+        RecipeError: there are some.
+    """
+    if not settings.word_vectors:
+        return
+    known = {slot.language for groups in settings.rows.values() for text in groups for slot in parse_group(text)}
+    if unread := sorted(settings.word_vectors.keys() - known):
+        raise RecipeError(
+            f"vse.word_vectors names {unread[0]!r}, but vse.rows reads {', '.join(sorted(known))} alone; leave it out"
+        )
+
+
+def _file_of(recipe: Recipe, settings: VseSettings, language: str) -> Path:
+    path = Path(settings.word_vectors[language])
+    if recipe.corpus.root is None and not path.is_absolute():
+        raise RecipeError(f"vse.word_vectors.{language} is {path}, but there is no data root; set BILDWORT_DATA=FOLDER "
+                          "or give the whole path")  # fmt: skip
+    path = Path(recipe.corpus.root or "") / path
+    if not path.is_file():
+        raise RecipeError(f"vse.word_vectors.{language}: {path}: no such file; expected word vectors "
+                          f"({', '.join(WORD_VECTORS)})")  # fmt: skip
+    return path
+
+
+def _start(
+    model: RetrievalModel, recipe: Recipe, settings: VseSettings, text: WordVocabulary, language: str
+) -> dict[str, int]:
+    """Start the words of a language from its file, the others stay as they are."""
+    path, words = _file_of(recipe, settings, language), text.words_of(language)
+    with passing(f"reading {escaped(str(path))}"):
+        found = read_vectors(path, words, settings.word_dim)
+    model.set_word_vectors(torch.from_numpy(found.vectors), torch.from_numpy(found.numbers))
+    for warning in found.warnings:
+        say(f"  warning: {escaped(warning)}")
+    said = escaped(f"{len(found.numbers):,} of {len(words):,} words of the vocabulary are in {path}")
+    if 2 * len(found.numbers) < len(words):
+        say(f"  warning: only {said}; is it a file of {language!r}? the others start at random")
+    else:
+        detail(f"  {said}")
+    return {"words": len(words), "found": len(found.numbers)}
+
+
+def _trained_vectors(
+    settings: VseSettings, captions: Table, types: Collection[str], text: TextInput, folder: Path
+) -> torch.Tensor:
+    """fastText vectors of the vocabulary, trained once on the row's training captions and kept in its folder."""
+    assert isinstance(text, WordVocabulary)
+    path = folder / "vectors.npy"
+    if not path.is_file():
+        temporary = path.with_name("half.npy")  # one that is cut short must not be read
+        train_vectors(*_training_text(captions, types), text.words, settings.word_dim, temporary, text.by)
+        temporary.replace(path)
+    return torch.from_numpy(np.load(path, allow_pickle=False))
+
+
+def _training_text(captions: Table, types: Collection[str]) -> tuple[list[str], list[str]]:
+    rows = [
+        row for row in captions.to_list()
+        if row["split"] == "train" and f"{row['language']}/{row['source']}" in types
+    ]  # fmt: skip
+    return [row["text"] for row in rows], [row["language"] for row in rows]
