@@ -177,8 +177,10 @@ def _table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], where: str, prefix:
         published = _mapping(values, "published", where, f"{inner}.")
         for row, figures in published.items():
             numbers = isinstance(figures, list) and all(isinstance(value, int | float) for value in figures)
-            if row not in rows or not numbers or len(figures) != 6:
-                raise RecipeError(f"{where}: {inner}.published.{row}: expected R@1, 5, 10 both ways of one of its rows")
+            if row not in rows or not numbers or len(figures) not in (1, 6):
+                raise RecipeError(
+                    f"{where}: {inner}.published.{row}: expected R@1, 5, 10 both ways of one of its rows, or their mean"
+                )
         systems[str(name)] = System(rows, settings, published)
     plain = {key: value for key, value in raw.items() if key != "systems"}
     return replace(typed(TableSettings, plain, where, prefix), systems=systems)
@@ -244,9 +246,9 @@ def _corpus_name(raw: Mapping[str, Any]) -> Any:
 def _merge(below: dict[str, Any], above: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Lay one mapping over another; `rows` and other mappings are laid over key by key, lists replaced."""
     merged = dict(below)
-    for kind, options in (("network", "network_options"), ("model", "options")):
+    for kind, own in (("network", "network_options"), ("model", "options"), ("pretrained", "word_vectors")):
         if above.get(kind, below.get(kind)) != below.get(kind):
-            merged.pop(options, None)  # another network or model has other options
+            merged.pop(own, None)  # another network or model has other options, a pretrained one reads no vectors
     for key, value in above.items():
         if isinstance(value, Mapping) and isinstance(merged.get(key), dict):
             merged[key] = _merge(merged[key], value, where)

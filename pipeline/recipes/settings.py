@@ -288,7 +288,7 @@ class System:
     vse: VseSettings
     """The recipe's, with what the system says otherwise."""
     published: dict[str, list[float]]
-    """Row → the published R@1, 5, 10 text→image, then image→text."""
+    """Row → the published R@1, 5, 10 text→image, then image→text; or their mean alone."""
 
 
 @dataclass

@@ -81,10 +81,14 @@ def _lines(
     ours = [system, row, *(cell.shown("rsum") if cell else [NOT_RUN, *[""] * 9])]
     if published is None:
         return [ours]
-    theirs = [*published, sum(published)]
-    lines = [ours, ["", "published", *(f"{value:.1f}" for value in theirs), "", "", ""]]
+    recalls = [None] * 6 if len(published) == 1 else published  # of some rows the mean is all that was published
+    theirs = [*recalls, 6 * sum(published) / len(published)]
+    lines = [ours, ["", "published", *("" if value is None else f"{value:.1f}" for value in theirs), "", "", ""]]
     if cell is not None:
-        away = [f"{cell.mean[name] - value:+.1f}" for name, value in zip(names, theirs, strict=True)]
+        away = [
+            "" if value is None else f"{cell.mean[name] - value:+.1f}"
+            for name, value in zip(names, theirs, strict=True)
+        ]
         lines.append(["", "difference", *away, cell.bounds("rsum", less=theirs[-1]), "", ""])
     return lines
 

@@ -28,6 +28,7 @@ from pipeline.recipes.loading import CONFIGS, load_recipe
 from pipeline.recipes.settings import Recipe, TrainerSettings, parse_path
 from tests.data.layouts import entries, write_folder, write_json
 from tests.data.official import OFFICIAL, pack, write_data
+from tests.modules.text_models import save
 from tests.pipeline.tiny import at
 
 SMALL = [
@@ -39,7 +40,9 @@ OF_SCENES = [
     "--corpus.captions=1", "--corpus.text_pairs=40", "--regions.regions=3", "--regions.size=64",
 ]  # fmt: skip
 
-OF_RECIPE = {"scenes": OF_SCENES, "coco-3": ["--corpus.drawn=3"]}
+OF_RECIPE = {"scenes": OF_SCENES, "coco-3": ["--corpus.drawn=3"], "coco-mule": ["--corpus.drawn=3"]}
+VECTORS = [f"fasttext/cc.{language}.300.vec.gz" for language in ("en", "de", "fr", "cs", "ja", "zh")]
+VECTORS += [f"muse/wiki.multi.{language}.vec" for language in ("en", "de", "fr", "cs")]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +71,28 @@ def root(tmp_path_factory) -> Path:
         ("coco_resnet152", [name.removesuffix(".jpg") for name in names], 1),
     ):  # fmt: skip
         write_regions(folder / store, ids, ((rng.normal(size=(count, 5)), np.tile(box, (count, 1))) for _ in ids))
+    for name in VECTORS:
+        rows = [f"{word} {' '.join(['0.1'] * 8)}" for word in ("the", "a", "der", "ein", "un", "1", ".")]
+        if name.endswith(".gz"):
+            pack(folder / name, rows)
+        else:
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text("\n".join(rows) + "\n")
     return folder
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory) -> str:
+    """The folder of a text model."""
+    return str(save("bert", tmp_path_factory.mktemp("bert")))
+
+
+def local(recipe: Recipe, model: str) -> Recipe:
+    """The recipe with a text model from a folder for those that rows would download."""
+    systems = [system for table in recipe.tables.values() for system in table.systems.values()]
+    for vse in (recipe.vse, *(system.vse for system in systems)):
+        vse.pretrained = vse.pretrained and model
+    return recipe
 
 
 class Watch(Callback):
@@ -138,10 +162,12 @@ def synthetic(corpus: Path, path: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in CONFIGS.glob("*.yaml")))
-def test_every_row_of_every_system_takes_a_step(name: str, root: Path, tmp_path: Path, monkeypatch) -> None:
+def test_every_row_of_every_system_takes_a_step(
+    name: str, root: Path, bert: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pipeline.retrieval.vse, "fit", two_steps)
     with at(tmp_path):
-        recipe = load_recipe(name, [*SMALL, f"--corpus.root={root}", *OF_RECIPE.get(name, [])])
+        recipe = local(load_recipe(name, [*SMALL, f"--corpus.root={root}", *OF_RECIPE.get(name, [])]), bert)
         workspace = Workspace(tmp_path / "artifacts")
         corpus = workspace.perform_all(corpus_job(recipe, workspace))
         written = {path: synthetic(corpus, path, tmp_path / path.replace(":", "-")) for path in recipe.augment.paths}
