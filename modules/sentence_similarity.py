@@ -1,6 +1,6 @@
 """Similarity of two sentences by a retrieval model or by words alone, and its correlation with gold scores."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -52,9 +52,16 @@ def pair_similarity(model: RetrievalModel, first: Tokens, second: Tokens, langua
     return found
 
 
+def token_blocks(sentences: Tokens, size: int = BLOCK) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Token numbers (B, L), padded with 0, and lengths (B,) of at most `size` sentences at a time."""
+    for start in range(0, len(sentences), size):
+        block = sentences[start : start + size]
+        tokens = pad_sequence([torch.tensor(sentence) for sentence in block], batch_first=True)
+        yield tokens, torch.tensor([len(sentence) for sentence in block])
+
+
 def _encode(model: RetrievalModel, sentences: Tokens, language: str) -> Encoding:
-    tokens = pad_sequence([torch.tensor(sentence) for sentence in sentences], batch_first=True)
-    lengths = torch.tensor([len(sentence) for sentence in sentences])
+    ((tokens, lengths),) = token_blocks(sentences)
     return model.encode_captions(tokens, lengths, torch.full_like(lengths, model.languages.index(language)))
 
 

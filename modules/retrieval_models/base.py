@@ -98,6 +98,10 @@ class RetrievalModel(nn.Module, ABC):
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions: tokens (B, L), lengths (B,) on the CPU, languages (B,) as indexes."""
 
+    def universal_of(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Tensor | None:
+        """Return the vectors (C, U) of captions in a space that all languages share; None if there are none."""
+        return None
+
     def similarity(self, images: Encoding, captions: Encoding) -> Tensor:
         """Return scores (I, C) of every image with every caption; by default the inner product of single vectors."""
         return inner_product(images[0][:, 0], captions[0][:, 0])
