@@ -10,6 +10,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from datasets import Dataset as Table
+from matplotlib.figure import Figure
 from PIL import Image
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_only
@@ -18,10 +19,11 @@ from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
 from data.captions import HUMAN
-from data.padding import pad
 from data.regions import RegionStore
+from pipeline.drawing.encoded import encoded_captions, encoded_images
 from pipeline.drawing.pages import render
 from pipeline.drawing.pictures import BLACK, GREEN, GREY, Hit, Line, embedded, hit_sheet, picture_sheet, read_thumbnail
+from pipeline.drawing.plots import as_pixels
 
 _BLOCK = 128
 _MARKS = r"\`*_[]()!<>&|~#$:"
@@ -71,6 +73,14 @@ def log_translations(
                 for row in chosen
             ])  # fmt: skip
             board.add_image("translations/test", np.asarray(sheet), dataformats="HWC")
+
+
+@rank_zero_only
+def log_figures(log_dir: Path, figures: Mapping[str, Figure]) -> None:
+    """Show figures in TensorBoard, by tag."""
+    with SummaryWriter(str(log_dir)) as board:
+        for tag, figure in figures.items():
+            board.add_image(tag, as_pixels(figure), dataformats="HWC")
 
 
 class Query(NamedTuple):
@@ -172,14 +182,10 @@ class QueryGallery(pl.Callback):
         return picture_sheet([(self.pictures.get(i), text) for i, text in zip(self.image_ids, lines, strict=False)])
 
     def _encoded_images(self, module: Any, rows: np.ndarray) -> Any:
-        regions = torch.from_numpy(self.store.regions[rows]).to(module.device).float()
-        return module.model.encode_images(regions, regions.new_ones(regions.shape[:2], dtype=torch.bool))
+        return encoded_images(module.model, self.store.regions[rows])
 
     def _encoded(self, module: Any, sentences: Sequence[Query]) -> Any:
-        tokens = [self.encode(one.text, one.language) for one in sentences]
-        lengths = torch.tensor([len(sentence) for sentence in tokens])
-        languages = torch.tensor([module.model.languages.index(one.language) for one in sentences])
-        return module.model.encode_captions(pad(tokens).to(module.device), lengths, languages.to(module.device))
+        return encoded_captions(module.model, self.encode, [(one.text, one.language) for one in sentences])
 
 
 def query_galleries(

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from pipeline.errors import RecipeError
@@ -55,14 +54,6 @@ def test_one_word_one_region_and_no_words_are_explained_too(exported: ExportedMo
     assert explain(exported, "🐕 ", "en", regions[:2])[1][0].text == "🐕"
     with pytest.raises(RecipeError, match="language 'de'"):
         explain(exported, "ein Ball", "de", regions)
-
-
-def test_masked_regions_are_as_regions_that_are_not_there(exported: ExportedModel, regions: np.ndarray) -> None:
-    mask = np.ones(regions.shape[:2], bool)
-    mask[1, 0] = False
-    found = exported.encode_regions(regions, mask).single()
-    torch.testing.assert_close(found[1], exported.encode_regions(regions[1:2, 1:]).single()[0], atol=1e-5, rtol=0)
-    torch.testing.assert_close(found[2], exported.encode_regions(regions).single()[2], atol=1e-5, rtol=0)
 
 
 def test_words_have_the_colour_of_their_region_s_frame() -> None:
