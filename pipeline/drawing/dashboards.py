@@ -10,7 +10,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from datasets import Dataset as Table
-from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from PIL import Image
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_only
@@ -23,7 +23,6 @@ from data.regions import RegionStore
 from pipeline.drawing.encoded import encoded_captions, encoded_images
 from pipeline.drawing.pages import render
 from pipeline.drawing.pictures import BLACK, GREEN, GREY, Hit, Line, embedded, hit_sheet, picture_sheet, read_thumbnail
-from pipeline.drawing.plots import as_pixels
 
 _BLOCK = 128
 _MARKS = r"\`*_[]()!<>&|~#$:"
@@ -76,11 +75,11 @@ def log_translations(
 
 
 @rank_zero_only
-def log_figures(log_dir: Path, figures: Mapping[str, Figure]) -> None:
-    """Show figures in TensorBoard, by tag."""
+def log_pictures(log_dir: Path, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
+    """Show pictures, pixels (height, width, 3), in TensorBoard, by tag."""
     with SummaryWriter(str(log_dir)) as board:
-        for tag, figure in figures.items():
-            board.add_image(tag, as_pixels(figure), dataformats="HWC")
+        for tag, pixels in pictures.items():
+            board.add_image(tag, pixels, dataformats="HWC")
 
 
 class Query(NamedTuple):

@@ -18,7 +18,7 @@ from data.text import without_each_word
 from modules.grounding import ground
 from modules.retrieval_models import RetrievalModel
 from pipeline.drawing.encoded import Encode, device_of, encoded_captions
-from pipeline.drawing.plots import as_label
+from pipeline.drawing.plots import DPI, as_label
 
 _COLUMNS = 8  # of panels, half of them for each of two languages
 _WIDE, _HIGH, _TEXT = 1.45, 1.65, 0.75  # inches: a panel, and lines of text
@@ -30,12 +30,11 @@ _LABEL = 0.11  # height of a percentage, of the picture's
 _EMPTY = 200  # pixels of the frame that stands for a picture that is not at hand
 _FRAME = "#d55e00"  # vermilion of Okabe and Ito
 HOW = (
-    "Bright: looked at. Framed: the strongest regions. Of a head: % of its attention. Of a word: without a region the\n"
-    "word adds less to the score of picture and caption; % is the region's part of all such losses."
+    "Bright: looked at. Framed: the strongest regions. Head: % of its attention. Word: how much more it adds to the\n"
+    "score with a region than without it, in % of the sum over all regions."
 )
-
 NOTHING = "no region"
-"""What stands in the panel of a word that adds nothing to the score, or as much without any of the regions."""
+"""What stands in the panel of a word that adds no more to the score with any of the regions than without it."""
 
 
 class View(NamedTuple):
@@ -104,8 +103,8 @@ def _side(
     effects, parts = (one.float().cpu().numpy() for one in ground(model, regions, real, captions))
     content = [place for place, word in enumerate(words) if is_content_word(word, language)]
     kept = sorted(sorted(content, key=lambda place: -effects[place])[:_WORDS])
-    falls = parts[:, real.cpu().numpy()].clip(0) * (effects > 0)[:, None]
-    shares = falls / falls.sum(1, keepdims=True).clip(1e-12)
+    added = parts[:, real.cpu().numpy()].clip(0)
+    shares = added / added.sum(1, keepdims=True).clip(1e-12)
     views = [View(words[place].strip(".,;:!?"), shares[place]) for place in kept]
     return Side(f"{language_name(language)}: “{text}”", views)
 
@@ -122,9 +121,9 @@ def grounding_figure(title: str, picture: Image.Image | None, shown: Grounded) -
     above = -(-(len(shown.heads) + 1) // _COLUMNS)
     below = max((-(-len(side.words) // half) for side in shown.sides), default=0)
     heights = [_TEXT, above * _HIGH, _TEXT + below * _HIGH]
-    figure = Figure((_COLUMNS * _WIDE, sum(heights)), layout="constrained")
-    text, first, second = figure.subfigures(3, 1, height_ratios=heights)
-    text.text(0.01, 0.95, as_label(title), size="large", weight="bold", va="top")
+    figure = Figure((_COLUMNS * _WIDE, sum(heights)), dpi=DPI, layout="constrained")
+    text, first, second = np.ravel(figure.subfigures(3, 1, height_ratios=heights))
+    text.text(0.01, 0.9, as_label(title), size="large", weight="bold", va="top")
     text.text(0.01, 0.5, HOW if shown.heads else f"{HOW} This model has no heads.", va="top")
     pixels = np.asarray(picture) if picture is not None else np.full((_EMPTY, _EMPTY, 3), 0xD8, np.uint8)
     panels = _panels(first, above, _COLUMNS)

@@ -15,7 +15,7 @@ from PIL import Image
 from data.languages import language_name
 from modules.retrieval_models import RetrievalModel
 from pipeline.drawing.encoded import Encode, encoded_captions, encoded_images, one_vector_each
-from pipeline.drawing.plots import as_label
+from pipeline.drawing.plots import DPI, as_label
 
 IMAGES, REGIONS, CAPTIONS, WORDS = "images", "regions", "captions", "words"
 _SIDE, _LEGEND = 9.0, 0.7  # inches: the plane, the legend below it
@@ -85,7 +85,7 @@ def joint_space_figure(title: str, groups: Groups, contents: Contents) -> Figure
     """
     places = _in_inches(t_sne(np.concatenate(list(groups.values()))))
     points = dict(zip(groups, np.split(places, np.cumsum([len(one) for one in groups.values()])[:-1]), strict=True))
-    figure = Figure((_SIDE, _SIDE + _LEGEND))
+    figure = Figure((_SIDE, _SIDE + _LEGEND), dpi=DPI)
     axes = figure.add_axes((0, _LEGEND / (_SIDE + _LEGEND), 1, _SIDE / (_SIDE + _LEGEND)))
     axes.set(xlim=(0, _SIDE), ylim=(0, _SIDE), xticks=[], yticks=[])
     axes.text(0.1, _SIDE - 0.1, as_label(f"{title}: its joint space by t-SNE"), va="top", size="large", weight="bold")
@@ -93,8 +93,8 @@ def joint_space_figure(title: str, groups: Groups, contents: Contents) -> Figure
     colours = {(kind, language): _colour(kind, language, list(contents.captions)) for kind, language in points}
     for (kind, language), some in points.items():
         name = f"{kind}, {language_name(language)}" if language else kind
-        style = {"s": 24, "marker": _MARKS[kind], "color": colours[kind, language], "alpha": 0.7, "linewidths": 0}
-        axes.scatter(some[:, 0], some[:, 1], label=name, **style)
+        axes.scatter(some[:, 0], some[:, 1], s=24, marker=_MARKS[kind], color=colours[kind, language],
+                     alpha=0.7, linewidths=0, label=name)  # fmt: skip
     taken = _draw_crops(axes, points.get((REGIONS, ""), np.empty((0, 2))), contents.crop)
     for (kind, language), some in points.items():
         if kind == WORDS:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 _WIDTH = 8.0  # inches
+DPI = 100
+"""Pixels an inch of figures that show pictures."""
 _LEAST = 0.1  # length of an axis that does not begin at 0, of the figures: small differences must look small
 _GREY = "#59636e"
 _ABOVE, _BELOW = "#0072b2", "#d55e00"  # blue and vermilion of Okabe and Ito, which colour-blind people tell apart
@@ -163,11 +165,16 @@ def as_svg(figure: Figure) -> str:
     return text[text.index("<svg") :]
 
 
-def as_png(figure: Figure, colours: int = 64, dpi: int = 130) -> bytes:
-    """The figure as a PNG file of some colours, with so many pixels an inch; the same bytes each time."""
-    figure.set_dpi(dpi)
+def as_png(figure: Figure) -> bytes:
+    """The figure as a PNG file of 64 colours, 1,040 pixels wide if it is 8 inches wide; the same bytes each time."""
+    figure.set_dpi(130)
+    return png_of(as_pixels(figure), 64)
+
+
+def png_of(pixels: NDArray[np.uint8], colours: int = 256) -> bytes:
+    """Pixels (height, width, 3) as a PNG file of at most so many colours, 256 or fewer."""
     written = io.BytesIO()
-    Image.fromarray(as_pixels(figure)).quantize(colours).save(written, "PNG", optimize=True)
+    Image.fromarray(pixels).quantize(colours).save(written, "PNG", optimize=True)
     return written.getvalue()
 
 

@@ -16,11 +16,11 @@ from data.retrieval import parse_group
 from data.text import TextInput
 from modules.retrieval_models import RetrievalModel
 from pipeline.corpus.prepare import corpus_job, pictures_of
-from pipeline.drawing.dashboards import log_figures
+from pipeline.drawing.dashboards import log_pictures
 from pipeline.drawing.grounding import grounded, grounding_figure
 from pipeline.drawing.joint_space import Contents, encoded_contents, joint_space_figure
 from pipeline.drawing.pictures import cut_out, read_thumbnail
-from pipeline.drawing.plots import as_png
+from pipeline.drawing.plots import as_pixels, png_of
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
 from pipeline.jobs.job import Job
@@ -38,7 +38,6 @@ _GROUNDED = 3  # images
 _SPACE = 150  # images of the joint space, their captions of a language, and regions
 _WORDS = 25  # of a language
 _SIZE = 320  # pixels of the longer side of a picture
-_COLOURS, _DPI = 256, 100
 
 
 def draw(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
@@ -97,9 +96,10 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
         if not lacks:
             for number, image_id in enumerate(images.ids[:_GROUNDED], 1):
                 figures[f"grounding/{number}"] = _grounding(model, text, images, image_id, title)
-        for tag, figure in figures.items():
-            (folder / _file_of(tag)).write_bytes(as_png(figure, _COLOURS, _DPI))
-        log_figures(log_folder(recipe, trained.name, trained.key), figures)
+        pictures = {tag: as_pixels(figure) for tag, figure in figures.items()}
+        for tag, pixels in pictures.items():
+            (folder / _file_of(tag)).write_bytes(png_of(pixels))
+        log_pictures(log_folder(recipe, trained.name, trained.key), pictures)
         return {"grounded": len(figures) - 1, "lacks": lacks}
 
     inputs = {"corpus": corpus, "model": trained}
