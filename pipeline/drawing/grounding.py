@@ -122,7 +122,7 @@ def grounding_figure(title: str, picture: Image.Image | None, shown: Grounded) -
     below = max((-(-len(side.words) // half) for side in shown.sides), default=0)
     heights = [_TEXT, above * _HIGH, _TEXT + below * _HIGH]
     figure = Figure((_COLUMNS * _WIDE, sum(heights)), dpi=DPI, layout="constrained")
-    text, first, second = np.ravel(figure.subfigures(3, 1, height_ratios=heights))
+    text, first, second = figure.subfigures(3, 1, height_ratios=heights, squeeze=False)[:, 0]
     text.text(0.01, 0.9, as_label(title), size="large", weight="bold", va="top")
     text.text(0.01, 0.5, HOW if shown.heads else f"{HOW} This model has no heads.", va="top")
     pixels = np.asarray(picture) if picture is not None else np.full((_EMPTY, _EMPTY, 3), 0xD8, np.uint8)

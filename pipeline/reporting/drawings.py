@@ -84,8 +84,7 @@ def finished_drawings(recipe: Recipe, workspace: Workspace) -> list[tuple[str, b
 def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrained: str | None) -> Job:
     """Draw one model, and show the same in the TensorBoard folder of its training."""
     learned = {slot.language for group in trained.settings["groups"] for slot in parse_group(group)}
-    languages = [*(one for one in recipe.vse.test if one in learned), *sorted(learned - {*recipe.vse.test})]
-    languages = languages[:_LANGUAGES]
+    languages = [one for one in recipe.vse.test if one in learned][:_LANGUAGES] or recipe.vse.test[:1]
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the pictures."""
@@ -119,7 +118,10 @@ def _headline(figures: Mapping[str, Any]) -> str:
 
 
 class _TestImages:
-    """Test images that people described in some languages, in an order that is always the same."""
+    """Test images that people described in some languages, in an order that is always the same.
+
+    If there are none that are described in all of the languages, those in the first.
+    """
 
     def __init__(self, corpus: Path, languages: Sequence[str]) -> None:
         self.store, self.pictures = RegionStore(corpus / "regions", check_values=False), pictures_of(corpus)
@@ -130,8 +132,9 @@ class _TestImages:
             if row["split"] == "test" and row["source"] == HUMAN and language in languages and image_id in self.store:
                 self.captions[language].setdefault(image_id, row["text"])
                 self.texts[language].append(row["text"])
-        described = sorted(set.intersection(*(set(found) for found in self.captions.values())))
-        self.ids = random.Random(0).sample(described, len(described))
+        described = [set(found) for found in self.captions.values()]
+        ids = sorted(set.intersection(*described) or described[0])
+        self.ids = random.Random(0).sample(ids, len(ids))
 
     def picture(self, image_id: str) -> Image.Image | None:
         """The picture; None where it is not at hand."""
@@ -139,8 +142,6 @@ class _TestImages:
 
     def lacks_places(self) -> str:
         """Why nothing can be shown of where a model looks; empty if it can."""
-        if not self.ids:
-            return f"no test image is described in {' and '.join(self.captions)}"
         boxes = self.store.boxes[self.store.rows(self.ids)]
         if boxes.shape[1] == 1:
             return "one region an image"
@@ -151,7 +152,7 @@ def _grounding(model: RetrievalModel, text: TextInput, images: _TestImages, imag
     """What a model looks at in one image."""
     (row,) = images.store.rows([image_id])
     regions, boxes = images.store.regions[row], images.store.boxes[row]
-    captions = [(found[image_id], language) for language, found in images.captions.items()]
+    captions = [(found[image_id], language) for language, found in images.captions.items() if image_id in found]
     shown = grounded(model, text.encode, regions, np.ones(len(regions), bool), boxes, captions)
     return grounding_figure(f"{title}: what it looks at in {image_id}", images.picture(image_id), shown)
 
@@ -171,7 +172,7 @@ def _joint_space(model: RetrievalModel, text: TextInput, images: _TestImages, ti
 
     contents = Contents(
         regions, regions.reshape(-1, images.store.dim)[some], crop,
-        {language: [found[one] for one in ids] for language, found in images.captions.items()},
+        {language: [found[one] for one in ids if one in found] for language, found in images.captions.items()},
         {language: frequent_content_words(texts, language, _WORDS) for language, texts in images.texts.items()},
     )  # fmt: skip
     return joint_space_figure(title, encoded_contents(model, text.encode, contents), contents)

@@ -11,13 +11,16 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from data.captions import Caption, write_captions
 from data.regions import RegionStore, write_regions
+from data.text import WordVocabulary
 from modules.retrieval_models import RetrievalModel, build_model, model_class
 from modules.retrieval_models.base import MODELS
 from pipeline.drawing.grounding import NOTHING, Grounded, Side, View, grounded, grounding_figure, lit
 from pipeline.drawing.joint_space import Contents, encoded_contents, farthest, joint_space_figure, t_sne
 from pipeline.drawing.pictures import cut_out
 from pipeline.drawing.plots import as_png
+from pipeline.reporting.drawings import _grounding, _joint_space, _TestImages
 from tests.pipeline.tiny import Tiny
 
 model_class("san")  # all files of the folder are read
@@ -199,3 +202,27 @@ def test_one_region_or_no_boxes_are_told_in_a_line(tiny: Tiny, tmp_path: Path, c
     assert made.main("draw", "--vse.only=[human]") == 0
     assert f"t-SNE; no grounding: {said}" in capsys.readouterr().out
     assert [path.name for path in made.job("draw-san-human-1").glob("*.png")] == ["joint-space.png"]
+
+
+def test_images_are_those_that_are_described_in_all_languages_or_else_in_the_first(tmp_path: Path) -> None:
+    def found(captions: list[tuple[str, str, str]]) -> _TestImages:
+        rows = [Caption(image, f"{image}{language}{n}", language, text, "test")
+                for n, (image, language, text) in enumerate(captions)]  # fmt: skip
+        write_captions([*rows, Caption("c", "x", "en", "of training", "train")], tmp_path / "captions.parquet")
+        return _TestImages(tmp_path, ["en", "de"])
+
+    write_regions(tmp_path / "regions", ["a", "b", "c"], ((REGIONS[0], BOXES) for _ in range(3)))
+    (tmp_path / "about.json").write_text('{"pictures": {}}')
+    both = found([("a", "en", "first"), ("a", "en", "second"), ("a", "de", "ein"), ("b", "en", "b"), ("z", "de", "z")])
+    assert both.ids == ["a"]
+    assert both.captions["en"]["a"] == "first"
+    assert both.texts == {"en": ["first", "second", "b"], "de": ["ein"]}
+    apart = found([("a", "en", "a bat"), ("b", "de", "ein")])
+    assert apart.ids == ["a"]
+    text = WordVocabulary.build(["a bat"], ["en"], 1)
+    model = build_model(
+        "san", region_dim=D, vocabulary_size=len(text), languages=["de", "en"], dim=8, word_dim=6
+    ).eval()
+    assert "English: “a bat”" in {one.get_suptitle() for part in _grounding(model, text, apart, "a", "t").subfigs
+                                  for one in part.subfigs}  # fmt: skip
+    _joint_space(model, text, apart, "t")
