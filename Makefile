@@ -58,7 +58,7 @@ WORDS = if { printf '%s\n' "$$ARGS"; cat -- "$$RECIPE" 2>/dev/null; } | grep -q 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two installations into one environment would meet
-.PHONY: help setup setup-app setup-fasttext setup-asian setup-dev demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse sts translate export index search describe app screenshots table doctor report plots tensorboard clean
+.PHONY: help setup setup-app setup-fasttext setup-asian setup-dev demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse sts translate export index search describe app screenshots table doctor report draw plots tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -147,6 +147,9 @@ doctor: setup ## what is in a recipe's data and what is wrong with it, with file
 
 report: setup ## tables of all that has been run
 	@$(PIPELINE) report $(OPTIONS)
+
+draw: setup ## what trained retrieval models look at, word by word, and their joint space by t-SNE, as pictures
+	@$(PIPELINE) draw $(OPTIONS)
 
 plots: setup ## the READMEs' plots of recorded figures (pipeline/results), into .screenshots
 	@$(PIPELINE) plots

@@ -1,9 +1,20 @@
-"""Which of several languages a sentence is in."""
+"""Names of languages, and which of several a sentence is in."""
 
 from collections.abc import Sequence
 from functools import cache
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+_NAMES = {
+    "ar": "Arabic", "cs": "Czech", "de": "German", "en": "English", "es": "Spanish", "fr": "French", "it": "Italian",
+    "ja": "Japanese", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ru": "Russian", "th": "Thai",
+    "tr": "Turkish", "zh": "Chinese",
+}  # fmt: skip
+
+
+def language_name(code: str) -> str:
+    """The English name of a language; its code if it has none here."""
+    return _NAMES.get(code, code)
 
 
 def language_of(text: str, languages: Sequence[str]) -> str:

@@ -63,6 +63,19 @@ def spaced(tokens: str, language: str) -> str:
     return " ".join(re.findall(r"[a-z0-9]+|\S", tokens)) if language in UNSPACED else tokens
 
 
+def without_each_word(text: str, language: str, by: str = CHARACTERS) -> tuple[list[str], list[str]]:
+    """The words of a sentence as they are typed, and the sentence without each of them.
+
+    In languages that are written without spaces, a character is a word, or with `by` `WORDS` what a segmenter finds.
+    """
+    if by == WORDS and language in PACKAGES:
+        words = segment(text, language)
+    else:
+        words = [one for one in text if not one.isspace()] if language in UNSPACED else text.split()
+    space = "" if language in UNSPACED else " "
+    return words, [space.join(words[:place] + words[place + 1 :]) for place in range(len(words))]
+
+
 def detokenize(text: str, language: str) -> str:
     """Undo Moses tokenisation (not the lower-casing)."""
     text = _CLOSING.sub("", _moses(language)[2].detokenize(text.split()))

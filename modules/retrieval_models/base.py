@@ -102,6 +102,18 @@ class RetrievalModel(nn.Module, ABC):
         """Return the vectors (C, U) of captions in a space that all languages share; None if there are none."""
         return None
 
+    def region_weights(self, regions: Tensor, mask: Tensor) -> Tensor | None:
+        """Return how the model's own heads share their attention among the regions of each image, whatever the caption.
+
+        Args:
+            regions: (B, R, D).
+            mask: (B, R), true for real regions.
+
+        Returns:
+            (B, K, R) of K heads, each of sum 1 and zero at padding; None, the default: the model has no such heads.
+        """
+        return None
+
     def similarity(self, images: Encoding, captions: Encoding) -> Tensor:
         """Return scores (I, C) of every image with every caption; by default the inner product of single vectors."""
         return inner_product(images[0][:, 0], captions[0][:, 0])

@@ -25,11 +25,14 @@ class MemoryAttention(nn.Module):
         self.of_memory = nn.Linear(dim, dim, bias=False)
         self.of_hidden = nn.Linear(dim, 1, bias=False)
 
+    def weights(self, vectors: Tensor, mask: Tensor, memory: Tensor) -> Tensor:
+        """Return α (B, T) of vectors (B, T, Z) and the memory (B, H), zero where the mask (B, T) is false."""
+        hidden = torch.tanh(self.of_vectors(vectors)) * torch.tanh(self.of_memory(memory))[:, None]
+        return widen(self.of_hidden(hidden))[..., 0].masked_fill(~mask, -torch.inf).softmax(1)
+
     def forward(self, vectors: Tensor, mask: Tensor, memory: Tensor) -> Tensor:
         """Return attended vectors (B, Z) of vectors (B, T, Z), their mask (B, T) and the memory (B, H)."""
-        hidden = torch.tanh(self.of_vectors(vectors)) * torch.tanh(self.of_memory(memory))[:, None]
-        weights = widen(self.of_hidden(hidden)).masked_fill(~mask[..., None], -torch.inf).softmax(1)
-        return (weights * widen(vectors)).sum(1)
+        return (self.weights(vectors, mask, memory)[..., None] * widen(vectors)).sum(1)
 
 
 @register("dan")
@@ -58,11 +61,21 @@ class DAN(RetrievalModel):
 
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
         """Encode images as single unit vectors (B, 1, (steps + 1) · H)."""
-        outputs = [torch.tanh(self.project[0](masked_mean(regions, mask)))]
+        return one_vector(F.normalize(widen(torch.cat(self._look(regions, mask)[0], dim=-1)), dim=-1))
+
+    def region_weights(self, regions: Tensor, mask: Tensor) -> Tensor | None:
+        """Return α (B, steps, R): each step of attention counts as a head; None without steps."""
+        weights = self._look(regions, mask)[1]
+        return torch.stack(weights, dim=1) if weights else None
+
+    def _look(self, regions: Tensor, mask: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """The mean and the output of each step (B, H), and the weights of each step (B, R)."""
+        outputs, weights = [torch.tanh(self.project[0](masked_mean(regions, mask)))], []
         for attend, project in zip(self.attend_regions, self.project[1:], strict=True):
-            memory = torch.stack(outputs).sum(0)
-            outputs.append(torch.tanh(project(attend(regions, mask, memory))))
-        return one_vector(F.normalize(widen(torch.cat(outputs, dim=-1)), dim=-1))
+            assert isinstance(attend, MemoryAttention)
+            weights.append(attend.weights(regions, mask, torch.stack(outputs).sum(0)))
+            outputs.append(torch.tanh(project((weights[-1][..., None] * widen(regions)).sum(1))))
+        return outputs, weights
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions as single unit vectors (B, 1, (steps + 1) · H); one encoder for all languages."""

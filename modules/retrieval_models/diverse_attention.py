@@ -63,7 +63,11 @@ class DiverseAttention(RetrievalModel):
 
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
         """Encode images as single unit vectors, or as sets of K of them."""
-        return self._encoding(self.pool_regions(torch.tanh(widen(self.regions(regions))), mask))
+        return self._encoding(self.pool_regions(self._perceptron(regions), mask))
+
+    def region_weights(self, regions: Tensor, mask: Tensor) -> Tensor:
+        """Return a (B, K, R) of Eq. 1."""
+        return self.pool_regions.weights(self._perceptron(regions), mask)
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions, by the encoder of their language; ModelError if there is none."""
@@ -83,6 +87,9 @@ class DiverseAttention(RetrievalModel):
             found = diversity(*joined, self.diversity_margin, self.diversity_reading)
         self.figures = {"diversity_active": found.active, "head_cosine": found.cosine}
         return {"diversity": self.diversity * found.loss} if self.diversity else {}
+
+    def _perceptron(self, regions: Tensor) -> Tensor:
+        return torch.tanh(widen(self.regions(regions)))
 
     def _heads(self, encoding: Encoding) -> Tensor:
         return encoding[0].reshape(len(encoding[0]), self.heads, self.dim)

@@ -32,6 +32,10 @@ class SAN(RetrievalModel):
         """Encode images as single unit vectors."""
         return one_vector(F.normalize(self.pool_regions(widen(self.regions(regions)), mask), dim=-1))
 
+    def region_weights(self, regions: Tensor, mask: Tensor) -> Tensor:
+        """Return α (B, 1, R) of Eq. 7, the attention of its one context vector."""
+        return self.pool_regions.weights(widen(self.regions(regions)), mask)[:, None]
+
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions as single unit vectors; one encoder for all languages."""
         return one_vector(F.normalize(self.pool_words(*self.captions(tokens, lengths)), dim=-1))

@@ -42,6 +42,16 @@ def sts(
         load("pipeline.reporting.sts", "sts")(recipe_of(ctx, recipe, named), open_workspace(), force)
 
 
+@app.command(epilog=EPILOG)
+def draw(
+    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
+    verbose: Verbose = False,
+) -> None:  # fmt: skip
+    """Draw what trained retrieval models look at, and their joint space."""
+    with explained("draw"):
+        load("pipeline.reporting.drawings", "draw")(recipe_of(ctx, recipe, named), open_workspace(), force)
+
+
 @app.command()
 def compare(
     ctx: typer.Context,

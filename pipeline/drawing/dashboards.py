@@ -10,6 +10,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from datasets import Dataset as Table
+from numpy.typing import NDArray
 from PIL import Image
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_only
@@ -18,8 +19,8 @@ from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
 from data.captions import HUMAN
-from data.padding import pad
 from data.regions import RegionStore
+from pipeline.drawing.encoded import encoded_captions, encoded_images
 from pipeline.drawing.pages import render
 from pipeline.drawing.pictures import BLACK, GREEN, GREY, Hit, Line, embedded, hit_sheet, picture_sheet, read_thumbnail
 
@@ -71,6 +72,14 @@ def log_translations(
                 for row in chosen
             ])  # fmt: skip
             board.add_image("translations/test", np.asarray(sheet), dataformats="HWC")
+
+
+@rank_zero_only
+def log_pictures(log_dir: Path, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
+    """Show pictures, pixels (height, width, 3), in TensorBoard, by tag."""
+    with SummaryWriter(str(log_dir)) as board:
+        for tag, pixels in pictures.items():
+            board.add_image(tag, pixels, dataformats="HWC")
 
 
 class Query(NamedTuple):
@@ -172,14 +181,10 @@ class QueryGallery(pl.Callback):
         return picture_sheet([(self.pictures.get(i), text) for i, text in zip(self.image_ids, lines, strict=False)])
 
     def _encoded_images(self, module: Any, rows: np.ndarray) -> Any:
-        regions = torch.from_numpy(self.store.regions[rows]).to(module.device).float()
-        return module.model.encode_images(regions, regions.new_ones(regions.shape[:2], dtype=torch.bool))
+        return encoded_images(module.model, self.store.regions[rows])
 
     def _encoded(self, module: Any, sentences: Sequence[Query]) -> Any:
-        tokens = [self.encode(one.text, one.language) for one in sentences]
-        lengths = torch.tensor([len(sentence) for sentence in tokens])
-        languages = torch.tensor([module.model.languages.index(one.language) for one in sentences])
-        return module.model.encode_captions(pad(tokens).to(module.device), lengths, languages.to(module.device))
+        return encoded_captions(module.model, self.encode, [(one.text, one.language) for one in sentences])
 
 
 def query_galleries(

@@ -13,6 +13,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from data.errors import DataError
@@ -30,6 +32,14 @@ def read_thumbnail(path: Path | None, size: int = _THUMBNAIL) -> Image.Image | N
         return None if path is None else open_picture(path, size)
     except DataError:
         return None
+
+
+def cut_out(picture: Image.Image | None, box: NDArray[np.floating]) -> Image.Image | None:
+    """A box (4,), corners x1, y1, x2, y2 in 0…1, of a picture; None without a picture, or if the box has no area."""
+    if picture is None:
+        return None
+    x1, y1, x2, y2 = (box.clip(0, 1) * np.tile(picture.size, 2)).round().astype(int).tolist()
+    return picture.crop((x1, y1, x2, y2)) if x1 < x2 and y1 < y2 else None
 
 
 def picture_sheet(rows: Sequence[tuple[Path | None, Sequence[Line]]], width: int = 760) -> Image.Image:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 _WIDTH = 8.0  # inches
+DPI = 100
+"""Pixels an inch of figures that show pictures."""
 _LEAST = 0.1  # length of an axis that does not begin at 0, of the figures: small differences must look small
 _GREY = "#59636e"
 _ABOVE, _BELOW = "#0072b2", "#d55e00"  # blue and vermilion of Okabe and Ito, which colour-blind people tell apart
@@ -61,9 +63,9 @@ def curves(title: str, lines: Mapping[str, Sequence[tuple[int, float]]]) -> Figu
     figure = Figure((_WIDTH, 4.0), layout="constrained")
     axes = figure.subplots()
     for name, points in lines.items():
-        axes.plot(*zip(*points, strict=True), label=_plain(name), marker=".", linewidth=1)
+        axes.plot(*zip(*points, strict=True), label=as_label(name), marker=".", linewidth=1)
     axes.set_xlabel("step")
-    axes.set_title(_plain(title), loc="left", fontsize="medium")
+    axes.set_title(as_label(title), loc="left", fontsize="medium")
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize="small", frameon=False)
     return figure
@@ -83,8 +85,8 @@ def intervals(title: str, rows: Sequence[tuple[str, float, float | None, float |
         if low is not None and high is not None:
             axes.plot((low, high), (place, place), color="#59636e", linewidth=1.5)
         axes.plot(value, place, "o", color="#0969da")
-    axes.set_yticks(places, [_plain(name) for name, *_ in rows])
-    axes.set_title(_plain(title), loc="left", fontsize="medium")
+    axes.set_yticks(places, [as_label(name) for name, *_ in rows])
+    axes.set_title(as_label(title), loc="left", fontsize="medium")
     axes.grid(axis="x", alpha=0.3)
     return figure
 
@@ -101,7 +103,7 @@ def panels(title: str, axis: str, parts: Sequence[Panel], start: float | None = 
     """
     counts = [len(part.marks) for part in parts]
     figure = Figure((_WIDTH, 0.8 + 0.5 * len(parts) + 0.25 * sum(counts)), layout="constrained")
-    figure.suptitle(_plain(title), x=0.01, ha="left", fontsize="large")
+    figure.suptitle(as_label(title), x=0.01, ha="left", fontsize="large")
     heights = [count + 0.6 for count in counts]
     columns = figure.subplots(len(parts), squeeze=False, sharex=start is not None, height_ratios=heights)[:, 0]
     ends = [([mark.ends() for mark in part.marks]) for part in parts]
@@ -114,15 +116,15 @@ def panels(title: str, axis: str, parts: Sequence[Panel], start: float | None = 
             axes.set_xlim((low + high - length) / 2, (low + high + length) / 2)
         else:
             _bars(axes, part.marks, start)
-    columns[-1].set_xlabel(_plain(axis))
+    columns[-1].set_xlabel(as_label(axis))
     return figure
 
 
 def _rows(axes: Axes, part: Panel) -> None:
     """A row a figure, the value at its right."""
-    axes.set_yticks(range(len(part.marks)), [_plain(mark.label) for mark in part.marks])
+    axes.set_yticks(range(len(part.marks)), [as_label(mark.label) for mark in part.marks])
     axes.set_ylim(len(part.marks) - 0.4, -0.6)
-    axes.set_title(_plain(part.title), loc="left", fontsize="medium")
+    axes.set_title(as_label(part.title), loc="left", fontsize="medium")
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -150,20 +152,7 @@ def _bars(axes: Axes, marks: Sequence[Mark], start: float) -> None:
     axes.xaxis.set_major_formatter("{x:g}")
 
 
-def scatter(title: str, groups: Mapping[str, NDArray[np.floating]]) -> Figure:
-    """Points (N, 2) of some groups, each in its colour."""
-    figure = Figure((6.0, 6.0), layout="constrained")
-    axes = figure.subplots()
-    for name, points in groups.items():
-        axes.scatter(points[:, 0], points[:, 1], s=8, alpha=0.7, label=_plain(name))
-    axes.set_title(_plain(title), loc="left", fontsize="medium")
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.legend(fontsize="small")
-    return figure
-
-
-def _plain(text: str) -> str:
+def as_label(text: str) -> str:
     """A label that is no formula, and that a legend does not leave out."""
     return ("\u200b" if text.startswith("_") else "") + text.replace("$", r"\$")
 
@@ -179,8 +168,13 @@ def as_svg(figure: Figure) -> str:
 def as_png(figure: Figure) -> bytes:
     """The figure as a PNG file of 64 colours, 1,040 pixels wide if it is 8 inches wide; the same bytes each time."""
     figure.set_dpi(130)
+    return png_of(as_pixels(figure), 64)
+
+
+def png_of(pixels: NDArray[np.uint8], colours: int = 256) -> bytes:
+    """Pixels (height, width, 3) as a PNG file of at most so many colours, 256 or fewer."""
     written = io.BytesIO()
-    Image.fromarray(as_pixels(figure)).quantize(64).save(written, "PNG", optimize=True)
+    Image.fromarray(pixels).quantize(colours).save(written, "PNG", optimize=True)
     return written.getvalue()
 
 

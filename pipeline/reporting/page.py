@@ -1,5 +1,6 @@
-"""The report as one self-contained page: tables, intervals and training curves."""
+"""The report as one self-contained page: tables, intervals, training curves, pictures of what models look at."""
 
+import base64
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def report_page(
     results: Sequence[Result],
     logs: Callable[[Job], Path],
     jobs: Sequence[Job],
+    drawings: Sequence[tuple[str, bytes]] = (),
 ) -> None:
     """Write the page.
 
@@ -33,9 +35,11 @@ def report_page(
         results: its figures, of which mean recalls are plotted with their intervals.
         logs: TensorBoard's folder of a job; one that does not exist is not plotted.
         jobs: whose training is plotted.
+        drawings: title and PNG file of what `make draw` has drawn.
     """
     plots = [*_recalls(results), *_training(logs, jobs)]
-    write_whole(path, render("report.html", title=title, tables=sheets, plots=plots))
+    pictures = [(name, base64.b64encode(content).decode()) for name, content in drawings]
+    write_whole(path, render("report.html", title=title, tables=sheets, plots=plots, pictures=pictures))
 
 
 def _recalls(results: Sequence[Result]) -> Iterator[str]:

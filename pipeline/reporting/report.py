@@ -17,6 +17,7 @@ from pipeline.jobs.job import Job, chain
 from pipeline.jobs.trainer import log_folder
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, parse_path
+from pipeline.reporting.drawings import finished_drawings
 from pipeline.reporting.page import report_page
 from pipeline.reporting.paper_tables import paper_tables, table_rows
 from pipeline.reporting.records import Result, append_runs, read_runs, write_results
@@ -107,7 +108,7 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
     title, trained = f"{recipe.name}: {figures.label}", [*translators.values(), *(row.job for row in rows)]
     report_page(
         folder / "report.html", title, sheets, figures.results,
-        lambda job: log_folder(recipe, job.name, job.key), trained,
+        lambda job: log_folder(recipe, job.name, job.key), trained, finished_drawings(recipe, workspace),
     )  # fmt: skip
     return Written(folder, sheets, figures.results)
 

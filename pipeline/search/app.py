@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from data.errors import DataError
-from data.languages import language_of
+from data.languages import language_name, language_of
 from data.pictures import SUFFIXES
 from modules.errors import ModelError
 from pipeline.errors import RecipeError
@@ -21,7 +21,7 @@ from pipeline.search.gallery import Gallery
 from pipeline.search.page_picture import uploaded
 from pipeline.search.page_results import Request, results
 from pipeline.search.page_start import introduction, start
-from pipeline.search.page_text import language_name, plain
+from pipeline.search.page_text import plain
 from pipeline.search.page_translation import demonstration
 
 LONGEST = 1000  # characters of a query; the model reads 100 words

@@ -1,16 +1,13 @@
-"""Why a picture was found: what each word of a query adds to the score, and the region that it depends on most.
-
-Both are measured by leaving out: a word of the query, a region of the picture, or both.
-"""
+"""Why a picture was found: what each word of a query adds to the score, and the region that it depends on most."""
 
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from data.segmentation import PACKAGES, segment
-from data.text import UNSPACED, WORDS
-from modules.encodings import Encodings
+from data.text import CHARACTERS, without_each_word
+from modules.grounding import Grounding, ground
 from pipeline.search.exported_model import ExportedModel
 
 
@@ -42,36 +39,18 @@ def explain(exported: ExportedModel, query: str, language: str, regions: NDArray
     Raises:
         RecipeError: the model does not know the language, or reads regions of another width.
     """
-    space = "" if language in UNSPACED else " "
-    words = _parts(exported, query, language)
-    without = [space.join(words[:place] + words[place + 1 :]) for place in range(len(words))]
-    captions = exported.encode_captions([query, *without], language)  # 1 + W
-    return [_words_of(words, exported.score(_encode_without(exported, one), captions).numpy()) for one in regions]
+    exported.require_width(regions)
+    words, without = without_each_word(query, language, getattr(exported.text, "by", CHARACTERS))
+    captions = exported.encode_captions([query, *without], language)[:]  # 1 + W
+    pictures = torch.from_numpy(regions.astype(np.float32))
+    seen = torch.ones(regions.shape[1], dtype=torch.bool)
+    return [_words_of(words, ground(exported.model, one, seen, captions)) for one in pictures]
 
 
-def _parts(exported: ExportedModel, query: str, language: str) -> list[str]:
-    """What the model reads a query by: words, or characters."""
-    if language in PACKAGES and getattr(exported.text, "by", None) == WORDS:
-        return segment(query, language)
-    return [one for one in query if not one.isspace()] if language in UNSPACED else query.split()
-
-
-def _encode_without(exported: ExportedModel, regions: NDArray[np.floating]) -> Encodings:
-    """A picture encoded 1 + R times: whole, then without each of its regions (R, D)."""
-    count = len(regions)
-    seen = np.concatenate([np.ones((1, count)), 1 - np.eye(count)]).astype(bool)
-    if count == 1:
-        seen = seen[:1]  # without its only region there is no picture
-    return exported.encode_regions(np.broadcast_to(regions, (len(seen), *regions.shape)), seen)
-
-
-def _words_of(words: list[str], scores: NDArray[np.floating]) -> list[Word]:
-    """What scores (1 + R, 1 + W), whole and without each region and word, say of the words."""
-    effects = scores[:, :1] - scores[:, 1:]  # (1 + R, W), for the whole picture and without each region
-    lost = effects[0] - effects[1:]  # (R, W), what of it goes with a region
+def _words_of(words: list[str], grounding: Grounding) -> list[Word]:
+    """The words with what was found of them."""
     found = []
-    for place, (text, effect) in enumerate(zip(words, effects[0].tolist(), strict=True)):
-        region = int(lost[:, place].argmax()) if len(lost) and effect > 0 else None
-        depends = region is not None and lost[region, place] > 0
-        found.append(Word(text, effect, region if depends else None))
+    for text, effect, parts in zip(words, grounding.effects.tolist(), grounding.regions, strict=True):
+        region = int(parts.argmax())
+        found.append(Word(text, effect, region if effect > 0 and parts[region] > 0 else None))
     return found

@@ -149,28 +149,21 @@ class ExportedModel:
         assert self.standard is not None
         return standardised(regions.astype(np.float16), *self.standard)
 
-    def encode_regions(self, regions: NDArray[np.floating], mask: NDArray[np.bool_] | None = None) -> Encodings:
-        """Encode images by their regions.
-
-        Args:
-            regions: (N, R, D).
-            mask: (N, R), false for a region that is left out; None: all are read.
-
-        Raises:
-            RecipeError: regions are of another width than the model reads.
-        """
-        if regions.ndim != 3 or regions.shape[2] != self.model.region_dim:
-            raise RecipeError(f"{self.folder}: the model reads regions (N, R, {self.model.region_dim}), these are "
-                              f"{regions.shape}")  # fmt: skip
+    def encode_regions(self, regions: NDArray[np.floating]) -> Encodings:
+        """Encode images by their regions (N, R, D); RecipeError if they are of another width than the model reads."""
+        self.require_width(regions)
         parts: list[torch.Tensor] = []
         with torch.inference_mode():
             for start in range(0, len(regions), _BATCH):
                 some = torch.from_numpy(regions[start : start + _BATCH].astype(np.float32))
-                seen = (
-                    torch.ones(some.shape[:2]).bool() if mask is None else torch.from_numpy(mask[start:][: len(some)])
-                )
-                parts += Encodings.of(self.model.encode_images(some, seen)).parts
+                parts += Encodings.of(self.model.encode_images(some, torch.ones(some.shape[:2]).bool())).parts
         return Encodings(parts)
+
+    def require_width(self, regions: NDArray[np.floating]) -> None:
+        """Refuse regions (N, R, D) of another width than the model reads, by a RecipeError."""
+        if regions.ndim != 3 or regions.shape[2] != self.model.region_dim:
+            raise RecipeError(f"{self.folder}: the model reads regions (N, R, {self.model.region_dim}), these are "
+                              f"{regions.shape}")  # fmt: skip
 
     def score(self, images: Encodings, captions: Encodings) -> torch.Tensor:
         """The scores (I, C) of encoded images and captions."""

@@ -7,12 +7,13 @@ from pathlib import Path
 import streamlit as st
 
 from data.errors import DataError
+from data.languages import language_name
 from pipeline.drawing.pictures import read_thumbnail
 from pipeline.search.examples import Sentence
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.gallery import Gallery, Hit
 from pipeline.search.page_results import WHY, Request, explained, show_hits
-from pipeline.search.page_text import SIZE, language_name, plain, scaled
+from pipeline.search.page_text import SIZE, plain, scaled
 from pipeline.search.page_translation import TITLE, Seen, can_compare, compare_translations
 
 _CAPTIONS = 3  # nearest ones that are shown, of each language

@@ -8,12 +8,13 @@ import streamlit as st
 from numpy.typing import NDArray
 from PIL import Image
 
+from data.languages import language_name
 from pipeline.drawing.attention import outline
 from pipeline.search.examples import Sentence
 from pipeline.search.explanation import Word, explain
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.gallery import Gallery, Hit
-from pipeline.search.page_text import COLOURS, language_name, plain, runs
+from pipeline.search.page_text import COLOURS, plain, runs
 from pipeline.search.page_translation import Seen, can_compare, seen_in, translation_dialog
 
 COLUMNS = 4

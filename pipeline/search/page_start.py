@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import streamlit as st
 
+from data.languages import language_name
 from pipeline.search.examples import Sentence, example_queries
 from pipeline.search.gallery import Gallery
-from pipeline.search.page_text import choice_of, language_name, plain, thumbnail
+from pipeline.search.page_text import choice_of, plain, thumbnail
 from pipeline.search.page_translation import can_compare
 
 _PICTURES, _SEED, _WIDTH = 16, 2, 116  # of the strip: how many, which, and how wide in pixels

@@ -11,11 +11,6 @@ from pipeline.search.gallery import Hit
 
 SIZE = 320  # pixels of the longer side of a picture
 RED, BLUE, GREEN, BROWN = COLOURS = ("#c9252d", "#0a62c4", "#18742f", "#8a5a00")  # behind white words, of frames
-_NAMES = {
-    "ar": "Arabic", "cs": "Czech", "de": "German", "en": "English", "es": "Spanish", "fr": "French", "it": "Italian",
-    "ja": "Japanese", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ru": "Russian", "th": "Thai",
-    "tr": "Turkish", "zh": "Chinese",
-}  # fmt: skip
 
 
 def plain(text: str) -> str:
@@ -26,11 +21,6 @@ def plain(text: str) -> str:
 def coloured(text: str, colour: str) -> str:
     """Markdown of a text in white on a colour, shown as it is."""
     return f':color[{plain(text)}]{{foreground="#ffffff" background="{colour}"}}'
-
-
-def language_name(code: str) -> str:
-    """The English name of a language; its code if it has none here."""
-    return _NAMES.get(code, code)
 
 
 def choice_of(names: Sequence[str]) -> str:

@@ -8,11 +8,12 @@ import streamlit as st
 from numpy.typing import NDArray
 from PIL import Image
 
+from data.languages import language_name
 from pipeline.errors import RecipeError
 from pipeline.search.examples import Ambiguous, Sentence
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.gallery import Gallery, Hit
-from pipeline.search.page_text import BROWN, GREEN, language_name, marked, plain, thumbnail
+from pipeline.search.page_text import BROWN, GREEN, marked, plain, thumbnail
 
 TITLE = "Translation with and without the picture"
 _WIDTH = 180  # pixels of a picture

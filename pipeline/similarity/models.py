@@ -49,7 +49,7 @@ def sts_rows(recipe: Recipe, workspace: Workspace) -> list[StsRow]:
     known, rows = set[tuple[str, str]](), []
     types: dict[tuple[str, ...], Job] = {}  # captions of the language → a job that is trained on them
     sets = digests(recipe, workspace)
-    for settings, row, trained, title in _trained(recipe, workspace):
+    for settings, row, trained, title in models_of(recipe, workspace):
         if (trained.name, trained.key) in known:
             continue
         known.add((trained.name, trained.key))
@@ -68,16 +68,8 @@ def sts_rows(recipe: Recipe, workspace: Workspace) -> list[StsRow]:
     return rows
 
 
-def can_run(row: StsRow, workspace: Workspace) -> bool:
-    """Is all there that its job reads, or has it been done?"""
-    if row.job is None:
-        return False
-    done = workspace.done(row.job)
-    return done or (not row.lacks and all(workspace.done(other) for other in row.job.inputs.values()))
-
-
-def _trained(recipe: Recipe, workspace: Workspace) -> Iterator[tuple[VseSettings, Row, Job, str]]:
-    """Settings, row and job of each trained model, and the system of a table that it is of, if it is."""
+def models_of(recipe: Recipe, workspace: Workspace) -> Iterator[tuple[VseSettings, Row, Job, str]]:
+    """Settings, row and job of each trained model, and the system of a table that it is of, if it is; some twice."""
     lines = [(recipe.vse, row, "") for row in vse_rows(recipe, workspace)]
     if (second := reranker_row(recipe, workspace)) is not None:
         lines.append((replace(recipe.vse, pretrained=None), second, ""))
@@ -88,6 +80,14 @@ def _trained(recipe: Recipe, workspace: Workspace) -> Iterator[tuple[VseSettings
     for settings, row, title in lines:
         for trained in row.trained:
             yield settings, row, trained, title
+
+
+def can_run(row: StsRow, workspace: Workspace) -> bool:
+    """Is all there that its job reads, or has it been done?"""
+    if row.job is None:
+        return False
+    done = workspace.done(row.job)
+    return done or (not row.lacks and all(workspace.done(other) for other in row.job.inputs.values()))
 
 
 def _types(trained: Job) -> list[str]:

@@ -108,6 +108,7 @@ def test_words_of_args_that_are_not_closed_are_one_line(programs: Path) -> None:
 RUN = {
     "stage-prepare": ["is up to date"], "stage-mmt": ["mmt-en-de", "is up to date"],
     "stage-augment": ["synthetic-mt-en-de", "is up to date"], "stage-vse": ["mean recall en"],
+    "draw": ["t-SNE, grounding of 3 images"],
     "report": ["results.jsonl"], "doctor": ["images"], "export": ["model"], "index": ["gallery"],
 }  # fmt: skip
 

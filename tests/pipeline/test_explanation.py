@@ -1,14 +1,11 @@
 """Why a picture was found: words and regions that are left out, against the plain reading."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from pipeline.errors import RecipeError
-from pipeline.search.explanation import Word, _parts, explain
+from pipeline.search.explanation import Word, explain
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.gallery import Gallery
 from pipeline.search.page_results import coloured_words
@@ -59,14 +56,6 @@ def test_one_word_one_region_and_no_words_are_explained_too(exported: ExportedMo
         explain(exported, "ein Ball", "de", regions)
 
 
-def test_masked_regions_are_as_regions_that_are_not_there(exported: ExportedModel, regions: np.ndarray) -> None:
-    mask = np.ones(regions.shape[:2], bool)
-    mask[1, 0] = False
-    found = exported.encode_regions(regions, mask).single()
-    torch.testing.assert_close(found[1], exported.encode_regions(regions[1:2, 1:]).single()[0], atol=1e-5, rtol=0)
-    torch.testing.assert_close(found[2], exported.encode_regions(regions).single()[2], atol=1e-5, rtol=0)
-
-
 def test_words_have_the_colour_of_their_region_s_frame() -> None:
     """Words that add little have none; neighbours of one region are together; at most four regions are framed."""
     picture = Image.new("RGB", (100, 100))
@@ -91,14 +80,3 @@ def test_words_that_differ_are_marked() -> None:
     assert marked("ein großer schläger", "eine große fledermaus", RED) == coloured("ein großer schläger", RED)
     assert marked("oben ein <b>", "oben ein hut", RED) == f"oben ein {coloured('<b>', RED)}"
     assert marked("oben ein hut", "oben ein hut", RED) == "oben ein hut"
-
-
-def test_what_is_left_out_is_what_the_model_reads() -> None:
-    """Characters of Chinese, or its words where the model was trained on words."""
-    pytest.importorskip("rjieba")
-    words, characters, pretrained = (
-        SimpleNamespace(text=SimpleNamespace(**known)) for known in ({"by": "words"}, {"by": "characters"}, {})
-    )
-    assert _parts(words, "公园里 的自行车", "zh") == ["公园", "里", "的", "自行车"]
-    assert _parts(characters, "公园 里", "zh") == _parts(pretrained, "公园 里", "zh") == ["公", "园", "里"]
-    assert _parts(words, "two dogs", "en") == ["two", "dogs"]

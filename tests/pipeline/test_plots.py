@@ -8,8 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugin_util import markdown_to_safe_html
 
 from pipeline.drawing.dashboards import plain
-from pipeline.drawing.embeddings import t_sne
-from pipeline.drawing.plots import as_pixels, as_svg, curves, intervals, scatter
+from pipeline.drawing.plots import as_svg, curves, intervals
 from pipeline.drawing.text_table import TextTable
 from pipeline.reporting.page import report_page
 from pipeline.reporting.records import Result
@@ -40,12 +39,6 @@ def test_a_figure_is_the_same_text_each_time() -> None:
     assert "<b>" not in one
 
 
-def test_pixels_of_a_scatter() -> None:
-    few, more = (as_pixels(scatter("t-SNE", {"en": points})) for points in (np.eye(2), np.eye(2)[[0, 0]]))
-    assert few.shape == more.shape == (600, 600, 3)
-    assert (few != more).any()  # other points, another picture
-
-
 def test_names_are_no_formulas_and_none_is_left_out() -> None:
     rows = [("cost $5 & $6", 1.0, None, None), ("a$\\b$", 2.0, None, None)]
     assert "cost $5 &amp; $6" in as_svg(intervals("of $x$", rows))
@@ -59,17 +52,6 @@ def test_captions_are_no_markup_in_tensorboard() -> None:
     assert "<em>" not in shown
     assert "<code>" not in shown
     assert "host/t.png" in shown
-
-
-def test_t_sne_keeps_clusters_together_and_is_the_same_each_time() -> None:
-    rng = np.random.default_rng(0)
-    clusters = np.concatenate([rng.normal(10 * place, 1, (30, 8)) for place in range(2)]).astype(np.float32)
-    places = t_sne(clusters)
-    np.testing.assert_array_equal(places, t_sne(clusters))
-    middles = places.reshape(2, 30, 2).mean(1)
-    assert np.linalg.norm(places.reshape(2, 30, 2) - middles[:, None], axis=2).max() < np.linalg.norm(
-        middles[0] - middles[1]
-    )
 
 
 def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
@@ -133,4 +115,3 @@ def test_the_joint_space_is_shown_of_enough_points(fresh: Tiny, monkeypatch) -> 
     assert {line.split("\t")[0] for line in lines[1:]} == {"images", "en", "de"}
     (vectors,) = folder.rglob("tensors.tsv")
     assert len(vectors.read_text().splitlines()) == len(lines) - 1
-    assert "joint space/t-SNE" in EventAccumulator(str(folder)).Reload().Tags()["images"]

@@ -1,0 +1,178 @@
+"""Pictures of what trained retrieval models look at (grounding) and of their joint space (t-SNE)."""
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from PIL import Image
+
+from data.captions import HUMAN, read_captions
+from data.function_words import frequent_content_words
+from data.regions import RegionStore
+from data.retrieval import parse_group
+from data.text import TextInput
+from modules.retrieval_models import RetrievalModel
+from pipeline.corpus.prepare import corpus_job, pictures_of
+from pipeline.drawing.dashboards import log_pictures
+from pipeline.drawing.grounding import grounded, grounding_figure
+from pipeline.drawing.joint_space import Contents, encoded_contents, joint_space_figure
+from pipeline.drawing.pictures import cut_out, read_thumbnail
+from pipeline.drawing.plots import as_pixels, png_of
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import say
+from pipeline.jobs.job import Job
+from pipeline.jobs.ranks import rank
+from pipeline.jobs.trainer import log_folder
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe
+from pipeline.retrieval.model_files import load_model
+from pipeline.similarity.models import models_of
+
+VERSION = 1
+JOINT_SPACE = "joint space/t-SNE"
+_LANGUAGES = 2  # at most, side by side
+_GROUNDED = 3  # images
+_SPACE = 150  # images of the joint space, their captions of a language, and regions
+_WORDS = 25  # of a language
+_SIZE = 320  # pixels of the longer side of a picture
+
+
+def draw(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
+    """Draw all retrieval models of a recipe that have been trained.
+
+    Raises:
+        RecipeError: none has been trained.
+    """
+    jobs = drawing_jobs(recipe, workspace)
+    trained = [job for job in jobs if workspace.done(job.inputs["model"])]
+    if not trained:
+        raise RecipeError("no retrieval model of these settings has been trained; run `make stage-vse` with the same "
+                          "recipe and settings")  # fmt: skip
+    workspace.expect(trained, force)
+    for job in trained:
+        workspace.perform(job, force)
+    if rank() > 0:
+        return
+    workspace.note(recipe.name, "draw", {job.name: job for job in trained})
+    say("the pictures:")
+    for job in trained:
+        say(f"  {workspace.folder(job)}")
+    if left := len(jobs) - len(trained):
+        say(f"{left} not drawn: train them with `make stage-vse`, then run `make draw` again")
+
+
+def drawing_jobs(recipe: Recipe, workspace: Workspace) -> list[Job]:
+    """A job for each retrieval model of a recipe's rows, trained or not."""
+    corpus, found = corpus_job(recipe, workspace), {}
+    for settings, row, trained, table in models_of(recipe, workspace):
+        if not table:
+            title = f"{trained.settings['model']} trained on {row.name}, seed {row.seed}"
+            found[trained.name, trained.key] = _drawing_job(recipe, corpus, trained, title, settings.pretrained)
+    return list(found.values())
+
+
+def finished_drawings(recipe: Recipe, workspace: Workspace) -> list[tuple[str, bytes]]:
+    """Title and PNG file of what has been drawn, model by model."""
+    jobs = [job for job in drawing_jobs(recipe, workspace) if workspace.done(job)]
+    paths = [(job, path) for job in jobs for path in sorted(workspace.folder(job).glob("*.png"))]
+    return [(f"{job.inputs['model'].name}, {path.stem}", path.read_bytes()) for job, path in paths]
+
+
+def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrained: str | None) -> Job:
+    """Draw one model, and show the same in the TensorBoard folder of its training."""
+    learned = {slot.language for group in trained.settings["groups"] for slot in parse_group(group)}
+    languages = [one for one in recipe.vse.test if one in learned][:_LANGUAGES] or recipe.vse.test[:1]
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the pictures."""
+        model, text = load_model(inputs["model"], pretrained)
+        images = _TestImages(inputs["corpus"], languages)
+        figures = {JOINT_SPACE: _joint_space(model, text, images, title)}
+        lacks = images.lacks_places()
+        if not lacks:
+            for number, image_id in enumerate(images.ids[:_GROUNDED], 1):
+                figures[f"grounding/{number}"] = _grounding(model, text, images, image_id, title)
+        pictures = {tag: as_pixels(figure) for tag, figure in figures.items()}
+        for tag, pixels in pictures.items():
+            (folder / _file_of(tag)).write_bytes(png_of(pixels))
+        log_pictures(log_folder(recipe, trained.name, trained.key), pictures)
+        return {"grounded": len(figures) - 1, "lacks": lacks}
+
+    inputs = {"corpus": corpus, "model": trained}
+    name = trained.name.replace("vse-", "draw-", 1)
+    return Job(name, "draw", VERSION, {"languages": languages}, inputs, run, headline=_headline)
+
+
+def _file_of(tag: str) -> str:
+    """The file of a picture that TensorBoard shows by this tag: `joint-space.png`, `grounding-1.png` …"""
+    return f"{tag.removesuffix('/t-SNE').replace('/', '-').replace(' ', '-')}.png"
+
+
+def _headline(figures: Mapping[str, Any]) -> str:
+    """What was drawn, as text."""
+    lacks, count = figures["lacks"], figures["grounded"]
+    return f"t-SNE; no grounding: {lacks}" if lacks else f"t-SNE, grounding of {count} images"
+
+
+class _TestImages:
+    """Test images that people described in some languages, in an order that is always the same.
+
+    If there are none that are described in all of the languages, those in the first.
+    """
+
+    def __init__(self, corpus: Path, languages: Sequence[str]) -> None:
+        self.store, self.pictures = RegionStore(corpus / "regions", check_values=False), pictures_of(corpus)
+        self.captions: dict[str, dict[str, str]] = {language: {} for language in languages}
+        self.texts: dict[str, list[str]] = {language: [] for language in languages}
+        for row in read_captions(corpus / "captions.parquet").to_list():
+            language, image_id = row["language"], row["image_id"]
+            if row["split"] == "test" and row["source"] == HUMAN and language in languages and image_id in self.store:
+                self.captions[language].setdefault(image_id, row["text"])
+                self.texts[language].append(row["text"])
+        described = [set(found) for found in self.captions.values()]
+        ids = sorted(set.intersection(*described) or described[0])
+        self.ids = random.Random(0).sample(ids, len(ids))
+
+    def picture(self, image_id: str) -> Image.Image | None:
+        """The picture; None where it is not at hand."""
+        return read_thumbnail(self.pictures.get(image_id), _SIZE)
+
+    def lacks_places(self) -> str:
+        """Why nothing can be shown of where a model looks; empty if it can."""
+        boxes = self.store.boxes[self.store.rows(self.ids)]
+        if boxes.shape[1] == 1:
+            return "one region an image"
+        return "" if (boxes != boxes[:, :1]).any() else "regions without boxes"
+
+
+def _grounding(model: RetrievalModel, text: TextInput, images: _TestImages, image_id: str, title: str) -> Figure:
+    """What a model looks at in one image."""
+    (row,) = images.store.rows([image_id])
+    regions, boxes = images.store.regions[row], images.store.boxes[row]
+    captions = [(found[image_id], language) for language, found in images.captions.items() if image_id in found]
+    shown = grounded(model, text.encode, regions, np.ones(len(regions), bool), boxes, captions)
+    return grounding_figure(f"{title}: what it looks at in {image_id}", images.picture(image_id), shown)
+
+
+def _joint_space(model: RetrievalModel, text: TextInput, images: _TestImages, title: str) -> Figure:
+    """Images, captions, words and regions in the plane."""
+    ids = images.ids[:_SPACE]
+    rows, count = images.store.rows(ids), images.store.num_regions
+    regions, boxes = images.store.regions[rows], images.store.boxes[rows]
+    total = len(ids) * count if count > 1 else 0  # the region of an image that has no other is the image
+    some = random.Random(0).sample(range(total), min(_SPACE, total))
+
+    def crop(place: int) -> Image.Image | None:
+        """The picture of a region."""
+        image, region = divmod(some[place], count)
+        return cut_out(images.picture(ids[image]), boxes[image, region])
+
+    contents = Contents(
+        regions, regions.reshape(-1, images.store.dim)[some], crop,
+        {language: [found[one] for one in ids if one in found] for language, found in images.captions.items()},
+        {language: frequent_content_words(texts, language, _WORDS) for language, texts in images.texts.items()},
+    )  # fmt: skip
+    return joint_space_figure(title, encoded_contents(model, text.encode, contents), contents)

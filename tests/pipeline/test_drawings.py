@@ -1,0 +1,228 @@
+"""Pictures of grounding and of the joint space: every model is drawn, padding is not, and the same each time."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from PIL import Image
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from data.captions import Caption, write_captions
+from data.regions import RegionStore, write_regions
+from data.text import WordVocabulary
+from modules.retrieval_models import RetrievalModel, build_model, model_class
+from modules.retrieval_models.base import MODELS
+from pipeline.drawing.grounding import NOTHING, Grounded, Side, View, grounded, grounding_figure, lit
+from pipeline.drawing.joint_space import Contents, encoded_contents, farthest, joint_space_figure, t_sne
+from pipeline.drawing.pictures import cut_out
+from pipeline.drawing.plots import as_png
+from pipeline.reporting.drawings import _grounding, _joint_space, _TestImages
+from tests.pipeline.tiny import Tiny
+
+model_class("san")  # all files of the folder are read
+NAMES = sorted(name for name in MODELS if not name.startswith("test-"))
+D, R = 5, 4
+WORDS = {word: n for n, word in enumerate(["a", "red", "bat", "on", "left", "ein", "roter", "schläger", "links"], 1)}
+CAPTIONS = [("a red Bat, on the left", "en"), ("links ein roter Schläger", "de")]
+BOXES = np.array([[0.0, 0.0, 1.0, 1.0], [0.2, 0.3, 0.6, 0.7], [0.5, 0.5, 0.9, 0.9], [0.1, 0.8, 0.3, 0.9]])
+RNG = np.random.default_rng(0)
+REGIONS = RNG.normal(size=(6, R, D)).astype(np.float16)
+
+
+def encode(text: str, language: str) -> list[int]:
+    return [WORDS.get(word.strip(",").lower(), 0) for word in text.split()] or [0]
+
+
+def make(name: str, seed: int = 0) -> RetrievalModel:
+    torch.manual_seed(seed)
+    common = {"region_dim": D, "vocabulary_size": len(WORDS) + 1, "languages": ["de", "en"], "dim": 8, "word_dim": 6}
+    return build_model(name, **common).eval()
+
+
+def drawn(model: RetrievalModel, mask: Sequence[bool] = (True,) * R) -> Grounded:
+    return grounded(model, encode, REGIONS[0], np.array(mask), BOXES, CAPTIONS)
+
+
+def contents(**other) -> Contents:
+    given = {
+        "images": REGIONS, "regions": REGIONS[:4].reshape(-1, D), "crop": lambda place: None,
+        "captions": {"en": ["a red bat", "the bat"] * 3, "de": ["ein roter schläger", "links"] * 3},
+        "words": {"en": ["red", "bat"], "de": ["roter", "schläger"]},
+    }  # fmt: skip
+    return Contents(**(given | other))
+
+
+def frames(figure: Figure, panel: int) -> set[tuple[float, ...]]:
+    """The boxes that are framed in a panel."""
+    patches = [one for one in figure.axes[panel].patches if isinstance(one, Rectangle)]
+    return {tuple(np.round([*one.get_xy(), one.get_x() + one.get_width(), one.get_y() + one.get_height()], 3).tolist())
+            for one in patches}  # fmt: skip
+
+
+def texts(figure: Figure) -> list[str]:
+    return [one.get_text() for axes in figure.axes for one in (axes.title, *axes.texts)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_model_is_drawn(name: str) -> None:
+    model = make(name)
+    shown = drawn(model)
+    titles = [[word.title for word in side.words] for side in shown.sides]
+    assert titles == [["red", "Bat", "left"], ["links", "roter", "Schläger"]]
+    views = [*shown.heads, *(word for side in shown.sides for word in side.words)]
+    assert all(view.shares.shape == (R,) and view.shares.min() >= 0 for view in views)
+    sums = [float(view.shares.sum()) for view in views]
+    assert all(one == pytest.approx(1, abs=1e-5) or one == 0 for one in sums)
+    several = [drawn(make(name, seed)) for seed in range(5)]  # by chance, no word of one of them depends on a region
+    assert any(word.shares.any() for one in several for side in one.sides for word in side.words)
+    assert len(shown.heads) == {"san": 1, "dan": 2, "diverse-attention": 3}.get(name, 0)
+    figure = grounding_figure("title", None, shown)
+    assert {"4 regions", "Schläger", *(head.title for head in shown.heads)} <= {*texts(figure)}
+    vectors = encoded_contents(model, encode, contents())
+    assert [len(one) for one in vectors.values()] == [6, 16, 6, 6, 2, 2]
+    assert all(np.allclose(np.linalg.norm(one, axis=1), 1, atol=1e-5) for one in vectors.values())
+
+
+def test_padding_is_never_drawn() -> None:
+    """Whatever padding holds: the picture is that of an image that has two regions alone."""
+    model, mask = make("diverse-attention"), np.array([False, True, False, True])
+    spoiled = REGIONS[0].copy()
+    spoiled[~mask] = 1000
+    shown = grounded(model, encode, spoiled, mask, BOXES, CAPTIONS)
+    alone = grounded(model, encode, REGIONS[0][mask], mask[mask], BOXES[mask], CAPTIONS)
+    one, other = (grounding_figure("title", None, each) for each in (shown, alone))
+    assert as_png(one) == as_png(other)
+    expected = {tuple(box) for box in BOXES[mask].tolist()}
+    assert frames(one, 0) == expected
+    assert all(frames(one, panel) <= expected for panel in range(len(one.axes)))
+
+
+def test_the_strongest_regions_are_framed_and_bright_and_a_word_without_one_says_so() -> None:
+    shares, none = np.array([0.0, 0.7, 0.3, 0.0]), np.zeros(R)
+    sides = [Side("English: “<b> $x$ é”", [View("bat", shares), View("red", none)])]
+    figure = grounding_figure(
+        "of $5", Image.new("RGB", (60, 40), "white"), Grounded(BOXES, [View("head 1", shares)], sides)
+    )
+    for panel in (1, 8):
+        assert frames(figure, panel) == {tuple(BOXES[1]), tuple(BOXES[2])}
+        assert [text.get_text() for text in figure.axes[panel].texts] == ["70 %", "30 %"]
+    assert frames(figure, 9) == set()
+    assert [text.get_text() for text in figure.axes[9].texts] == [NOTHING]
+    as_png(figure)  # no formula
+    light = lit(np.full((100, 100, 3), 200, np.uint8), BOXES, shares)[..., 0]
+    assert light[55, 55] == 200  # both regions lie over it
+    assert light[10, 10] < light[85, 85] < light[35, 25] < 200
+
+
+def test_pictures_are_the_same_each_time_and_with_the_picture_or_without() -> None:
+    picture = Image.new("RGB", (60, 40), "#3080f0")
+    with_it = [as_png(grounding_figure("title", picture, drawn(make("san")))) for _ in range(2)]
+    assert with_it[0] == with_it[1] != as_png(grounding_figure("title", None, drawn(make("san"))))
+    given = contents(crop=lambda place: picture)
+    spaces = [as_png(joint_space_figure("t", encoded_contents(make("san"), encode, one), one))
+              for one in (given, given, contents())]  # fmt: skip
+    assert spaces[0] == spaces[1] != spaces[2]
+
+
+def test_the_joint_space_names_each_group_and_writes_the_words() -> None:
+    given = contents()
+    figure = joint_space_figure("of $5", encoded_contents(make("scan-t2i-avg"), encode, given), given)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "images", "regions", "captions, English", "captions, German", "words, English", "words, German",
+    ]  # fmt: skip
+    assert {"red", "bat", "roter", "schläger"} <= {*texts(figure)}
+    few = contents(regions=np.empty((0, D)), words={"en": [], "de": []})
+    assert len(encoded_contents(make("san"), encode, few)) == 3
+
+
+def test_regions_that_are_shown_lie_apart() -> None:
+    points = np.array([[0.0, 0], [0.1, 0], [9, 0], [9, 0.1], [4, 8]])
+    assert farthest(points, 3) == [0, 3, 4]
+    assert sorted(farthest(points, 9)) == [0, 1, 2, 3, 4]
+    assert farthest(points[:0], 3) == []
+
+
+def test_a_region_is_cut_out_of_its_picture() -> None:
+    picture = Image.new("RGB", (100, 50))
+    assert cut_out(picture, BOXES[1]).size == (40, 20)
+    assert cut_out(picture, np.array([-1.0, 0, 2, 0.5])).size == (100, 25)
+    assert cut_out(picture, np.array([0.5, 0.5, 0.5, 0.9])) is None
+    assert cut_out(None, BOXES[1]) is None
+
+
+def test_t_sne_keeps_clusters_together_and_is_the_same_each_time() -> None:
+    rng = np.random.default_rng(0)
+    clusters = np.concatenate([rng.normal(10 * place, 1, (30, 8)) for place in range(2)]).astype(np.float32)
+    places = t_sne(clusters)
+    np.testing.assert_array_equal(places, t_sne(clusters))
+    middles = places.reshape(2, 30, 2).mean(1)
+    assert np.linalg.norm(places.reshape(2, 30, 2) - middles[:, None], axis=2).max() < np.linalg.norm(
+        middles[0] - middles[1]
+    )
+
+
+def test_the_command_draws_what_was_trained_into_the_report_and_tensorboard(tiny: Tiny, tmp_path: Path, capsys) -> None:
+    made = tiny.without(tmp_path, "vse-san-mmt-fb-1")
+    assert made.main("draw", "--vse.only=[mmt-fb]") == 1
+    assert "no retrieval model of these settings has been trained; run `make stage-vse`" in capsys.readouterr().err
+    assert made.main("draw") == 0
+    folder = made.job("draw-san-human-1")
+    said = capsys.readouterr().out
+    assert "t-SNE, grounding of 3 images" in said
+    assert str(folder.relative_to(made.folder)) in said.replace("\n", "")
+    assert "1 not drawn: train them" in said
+    names = {"grounding-1.png", "grounding-2.png", "grounding-3.png", "joint-space.png"}
+    assert {path.name for path in folder.glob("*.png")} == names
+    (logs,) = (made.folder / "lightning_logs" / "tiny" / "vse-san-human-1").iterdir()
+    assert made.job("vse-san-human-1").name.startswith(logs.name)
+    tags = EventAccumulator(str(logs)).Reload().Tags()["images"]
+    assert {*tags} == {"grounding/1", "grounding/2", "grounding/3", "joint space/t-SNE"}
+    assert made.main("report") == 0
+    page = (made.workspace.root / "tiny" / "report" / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == len(names)
+    assert "<figcaption>vse-san-human-1, grounding-1</figcaption>" in page
+    capsys.readouterr()
+    assert made.main("draw") == 0
+    assert "is up to date" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("regions", "said"), [(1, "one region an image"), (2, "regions without boxes")])
+def test_one_region_or_no_boxes_are_told_in_a_line(tiny: Tiny, tmp_path: Path, capsys, regions: int, said: str) -> None:
+    made = tiny.without(tmp_path, "draw-*")
+    store = RegionStore(made.job("corpus") / "regions")
+    vectors, whole = np.array(store.regions[:, :regions]), np.tile([0.0, 0, 1, 1], (regions, 1))
+    write_regions(store.folder, store.ids, ((one, whole) for one in vectors))
+    for picture in (made.job("corpus") / "pictures").iterdir():
+        picture.unlink()
+    assert made.main("draw", "--vse.only=[human]") == 0
+    assert f"t-SNE; no grounding: {said}" in capsys.readouterr().out
+    assert [path.name for path in made.job("draw-san-human-1").glob("*.png")] == ["joint-space.png"]
+
+
+def test_images_are_those_that_are_described_in_all_languages_or_else_in_the_first(tmp_path: Path) -> None:
+    def found(captions: list[tuple[str, str, str]]) -> _TestImages:
+        rows = [Caption(image, f"{image}{language}{n}", language, text, "test")
+                for n, (image, language, text) in enumerate(captions)]  # fmt: skip
+        write_captions([*rows, Caption("c", "x", "en", "of training", "train")], tmp_path / "captions.parquet")
+        return _TestImages(tmp_path, ["en", "de"])
+
+    write_regions(tmp_path / "regions", ["a", "b", "c"], ((REGIONS[0], BOXES) for _ in range(3)))
+    (tmp_path / "about.json").write_text('{"pictures": {}}')
+    both = found([("a", "en", "first"), ("a", "en", "second"), ("a", "de", "ein"), ("b", "en", "b"), ("z", "de", "z")])
+    assert both.ids == ["a"]
+    assert both.captions["en"]["a"] == "first"
+    assert both.texts == {"en": ["first", "second", "b"], "de": ["ein"]}
+    apart = found([("a", "en", "a bat"), ("b", "de", "ein")])
+    assert apart.ids == ["a"]
+    text = WordVocabulary.build(["a bat"], ["en"], 1)
+    model = build_model(
+        "san", region_dim=D, vocabulary_size=len(text), languages=["de", "en"], dim=8, word_dim=6
+    ).eval()
+    assert "English: “a bat”" in {one.get_suptitle() for part in _grounding(model, text, apart, "a", "t").subfigs
+                                  for one in part.subfigs}  # fmt: skip
+    _joint_space(model, text, apart, "t")
