@@ -82,7 +82,7 @@ def nbest_lines(lists: Iterable[Sequence[Candidate]], totals: Iterable[Sequence[
     """
     return [
         f"{number} ||| {_one_field(one.text)} ||| "
-        f"{' '.join(f'{name}= {value:.6g}' for name, value in one.features.items())} ||| {total:.6g}"
+        f"{' '.join(f'{name}= {value:.9g}' for name, value in one.features.items())} ||| {total:.9g}"
         for number, (candidates, scores) in enumerate(zip(lists, totals, strict=True), first)
         for one, total in zip(candidates, scores, strict=True)
     ]

@@ -7,9 +7,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import pearsonr
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
 
-from modules.encodings import Encoding
 from modules.errors import ModelError
 from modules.metrics import Interval, percentiles, seed_shifts
 from modules.retrieval_models.base import RetrievalModel
@@ -40,7 +38,7 @@ def pair_similarity(model: RetrievalModel, first: Tokens, second: Tokens, langua
     """
     parts = []
     for start in range(0, len(first), BLOCK):
-        one, other = (_encode(model, side[start : start + BLOCK], language) for side in (first, second))
+        one, other = (model.encode_sentences(side[start : start + BLOCK], language) for side in (first, second))
         if model.score == "sets":
             parts.append((model.similarity(one, other) + model.similarity(other, one)).diagonal() / 2)
         else:
@@ -50,12 +48,6 @@ def pair_similarity(model: RetrievalModel, first: Tokens, second: Tokens, langua
         place = int((~np.isfinite(found)).argmax())
         raise ModelError(f"similarity of sentence pair {place} is {found[place]}, expected a finite number")
     return found
-
-
-def _encode(model: RetrievalModel, sentences: Tokens, language: str) -> Encoding:
-    tokens = pad_sequence([torch.tensor(sentence) for sentence in sentences], batch_first=True)
-    lengths = torch.tensor([len(sentence) for sentence in sentences])
-    return model.encode_captions(tokens, lengths, torch.full_like(lengths, model.languages.index(language)))
 
 
 def tf_idf_similarity(training: Sequence[str], first: Sequence[str], second: Sequence[str]) -> Scores:

@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
+import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from modules.encoders import word_table
 from modules.encodings import Encoding
@@ -92,6 +94,14 @@ class RetrievalModel(nn.Module, ABC):
     @abstractmethod
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions: tokens (B, L), lengths (B,) on the CPU, languages (B,) as indexes."""
+
+    def encode_sentences(self, sentences: Sequence[Sequence[int]], language: str) -> Encoding:
+        """Encode sentences of one language, given as token numbers, on the model's device."""
+        device = next(self.parameters()).device
+        tokens = pad_sequence([torch.tensor(sentence) for sentence in sentences], batch_first=True).to(device)
+        lengths = torch.tensor([len(sentence) for sentence in sentences])
+        languages = torch.full_like(lengths, self.languages.index(language)).to(device)
+        return self.encode_captions(tokens, lengths, languages)
 
     def similarity(self, images: Encoding, captions: Encoding) -> Tensor:
         """Return scores (I, C) of every image with every caption; by default the inner product of single vectors."""

@@ -10,7 +10,7 @@ from modules.metrics import Difference
 from modules.mira import MiraSettings, Numbers, choose, oracle, padded, tune
 from modules.surface_scores import SURFACE_MEASURES, SurfaceMeasure, surface_statistics
 from modules.translation_metrics import by_image, paired_gain
-from pipeline.drawing.text_table import TextTable
+from pipeline.drawing.text_table import TextTable, shown_difference
 
 
 @dataclass(frozen=True)
@@ -143,18 +143,14 @@ def compare(
 
 
 def comparison_table(title: str, scored: Sequence[Scored]) -> TextTable:
-    """Scores of systems from `compare`, each with its gain over the first one and its 95 % interval."""
-    cells = {(one.system, one.measure): one for one in scored}
-    systems, measures = (list(dict.fromkeys(part)) for part in zip(*cells, strict=True))
-    shown = [[cell for measure in measures for cell in _cells(cells[system, measure])] for system in systems]
-    heads = ["", *(head for measure in measures for head in (measure, f"− {systems[0]}, 95 %"))]
-    return TextTable(title, heads, [[system, *row] for system, row in zip(systems, shown, strict=True)])
-
-
-def _cells(one: Scored) -> list[str]:
-    """A score, and its gain with the interval."""
-    gain = one.gain
-    return [f"{one.value:.1f}", "" if gain is None else f"{gain.value:+.2f} ({gain.low:+.2f} … {gain.high:+.2f})"]
+    """Scores of systems from `compare`, a line a system and measure, with gains over the first system."""
+    systems = list(dict.fromkeys(one.system for one in scored))
+    rows = []
+    for system in systems:
+        for place, one in enumerate(one for one in scored if one.system == system):
+            gain = ["", "", ""] if one.gain is None else shown_difference(one.gain)
+            rows.append(["" if place else system, one.measure, f"{one.value:.1f}", *gain])
+    return TextTable(title, ["", "", "score", f"− {systems[0]}", "95 %", "p"], rows)
 
 
 def shown_weights(tuning: Tuning) -> str:
