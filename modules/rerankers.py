@@ -53,7 +53,7 @@ class Similarity(nn.Module):
 
     Args:
         model: a trained retrieval model.
-        to: which tensor of a batch: `regions` (the sentence's own picture), `other_regions` (another one, as a
+        subject: which tensor of a batch: `regions` (the sentence's own picture), `other_regions` (another one, as a
             control), or `source`.
         read: converts a translation from the translator's token ids to the model's.
         language: of the translations.
@@ -65,15 +65,15 @@ class Similarity(nn.Module):
     """
 
     def __init__(
-        self, model: RetrievalModel, to: str, read: Read, language: str, read_source: Read | None = None,
+        self, model: RetrievalModel, subject: str, read: Read, language: str, read_source: Read | None = None,
         source: str = "",
     ) -> None:  # fmt: skip
         super().__init__()
-        for one in (language, *([source] if to == "source" else [])):
+        for one in (language, *([source] if subject == "source" else [])):
             if one not in model.languages:
                 raise ModelError(f"a retrieval model of {', '.join(model.languages)} scores translations in {one!r}; "
                                  "expected one of its languages")  # fmt: skip
-        self.model, self.to, self.read, self.language = model, to, read, language
+        self.model, self.subject, self.read, self.language = model, subject, read, language
         self.read_source, self.source = read_source, source
         self._kept: dict[tuple[int, ...], Tensor] = {}
 
@@ -93,13 +93,13 @@ class Similarity(nn.Module):
 
     def _items(self, batch: Batch) -> tuple[Encoding, list[bool]]:
         """Return the encodings of the batch's pictures or source sentences, and which of them there are."""
-        if self.to == "source":
+        if self.subject == "source":
             assert self.read_source is not None
             lengths = batch["source_lengths"].tolist()
             rows = [row[:length] for row, length in zip(batch["source"].tolist(), lengths, strict=True)]
             encoding = self.model.encode_sentences([self.read_source(row) for row in rows], self.source)
             return encoding, [True] * len(rows)
-        regions = batch[self.to].float()
+        regions = batch[self.subject].float()
         mask = torch.ones(regions.shape[:2], dtype=torch.bool, device=regions.device)
         return self.model.encode_images(regions, mask), regions.flatten(1).any(1).tolist()
 
@@ -118,7 +118,7 @@ class Similarity(nn.Module):
 
     def _scores(self, one: Encoding, translations: Encoding) -> Tensor:
         """Return the scores (1, K) of one item with a sentence's translations."""
-        if self.to != "source":
+        if self.subject != "source":
             return self.model.similarity(one, translations)
         if self.model.score == "sets":  # as for pairs of sentences: the mean of both directions
             both = self.model.similarity(one, translations), self.model.similarity(translations, one).t()
@@ -155,7 +155,7 @@ class Reranker(nn.Module):
         neither looks at pictures."""
         if self.direct.regions is not None:
             return self.direct.regions
-        looks = (one for one in self.features.values() if isinstance(one, Similarity) and one.to != "source")
+        looks = (one for one in self.features.values() if isinstance(one, Similarity) and one.subject != "source")
         return next((nn.Linear(one.model.region_dim, 1, device="meta") for one in looks), None)
 
     def widened(self, search: Any) -> BeamSettings:

@@ -169,7 +169,7 @@ def _check_paths(recipe: Recipe, where: str) -> None:
             wanted = recipe.augment.searches[search]
             if wanted.method != "beam" or wanted.groups > 1:
                 raise RecipeError(
-                    f"{where}: augment.paths has {path!r}, but {members_of(system)[1]} reranks a plain beam, and augment.searches."
+                    f"{where}: augment.paths has {path!r}, which re-ranks a plain beam, but augment.searches."
                     f"{search} {'has groups' if wanted.method == 'beam' else 'draws'}; leave one out"
                 )
         for hop in pairwise(languages):

@@ -166,7 +166,7 @@ def _check_features(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
     refuse_unknown(own, _names(VseSettings) - _NOT_OF_A_RERANKER | {"row", "seeds"}, where, f"{key}.")
     if (row := own.pop("row", None)) not in recipe.vse.rows:
         raise RecipeError(f"{where}: {key}.row is {row!r}; expected one of vse.rows: {', '.join(recipe.vse.rows)}")
-    alone = {"fuse": [], "translate": None, "first": None, "reranker": {}}
+    alone: dict[str, Any] = {"fuse": [], "translate": None, "first": None, "reranker": {}}
     check(replace(recipe, vse=typed(VseSettings, {**vse, **own, **alone}, where, "vse")), f"{where}: {key}")
 
 

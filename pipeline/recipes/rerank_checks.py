@@ -21,8 +21,8 @@ def check_rerank(mmt: MmtSettings, where: str) -> None:
             )
         if not features or len({*features}) < len(features):
             raise RecipeError(
-                f"{where}: {key}.systems.{name} has the features {', '.join(features) or 'none'}; expected one or more, "
-                "each once"
+                f"{where}: {key}.systems.{name} has the features {', '.join(features) or 'none'}; expected one or more "
+                "features, each once"
             )
         if needs_retrieval(mmt, name) and not rerank.retrieval:
             raise RecipeError(

@@ -28,6 +28,8 @@ def rerank(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """
     recipe = whose(recipe)
     wanted, compared = rerank_jobs(recipe, workspace), choices_jobs(recipe, workspace)
+    if not wanted:
+        return
     workspace.expect(wanted, force)
     for job in wanted:  # before anything runs
         for other in job.inputs.values():

@@ -1,6 +1,7 @@
 """The retrieval model whose similarities are features of n-best lists."""
 
 from dataclasses import replace
+from typing import Any
 
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
@@ -19,7 +20,9 @@ def retrieval_of_features(recipe: Recipe, workspace: Workspace) -> Job:
         RecipeError: the row cannot be trained.
     """
     own = dict(recipe.mmt.rerank.retrieval)
-    alone = {"reranker": {}, "only": [own.pop("row")], "fuse": [], "translate": None, "first": None, "folds": 1}
+    alone: dict[str, Any] = {
+        "reranker": {}, "only": [own.pop("row")], "fuse": [], "translate": None, "first": None, "folds": 1,
+    }  # fmt: skip
     settings = replace(recipe.vse, **{"seeds": recipe.vse.seeds[:1], **own, **alone})
     systems = [one for one in recipe.mmt.systems if members_of(one)[1] in (None, CHANNEL)]
     paths = [one for one in recipe.augment.paths if parse_path(one)[0] in systems]

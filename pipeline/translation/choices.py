@@ -50,7 +50,8 @@ class Lists:
         """BLEU statistics (N, K, 10) of the candidates; each distinct one is scored once."""
         pairs = [(text, wanted) for some, wanted in zip(self.texts, self.references, strict=True) for text in some]
         distinct = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
-        rows = surface_statistics(*map(list, zip(*distinct, strict=True)), self.characters).tolist()
+        said, wanted_of = ([pair[side] for pair in distinct] for side in (0, 1))
+        rows = surface_statistics(said, wanted_of, self.characters).tolist()
         return padded(
             [[rows[distinct[text, wanted]] for text in some]
              for some, wanted in zip(self.texts, self.references, strict=True)]
@@ -132,7 +133,7 @@ def compare(
     """
     found = []
     for measure in SURFACE_MEASURES:
-        first = None
+        first: Tensor | None = None
         for name, runs in systems.items():
             statistics = [_summed(measure, run, references, images, characters) for run in runs]
             value = sum(float(measure.score(one.sum(0))) for one in statistics) / len(statistics)
@@ -148,7 +149,7 @@ def comparison_table(title: str, scored: Sequence[Scored]) -> TextTable:
     rows = []
     for system in systems:
         for place, one in enumerate(one for one in scored if one.system == system):
-            gain = ["", "", ""] if one.gain is None else shown_difference(one.gain)
+            gain: list[str] = [""] * 3 if one.gain is None else shown_difference(one.gain)
             rows.append(["" if place else system, one.measure, f"{one.value:.1f}", *gain])
     return TextTable(title, ["", "", "score", f"− {systems[0]}", "95 %", "p"], rows)
 

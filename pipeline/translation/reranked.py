@@ -217,7 +217,8 @@ def _tuned_job(recipe: Recipe, system: str, direction: str, lists: Job) -> Job:
     features: list[str] = list(rerank.systems[str(name)])
     if lacking := [one for one in features if one not in lists.settings["features"]]:
         raise RecipeError(
-            f"mmt.rerank.systems.{name} has {lacking[0]!r}, but for {direction} there is {_lacks(lacking[0], direction)}"
+            f"mmt.rerank.systems.{name} has {lacking[0]!r}, but for {direction} there is "
+            f"{_lacks(lacking[0], direction)}"
         )
     parts = [CHANNEL] * (CHANNEL in features) + [RETRIEVAL] * bool({*features} & {*OF_RETRIEVAL})
     plain = {"features": features, "seeds": rerank.seeds, "passes": rerank.passes} | {

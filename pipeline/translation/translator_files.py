@@ -90,7 +90,7 @@ def load_members(folders: Sequence[Path]) -> tuple[Searched, JointBPE]:
     """Finished translators as one, and their vocabulary; raises as `load_translator`."""
     loaded = [load_translator(folder) for folder in folders]
     (first, bpe), *others = loaded
-    return (Ensemble([one for one, _ in loaded]) if others else first), bpe  # type: ignore[arg-type]
+    return (Ensemble([one for one, _ in loaded]) if others else first), bpe
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import modules.cross_entropy
 import modules.scores
 from modules.beam import BeamSettings
 from modules.noisy_channel import Channel
+from modules.rerankers import LogProbability, Reranker
 from modules.training import BatchModule
 from modules.translation import Translation
 from modules.translators import translate

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from data.captions import read_captions, read_pairs
+from data.regions import RegionStore
 from modules.translation import Translation
 from pipeline.errors import RecipeError
 from pipeline.jobs.weights import load_best
@@ -77,9 +78,8 @@ def test_a_channel_reranks_what_one_translator_or_several_find(several: Tiny) ->
         assert list(jobs).index(job.name) > list(jobs).index(back)
         found, _ = load_translator(several.job(job.name))
         assert (found.weights, found.beam_size) == ({"logp": 1.0, "channel": 0.3}, 10)
-        heard = found.features["channel"]
         direct, channel = (load_translator(several.job(name))[0] for name in (f"{system}-{direction}", back))
-        for part, whole in ((found.direct, direct), (heard.channel, channel)):
+        for part, whole in ((found.direct, direct), ((heard := found.features["channel"]).channel, channel)):
             assert all(torch.equal(a, b) for a, b in zip(part.parameters(), whole.parameters(), strict=True))
         for recode in (heard.recode_source, heard.recode_target):  # of one recipe, so of one vocabulary
             assert recode([[5, 3, 7], []]) == [[5, 3, 7], [3]]
@@ -317,8 +317,6 @@ def test_sentences_that_nobody_translated_teach_by_back_translation(official: Ti
 
 
 def test_a_store_gives_zeros_for_no_image(tiny: Tiny) -> None:
-    from data.regions import RegionStore
-
     store = RegionStore(tiny.job("corpus") / "regions")
     rows = store.rows([None, store.ids[2]])
     assert rows.tolist() == [-1, 2]
