@@ -1,14 +1,15 @@
 """Choices from n-best lists: weights tuned on one set of sentences, and the scores of what they choose from another."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from modules.metrics import Difference
 from modules.mira import MiraSettings, Numbers, choose, oracle, padded, tune
-from modules.surface_scores import SURFACE_MEASURES, SurfaceMeasure, surface_statistics
+from modules.surface_scores import BLEU_MEASURE, SURFACE_MEASURES, SurfaceMeasure
 from modules.translation_metrics import by_image, paired_gain
 from pipeline.drawing.text_table import TextTable, shown_difference
 
@@ -30,6 +31,7 @@ class Lists:
     names: Sequence[str]
     references: Sequence[str] = ()
     characters: bool = False
+    _counted: list[Numbers] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
     def of(
@@ -44,18 +46,17 @@ class Lists:
     def only(self, names: Sequence[str]) -> "Lists":
         """The same lists with some of the features, in this order."""
         columns = [self.names.index(name) for name in names]
-        return Lists(self.texts, self.features[..., columns], list(names), self.references, self.characters)
+        return Lists(
+            self.texts, self.features[..., columns], list(names), self.references, self.characters, self._counted
+        )
 
     def statistics(self) -> Numbers:
-        """BLEU statistics (N, K, 10) of the candidates; each distinct one is scored once."""
-        pairs = [(text, wanted) for some, wanted in zip(self.texts, self.references, strict=True) for text in some]
-        distinct = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
-        said, wanted_of = ([pair[side] for pair in distinct] for side in (0, 1))
-        rows = surface_statistics(said, wanted_of, self.characters).tolist()
-        return padded(
-            [[rows[distinct[text, wanted]] for text in some]
-             for some, wanted in zip(self.texts, self.references, strict=True)]
-        )  # fmt: skip
+        """BLEU statistics (N, K, 10) of the candidates; each distinct one is scored once, and kept by `only`."""
+        if not self._counted:
+            pairs = [[(text, one) for text in some] for some, one in zip(self.texts, self.references, strict=True)]
+            rows = _distinct(BLEU_MEASURE, [pair for some in pairs for pair in some], self.characters)
+            self._counted.append(padded([[rows[pair].tolist() for pair in some] for some in pairs]))
+        return self._counted[0]
 
     def chosen(self, weights: Numbers) -> list[list[str]]:
         """The best candidate of each sentence for each of several weights (T, F)."""
@@ -132,10 +133,13 @@ def compare(
         resamples: of the bootstrap.
     """
     found = []
+    pairs = [list(zip(run, references, strict=True)) for runs in systems.values() for run in runs]
     for measure in SURFACE_MEASURES:
+        rows = _distinct(measure, [pair for run in pairs for pair in run], characters)
         first: Tensor | None = None
         for name, runs in systems.items():
-            statistics = [_summed(measure, run, references, images, characters) for run in runs]
+            each = [torch.stack([rows[pair] for pair in zip(run, references, strict=True)]) for run in runs]
+            statistics = each if images is None else [by_image(one, images) for one in each]
             value = sum(float(measure.score(one.sum(0))) for one in statistics) / len(statistics)
             gain = None if first is None else paired_gain(statistics, first, measure.score, resamples)
             first = statistics[0] if first is None else first
@@ -160,10 +164,10 @@ def shown_weights(tuning: Tuning) -> str:
     return ", ".join(f"{name} {m:+.3g} (sd {s:.2g})" for name, m, s in zip(tuning.names, mean, sd, strict=True))
 
 
-def _summed(
-    measure: SurfaceMeasure, texts: Sequence[str], references: Sequence[str], images: Sequence[str] | None,
-    characters: bool,
-) -> Tensor:  # fmt: skip
-    """Statistics of each sentence, or of each image."""
-    found = measure.statistics(texts, references, characters)
-    return found if images is None else by_image(found, images)
+def _distinct(
+    measure: SurfaceMeasure, pairs: Iterable[tuple[str, str]], characters: bool
+) -> dict[tuple[str, str], Tensor]:
+    """The statistics (k,) of each distinct pair of a translation and its reference."""
+    distinct = list(dict.fromkeys(pairs))
+    said, wanted = ([pair[side] for pair in distinct] for side in (0, 1))
+    return dict(zip(distinct, measure.statistics(said, wanted, characters), strict=True))

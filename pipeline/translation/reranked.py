@@ -150,8 +150,18 @@ def lists_job(recipe: Recipe, workspace: Workspace, system: str, direction: str,
 
 
 def read_lists(folder: Path, split: str, target: str) -> tuple[Lists, list[str]]:
-    """The n-best lists of a split that `lists_job` left, and the image of each sentence."""
-    table = pq.read_table(folder / f"{split}.parquet").to_pydict()
+    """The n-best lists of a split that `lists_job` left, and the image of each sentence.
+
+    Raises:
+        DataError: the lists are damaged.
+        RecipeError: the sentences are.
+    """
+    path = folder / f"{split}.parquet"
+    try:
+        table = pq.read_table(path, columns=["reference", "image_id"]).to_pydict()
+    except (OSError, pa.ArrowException) as error:
+        raise RecipeError(f"{path}: not readable ({str(error).splitlines()[0]}); delete {folder} and run "
+                          "`make stage-rerank`") from None  # fmt: skip
     lists = read_nbest(folder / f"{split}.lists", len(table["reference"]))
     found = Lists.of(
         [[one.text for one in some] for some in lists], [[one.features for one in some] for some in lists],

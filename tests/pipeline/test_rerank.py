@@ -1,12 +1,14 @@
 """Stage rerank: n-best lists with features, tuned re-rankers as translators, and the comparison of features."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from data.errors import DataError
 from data.nbest import read_nbest
 from modules.translation_metrics import translation_scores
 from pipeline.errors import RecipeError
@@ -110,6 +112,27 @@ def test_a_translators_lists_do_not_depend_on_the_systems_that_use_them(reranked
     other = [*ALL[:-1], "--mmt.directions=[en-de]", "--mmt.systems=[mt,mt+only]", "--augment.paths=[]"]
     without = reranked.recipe(*other, "--mmt.rerank.systems.only=[logp,image]")
     assert "channel" not in translator_jobs(without, reranked.workspace)["mt+only-en-de"].inputs["lists"].inputs
+
+
+def test_damaged_artifacts_are_one_line(reranked: Tiny, tmp_path: Path) -> None:
+    lists, system = (tmp_path / name for name in ("lists", "system"))
+    for folder, name in ((lists, "lists-mt-en-de"), (system, "mt+picture-en-de")):
+        shutil.copytree(reranked.job(name), folder)
+    (lists / "test.lists").write_text("0 ||| a ||| logp= nan\n")
+    with pytest.raises(DataError, match=r"test.lists:1: feature logp is 'nan'"):
+        read_lists(lists, "test", "de")
+    (lists / "test.parquet").write_bytes(b"cut short")
+    with pytest.raises(RecipeError, match=r"test.parquet: not readable .* run `make stage-rerank`"):
+        read_lists(lists, "test", "de")
+    network = json.loads((system / "network.json").read_text())
+    for wrong, words in (
+        ({"direction": "en-de", "beam_size": 6}, "its re-ranking is not of this code"),
+        ({"direction": "en-de", "beam_size": 6, "weights": {"taste": 1}}, "no feature 'taste' of re-ranking"),
+        ({"direction": "en-fr", "beam_size": 6, "weights": {"image": 1}}, "scores translations in 'fr'"),
+    ):
+        (system / "network.json").write_text(json.dumps(network | {"reranking": wrong}))
+        with pytest.raises(RecipeError, match=words):
+            load_translator(system)
 
 
 def test_a_model_without_the_language_has_no_features(reranked: Tiny) -> None:
