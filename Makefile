@@ -58,7 +58,7 @@ WORDS = if { printf '%s\n' "$$ARGS"; cat -- "$$RECIPE" 2>/dev/null; } | grep -q 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two installations into one environment would meet
-.PHONY: help setup setup-app setup-fasttext setup-asian setup-dev demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse sts translate export index search describe app screenshots table doctor report draw plots tensorboard clean
+.PHONY: help setup setup-app setup-fasttext setup-asian setup-dev demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse stage-rerank sts translate export index search describe app screenshots table doctor report draw plots tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -113,6 +113,10 @@ stage-augment: setup ## translate training captions into synthetic ones
 stage-vse: setup ## train and test retrieval models
 	@$(WORDS)
 	@$(PIPELINE) vse $(OPTIONS)
+
+stage-rerank: setup ## tune re-ranked translators (mmt.rerank) and compare features
+	@$(WORDS)
+	@$(PIPELINE) rerank $(OPTIONS)
 
 sts: setup ## sentence similarity of every trained retrieval model: Pearson's r on the recipe's sts.sets
 	@$(PIPELINE) sts $(OPTIONS)

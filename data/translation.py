@@ -26,11 +26,13 @@ class Sentences:
         source: token numbers of each source sentence.
         target: of each translation; None when there is nothing to learn from or score.
         image_ids: the picture of each sentence, or None: a translator that reads regions then gets zeros.
+        other_ids: another picture of each, a control; empty: none are wanted.
     """
 
     source: Sequence[Sequence[int]]
     target: Sequence[Sequence[int]] | None
     image_ids: Sequence[str | None]
+    other_ids: Sequence[str | None] = ()
 
     def __len__(self) -> int:
         return len(self.source)
@@ -41,7 +43,7 @@ class SentenceBatches(Dataset):
 
     A batch is a dict: `index` (B,), `source` (B, N) and `source_lengths` (B,); with translations also `target`
     (B, M + 1) led by the begin mark, `labels` (B, M + 1) closed by the end mark and `target_lengths` (B,); with
-    regions also `regions` (B, K, D).
+    regions also `regions` (B, K, D), and `other_regions` of the other pictures if there are any.
 
     Args:
         sentences: what to batch.
@@ -51,6 +53,7 @@ class SentenceBatches(Dataset):
     def __init__(self, sentences: Sentences, regions: RegionStore | None) -> None:
         self.sentences, self.regions = sentences, regions
         self._rows = None if regions is None else regions.rows(sentences.image_ids)
+        self._others = regions.rows(sentences.other_ids) if regions is not None and sentences.other_ids else None
 
     def __getitem__(self, numbers: list[int]) -> dict[str, Tensor]:
         source = [self.sentences.source[number] for number in numbers]
@@ -66,6 +69,8 @@ class SentenceBatches(Dataset):
             batch["target_lengths"] = torch.tensor([len(sentence) + 1 for sentence in target])
         if self.regions is not None and self._rows is not None:
             batch["regions"] = torch.from_numpy(self.regions.take(self._rows[numbers]))
+            if self._others is not None:
+                batch["other_regions"] = torch.from_numpy(self.regions.take(self._others[numbers]))
         return batch
 
 

@@ -1,7 +1,7 @@
 """Beam search over a batch: one tensor step for all sentences and hypotheses; finished sentences are removed."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Protocol
 
@@ -36,11 +36,17 @@ class Decoder(Protocol):
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation: its tokens without the end token, and its length-normalised log-probability (plus the weighted
-    channel score with a `NoisyChannel`)."""
+    """One translation.
+
+    Attributes:
+        tokens: without the end token.
+        score: its length-normalised log-probability; of a `Reranker` the weighted sum of its features.
+        features: by name; empty without a `Reranker`.
+    """
 
     tokens: list[int]
     score: float
+    features: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from modules.retrieval_models.base import RetrievalModel
-from modules.sentence_similarity import Tokens, token_blocks
+from modules.sentence_similarity import BLOCK, Tokens
 
 Vectors = NDArray[np.float32]
 
@@ -22,11 +22,11 @@ def universal_vectors(model: RetrievalModel, sentences: Tokens, language: str) -
         language: of all.
     """
     parts = []
-    for tokens, lengths in token_blocks(sentences):
-        found = model.universal_of(tokens, lengths, torch.full_like(lengths, model.languages.index(language)))
+    for start in range(0, len(sentences), BLOCK):
+        found = model.universal_of(*model.tensors_of(sentences[start : start + BLOCK], language))
         if found is None:
             return None
-        parts.append(found.float())
+        parts.append(found.float().cpu())
     return torch.cat(parts).numpy()
 
 

@@ -1,15 +1,13 @@
 """Similarity of two sentences by a retrieval model or by words alone, and its correlation with gold scores."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.stats import pearsonr
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
 
-from modules.encodings import Encoding
 from modules.errors import ModelError
 from modules.metrics import Interval, percentiles, seed_shifts
 from modules.retrieval_models.base import RetrievalModel
@@ -40,7 +38,7 @@ def pair_similarity(model: RetrievalModel, first: Tokens, second: Tokens, langua
     """
     parts = []
     for start in range(0, len(first), BLOCK):
-        one, other = (_encode(model, side[start : start + BLOCK], language) for side in (first, second))
+        one, other = (model.encode_sentences(side[start : start + BLOCK], language) for side in (first, second))
         if model.score == "sets":
             parts.append((model.similarity(one, other) + model.similarity(other, one)).diagonal() / 2)
         else:
@@ -50,19 +48,6 @@ def pair_similarity(model: RetrievalModel, first: Tokens, second: Tokens, langua
         place = int((~np.isfinite(found)).argmax())
         raise ModelError(f"similarity of sentence pair {place} is {found[place]}, expected a finite number")
     return found
-
-
-def token_blocks(sentences: Tokens, size: int = BLOCK) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Token numbers (B, L), padded with 0, and lengths (B,) of at most `size` sentences at a time."""
-    for start in range(0, len(sentences), size):
-        block = sentences[start : start + size]
-        tokens = pad_sequence([torch.tensor(sentence) for sentence in block], batch_first=True)
-        yield tokens, torch.tensor([len(sentence) for sentence in block])
-
-
-def _encode(model: RetrievalModel, sentences: Tokens, language: str) -> Encoding:
-    ((tokens, lengths),) = token_blocks(sentences)
-    return model.encode_captions(tokens, lengths, torch.full_like(lengths, model.languages.index(language)))
 
 
 def tf_idf_similarity(training: Sequence[str], first: Sequence[str], second: Sequence[str]) -> Scores:

@@ -11,7 +11,7 @@ from sacrebleu.metrics.ter import TER
 from torch import Tensor
 
 from modules.errors import ModelError
-from modules.metrics import Difference, difference
+from modules.metrics import Difference, difference, seed_shifts
 
 TER_FORM = "TER: sacreBLEU's with norm:yes, tok:tercom, case:lc"
 NO_METEOR = "METEOR is not computed: nltk's version downloads WordNet when run, and version 1.5 (Java) is unmaintained"
@@ -100,23 +100,28 @@ def by_image(statistics: Tensor, image_ids: Sequence[str]) -> Tensor:
 
 
 def paired_gain(
-    system: Tensor, baseline: Tensor, score: Callable[[Tensor], Tensor], resamples: int = 1000, seed: int = 0
-) -> Difference:
+    system: Tensor | Sequence[Tensor], baseline: Tensor, score: Callable[[Tensor], Tensor], resamples: int = 1000,
+    seed: int = 0,
+) -> Difference:  # fmt: skip
     """Compare two systems on the same sentences by paired bootstrap (Koehn 2004).
 
+    Several runs of a system are resampled alike, and treated as `modules.metrics.paired_difference` does.
+
     Args:
-        system: (N, k) statistics of each sentence, or of each image (`by_image`).
+        system: (N, k) statistics of each sentence, or of each image (`by_image`); of one run or of several.
         baseline: statistics of the other system, in the same rows.
         score: computes scores (…,) from summed statistics (…, k).
         resamples: number of resamples.
         seed: random seed of the resampling.
     """
-    count = len(system)
+    count = len(baseline)
     drawn = torch.randint(count, (resamples, count), generator=torch.Generator().manual_seed(seed))
-    weights = torch.zeros(resamples, count, dtype=system.dtype)
-    weights.scatter_add_(1, drawn, torch.ones(drawn.shape, dtype=system.dtype))
-    ours, theirs = system.sum(0), baseline.sum(0)
-    return difference(float(score(ours) - score(theirs)), score(weights @ system) - score(weights @ baseline))
+    weights = torch.zeros(resamples, count, dtype=baseline.dtype)
+    weights.scatter_add_(1, drawn, torch.ones(drawn.shape, dtype=baseline.dtype))
+    runs = [system] if isinstance(system, Tensor) else list(system)
+    by_run = torch.stack([score(one.sum(0)) for one in runs]) - score(baseline.sum(0))
+    resampled = torch.stack([score(weights @ one) for one in runs]).mean(0) - score(weights @ baseline)
+    return difference(float(by_run.mean()), resampled + seed_shifts(by_run, resamples, seed))
 
 
 def distinct(sentences: Sequence[str]) -> dict[str, float]:

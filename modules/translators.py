@@ -9,14 +9,14 @@ from torch import Tensor
 
 from modules.beam import BeamSettings, Hypothesis, beam_search
 from modules.ensemble import Ensemble
-from modules.noisy_channel import NoisyChannel
+from modules.rerankers import Reranker
 from modules.sampling import SampleSettings, sample
 from modules.transformer import TransformerTranslator
 from modules.translator import RegionalTranslator
 
 Batch = dict[str, Tensor]
 Translator = RegionalTranslator | TransformerTranslator
-Searched = Translator | Ensemble | NoisyChannel
+Searched = Translator | Ensemble | Reranker
 Search = BeamSettings | SampleSettings
 NETWORKS: dict[str, type[Translator]] = {"bilstm": RegionalTranslator, "transformer": TransformerTranslator}
 
@@ -43,11 +43,13 @@ def translate(
     """Translate a batch (`source`, `source_lengths`, and `regions` if multimodal); best translations first.
 
     Raises:
-        ModelError: the translator has a noisy channel, which cannot rerank the results of this search.
+        ModelError: the translator is a `Reranker`, which cannot re-rank the results of this search.
     """
-    if isinstance(translator, NoisyChannel):
-        found = translate(translator.direct, batch, translator.widened(settings), begin, end)  # type: ignore[arg-type]
-        return translator.rerank(batch, found, begin, end)
+    if isinstance(translator, Reranker):
+        blind = translator.direct.regions is None  # then only features look at the regions
+        seen = {name: tensor for name, tensor in batch.items() if not (blind and name == "regions")}
+        found = translate(translator.direct, seen, translator.widened(settings), begin, end)  # type: ignore[arg-type]
+        return translator.rerank(batch, found)
     with torch.no_grad():
         memory = translator.encode(batch["source"], batch["source_lengths"], batch.get("regions"))
         longest = (settings.max_ratio * batch["source_lengths"]).long() + 10

@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
+import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from modules.encoders import word_table
 from modules.encodings import Encoding
@@ -113,6 +115,17 @@ class RetrievalModel(nn.Module, ABC):
             (B, K, R) of K heads, each of sum 1 and zero at padding; None, the default: the model has no such heads.
         """
         return None
+
+    def tensors_of(self, sentences: Sequence[Sequence[int]], language: str) -> tuple[Tensor, Tensor, Tensor]:
+        """Return tokens (C, L), lengths (C,), languages (C,) of sentences in one language, given as token numbers."""
+        device = next(self.parameters()).device
+        tokens = pad_sequence([torch.tensor(sentence) for sentence in sentences], batch_first=True).to(device)
+        lengths = torch.tensor([len(sentence) for sentence in sentences])
+        return tokens, lengths, torch.full_like(lengths, self.languages.index(language)).to(device)
+
+    def encode_sentences(self, sentences: Sequence[Sequence[int]], language: str) -> Encoding:
+        """Encode sentences of one language, given as token numbers, on the model's device."""
+        return self.encode_captions(*self.tensors_of(sentences, language))
 
     def similarity(self, images: Encoding, captions: Encoding) -> Tensor:
         """Return scores (I, C) of every image with every caption; by default the inner product of single vectors."""

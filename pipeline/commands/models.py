@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands.options import EPILOG, RecipeArgument, RecipeOption, load, open_workspace, recipe_of
+from pipeline.commands.options import (
+    EPILOG,
+    RecipeArgument,
+    RecipeOption,
+    load,
+    open_workspace,
+    recipe_of,
+    refuse_settings,
+)
 from pipeline.errors import RecipeError
 from pipeline.jobs.machine_errors import explained
 
@@ -25,6 +33,7 @@ def translate(
     output: Annotated[Path | None, typer.Option(help="where to; standard output if none")] = None,
     images: Annotated[Path | None, typer.Option(help="an image id a line, for a system that reads regions")] = None,
     n_best: Annotated[int, typer.Option(help="translations a sentence; more than 1 are written as JSON lines")] = 1,
+    moses: Annotated[bool, typer.Option("--moses", help="write n-best lists in Moses' format")] = False,
 ) -> None:  # fmt: skip
     """Translate a file line by line with a recipe's translators."""
     loaded = recipe_of(ctx, recipe, named)
@@ -32,7 +41,33 @@ def translate(
         raise RecipeError("translate: --with is missing; expected a system and languages, --with mt:en-de")
     run = load("pipeline.translation.translate", "translate")
     with explained("augment"):
-        run(loaded, open_workspace(), path, source, output, images, n_best)
+        run(loaded, open_workspace(), path, source, output, images, n_best, moses)
+
+
+@app.command("rerank-translations")
+def rerank_translations(
+    ctx: typer.Context,
+    tune: Annotated[Path, typer.Option(help="n-best lists that weights are tuned on, in Moses' format")],
+    references: Annotated[Path, typer.Option(help="their references, a sentence a line")],
+    features: Annotated[Path | None, typer.Option(help="further features: names, then values a candidate")] = None,
+    lists: Annotated[Path | None, typer.Option(help="other lists to re-rank; those of --tune if none")] = None,
+    lists_references: Annotated[Path | None, typer.Option(help="references of --lists, to score them")] = None,
+    lists_features: Annotated[Path | None, typer.Option(help="further features of --lists")] = None,
+    use: Annotated[str, typer.Option(help="features that are weighted, name,name …; all if none are given")] = "",
+    seeds: Annotated[int, typer.Option(help="tunings; the best one re-ranks")] = 5,
+    language: Annotated[str | None, typer.Option(help="of the translations; only ja, zh and th matter")] = None,
+    output: Annotated[Path | None, typer.Option(help="where the best translations go, a sentence a line")] = None,
+    n_best: Annotated[bool, typer.Option("--n-best", help="write whole lists in their new order instead")] = False,
+) -> None:  # fmt: skip
+    """Re-rank n-best lists of any toolkit by weights that k-best MIRA tunes on other lists."""
+    refuse_settings(ctx)
+    if lists is None and (lists_references or lists_features):
+        raise RecipeError("rerank-translations: --lists-references and --lists-features need --lists")
+    files = load("pipeline.translation.rerank_lists", "ListFiles")
+    test = None if lists is None else files(lists, lists_references, lists_features)
+    names = [name for name in use.split(",") if name]
+    run = load("pipeline.translation.rerank_lists", "rerank_translations")
+    run(files(tune, references, features), test, names, seeds, language, output, n_best)
 
 
 @app.command(epilog=EPILOG)

@@ -50,7 +50,10 @@ def recipe_of(ctx: typer.Context, name: str | None, named: str | None, networks:
     """
     if name and named and name != named:
         raise RecipeError(f"two recipes are named, {name!r} and {named!r}; name one")
-    return load("pipeline.recipes.loading", "load_recipe")(name or named or "scenes", ctx.obj, networks)
+    recipe: Recipe = load("pipeline.recipes.loading", "load_recipe")(name or named or "scenes", ctx.obj, networks)
+    if recipe.mmt.rerank.retrieval and networks:
+        import_module("pipeline.retrieval.features")  # gives re-ranked translators their retrieval model
+    return recipe
 
 
 def refuse_settings(ctx: typer.Context) -> None:

@@ -17,6 +17,7 @@ from pipeline.commands.options import (
     open_workspace,
     recipe_of,
 )
+from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
 from pipeline.jobs.machine_errors import explained
 
@@ -29,6 +30,7 @@ STAGES = {
     "mmt": "pipeline.translation.mmt",
     "augment": "pipeline.translation.augment",
     "vse": "pipeline.retrieval.vse",
+    "rerank": "pipeline.reporting.rerank",
     "report": "pipeline.reporting.report",
 }
 
@@ -72,6 +74,19 @@ def vse(
 
 
 @app.command(epilog=EPILOG)
+def rerank(
+    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
+    verbose: Verbose = False,
+) -> None:  # fmt: skip
+    """Tune re-ranked translators (mmt.rerank), compare sets of features and print the table."""
+    loaded = recipe_of(ctx, recipe, named)
+    if not (loaded.mmt.rerank.systems or loaded.mmt.rerank.retrieval):
+        raise RecipeError(f"recipe {loaded.name} re-ranks nothing; set mmt.rerank.retrieval.row to a row of vse.rows, "
+                          "or name systems in mmt.rerank.systems and mmt.systems")  # fmt: skip
+    _run_stages(["rerank"], loaded, force)
+
+
+@app.command(epilog=EPILOG)
 def report(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, verbose: Verbose = False
 ) -> None:
@@ -85,7 +100,7 @@ def run_all(
     verbose: Verbose = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="jobs side by side; by the cores if none is given")] = None,
 ) -> None:  # fmt: skip
-    """Run all stages, prepare, mmt, augment, vse and report, and print a summary."""
+    """Run all stages, prepare, mmt, augment, vse, rerank and report, and print a summary."""
     started, loaded = time.monotonic(), recipe_of(ctx, recipe, named)
     from pipeline.jobs.cost import cpu_seconds, duration
     from pipeline.jobs.side_by_side import SideBySide, processes_for

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from modules.metrics import Difference
 from pipeline.jobs.console import CONSOLE, escaped
 
 
@@ -36,3 +37,8 @@ class TextTable:
         for row in self.rows:
             table.add_row(*map(escaped, row))
         CONSOLE.print(table)
+
+
+def shown_difference(found: Difference) -> list[str]:
+    """A paired difference, its 95 % interval and the p-value, as tables print them."""
+    return [f"{found.value:+.2f}", f"{found.low:+.2f} … {found.high:+.2f}", f"{found.p_value:.3f}"]

@@ -11,6 +11,7 @@ from typing import Any
 from data.lines import WORD_VECTORS
 from data.sts import GOLD, INPUT, StsSettings
 from pipeline.errors import RecipeError
+from pipeline.recipes.rerank_checks import check_rerank, needs_retrieval
 from pipeline.recipes.settings import (
     CHANNEL,
     MmtSettings,
@@ -18,7 +19,6 @@ from pipeline.recipes.settings import (
     TrainerSettings,
     VseSettings,
     members_of,
-    opposite,
     parse_path,
     parse_system,
 )
@@ -79,7 +79,9 @@ def _check_retrieval_systems(vse: VseSettings, mmt: MmtSettings, where: str) -> 
         raise RecipeError(f"{where}: vse.fuse has {vse.fuse[0]!r} alone; expected two models or more")
     directions = translations(vse)
     for translation, (system, direction) in directions.items():
-        blind = system in mmt.systems and all(parse_system(name)[0] == "mt" for name in members_of(system)[0])
+        names, reranks = members_of(system)
+        blind = system in mmt.systems and all(parse_system(name)[0] == "mt" for name in names)
+        blind = blind and not needs_retrieval(mmt, reranks)
         if not blind or direction not in mmt.directions or not set(direction.split("-")) <= set(vse.test):
             raise RecipeError(
                 f"{where}: vse.translate is {translation!r}; expected mt:de-en (a query has no picture), its "
@@ -190,11 +192,11 @@ def _check_paths(recipe: Recipe, where: str) -> None:
         if search is not None and search not in recipe.augment.searches:
             known = ", ".join(recipe.augment.searches) or "none"
             raise RecipeError(f"{where}: augment.paths has {path!r}; augment.searches has {known}")
-        if search is not None and members_of(system)[1]:
+        if search is not None and members_of(system)[1] is not None:
             wanted = recipe.augment.searches[search]
             if wanted.method != "beam" or wanted.groups > 1:
                 raise RecipeError(
-                    f"{where}: augment.paths has {path!r}, but a channel reranks a plain beam, and augment.searches."
+                    f"{where}: augment.paths has {path!r}, which re-ranks a plain beam, but augment.searches."
                     f"{search} {'has groups' if wanted.method == 'beam' else 'draws'}; leave one out"
                 )
         for hop in pairwise(languages):
@@ -271,6 +273,7 @@ def _check_mmt(mmt: MmtSettings, where: str) -> None:
             )
     for place, system in enumerate(mmt.systems):
         _check_system(mmt, system, mmt.systems[:place], where)
+    check_rerank(mmt, where)
     if not 0 <= mmt.channel.weight < math.inf or mmt.channel.beam_size < 1:
         raise RecipeError(f"{where}: mmt.channel.weight is {mmt.channel.weight} and mmt.channel.beam_size "
                           f"{mmt.channel.beam_size}; expected 0 or more, and 1 or more")  # fmt: skip
@@ -289,7 +292,7 @@ def _check_mmt(mmt: MmtSettings, where: str) -> None:
 
 def _check_system(mmt: MmtSettings, system: str, before: list[str], where: str) -> None:
     """Refuse an unknown system, or one whose parts are not trained before it."""
-    names, channel = members_of(system)
+    names = members_of(system)[0]
     if CHANNEL in names:
         raise RecipeError(f"{where}: mmt.systems has {system!r}; a {CHANNEL} stands last, once, behind a translator")
     if "+" in system:
@@ -299,10 +302,3 @@ def _check_system(mmt: MmtSettings, system: str, before: list[str], where: str) 
     if not all(re.fullmatch(r"mm?t([2-9]|[1-9]\d+)?", name) for name in names) or system in before:
         raise RecipeError(f"{where}: mmt.systems has {system!r}; expected mt, mmt, mt2 …, mt+mmt …, mt+channel …, "
                           "each once")  # fmt: skip
-    for direction in mmt.directions if channel else ():
-        back = opposite(direction)
-        if not ("mt" in mmt.systems and back in mmt.directions) and direction not in mmt.back_translate:
-            raise RecipeError(
-                f"{where}: mmt.systems has {system!r}, but nothing translates {back}; expected it in "
-                f"mmt.directions and mt in mmt.systems, or a recipe that lends it as mmt.back_translate.{direction}"
-            )

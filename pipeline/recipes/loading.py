@@ -122,6 +122,7 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
     recipe = Recipe(name=name, seed=seed, corpus=_corpus(_mapping(raw, "corpus", where), where), **sections)
     check(recipe, where)
     _check_reranker(recipe, values_of["vse"], where)
+    _check_features(recipe, values_of["vse"], where)
     below = {key: value for key, value in values_of["vse"].items() if file_vse is None or key not in _OF_A_SYSTEM}
     below |= {key: value for key, value in (file_vse or {}).items() if key in _OF_A_SYSTEM}
     for title, table in _mapping(raw, "tables", where).items():
@@ -155,6 +156,18 @@ def _check_reranker(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
     if (row := own.pop("row")) not in recipe.vse.rows:
         raise RecipeError(f"{where}: vse.reranker.row is {row!r}, but vse.rows has {', '.join(recipe.vse.rows)}")
     check(replace(recipe, vse=typed(VseSettings, {**vse, **own}, where, "vse")), f"{where}: vse.reranker")
+
+
+def _check_features(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
+    """Refuse a retrieval model of `mmt.rerank` that cannot be trained."""
+    own, key = dict(recipe.mmt.rerank.retrieval), "mmt.rerank.retrieval"
+    if not own:
+        return
+    refuse_unknown(own, _names(VseSettings) - _NOT_OF_A_RERANKER | {"row", "seeds"}, where, f"{key}.")
+    if (row := own.pop("row", None)) not in recipe.vse.rows:
+        raise RecipeError(f"{where}: {key}.row is {row!r}; expected one of vse.rows: {', '.join(recipe.vse.rows)}")
+    alone: dict[str, Any] = {"fuse": [], "translate": None, "first": None, "reranker": {}}
+    check(replace(recipe, vse=typed(VseSettings, {**vse, **own, **alone}, where, "vse")), f"{where}: {key}")
 
 
 def _table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], where: str, prefix: str) -> TableSettings:

@@ -1,11 +1,13 @@
 """All settings of a recipe, section by section. The defaults are the main paper's settings where it names them."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from data.extractor import ExtractorSettings
 from data.settings import added, result_settings
 from data.sts import StsSettings
+from pipeline.recipes.rerank_settings import ChannelSettings, RerankSettings
 
 
 @dataclass
@@ -66,16 +68,6 @@ class Phase:
 
 
 @dataclass
-class ChannelSettings:
-    """How a `…+channel` reranks n-best lists (`modules.noisy_channel`)."""
-
-    weight: float = 0.3
-    """λ, of the log-probability of the source, given the translation."""
-    beam_size: int = 10
-    """Least width of the beam; all that it finds is reranked."""
-
-
-@dataclass
 class MmtSettings:
     """Translators: NMT on text, then MT and MMT on captions with the same pairs and steps."""
 
@@ -87,6 +79,8 @@ class MmtSettings:
     direction: this recipe's, or the one that `back_translate` borrows."""
     channel: ChannelSettings = field(default_factory=ChannelSettings)
     """Of the systems that end in `+channel`."""
+    rerank: RerankSettings = field(default_factory=RerankSettings)
+    """Of the systems that end in a name of `rerank.systems`, `mt+picture`."""
     network: Literal["bilstm", "transformer"] = added("bilstm")
     """The paper's Bi-LSTM over threads, or a small Transformer."""
     network_options: dict[str, Any] = added({})
@@ -337,10 +331,11 @@ def opposite(direction: str) -> str:
     return "-".join(reversed(direction.split("-")))
 
 
-def members_of(system: str) -> tuple[list[str], bool]:
-    """The translators that search together, and whether a channel reranks what they find."""
+def members_of(system: str) -> tuple[list[str], str | None]:
+    """The translators that search together, and what re-ranks what they find: `channel`, a name, or None."""
     names = system.split("+")
-    return (names[:-1], True) if names[1:] and names[-1] == CHANNEL else (names, False)
+    reranks = names[1:] and not re.fullmatch(r"n?mm?t\d*", names[-1])
+    return (names[:-1], names[-1]) if reranks else (names, None)
 
 
 def parse_path(path: str) -> tuple[str, list[str], str | None]:

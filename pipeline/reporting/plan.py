@@ -4,9 +4,10 @@ from pipeline.corpus.prepare import corpus_job
 from pipeline.jobs.job import Job, chain
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
+from pipeline.reporting.rerank import rerank_jobs
 from pipeline.retrieval.vse import all_rows
 from pipeline.translation.augment import synthesis_jobs
-from pipeline.translation.mmt import incongruent_jobs_of, translators_of
+from pipeline.translation.mmt import incongruent_jobs_of, translators_of, whose
 
 
 def all_jobs(recipe: Recipe, workspace: Workspace) -> list[Job]:
@@ -15,11 +16,14 @@ def all_jobs(recipe: Recipe, workspace: Workspace) -> list[Job]:
     Raises:
         RecipeError: a row of `vse` cannot be trained.
     """
-    rows = all_rows(recipe, workspace)
+    rows, translators = all_rows(recipe, workspace), translators_of(recipe, workspace)
+    trained = chain((row.job for row in rows), "vse")
+    reranked = [job for job in rerank_jobs(whose(recipe), workspace) if job not in trained]
     return [
         corpus_job(recipe, workspace),
-        *translators_of(recipe, workspace).values(),
+        *(job for job in translators.values() if job.stage == "mmt"),
         *incongruent_jobs_of(recipe, workspace).values(),
         *synthesis_jobs(recipe, workspace).values(),
-        *chain((row.job for row in rows), "vse"),
+        *trained,
+        *reranked,
     ]

@@ -10,7 +10,7 @@ from data.text import words_of
 from modules.rank_variance import mean_rank_variance, rank_variances
 from modules.translation_metrics import NO_METEOR, TER_FORM, bleu_of, bleu_statistics, by_image, paired_gain
 from pipeline.corpus.prepare import corpus_job
-from pipeline.drawing.text_table import TextTable
+from pipeline.drawing.text_table import TextTable, shown_difference
 from pipeline.jobs.console import say
 from pipeline.jobs.files import write_whole
 from pipeline.jobs.job import Job, chain
@@ -21,6 +21,7 @@ from pipeline.reporting.drawings import finished_drawings
 from pipeline.reporting.page import report_page
 from pipeline.reporting.paper_tables import paper_tables, table_rows
 from pipeline.reporting.records import Result, append_runs, read_runs, write_results
+from pipeline.reporting.rerank import choices_jobs, rerank_tables
 from pipeline.reporting.results import (
     COUNTS_OF_CAPTIONS,
     INTERVALS,
@@ -28,7 +29,6 @@ from pipeline.reporting.results import (
     R_AT_K,
     Figures,
     finished_runs,
-    shown_difference,
 )
 from pipeline.reporting.sts import sts_tables
 from pipeline.retrieval.ranks import read_ranks
@@ -37,7 +37,7 @@ from pipeline.retrieval.vse import vse_rows
 from pipeline.similarity.models import sts_rows
 from pipeline.translation.augment import synthesis_jobs
 from pipeline.translation.incongruent_images import SHOWN
-from pipeline.translation.mmt import incongruent_jobs_of, read_translations, translators_of
+from pipeline.translation.mmt import incongruent_jobs_of, read_translations, translators_of, whose
 
 
 class Written(NamedTuple):
@@ -72,11 +72,12 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
     looks = incongruent_jobs_of(recipe, workspace)
     synthetic = synthesis_jobs(recipe, workspace)
     similar = sts_rows(recipe, workspace) if recipe.sts.sets else []
+    compared = choices_jobs(whose(recipe), workspace)
     if recipe.report.record:
         of_tables = [row.job for name in recipe.tables for _, _, row in table_rows(recipe, workspace, name)]
         ranked = chain([*(row.job for row in rows), *of_tables], "vse")
         of_sentences = [row.job for row in similar if row.job is not None]
-        kept = [*translators.values(), *looks.values(), *synthetic.values(), *ranked, *of_sentences]
+        kept = [*translators.values(), *looks.values(), *synthetic.values(), *ranked, *of_sentences, *compared.values()]
         append_runs(recipe.name, list(finished_runs(workspace, kept)))
     committed = read_runs(recipe.name)
     figures = _ReportTables(recipe, workspace, committed)
@@ -92,6 +93,7 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
         figures.rank_variances(rows),
         *(sheet for name in recipe.tables for sheet in paper_tables(name, figures)),
         *sts_tables(figures, similar),
+        *rerank_tables(figures, compared),
         figures.costs(
             [
                 corpus_job(recipe, workspace),

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import stdev
 
-from modules.metrics import RECALLS, Difference, bootstrap_interval, paired_difference
-from pipeline.drawing.text_table import TextTable
+from modules.metrics import RECALLS, bootstrap_interval, paired_difference
+from pipeline.drawing.text_table import TextTable, shown_difference
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
@@ -200,11 +200,6 @@ class Figures:
         found = paired_difference(ours, theirs, self.recipe.report.resamples)[metric]
         by_seed = [self.scores(jobs[s])[language, metric] - self.scores(base[s])[language, metric] for s in seeds]
         return [*shown_difference(found), " ".join(f"{value:+.2f}" for value in by_seed)]
-
-
-def shown_difference(found: Difference) -> list[str]:
-    """A paired difference, its 95 % interval and the p-value, as tables print them."""
-    return [f"{found.value:+.2f}", f"{found.low:+.2f} … {found.high:+.2f}", f"{found.p_value:.3f}"]
 
 
 def over_seeds(values: Sequence[float]) -> str:

@@ -15,10 +15,10 @@ from data.text import TextInput
 from modules.metrics import RetrievalRanks, retrieval_scores
 from modules.retrieval import Retrieval
 from pipeline.errors import RecipeError
+from pipeline.jobs.model_files import read_network, refusing_other_code
 from pipeline.jobs.trainer import make_trainer
 from pipeline.jobs.weights import load_weights
 from pipeline.recipes.settings import TrainerSettings
-from pipeline.retrieval.model_files import read_network, refusing_other_code
 
 _ARRAYS = ("text_to_image", "image_to_text", "caption_image")
 

@@ -18,8 +18,8 @@ from modules.metrics import RetrievalRanks
 from modules.reranking import FirstLists, first_lists, reranked
 from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
+from pipeline.jobs.model_files import model_fingerprint
 from pipeline.recipes.settings import VseSettings
-from pipeline.retrieval.model_files import model_fingerprint
 from pipeline.retrieval.ranks import load_module, rank_split, read_ranks, write_ranks
 from pipeline.retrieval.rows import Row, Training, recall_headline
 

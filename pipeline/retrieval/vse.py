@@ -22,6 +22,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.board import log_result
 from pipeline.jobs.console import detail
 from pipeline.jobs.job import Job, chain, needed
+from pipeline.jobs.model_files import save_model
 from pipeline.jobs.trainer import fit, log_folder, make_trainer
 from pipeline.jobs.weights import load_best
 from pipeline.jobs.workspace import Workspace
@@ -29,7 +30,6 @@ from pipeline.recipes.settings import Recipe, VseSettings, job_settings
 from pipeline.retrieval.cautions import advise_on_regions, require_pairs, require_segmenters
 from pipeline.retrieval.folds import in_folds
 from pipeline.retrieval.fusion import fused
-from pipeline.retrieval.model_files import save_model
 from pipeline.retrieval.query_translation import by_translation
 from pipeline.retrieval.ranks import folds_of, validation_scores, write_ranks
 from pipeline.retrieval.reranking import index_job, on_first_lists, rerank_job

@@ -34,7 +34,7 @@ from modules.encodings import Encodings
 from modules.retrieval_models.base import RetrievalModel
 from pipeline.errors import RecipeError
 from pipeline.jobs.files import digest_of
-from pipeline.retrieval.model_files import load_model, model_fingerprint
+from pipeline.jobs.model_files import load_model, model_fingerprint
 from pipeline.translation.translator_files import TRANSLATOR_FILES
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import Any
 from data.retrieval import parse_group
 from modules.sentence_similarity import pair_similarity
 from pipeline.jobs.job import Job
+from pipeline.jobs.model_files import load_model
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings
-from pipeline.retrieval.model_files import load_model
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.vse import reranker_row, vse_rows
 from pipeline.similarity.floors import FLOORS, floor_job

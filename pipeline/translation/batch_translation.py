@@ -1,7 +1,7 @@
 """Translating many sentences with a finished translator, for testing and for augmentation."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from data.regions import RegionStore
 from data.text import BEGIN, END, JointBPE, spaced
@@ -16,28 +16,29 @@ from pipeline.recipes.settings import TrainerSettings
 
 @dataclass(frozen=True)
 class Translated:
-    """One translation: in surface form, Moses-tokenised, and its score (`modules.beam.Hypothesis`)."""
+    """One translation: in surface form, Moses-tokenised, and its score and features (`modules.beam.Hypothesis`)."""
 
     text: str
     tokens: str
     score: float
+    features: Mapping[str, float] = field(default_factory=dict)
 
 
 def translate_all(
     translator: Searched, bpe: JointBPE, source: Sequence[Sequence[int]], image_ids: Sequence[str | None],
     regions: RegionStore | None, target: str, search: Search, batch_tokens: int, settings: TrainerSettings,
-    n_best: int = 1,
+    n_best: int = 1, other_ids: Sequence[str | None] = (),
 ) -> list[list[Translated]]:  # fmt: skip
     """Translate sentences (token numbers) into language `target`, in their order, on all devices of `settings`.
 
-    A text-only translator ignores regions.
+    A text-only translator ignores regions. `other_ids` are other images, for features that need them.
 
     Returns:
         for each sentence its translations, best first, at most `n_best`.
     """
     trainer = make_trainer(settings)
     regions = regions if translator.regions is not None else None
-    sentences = Sentences(source, None, image_ids)
+    sentences = Sentences(source, None, image_ids, other_ids)
     loader = in_order_loader(sentences, regions, batch_tokens, trainer.global_rank, trainer.world_size)
     synthesis = Synthesis(translator.eval(), search, BEGIN, END, n_best)
     with stopping():
@@ -47,4 +48,5 @@ def translate_all(
 
 
 def _read(one: Hypothesis, bpe: JointBPE, target: str) -> Translated:
-    return Translated(bpe.decode(one.tokens, target), spaced(bpe.decode_tokens(one.tokens), target), one.score)
+    tokens = spaced(bpe.decode_tokens(one.tokens), target)
+    return Translated(bpe.decode(one.tokens, target), tokens, one.score, one.features)

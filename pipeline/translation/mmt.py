@@ -41,20 +41,21 @@ from pipeline.translation.back_translation import back_translation_job
 from pipeline.translation.evaluation import evaluate_translator, translation_headline
 from pipeline.translation.incongruent_images import incongruent_job
 from pipeline.translation.parallel_text import ParallelText
+from pipeline.translation.reranked import channel_of, reranked_jobs
 from pipeline.translation.translator_files import save_network, save_several
 
 TEXT_VERSION = 1
 VERSION = 2
 _OF_SOME_JOBS = (
     "directions", "pretrain", "finetune", "network_options", "repeat", "systems", "pretrain_captions",
-    "back_translate", "channel",
+    "back_translate", "channel", "rerank",
 )  # fmt: skip
 _OF_PICTURES = ("look", "gate_bias")  # options of networks that text-only translators do not read
 
 
 def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
     """The jobs of this stage in order: of each direction `text-…`, `back-…`, `nmt-…`, `mt-…`, `mmt-…`, `mt+mmt-…`;
-    after all of them `mt+channel-…`.
+    after all of them `mt+channel-…`, and what is re-ranked by tuned weights (of stage `rerank`).
 
     A direction and its opposite share a vocabulary, and what other directions a recipe names does not change it.
     Systems of one number share an NMT: `mt2` and `mmt2` start from `nmt2`.
@@ -75,13 +76,12 @@ def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
             if "+" not in system:
                 start = starts.get(parse_system(system)[1])
                 jobs[f"{system}-{direction}"] = _translator_job(recipe, system, direction, corpus, text, start)
-            elif not members_of(system)[1]:
+            elif members_of(system)[1] is None:
                 jobs[f"{system}-{direction}"] = _joint_job(recipe, system, direction, jobs)
     for direction in recipe.mmt.directions:
-        for system in (one for one in recipe.mmt.systems if members_of(one)[1]):
-            back = jobs.get(f"mt-{opposite(direction)}") or jobs[f"back-{direction}"].inputs["translator"]
-            jobs[f"{system}-{direction}"] = _joint_job(recipe, system, direction, jobs, back)
-    return jobs
+        for system in (one for one in recipe.mmt.systems if members_of(one)[1] == CHANNEL):
+            jobs[f"{system}-{direction}"] = _joint_job(recipe, system, direction, jobs, channel_of(jobs, direction))
+    return jobs | reranked_jobs(recipe, workspace, jobs)
 
 
 def _back_translation(recipe: Recipe, workspace: Workspace, direction: str, corpus: Job, text: Job) -> Job:
@@ -126,7 +126,7 @@ def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     own, recipe = recipe.name, whose(recipe)
     if recipe.name != own:
         detail(f"the translators of {own} are those of {recipe.name}")
-    jobs = translator_jobs(recipe, workspace)
+    jobs = {name: job for name, job in translator_jobs(recipe, workspace).items() if job.stage == "mmt"}
     looks = incongruent_jobs(recipe, jobs)
     workspace.expect([corpus_job(recipe, workspace)])
     workspace.expect([*jobs.values(), *looks.values()], force)
@@ -249,11 +249,12 @@ def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job]
     inputs = {"corpus": first.inputs["corpus"], "text": first.inputs["text"]} | members
     if channel is not None:
         plain[CHANNEL], inputs[CHANNEL] = asdict(settings.channel), channel
+    about = {CHANNEL: {"direction": direction, **asdict(settings.channel)}} if channel is not None else {}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Combine the members, then translate validation, test and twins."""
         parts = {member: inputs[member] for member in members}
-        save_several(folder, parts, inputs.get(CHANNEL), settings.channel, direction)
+        save_several(folder, parts, {CHANNEL: inputs[CHANNEL]} if about else {}, about)
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
         pairs = ParallelText(inputs["corpus"], inputs["text"], direction, store, settings.without_regions)
         figures = evaluate_translator(folder, pairs, store, settings)

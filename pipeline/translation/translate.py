@@ -9,6 +9,7 @@ from pathlib import Path
 
 from data.errors import DataError
 from data.lines import read_lines
+from data.nbest import Candidate, nbest_lines
 from data.regions import RegionStore
 from data.text import MAX_TOKENS, JointBPE, tokenize
 from modules.beam import BeamSettings
@@ -26,13 +27,14 @@ _BLOCK = 20_000  # lines translated together: what is held of the others is thei
 
 def translate(
     recipe: Recipe, workspace: Workspace, path: str, source: Path | None, output: Path | None, images: Path | None,
-    n_best: int,
+    n_best: int, moses: bool = False,
 ) -> None:  # fmt: skip
     """Translate a file line by line, by the settings of the recipe's `augment` section.
 
     An empty line (or one of control characters) stays empty, and so does one whose translation at some hop is empty;
     sentences longer than 100 sub-words, at any hop, are cut there; all are counted. Several best are written as JSON
-    lines: `line`, and `translations` with `text` and `score` (`modules.beam.Hypothesis`).
+    lines: `line`, and `translations` with `text` and `score` (`modules.beam.Hypothesis`); or in Moses' format, with the
+    score (`logp`) and the number of words (`length`) as features, where an empty line has one empty translation.
 
     Args:
         recipe: whose translators.
@@ -43,6 +45,7 @@ def translate(
         images: an image id of the corpus that the translators learned from, one a line, for those that read regions;
         None: no pictures.
         n_best: translations a sentence.
+        moses: write n-best lists in Moses' format (`data.nbest`), also where `n_best` is 1.
 
     Raises:
         RecipeError: there is no such translator, it has not been trained, or the files do not fit.
@@ -79,7 +82,7 @@ def translate(
             )  # fmt: skip
             found = dict(zip(sentences, translations, strict=True))
         silent += len(places) - sum(bool(best.text.strip()) for best, *_ in found.values())
-        written += _lines(start, min(start + _BLOCK, len(lines)), found, n_best)
+        written += (_moses if moses else _lines)(start, min(start + _BLOCK, len(lines)), found, n_best)
     text = "".join(f"{line}\n" for line in written)
     sys.stdout.write(text) if output is None else write_whole(output, text)
     blind = sum(filled and name is None for filled, name in zip(not_empty, seen or (), strict=False))
@@ -173,3 +176,12 @@ def _lines(start: int, end: int, found: dict[int, list[Translated]], n_best: int
         else:
             best = [{"text": one.text, "score": round(one.score, 4)} for one in translations]
             yield json.dumps({"line": place + 1, "translations": best}, ensure_ascii=False)
+
+
+def _moses(start: int, end: int, found: dict[int, list[Translated]], n_best: int) -> list[str]:
+    """n-best lists of the lines read."""
+    lists = [(found.get(place) or [Translated("", "", 0.0)])[:n_best] for place in range(start, end)]
+    candidates = [
+        [Candidate(one.text, {"logp": one.score, "length": len(one.tokens.split())}) for one in some] for some in lists
+    ]
+    return nbest_lines(candidates, [[one.score for one in some] for some in lists], start)

@@ -4,20 +4,24 @@ import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from data.text import UNKNOWN, JointBPE
+from data.text import BEGIN, END, UNKNOWN, JointBPE, spaced
 from modules.ensemble import Ensemble
 from modules.errors import ModelError
-from modules.noisy_channel import NoisyChannel
+from modules.noisy_channel import Channel
+from modules.rerankers import Feature, Length, LogProbability, Reranker, Similarity
 from modules.translators import Searched, build_translator
 from pipeline.errors import RecipeError
+from pipeline.jobs.model_files import MODEL_FILES, load_model
 from pipeline.jobs.weights import load_weights
-from pipeline.recipes.settings import CHANNEL, ChannelSettings
+from pipeline.recipes.rerank_settings import CONTROL
+from pipeline.recipes.settings import CHANNEL
 
+LOGP, RERANKING, RETRIEVAL = "logp", "reranking", "retrieval"
 TRANSLATOR_FILES = ("network.json", "bpe.json", "weights.safetensors")
 
 
@@ -28,42 +32,49 @@ def save_network(folder: Path, network: dict[str, Any], bpe: JointBPE) -> None:
 
 
 def save_several(
-    folder: Path, members: Mapping[str, Path], channel: Path | None, settings: ChannelSettings, direction: str
-) -> None:
-    """Copy finished translators of a direction, and the channel of the opposite direction that reranks their output.
+    folder: Path, members: Mapping[str, Path], parts: Mapping[str, Path] | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Copy finished translators of a direction, and what re-ranks their output.
 
     They are in folders of their own, so that all can be moved and loaded as one.
+
+    Args:
+        folder: of the whole.
+        members: finished translators of the direction, which search together.
+        parts: the `channel` of the opposite direction, and the retrieval model of the features, if they are needed.
+        about: what `network.json` says of the re-ranking.
     """
-    about: dict[str, Any] = {"ensemble": list(members)}
-    parts = dict(members)
-    if channel is not None:
-        about[CHANNEL] = {"direction": direction, **asdict(settings)}
-        parts[CHANNEL] = channel
-    for name, part in parts.items():
+    for name, part in {**members, **(parts or {})}.items():
         (folder / name).mkdir(exist_ok=True)
-        for file in TRANSLATOR_FILES:
+        for file in MODEL_FILES if name == RETRIEVAL else TRANSLATOR_FILES:
             shutil.copyfile(part / file, folder / name / file)
-    (folder / "network.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
+    network = {"ensemble": list(members), **(about or {})}
+    (folder / "network.json").write_text(json.dumps(network, indent=1), encoding="utf-8")
 
 
 def load_translator(folder: Path) -> tuple[Searched, JointBPE]:
-    """A finished translator, or an ensemble, and its vocabulary.
+    """A finished translator, an ensemble, or either of them re-ranked, and its vocabulary.
 
     Raises:
         RecipeError: the folder holds no translator, or its parts do not fit.
     """
     try:
         network = json.loads((folder / "network.json").read_text(encoding="utf-8"))
-        members, channel = network.get("ensemble", []), network.get(CHANNEL)
+        members = network.get("ensemble", [])
         if not all(re.fullmatch(r"mm?t\d*", one) for one in members):
             raise ValueError("its members are no translators")
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise RecipeError(f"{folder}: no translator here ({error}); run `make stage-mmt`") from None
     if members:
-        loaded = [load_translator(folder / name) for name in members]
-        (first, bpe), *others = loaded
-        direct = Ensemble([one for one, _ in loaded]) if others else first
-        return (direct if channel is None else _load_channel(folder, channel, direct, bpe)), bpe
+        direct, bpe = load_members([folder / name for name in members])
+        try:
+            found = _reranking(network)
+        except (ValueError, AttributeError, TypeError, KeyError) as error:
+            raise RecipeError(f"{folder}: its re-ranking is not of this code ({error}); run it again") from None
+        return (
+            direct if found is None else load_reranker(direct, bpe, found, folder / CHANNEL, folder / RETRIEVAL)
+        ), bpe
     bpe = JointBPE.load(folder / "bpe.json")
     if len(bpe) != network.get("vocabulary_size"):
         raise RecipeError(f"{folder}: bpe.json has {len(bpe)} entries, the network {network.get('vocabulary_size')}")
@@ -75,14 +86,86 @@ def load_translator(folder: Path) -> tuple[Searched, JointBPE]:
     return translator, bpe
 
 
-def _load_channel(folder: Path, about: Any, direct: Searched, bpe: JointBPE) -> NoisyChannel:
-    """The channel in a translator's folder, `about` it what `save_several` wrote; raises as `load_translator`."""
-    try:
-        source, target = about["direction"].split("-")
-        weight, beam_size = float(about["weight"]), int(about["beam_size"])
-    except (ValueError, AttributeError, TypeError, KeyError) as error:
-        raise RecipeError(f"{folder}: its channel is not of this code ({error}); run `make stage-mmt`") from None
-    channel, its_bpe = load_translator(folder / CHANNEL)
+def load_members(folders: Sequence[Path]) -> tuple[Searched, JointBPE]:
+    """Finished translators as one, and their vocabulary; raises as `load_translator`."""
+    loaded = [load_translator(folder) for folder in folders]
+    (first, bpe), *others = loaded
+    return (Ensemble([one for one, _ in loaded]) if others else first), bpe
+
+
+@dataclass(frozen=True)
+class Reranking:
+    """How n-best lists of a direction are re-ranked.
+
+    Attributes:
+        direction: of the translator.
+        weights: of the features (`modules.rerankers`), by name.
+        beam_size: least size of the beam.
+    """
+
+    direction: str
+    weights: Mapping[str, float]
+    beam_size: int
+
+
+def _reranking(network: Mapping[str, Any]) -> Reranking | None:
+    """What `network.json` says of re-ranking; a channel alone is two features with weights 1 and λ."""
+    if (about := network.get(CHANNEL)) is not None:
+        weights = {LOGP: 1.0, CHANNEL: float(about["weight"])}
+    elif (about := network.get(RERANKING)) is not None:
+        weights = {str(name): float(value) for name, value in about["weights"].items()}
+    else:
+        return None
+    source, target = about["direction"].split("-")
+    return Reranking(f"{source}-{target}", weights, int(about["beam_size"]))
+
+
+def load_reranker(direct: Searched, bpe: JointBPE, about: Reranking, channel: Path, retrieval: Path) -> Reranker:
+    """A translator with the features that re-rank its lists.
+
+    Args:
+        direct: makes the lists.
+        bpe: its vocabulary.
+        about: which features, with which weights.
+        channel: folder of the translator of the opposite direction; read if a feature needs it.
+        retrieval: folder of the retrieval model; likewise.
+
+    Raises:
+        RecipeError: a folder does not hold what it should, or the retrieval model does not know a language.
+    """
+    source, target = about.direction.split("-")
+    features: dict[str, Feature] = {}
+    looked = {"image": "regions", CONTROL: "other_regions", "source": "source"}
+    model, text = load_model(retrieval) if looked.keys() & about.weights.keys() else (None, None)
+
+    def read(language: str, tokens: Sequence[int]) -> list[int]:
+        """From the translator's token numbers to the retrieval model's."""
+        assert text is not None
+        return text.encode(bpe.decode(tokens, language), language)
+
+    for name in about.weights:
+        if name == LOGP:
+            features[name] = LogProbability()
+        elif name == "length":
+            features[name] = Length(lambda tokens: len(spaced(bpe.decode_tokens(tokens), target).split()))
+        elif name == CHANNEL:
+            features[name] = _load_channel(channel, bpe, source, target)
+        elif name in looked and model is not None:
+            try:
+                features[name] = Similarity(
+                    model, looked[name], partial(read, target), target, partial(read, source), source
+                )
+            except ModelError as error:
+                raise RecipeError(f"{retrieval}: {error}") from None
+        else:
+            raise RecipeError(f"{about.direction}: no feature {name!r} of re-ranking; there are {LOGP}, length, "
+                              f"{CHANNEL}, {', '.join(looked)}")  # fmt: skip
+    return Reranker(direct, features, about.weights, about.beam_size)
+
+
+def _load_channel(folder: Path, bpe: JointBPE, source: str, target: str) -> Channel:
+    """The channel of a translator with this vocabulary; raises as `load_translator`."""
+    channel, its_bpe = load_translator(folder)
     alike = bpe.tokenizer.to_str() == its_bpe.tokenizer.to_str()
 
     def recode(language: str, sentences: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
@@ -91,4 +174,4 @@ def _load_channel(folder: Path, about: Any, direct: Searched, bpe: JointBPE) -> 
             return [tokens or [UNKNOWN] for tokens in sentences]
         return its_bpe.encode_all([bpe.decode(tokens, language) for tokens in sentences], language)
 
-    return NoisyChannel(direct, channel, partial(recode, source), partial(recode, target), weight, beam_size)
+    return Channel(channel, partial(recode, source), partial(recode, target), BEGIN, END)

@@ -8,7 +8,8 @@ import torch
 import modules.cross_entropy
 import modules.scores
 from modules.beam import BeamSettings
-from modules.noisy_channel import NoisyChannel
+from modules.noisy_channel import Channel
+from modules.rerankers import LogProbability, Reranker
 from modules.training import BatchModule
 from modules.translation import Translation
 from modules.translators import translate
@@ -109,7 +110,8 @@ def test_a_channel_reranks_the_same(network: str, region_dim: int | None) -> Non
     found = []
     for device in ("cpu", "cuda"):
         module, back = translation(network, region_dim), translation(network, None).translator
-        both = NoisyChannel(module.translator, back, list, list, 0.5, 4).to(device).eval()
+        features = {"logp": LogProbability(), "channel": Channel(back, list, list, BEGIN, END)}
+        both = Reranker(module.translator, features, {"logp": 1.0, "channel": 0.5}, 4).to(device).eval()
         batch = module.transfer_batch_to_device(sentences(region_dim), torch.device(device), 0)
         found.append(translate(both, batch, BeamSettings(2), BEGIN, END))
     for ours, theirs in zip(*found, strict=True):

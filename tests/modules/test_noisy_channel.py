@@ -6,7 +6,8 @@ from torch.nn import functional as F
 
 from modules.beam import BeamSettings, Hypothesis
 from modules.errors import ModelError
-from modules.noisy_channel import NoisyChannel, log_likelihoods
+from modules.noisy_channel import Channel, log_likelihoods
+from modules.rerankers import LogProbability, Reranker
 from modules.sampling import SampleSettings
 from modules.translators import translate
 from tests.modules.test_ensemble import BEGIN, END, LENGTHS, REGIONS, SOURCE, member
@@ -21,9 +22,14 @@ def moved(sentences):
 
 
 def joined(weight=0.5, beam_size=4, direct=None):
-    return NoisyChannel(
-        direct or member("transformer", 1), member("transformer", 2, size=BACK), moved, moved, weight, beam_size
-    )
+    channel = Channel(member("transformer", 2, size=BACK), moved, moved, BEGIN, END)
+    features = {"logp": LogProbability(), "channel": channel}
+    return Reranker(direct or member("transformer", 1), features, {"logp": 1.0, "channel": weight}, beam_size)
+
+
+def back(both):
+    """The translator of the opposite direction."""
+    return both.features["channel"].channel
 
 
 def by_hand(channel, heard, said):
@@ -36,15 +42,15 @@ def by_hand(channel, heard, said):
 @pytest.mark.parametrize("kind", ["transformer", "bilstm"])
 def test_the_score_is_that_of_both_ways(kind):
     both = joined()
-    both.channel = member(kind, 3, size=BACK)
+    both.features["channel"].channel = member(kind, 3, size=BACK)
     found = [
         [Hypothesis([3, 3], -1.0), Hypothesis([4], -1.1), Hypothesis([], -1.2)],
         [Hypothesis([5, 4, 3, 6], -2.0)],
     ]
-    ordered = both.rerank(BATCH, found, BEGIN, END)
+    ordered = both.rerank(BATCH, found)
     for said, before, after in zip(([5, 6, 5], [6]), found, ordered, strict=True):
         wanted = {
-            tuple(one.tokens): one.score + 0.5 * by_hand(both.channel, *moved([one.tokens]), said) / (len(said) + 1)
+            tuple(one.tokens): one.score + 0.5 * by_hand(back(both), *moved([one.tokens]), said) / (len(said) + 1)
             for one in before
         }
         assert [one.score for one in after] == sorted((one.score for one in after), reverse=True)
@@ -60,7 +66,7 @@ def test_no_weight_is_the_wider_beam_alone_and_much_is_the_channel_alone():
     for said, best, before in zip(
         ([5, 6, 5], [6]), translate(both, BATCH, BeamSettings(1), BEGIN, END), alone, strict=True
     ):
-        likely = [by_hand(both.channel, *moved([one.tokens]), said) for one in best]
+        likely = [by_hand(back(both), *moved([one.tokens]), said) for one in best]
         assert likely == sorted(likely, reverse=True)
         assert sorted(one.tokens for one in best) == sorted(one.tokens for one in before)
     assert len(translate(joined(beam_size=2), BATCH, BeamSettings(5), BEGIN, END)[0]) == 5
@@ -77,7 +83,7 @@ def test_a_sentence_alone_is_the_same_sentence_in_a_batch():
 
 @pytest.mark.parametrize("search", [BeamSettings(4, groups=2), SampleSettings(3)])
 def test_what_has_an_order_of_its_own_is_refused(search):
-    with pytest.raises(ModelError, match="reranks the output of plain beam search"):
+    with pytest.raises(ModelError, match="re-ranking needs the lists of plain beam search"):
         translate(joined(), BATCH, search, BEGIN, END)
 
 

@@ -17,8 +17,8 @@ from pipeline.recipes.documentation import documented_keys, documented_recipe
 from pipeline.recipes.loading import CONFIGS, load_recipe
 from tests.pipeline.tiny import ROOT, Tiny
 
-COMMANDS = [*STAGES, "all", "doctor", "table", "sts", "compare", "translate", "export", "index", "search", "describe",
-            "recipes", "config"]  # fmt: skip
+COMMANDS = [*STAGES, "all", "doctor", "table", "sts", "compare", "translate", "rerank-translations", "export", "index",
+            "search", "describe", "recipes", "config"]  # fmt: skip
 HEAVY = ("torch", "pytorch_lightning", "transformers", "datasets", "sklearn", "matplotlib", "scipy", "pandas")
 
 
@@ -70,7 +70,7 @@ def test_each_command_has_help_of_its_own(command: str, capsys) -> None:
     assert main([command, "--help"]) == 0
     text = capsys.readouterr().out
     assert f"bildwort {command}" in text
-    assert ("--force" in text) == (command in ("prepare", "mmt", "augment", "vse", "all", "sts"))
+    assert ("--force" in text) == (command in ("prepare", "mmt", "augment", "vse", "rerank", "all", "sts"))
     assert ("--verbose" in text) == (command in (*STAGES, "all", "table", "sts"))
     assert ("--queries" in text) == (command == "search")
 

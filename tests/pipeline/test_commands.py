@@ -122,6 +122,12 @@ def test_a_target_that_takes_a_recipe(of_bildwort, used: Tiny, capsys, target: s
     assert all(word in printed for word in RUN[target]), printed
 
 
+def test_a_recipe_that_reranks_nothing_is_told_what_to_set(of_bildwort, fresh: Tiny, capsys) -> None:
+    with at(fresh.folder):
+        assert main(of_bildwort("stage-rerank", f"RECIPE={fresh.yaml}")) == 1
+    assert "recipe tiny re-ranks nothing; set mmt.rerank.retrieval.row" in capsys.readouterr().err
+
+
 def test_search_and_describe(of_bildwort, used: Tiny, capsys) -> None:
     with at(used.folder):
         assert main(of_bildwort("search", f"RECIPE={used.yaml}", "QUERY=a red bat", "ARGS=--top=2")) == 0
@@ -227,7 +233,8 @@ def test_clean_deletes_what_was_trained_alone(tmp_path: Path) -> None:
 
 
 def test_every_target_is_run_here_or_by_ci() -> None:
-    here = {"search", "describe", "translate", "table", "sts", "plots", "help", "clean", *RUN, *BENCHES, *SERVERS}
+    here = {"search", "describe", "translate", "table", "sts", "stage-rerank", "plots", "help", "clean"}
+    here |= {*RUN, *BENCHES, *SERVERS}
     elsewhere = {"screenshots"}  # tests/pipeline/test_app.py, where there is a browser
     assert here | SETUP | BY_CI | elsewhere == TARGETS
     assert all(f"make {target}" in (ROOT / ".ci/run").read_text() for target in BY_CI)

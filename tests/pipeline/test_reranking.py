@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from modules.index import VectorIndex
-from pipeline.retrieval.model_files import model_fingerprint
+from pipeline.jobs.model_files import model_fingerprint
 from pipeline.retrieval.ranks import read_ranks
 from pipeline.retrieval.vse import vse_rows
 from tests.pipeline.test_bad_artifacts import cut_short, told

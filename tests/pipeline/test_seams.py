@@ -8,8 +8,8 @@ import torch
 from data.captions import read_captions
 from pipeline.corpus.prepare import corpus_job
 from pipeline.jobs.job import Job, needed
+from pipeline.jobs.model_files import load_model
 from pipeline.reporting.results import Figures, finished_runs
-from pipeline.retrieval.model_files import load_model
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.vse import vse_rows
 from tests.pipeline.tiny import Tiny

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from data.captions import read_captions, read_pairs
+from data.regions import RegionStore
 from modules.translation import Translation
 from pipeline.errors import RecipeError
 from pipeline.jobs.weights import load_best
@@ -76,11 +77,11 @@ def test_a_channel_reranks_what_one_translator_or_several_find(several: Tiny) ->
         assert job.inputs["channel"] is jobs[back]
         assert list(jobs).index(job.name) > list(jobs).index(back)
         found, _ = load_translator(several.job(job.name))
-        assert (found.weight, found.beam_size) == (0.3, 10)
+        assert (found.weights, found.beam_size) == ({"logp": 1.0, "channel": 0.3}, 10)
         direct, channel = (load_translator(several.job(name))[0] for name in (f"{system}-{direction}", back))
-        for part, whole in ((found.direct, direct), (found.channel, channel)):
+        for part, whole in ((found.direct, direct), ((heard := found.features["channel"]).channel, channel)):
             assert all(torch.equal(a, b) for a, b in zip(part.parameters(), whole.parameters(), strict=True))
-        for recode in (found.recode_source, found.recode_target):  # of one recipe, so of one vocabulary
+        for recode in (heard.recode_source, heard.recode_target):  # of one recipe, so of one vocabulary
             assert recode([[5, 3, 7], []]) == [[5, 3, 7], [3]]
         assert len(read_translations(several.job(job.name), "test")) == 4
     (source,) = {row["source"] for row in several.captions("synthetic-mt2+mmt+channel-en-de")}
@@ -292,7 +293,8 @@ def test_sentences_that_nobody_translated_teach_by_back_translation(official: Ti
     assert official.metrics("mt+channel-en-de")["test_sentences"] == 3
     found, bpe = load_translator(official.job("mt+channel-en-de"))
     its_bpe = load_translator(before)[1]
-    for recode, language in ((found.recode_source, "en"), (found.recode_target, "de")):
+    heard = found.features["channel"]
+    for recode, language in ((heard.recode_source, "en"), (heard.recode_target, "de")):
         ids = [one.encode_all(["a man and a dog"], language) for one in (bpe, its_bpe)]
         assert recode(ids[0]) == ids[1] != ids[0]
         assert recode.args == (language,)  # Moses cuts by language
@@ -315,8 +317,6 @@ def test_sentences_that_nobody_translated_teach_by_back_translation(official: Ti
 
 
 def test_a_store_gives_zeros_for_no_image(tiny: Tiny) -> None:
-    from data.regions import RegionStore
-
     store = RegionStore(tiny.job("corpus") / "regions")
     rows = store.rows([None, store.ids[2]])
     assert rows.tolist() == [-1, 2]

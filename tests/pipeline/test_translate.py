@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from data.nbest import read_nbest
 from pipeline.translation.batch_translation import Translated, translate_all
 from pipeline.translation.mmt import read_translations
 from tests.pipeline.tiny import Tiny
@@ -59,6 +60,20 @@ def test_several_best_and_paths_of_more_hops(tiny: Tiny, tmp_path: Path, capsys,
         monkeypatch.setattr("sys.stdin", Stdin(source))
         assert tiny.main("translate", "--with", f"mt:{way}") == 0
         assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_lists_in_moses_format_have_the_translations_of_the_others(tiny: Tiny, tmp_path: Path) -> None:
+    source = read_translations(tiny.job("mt-en-de"), "test")[0]["source"]
+    path = write(tmp_path / "in.txt", [source, "", source])
+    arguments = ["--with", "mt:en-de", "--n-best", "2", "--input", path]
+    assert tiny.main("translate", *arguments, "--output", str(tmp_path / "json")) == 0
+    assert tiny.main("translate", *arguments, "--output", str(tmp_path / "lists"), "--moses") == 0
+    lines = map(json.loads, (tmp_path / "json").read_text().splitlines())
+    for line, some in zip(lines, read_nbest(tmp_path / "lists", 3), strict=True):
+        wanted = line["translations"] or [{"text": "", "score": 0}]
+        assert [(one.text, one.features["logp"]) for one in some] == [
+            (" ".join(one["text"].split()), pytest.approx(one["score"], abs=1e-4)) for one in wanted
+        ]
 
 
 def test_what_says_nothing_on_the_way_is_translated_no_further(tiny: Tiny, capsys, monkeypatch) -> None:

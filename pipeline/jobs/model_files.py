@@ -12,6 +12,8 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.files import fingerprint
 from pipeline.jobs.weights import load_weights, save_weights
 
+MODEL_FILES = ("network.json", "weights.safetensors", "words.json")
+
 
 def save_model(folder: Path, name: str, arguments: Mapping[str, Any], model: RetrievalModel) -> None:
     """Write what `load_model` needs beside the text input's `words.json`."""
@@ -72,7 +74,7 @@ def model_fingerprint(folder: Path) -> str:
     Raises:
         RecipeError: a file is missing.
     """
-    paths = [folder / name for name in ("network.json", "weights.safetensors", "words.json")]
+    paths = [folder / name for name in MODEL_FILES]
     for path in paths:
         if not path.is_file():
             raise RecipeError(f"{path}: no such file; delete {folder} and run `make stage-vse`")

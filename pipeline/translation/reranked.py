@@ -1,0 +1,285 @@
+"""Stage rerank: translators whose n-best lists are re-ranked by features, with weights tuned on validation.
+
+`lists-…` makes the n-best lists of validation and test with all features; `mt+NAME-…` tunes the weights of some of them
+and is a translator; `choices-…` compares sets of features. The features of a retrieval model need stage `vse`, so these
+jobs come after it.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data.nbest import Candidate, nbest_lines, read_nbest
+from data.regions import RegionStore
+from data.retrieval import parse_group
+from data.text import UNSPACED
+from modules.beam import BeamSettings
+from modules.mira import MiraSettings
+from pipeline.errors import RecipeError
+from pipeline.jobs.job import Job
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.rerank_settings import CONTROL, OF_RETRIEVAL
+from pipeline.recipes.settings import CHANNEL, Recipe, members_of, opposite
+from pipeline.translation.batch_translation import translate_all
+from pipeline.translation.choices import Lists, compare, tuned
+from pipeline.translation.evaluation import evaluate_translator, translation_headline
+from pipeline.translation.incongruent_images import another
+from pipeline.translation.parallel_text import ParallelText
+from pipeline.translation.translator_files import (
+    LOGP,
+    RERANKING,
+    RETRIEVAL,
+    Reranking,
+    load_members,
+    load_reranker,
+    save_several,
+)
+
+VERSION = 1
+LOG_P, ORACLE = "log p", "oracle"
+CHOICES = {
+    "+ length": [LOGP, "length"],
+    "+ image": [LOGP, "image"],
+    "+ another image": [LOGP, CONTROL],
+    "+ source": [LOGP, "source"],
+    "+ channel": [LOGP, CHANNEL],
+    "all": [LOGP, "length", "image", "source", CHANNEL],
+}
+"""Rows of the comparison of features: name → features whose weights are tuned (`image` is s(target, image) …)."""
+RetrievalJob = Callable[[Recipe, Workspace], Job]
+_retrieval: list[RetrievalJob] = []
+
+
+def trains_retrieval_models(function: RetrievalJob) -> RetrievalJob:
+    """Register what gives the job that trains the retrieval model of `mmt.rerank.retrieval`.
+
+    Retrieval models may be trained on captions of translators, so this package cannot import theirs.
+    """
+    _retrieval[:] = [function]
+    return function
+
+
+def channel_of(jobs: Mapping[str, Job], direction: str) -> Job | None:
+    """The text-only translator of the opposite direction: the recipe's own or the borrowed one, if there is one."""
+    if (own := jobs.get(f"mt-{opposite(direction)}")) is not None:
+        return own
+    return jobs[f"back-{direction}"].inputs["translator"] if f"back-{direction}" in jobs else None
+
+
+def reranked_jobs(recipe: Recipe, workspace: Workspace, jobs: Mapping[str, Job]) -> dict[str, Job]:
+    """The systems of tuned re-rankers among `mmt.systems`, `mt+NAME-en-de` …
+
+    Args:
+        recipe: whose.
+        workspace: its artifacts.
+        jobs: its other translators.
+    """
+    found = {}
+    for direction in recipe.mmt.directions:
+        for system in recipe.mmt.systems:
+            if members_of(system)[1] not in (None, CHANNEL):
+                job = _tuned_job(recipe, system, direction, lists_job(recipe, workspace, system, direction, jobs))
+                found[job.name] = job
+    return found
+
+
+def lists_job(recipe: Recipe, workspace: Workspace, system: str, direction: str, jobs: Mapping[str, Job]) -> Job:
+    """The n-best lists of validation and test by a system's translators, with all features that the recipe has.
+
+    Leaves `val.lists` and `test.lists` in Moses' format, and `val.parquet`, `test.parquet` with the sentences.
+
+    Raises:
+        RecipeError: the retrieval model is not trained on the language of the translations.
+    """
+    settings, (members, _) = recipe.mmt, members_of(system)
+    trained = {member: jobs[f"{member}-{direction}"] for member in members}
+    first = next(iter(trained.values()))
+    names, inputs = [LOGP, "length"], {"corpus": first.inputs["corpus"], "text": first.inputs["text"], **trained}
+    if (channel := channel_of(jobs, direction)) is not None:
+        names, inputs = [*names, CHANNEL], {**inputs, CHANNEL: channel}
+    if settings.rerank.retrieval:
+        model = _retrieval_job(recipe, workspace)
+        names, inputs = [*names, *_similarities(model, direction)], {**inputs, RETRIEVAL: model}
+    size = settings.rerank.list_size
+    plain = {"features": names, "list_size": size} | {
+        key: getattr(settings, key) for key in ("length_penalty", "without_regions")
+    }
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Translate validation and test, and leave all candidates."""
+        direct, bpe = load_members([inputs[member] for member in members])
+        about = Reranking(direction, {name: float(name == LOGP) for name in names}, size)
+        reranker = load_reranker(direct, bpe, about, inputs.get(CHANNEL, folder), inputs.get(RETRIEVAL, folder))
+        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        if reranker.regions is not None and reranker.regions.in_features != store.dim:
+            raise RecipeError(f"lists-{system}: a model reads regions of {reranker.regions.in_features} numbers, the "
+                              f"corpus has {store.dim}; train it on this corpus")  # fmt: skip
+        pairs = ParallelText(inputs["corpus"], inputs["text"], direction, store, settings.without_regions)
+        figures: dict[str, Any] = {}
+        for split in ("val", "test"):
+            if not (rows := pairs.rows(split, captions=True)):
+                raise RecipeError(f"mmt.rerank: no {direction} pair for {split}; see the data report of the corpus")
+            images = [row["seen_id"] for row in rows]
+            others = _others(images) if CONTROL in names else ()
+            found = translate_all(
+                reranker, bpe, [row["source_tokens"] for row in rows], images, store, pairs.target,
+                BeamSettings(size, settings.length_penalty), settings.batch_tokens, settings.trainer, size, others,
+            )  # fmt: skip
+            lists = [[Candidate(one.text, one.features) for one in some] for some in found]
+            lines = nbest_lines(lists, [[one.score for one in some] for some in found])
+            (folder / f"{split}.lists").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            table = [
+                {"pair_id": row["pair_id"], "image_id": row["image_id"] or row["pair_id"],
+                 "source": row[pairs.source], "reference": row[pairs.target]} for row in rows
+            ]  # fmt: skip
+            pq.write_table(pa.Table.from_pylist(table), folder / f"{split}.parquet")
+            figures[f"{split}_sentences"] = len(rows)
+            figures[f"{split}_without_picture"] = images.count(None)
+        return figures
+
+    return Job(
+        f"lists-{'+'.join(members)}-{direction}", "rerank", VERSION, plain, inputs, run, True,
+        asdict(settings.trainer), lambda figures: f"{figures['test_sentences']:,} lists of test",
+    )  # fmt: skip
+
+
+def read_lists(folder: Path, split: str, target: str) -> tuple[Lists, list[str]]:
+    """The n-best lists of a split that `lists_job` left, and the image of each sentence.
+
+    Raises:
+        DataError: the lists are damaged.
+        RecipeError: the sentences are.
+    """
+    path = folder / f"{split}.parquet"
+    try:
+        table = pq.read_table(path, columns=["reference", "image_id"]).to_pydict()
+    except (OSError, pa.ArrowException) as error:
+        raise RecipeError(f"{path}: not readable ({str(error).splitlines()[0]}); delete {folder} and run "
+                          "`make stage-rerank`") from None  # fmt: skip
+    lists = read_nbest(folder / f"{split}.lists", len(table["reference"]))
+    found = Lists.of(
+        [[one.text for one in some] for some in lists], [[one.features for one in some] for some in lists],
+        table["reference"], target in UNSPACED,
+    )  # fmt: skip
+    return found, table["image_id"]
+
+
+def choices_job(recipe: Recipe, lists: Job) -> Job:
+    """Compare sets of features on test: weights tuned on validation, gains over the lists' own order.
+
+    Leaves `choices.json` with the weights of each seed. Figures are `<row> | <measure>` with `low`, `high` and `p` of
+    the gain, and `+ image | BLEU | own` of its gain over another image.
+    """
+    settings, target = recipe.mmt.rerank, lists.name.rpartition("-")[2]
+    known = lists.settings["features"]
+    rows = {name: features for name, features in CHOICES.items() if {*features} <= {*known}}
+    rows["all"] = [name for name in CHOICES["all"] if name in known]
+    plain = {"rows": rows, "seeds": settings.seeds, "passes": settings.passes, "resamples": recipe.report.resamples}
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Tune, choose, score and compare."""
+        (development, _), (test, images) = (read_lists(inputs["lists"], split, target) for split in ("val", "test"))
+        systems: dict[str, Sequence[Sequence[str]]] = {LOG_P: [test.taken([0] * len(test.texts))]}
+        about = {}
+        for name, features in rows.items():
+            found = tuned(development.only(features), settings.seeds, MiraSettings(passes=settings.passes))
+            systems[name] = test.only(features).chosen(found.by_seed)
+            about[name] = {"features": features, "weights": found.by_seed.tolist(), "val_bleu": found.bleu.tolist()}
+        systems[ORACLE] = [test.oracle()]
+        (folder / "choices.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
+        score = partial(
+            compare, references=test.references, images=images, characters=test.characters,
+            resamples=recipe.report.resamples,
+        )  # fmt: skip
+        figures = _figures(score(systems), "")
+        own, other = "+ image", "+ another image"
+        if own in systems and other in systems:
+            figures |= _figures(score({other: systems[other], own: systems[own]})[1::2], " | own")
+        return figures | {"test_sentences": len(images)}
+
+    return Job(
+        lists.name.replace("lists-", "choices-", 1), "rerank", VERSION, plain, {"lists": lists}, run,
+        headline=lambda figures: f"BLEU {figures[f'{LOG_P} | BLEU']:.1f}, all features {figures['all | BLEU']:.1f}",
+    )  # fmt: skip
+
+
+def _figures(scored: Sequence[Any], end: str) -> dict[str, float]:
+    """Scores, and their gains with intervals, by name."""
+    found = {}
+    for one in scored:
+        name = f"{one.system} | {one.measure}{end}"
+        found[name] = float(one.value)
+        if one.gain is not None:
+            found |= {f"{name} {part}": float(getattr(one.gain, part)) for part in one.gain._fields}
+    return found
+
+
+def _tuned_job(recipe: Recipe, system: str, direction: str, lists: Job) -> Job:
+    """A system's translators, re-ranked by features whose weights are tuned on validation."""
+    settings, (members, name) = recipe.mmt, members_of(system)
+    rerank, target = settings.rerank, direction.partition("-")[2]
+    features: list[str] = list(rerank.systems[str(name)])
+    if lacking := [one for one in features if one not in lists.settings["features"]]:
+        raise RecipeError(
+            f"mmt.rerank.systems.{name} has {lacking[0]!r}, but for {direction} there is "
+            f"{_lacks(lacking[0], direction)}"
+        )
+    parts = [CHANNEL] * (CHANNEL in features) + [RETRIEVAL] * bool({*features} & {*OF_RETRIEVAL})
+    plain = {"features": features, "seeds": rerank.seeds, "passes": rerank.passes} | {
+        key: getattr(settings, key) for key in ("beam_size", "length_penalty", "without_regions")
+    }
+    inputs = {key: lists.inputs[key] for key in ("corpus", "text", *members, *parts)} | {"lists": lists}
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Tune, combine the parts, then translate validation, test and twins."""
+        development, _ = read_lists(inputs["lists"], "val", target)
+        found = tuned(development.only(features), rerank.seeds, MiraSettings(passes=rerank.passes))
+        about = {"direction": direction, "weights": found.best, "beam_size": rerank.list_size}
+        save_several(
+            folder, {one: inputs[one] for one in members}, {one: inputs[one] for one in parts}, {RERANKING: about}
+        )
+        tuning = {"weights": found.by_seed.tolist(), "val_bleu": found.bleu.tolist(), "features": features}
+        (folder / "tuning.json").write_text(json.dumps(tuning, indent=1), encoding="utf-8")
+        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        pairs = ParallelText(inputs["corpus"], inputs["text"], direction, store, settings.without_regions)
+        return evaluate_translator(folder, pairs, store, settings)
+
+    return Job(
+        f"{system}-{direction}", "rerank", VERSION, plain, inputs, run, True, asdict(settings.trainer),
+        translation_headline,
+    )  # fmt: skip
+
+
+def _lacks(feature: str, direction: str) -> str:
+    """Why there is no such feature, and what to do."""
+    if feature == CHANNEL:
+        return f"no mt of {opposite(direction)}; name it in mmt.directions and mmt.systems"
+    return "no retrieval model that reads the languages; set mmt.rerank.retrieval.row to a row that is trained on them"
+
+
+def _retrieval_job(recipe: Recipe, workspace: Workspace) -> Job:
+    """The job that trains the retrieval model of the features."""
+    if not _retrieval:
+        raise RecipeError("mmt.rerank.retrieval: nothing trains retrieval models here; import pipeline.retrieval.vse")
+    return _retrieval[0](recipe, workspace)
+
+
+def _similarities(model: Job, direction: str) -> list[str]:
+    """The features that a retrieval model has for a direction, by the languages of its training captions."""
+    languages = {slot.language for text in model.settings["groups"] for slot in parse_group(text)}
+    source, target = direction.split("-")
+    if target not in languages:
+        return []
+    return ["image", CONTROL, *(["source"] if source in languages else [])]
+
+
+def _others(images: Sequence[str | None]) -> list[str | None]:
+    """Another picture for each sentence that has one."""
+    found = iter(another([image for image in images if image is not None]))
+    return [None if image is None else next(found) for image in images]
