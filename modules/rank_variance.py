@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from modules.metrics import Interval, RetrievalRanks, percentiles
+from modules.intervals import Interval, percentiles
+from modules.metrics import RetrievalRanks
 
 
 def rank_variances(ranks: Mapping[str, RetrievalRanks]) -> Tensor:

@@ -9,7 +9,7 @@ from scipy.stats import pearsonr
 from torch.nn import functional as F
 
 from modules.errors import ModelError
-from modules.metrics import Interval, percentiles, seed_shifts
+from modules.intervals import Interval, percentiles, seed_shifts
 from modules.retrieval_models.base import RetrievalModel
 
 BLOCK = 64  # pairs encoded at once; a model of sets scores 64 × 64 and uses the diagonal
@@ -96,7 +96,7 @@ def pearson_interval(
 ) -> Interval | None:
     """Mean of Pearson's r × 100 over runs, and its interval by bootstrap over pairs.
 
-    Several runs (seeds of one system) are resampled alike, and treated as `modules.metrics.bootstrap_interval` does. A
+    Several runs (seeds of one system) are resampled alike, and treated as `modules.intervals.bootstrap_interval` does. A
     resample in which r is undefined (few pairs, all drawn equal) is left out.
 
     Args:

@@ -11,7 +11,7 @@ from sacrebleu.metrics.ter import TER
 from torch import Tensor
 
 from modules.errors import ModelError
-from modules.metrics import Difference, difference, seed_shifts
+from modules.intervals import Difference, difference, seed_shifts
 
 TER_FORM = "TER: sacreBLEU's with norm:yes, tok:tercom, case:lc"
 NO_METEOR = "METEOR is not computed: nltk's version downloads WordNet when run, and version 1.5 (Java) is unmaintained"
@@ -105,7 +105,7 @@ def paired_gain(
 ) -> Difference:  # fmt: skip
     """Compare two systems on the same sentences by paired bootstrap (Koehn 2004).
 
-    Several runs of a system are resampled alike, and treated as `modules.metrics.paired_difference` does.
+    Several runs of a system are resampled alike, and treated as `modules.intervals.paired_difference` does.
 
     Args:
         system: (N, k) statistics of each sentence, or of each image (`by_image`); of one run or of several.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from modules.metrics import Difference
+from modules.intervals import Difference
 from pipeline.jobs.console import CONSOLE, escaped
 
 

@@ -12,16 +12,8 @@ from data.lines import WORD_VECTORS
 from data.sts import GOLD, INPUT, StsSettings
 from pipeline.errors import RecipeError
 from pipeline.recipes.rerank_checks import check_rerank, needs_retrieval
-from pipeline.recipes.settings import (
-    CHANNEL,
-    MmtSettings,
-    Recipe,
-    TrainerSettings,
-    VseSettings,
-    members_of,
-    parse_path,
-    parse_system,
-)
+from pipeline.recipes.settings import MmtSettings, Recipe, TrainerSettings, VseSettings
+from pipeline.recipes.systems import CHANNEL, members_of, parse_path, parse_system
 
 HIGHEST_RATE = 1.0
 """Of learning rates: with more, no training of ours converges."""

@@ -4,7 +4,8 @@ import re
 
 from pipeline.errors import RecipeError
 from pipeline.recipes.rerank_settings import OF_RETRIEVAL
-from pipeline.recipes.settings import CHANNEL, MmtSettings, members_of, opposite
+from pipeline.recipes.settings import MmtSettings
+from pipeline.recipes.systems import CHANNEL, members_of, opposite
 
 
 def check_rerank(mmt: MmtSettings, where: str) -> None:

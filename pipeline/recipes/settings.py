@@ -1,6 +1,5 @@
 """All settings of a recipe, section by section. The defaults are the main paper's settings where it names them."""
 
-import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -315,34 +314,6 @@ class Recipe:
     tables: dict[str, Table] = field(default_factory=dict)
     lent: list[str] = field(default_factory=list)
     """Overrides that a recipe it borrows from gets too: those of trainers and of the data root."""
-
-
-CHANNEL = "channel"
-
-
-def parse_system(system: str) -> tuple[str, int]:
-    """What a system is, `nmt`, `mt` or `mmt`, and its number: `mmt3` → (`mmt`, 3), `mt` → (`mt`, 1)."""
-    kind = system.rstrip("0123456789")
-    return kind, int(system[len(kind) :] or 1)
-
-
-def opposite(direction: str) -> str:
-    """The other way round: `en-de` → `de-en`."""
-    return "-".join(reversed(direction.split("-")))
-
-
-def members_of(system: str) -> tuple[list[str], str | None]:
-    """The translators that search together, and what re-ranks what they find: `channel`, a name, or None."""
-    names = system.split("+")
-    reranks = names[1:] and not re.fullmatch(r"n?mm?t\d*", names[-1])
-    return (names[:-1], names[-1]) if reranks else (names, None)
-
-
-def parse_path(path: str) -> tuple[str, list[str], str | None]:
-    """A path of captions: its system, its languages and its search; `mt:en-de@wide` → (`mt`, [`en`, `de`], `wide`)."""
-    system, _, rest = path.partition(":")
-    way, _, search = rest.partition("@")
-    return system, way.split("-"), search if "@" in rest else None
 
 
 def job_settings(settings: Any) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from pipeline.jobs.files import write_whole
 from pipeline.jobs.job import Job, chain
 from pipeline.jobs.trainer import log_folder
 from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import Recipe, parse_path
+from pipeline.recipes.settings import Recipe
+from pipeline.recipes.systems import parse_path
 from pipeline.reporting.drawings import finished_drawings
 from pipeline.reporting.page import report_page
 from pipeline.reporting.paper_tables import paper_tables, table_rows

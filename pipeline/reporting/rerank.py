@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 import pipeline.retrieval.features  # noqa: F401 # gives re-ranked translators their retrieval model
-from modules.metrics import Difference
+from modules.intervals import Difference
 from modules.surface_scores import SURFACE_MEASURES
 from pipeline.drawing.text_table import TextTable, shown_difference
 from pipeline.jobs.job import Job, chain
 from pipeline.jobs.ranks import rank
 from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import CHANNEL, Recipe, members_of
+from pipeline.recipes.settings import Recipe
+from pipeline.recipes.systems import CHANNEL, members_of
 from pipeline.reporting.records import append_runs, read_runs
 from pipeline.reporting.results import NOT_RUN, Figures, finished_runs
 from pipeline.translation.choices import Scored, comparison_table

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import stdev
 
-from modules.metrics import RECALLS, bootstrap_interval, paired_difference
+from modules.intervals import bootstrap_interval, paired_difference
+from modules.metrics import RECALLS
 from pipeline.drawing.text_table import TextTable, shown_difference
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from modules.metrics import Interval
+from modules.intervals import Interval
 from modules.sentence_similarity import pearson_interval
 from pipeline.drawing.text_table import TextTable
 from pipeline.errors import RecipeError

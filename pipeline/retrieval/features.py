@@ -5,7 +5,8 @@ from typing import Any
 
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import CHANNEL, Recipe, members_of, parse_path
+from pipeline.recipes.settings import Recipe
+from pipeline.recipes.systems import CHANNEL, members_of, parse_path
 from pipeline.retrieval.vse import vse_rows
 from pipeline.translation.reranked import trains_retrieval_models
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modules.metrics import Difference
+from modules.intervals import Difference
 from modules.mira import MiraSettings, Numbers, choose, oracle, padded, tune
 from modules.surface_scores import BLEU_MEASURE, SURFACE_MEASURES, SurfaceMeasure
 from modules.translation_metrics import by_image, paired_gain

@@ -27,16 +27,8 @@ from pipeline.jobs.trainer import fit, log_folder
 from pipeline.jobs.weights import load_best, load_weights, save_weights
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import lender
-from pipeline.recipes.settings import (
-    CHANNEL,
-    MmtSettings,
-    Phase,
-    Recipe,
-    job_settings,
-    members_of,
-    opposite,
-    parse_system,
-)
+from pipeline.recipes.settings import MmtSettings, Phase, Recipe, job_settings
+from pipeline.recipes.systems import CHANNEL, members_of, opposite, parse_system
 from pipeline.translation.back_translation import back_translation_job
 from pipeline.translation.evaluation import evaluate_translator, translation_headline
 from pipeline.translation.incongruent_images import incongruent_job

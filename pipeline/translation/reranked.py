@@ -25,7 +25,8 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.rerank_settings import CONTROL, OF_RETRIEVAL
-from pipeline.recipes.settings import CHANNEL, Recipe, members_of, opposite
+from pipeline.recipes.settings import Recipe
+from pipeline.recipes.systems import CHANNEL, members_of, opposite
 from pipeline.translation.batch_translation import translate_all
 from pipeline.translation.choices import Lists, compare, tuned
 from pipeline.translation.evaluation import evaluate_translator, translation_headline

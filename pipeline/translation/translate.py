@@ -17,7 +17,8 @@ from pipeline.corpus.prepare import corpus_job
 from pipeline.errors import RecipeError
 from pipeline.jobs.files import write_whole
 from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import Recipe, parse_path
+from pipeline.recipes.settings import Recipe
+from pipeline.recipes.systems import parse_path
 from pipeline.translation.batch_translation import Translated, translate_all
 from pipeline.translation.mmt import translator_jobs, whose
 from pipeline.translation.translator_files import load_translator

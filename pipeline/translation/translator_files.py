@@ -19,7 +19,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.model_files import MODEL_FILES, load_model
 from pipeline.jobs.weights import load_weights
 from pipeline.recipes.rerank_settings import CONTROL
-from pipeline.recipes.settings import CHANNEL
+from pipeline.recipes.systems import CHANNEL
 
 LOGP, RERANKING, RETRIEVAL = "logp", "reranking", "retrieval"
 TRANSLATOR_FILES = ("network.json", "bpe.json", "weights.safetensors")

@@ -11,14 +11,13 @@ from torch import Tensor
 from torchmetrics.retrieval import RetrievalHitRate
 
 from modules.errors import ModelError
+from modules.intervals import bootstrap_interval, paired_difference
 from modules.metrics import (
     RECALLS,
     RetrievalRanks,
-    bootstrap_interval,
     fold_scores,
     image_folds,
     median_rank,
-    paired_difference,
     recall_at,
     retrieval_ranks,
     retrieval_scores,

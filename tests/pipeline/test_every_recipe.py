@@ -15,7 +15,7 @@ import pytest
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
-import pipeline.retrieval.vse
+import pipeline.retrieval.training
 from data.captions import Caption, read_captions, write_captions
 from data.regions import write_regions
 from data.retrieval import RetrievalData
@@ -25,7 +25,9 @@ from pipeline.jobs.job import Job
 from pipeline.jobs.trainer import make_trainer
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import CONFIGS, load_recipe
-from pipeline.recipes.settings import Recipe, TrainerSettings, parse_path
+from pipeline.recipes.settings import Recipe, TrainerSettings
+from pipeline.recipes.systems import parse_path
+from pipeline.retrieval.vse import vse_rows
 from tests.data.layouts import entries, write_folder, write_json
 from tests.data.official import OFFICIAL, pack, write_data
 from tests.modules.text_models import save
@@ -141,7 +143,7 @@ def trainings(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
 
     systems = [system for table in recipe.tables.values() for system in table.systems.values()]
     for vse in (recipe.vse, *(system.vse for system in systems)):
-        for row in pipeline.retrieval.vse.vse_rows(replace(recipe, vse=vse), workspace):
+        for row in vse_rows(replace(recipe, vse=vse), workspace):
             collect(row.job)
     return found
 
@@ -165,7 +167,7 @@ def synthetic(corpus: Path, path: str, folder: Path) -> Path:
 def test_every_row_of_every_system_takes_a_step(
     name: str, root: Path, bert: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline.retrieval.vse, "fit", two_steps)
+    monkeypatch.setattr(pipeline.retrieval.training, "fit", two_steps)
     with at(tmp_path):
         recipe = local(load_recipe(name, [*SMALL, f"--corpus.root={root}", *OF_RECIPE.get(name, [])]), bert)
         workspace = Workspace(tmp_path / "artifacts")

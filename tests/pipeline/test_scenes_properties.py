@@ -14,7 +14,8 @@ import torch
 
 from data.corpora.scenes import ScenesSettings, plan
 from data.corpora.scenes_grammar import SENSES, Thing, sentence
-from modules.metrics import RetrievalRanks, paired_difference
+from modules.intervals import paired_difference
+from modules.metrics import RetrievalRanks
 from pipeline.cli import main
 from pipeline.corpus.prepare import corpus_job
 from pipeline.jobs.workspace import Workspace
