@@ -96,8 +96,8 @@ def pearson_interval(
 ) -> Interval | None:
     """Mean of Pearson's r × 100 over runs, and its interval by bootstrap over pairs.
 
-    Several runs (seeds of one system) are resampled alike, and treated as `modules.intervals.bootstrap_interval` does. A
-    resample in which r is undefined (few pairs, all drawn equal) is left out.
+    Several runs (seeds of one system) are resampled alike, and treated as `modules.intervals.bootstrap_interval` does.
+    A resample in which r is undefined (few pairs, all drawn equal) is left out.
 
     Args:
         predictions: of each run, (N,).

@@ -47,6 +47,10 @@ class Multi30kSettings:
     splits: str | None = None
     """Folder with `train.txt`, `val.txt`, `test.txt`, an image file name a line; null is the official split."""
 
+    validation_images: int | None = added(None)
+    """So many first images of the official validation split are for validation, and its others are the test, as in
+    papers that had no test split (MLMME: 500 and 514); null: the official split."""
+
     regions: str | None = None
     """Region store of the images (`data.regions`); null: regions are extracted from `pictures`."""
 
@@ -90,6 +94,8 @@ def read(settings: Multi30kSettings, root: Path | None, folder: Path) -> Corpus:
     split_of = {image_id: split for split, images in official.items() for image_id in images}
     if settings.splits is not None:
         split_of = _own_split(root / settings.splits, known=split_of)
+    elif settings.validation_images is not None:
+        split_of = _cut_validation(official, settings.validation_images)
     empty: list[str] = []
     pictured = split_of if settings.without_regions == "refuse" else _with_regions(settings, root, split_of)
     captions = list(_captions(text, settings, official, pictured, empty))
@@ -122,6 +128,8 @@ def _check(settings: Multi30kSettings) -> None:
             raise DataError(f"multi30k: task {task!r} is unknown; expected {' or '.join(TASKS)}")
     if settings.without_regions not in ("refuse", "text"):
         raise DataError(f"multi30k: without_regions is {settings.without_regions!r}; expected refuse or text")
+    if settings.splits is not None and settings.validation_images is not None:
+        raise DataError("multi30k: splits and validation_images are both set; leave one out")
     if settings.without_regions == "text" and settings.regions is None:
         raise DataError("multi30k: without_regions is text, but regions names no store; name one or leave it out")
     for language, task in _task_of(settings).items():
@@ -146,6 +154,18 @@ def _check(settings: Multi30kSettings) -> None:
 def _task_of(settings: Multi30kSettings) -> dict[str, str]:
     """Language → the task that its captions are from."""
     return {language: settings.tasks.get(language, settings.task) for language in settings.languages}
+
+
+def _cut_validation(official: dict[str, list[str]], count: int) -> dict[str, str]:
+    """Image → split, with the first `count` official validation images as validation and the others as test."""
+    images = official["val"]
+    if not 0 < count < len(images):
+        raise DataError(
+            f"multi30k: validation_images is {count}; expected 1 to {len(images) - 1}, for the official validation "
+            f"split has {len(images)} images"
+        )
+    kept = {"train": official["train"], "val": images[:count], "test": images[count:]}
+    return {image_id: split for split, own in kept.items() for image_id in own}
 
 
 def _own_split(folder: Path, known: dict[str, str]) -> dict[str, str]:

@@ -190,9 +190,10 @@ def _table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], where: str, prefix:
         published = _mapping(values, "published", where, f"{inner}.")
         for row, figures in published.items():
             numbers = isinstance(figures, list) and all(isinstance(value, int | float) for value in figures)
-            if row not in rows or not numbers or len(figures) not in (1, 6):
+            if row not in rows or not numbers or len(figures) not in (1, 6, 8):
                 raise RecipeError(
-                    f"{where}: {inner}.published.{row}: expected R@1, 5, 10 both ways of one of its rows, or their mean"
+                    f"{where}: {inner}.published.{row}: expected R@1, 5, 10 both ways of one of its rows, with or "
+                    "without the median rank behind each three, or the mean of the six alone"
                 )
         systems[str(name)] = System(rows, settings, published)
     plain = {key: value for key, value in raw.items() if key != "systems"}

@@ -281,7 +281,8 @@ class System:
     vse: VseSettings
     """The recipe's, with what the system says otherwise."""
     published: dict[str, list[float]]
-    """Row → the published R@1, 5, 10 text→image, then image→text; or their mean alone."""
+    """Row → the published R@1, 5, 10 text→image, then image→text, each with the median rank behind them if it is known;
+    or the mean of the six alone."""
 
 
 @dataclass

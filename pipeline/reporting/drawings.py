@@ -28,7 +28,7 @@ from pipeline.jobs.ranks import rank
 from pipeline.jobs.trainer import log_folder
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
-from pipeline.retrieval.model_files import load_model
+from pipeline.jobs.model_files import load_model
 from pipeline.similarity.models import models_of
 
 VERSION = 1

@@ -11,7 +11,7 @@ from pipeline.jobs.ranks import rank
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, Table
 from pipeline.reporting.records import append_runs, read_runs
-from pipeline.reporting.results import NOT_RUN, R_AT_K, Figures, finished_runs
+from pipeline.reporting.results import MEDIANS, NOT_RUN, R_AT_K, Figures, finished_runs
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.vse import vse_rows
 
@@ -59,11 +59,11 @@ def paper_tables(name: str, figures: Figures) -> list[TextTable]:
         titles[system, row] = cell.title(language)
         if language not in cell.unseen:
             tested[system, row] = cells[system, row]
-    lines = []
+    lines, columns = [], _columns(settings)
     for (system, row), jobs in cells.items():
         published = settings.systems[system].published.get(row)
         lines += _lines(figures, system, titles[system, row], list(jobs.values()), settings, published)
-    heads = ["system", "trained on", *R_AT_K, "rsum", "95 %", "val rsum", "seeds"]
+    heads = ["system", "trained on", *columns.values(), "rsum", "95 %", "val rsum", "seeds"]
     size = "" if settings.folds else figures.size((job for jobs in cells.values() for job in jobs.values()), language)
     title = f"{settings.title}; {figures.label}"
     sheets = [TextTable(f"{title} ({figures.task_of(language)}), {language}{size}", heads, lines)]
@@ -72,25 +72,43 @@ def paper_tables(name: str, figures: Figures) -> list[TextTable]:
     return [sheet for sheet in sheets if sheet.rows]
 
 
+def _columns(settings: Table) -> dict[str, str]:
+    """Metric → head of its column: R@K, and median ranks where some are published."""
+    heads = dict(zip(RECALLS, R_AT_K, strict=True))
+    ranked = any(len(values) == 8 for system in settings.systems.values() for values in system.published.values())
+    if not ranked:
+        return heads
+    sides = ({name: head for name, head in heads.items() if name.startswith(way)} for way in ("t2i", "i2t"))
+    return {name: head for side, median in zip(sides, MEDIANS, strict=True)
+            for name, head in (side | {median: "median rank"}).items()}  # fmt: skip
+
+
 def _lines(
     figures: Figures, system: str, row: str, jobs: Sequence[Job], settings: Table, published: Sequence[float] | None
 ) -> list[list[str]]:
     """A cell's figures, mean over seeds; and where there are published ones, those and the difference."""
-    names = (*RECALLS, "rsum")
+    columns = list(_columns(settings))
     cell = figures.cell(jobs, system, row, settings.language, settings.folds)
-    ours = [system, row, *(cell.shown("rsum") if cell else [NOT_RUN, *[""] * 9])]
+    ours = [system, row, *(cell.shown("rsum", columns) if cell else [NOT_RUN, *[""] * (len(columns) + 3)])]
     if published is None:
         return [ours]
-    recalls = [None] * 6 if len(published) == 1 else published  # of some rows the mean is all that was published
-    theirs = [*recalls, 6 * sum(published) / len(published)]
-    lines = [ours, ["", "published", *("" if value is None else f"{value:.1f}" for value in theirs), "", "", ""]]
+    theirs = _published(published, columns)
+    shown = ["" if theirs[name] is None else f"{theirs[name]:.1f}" for name in (*columns, "rsum")]
+    lines = [ours, ["", "published", *shown, "", "", ""]]
     if cell is not None:
-        away = [
-            "" if value is None else f"{cell.mean[name] - value:+.1f}"
-            for name, value in zip(names, theirs, strict=True)
-        ]
-        lines.append(["", "difference", *away, cell.bounds("rsum", less=theirs[-1]), "", ""])
+        away = ["" if (value := theirs[name]) is None else f"{cell.mean[name] - value:+.1f}"
+                for name in (*columns, "rsum")]  # fmt: skip
+        lines.append(["", "difference", *away, cell.bounds("rsum", less=theirs["rsum"]), "", ""])
     return lines
+
+
+def _published(values: Sequence[float], columns: Sequence[str]) -> dict[str, float | None]:
+    """Metric → what was published of it; None: nothing. Of some rows the mean recall is all there is."""
+    if len(values) == 1:
+        return dict.fromkeys(columns) | {"rsum": len(RECALLS) * values[0]}
+    own = RECALLS if len(values) == len(RECALLS) else columns
+    found: dict[str, float | None] = dict.fromkeys(columns) | dict(zip(own, values, strict=True))
+    return found | {"rsum": sum(value for name, value in found.items() if name in RECALLS and value is not None)}
 
 
 def _tests(figures: Figures, cells: dict[tuple[str, str], dict[int, Job]], language: str, title: str) -> TextTable:

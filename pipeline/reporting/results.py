@@ -49,6 +49,7 @@ def finished_runs(workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Run]:
             )
 
 
+MEDIANS = ("t2i_medr", "i2t_medr")
 R_AT_K = ["t→i R@1", "5", "10", "i→t R@1", "5", "10"]
 """Heads of the columns that `Cell.shown` begins with."""
 
@@ -64,7 +65,7 @@ class Cell:
     """A line of a retrieval table: the mean over the seeds that have been run.
 
     Attributes:
-        mean: metric → percent, `RECALLS`, `mean_recall` and `rsum`.
+        mean: metric → percent, `RECALLS`, `mean_recall` and `rsum`; and median ranks.
         interval: metric → ends of its 95 % interval (`INTERVALS`); empty where an artifact is gone, and for folds.
         by_seed: metric → its value in each run.
         validation: mean rsum on validation, what systems are chosen by; None where it was not validated.
@@ -75,10 +76,10 @@ class Cell:
     by_seed: Mapping[str, Sequence[float]]
     validation: float | None
 
-    def shown(self, metric: str) -> list[str]:
+    def shown(self, metric: str, names: Sequence[str] = RECALLS) -> list[str]:
         """The cells of its line: R@K both ways, a summary metric, that one's interval, rsum on validation, seeds."""
         validated = "–" if self.validation is None else f"{self.validation:.1f}"
-        means = [f"{self.mean[name]:.1f}" for name in (*RECALLS, metric)]
+        means = [f"{self.mean[name]:.1f}" for name in (*names, metric)]
         return [*means, self.bounds(metric), validated, over_seeds(self.by_seed[metric])]
 
     def bounds(self, metric: str, less: float | None = None) -> str:
@@ -142,7 +143,8 @@ class Figures:
         if not counted:
             return None
         scores = [self.scores(job) for job in counted]
-        by_seed = {name: [one[language, part + name] for one in scores] for name in (*RECALLS, "mean_recall", "rsum")}
+        names = [*RECALLS, *MEDIANS, "mean_recall", "rsum"]
+        by_seed = {name: [one[language, part + name] for one in scores] for name in names}
         mean = {name: sum(values) / len(values) for name, values in by_seed.items()}
         n, captions = int(scores[0][language, "folds_images"]) if folds else 0, 0
         interval: dict[str, tuple[float, float]] = {}

@@ -72,6 +72,13 @@ def test_one_language_has_no_pairs(root: Path) -> None:
     assert {c.language for c in corpus.captions} == {"de"}
 
 
+def test_the_first_validation_images_select_and_the_others_are_the_test(root: Path) -> None:
+    corpus = read(Multi30kSettings(validation_images=1), root, root)
+    split_of = {caption.image_id: caption.split for caption in corpus.captions}
+    assert split_of == dict.fromkeys(IMAGES["train"], "train") | {"v1.jpg": "val", "v2.jpg": "test"}
+    assert {(pair.image_id, pair.split) for pair in corpus.pairs} == set(split_of.items())  # e1, e2 train nothing
+
+
 def test_own_lists_find_captions_in_any_official_file_and_leak_nothing(root: Path) -> None:
     splits = split_lists(root, train=["t1.jpg"], val=["t2.jpg", "v1.jpg"], test=["e1.jpg", "t3.jpg"])
     corpus = read(Multi30kSettings(splits=splits), root, root)
@@ -147,6 +154,8 @@ def test_empty_captions_are_left_out(root: Path) -> None:
         ),
         ({"languages": ["en"], "monolingual": ["de"]}, "monolingual has 'de'; expected some of en"),
         ({"pictures": "nowhere"}, "nowhere: no such folder"),
+        ({"validation_images": 2}, "validation_images is 2; expected 1 to 1, for the official validation split has 2"),
+        ({"validation_images": 1, "splits": "splits"}, "splits and validation_images are both set; leave one out"),
         ({"splits": "nowhere"}, r"nowhere/train\.txt: no such file"),
         ({"parallel": "nowhere.tsv"}, r"nowhere\.tsv: no such file"),
     ],

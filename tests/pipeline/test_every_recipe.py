@@ -42,7 +42,8 @@ OF_SCENES = [
     "--corpus.captions=1", "--corpus.text_pairs=40", "--regions.regions=3", "--regions.size=64",
 ]  # fmt: skip
 
-OF_RECIPE = {"scenes": OF_SCENES, "coco-3": ["--corpus.drawn=3"], "coco-mule": ["--corpus.drawn=3"]}
+OF_RECIPE = {"scenes": OF_SCENES, "coco-3": ["--corpus.drawn=3"], "coco-mule": ["--corpus.drawn=3"],
+             "multi30k-mlmme": ["--corpus.validation_images=1"]}  # fmt: skip
 VECTORS = [f"fasttext/cc.{language}.300.vec.gz" for language in ("en", "de", "fr", "cs", "ja", "zh")]
 VECTORS += [f"muse/wiki.multi.{language}.vec" for language in ("en", "de", "fr", "cs")]
 

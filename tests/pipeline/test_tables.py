@@ -35,7 +35,10 @@ tables:
   "1":
     title: English
     systems:
-      fused: {vse: {fuse: [san, dan], options: {steps: 1}}, rows: [human, mmt-fb]}
+      fused:
+        vse: {fuse: [san, dan], options: {steps: 1}}
+        rows: [human, mmt-fb]
+        published: {human: [1, 2, 3, 9, 4, 5, 6, 8], mmt-fb: [2.5]}
 """
 
 
@@ -133,6 +136,13 @@ def test_the_report_prints_tables_with_what_was_published(trained: Tiny, capsys)
     assert "| search human − plain both |" in tests
     assert "mmt-fb" not in tests  # it never saw German, and is marked so
     assert "| plain | mmt-fb (not trained on de) |" in "\n".join(lines)
+    english = text.partition("**English; ")[2].partition("\n\n")[2].partition("\n\n")[0].splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in english if line.startswith("|")]
+    assert cells[0][2:11] == ["t→i R@1", "5", "10", "median rank", "i→t R@1", "5", "10", "median rank", "rsum"]
+    published = [line[2:11] for line in cells if line[1] == "published"]
+    assert published == [["1.0", "2.0", "3.0", "9.0", "4.0", "5.0", "6.0", "8.0", "21.0"], [*[""] * 8, "15.0"]]
+    (own, *_), (away, *_) = ([line for line in cells if line[1] == name] for name in ("human", "difference"))
+    assert float(away[5]) == pytest.approx(float(own[5]) - 9, abs=0.11)
     assert "| fused mmt-fb − human |" in text.partition("**English; scenes: paired tests, rsum")[2]
     line = next(line for line in text.partition("**English; ")[2].splitlines() if line.startswith("| fused | human |"))
     assert float(line.split("|")[-3]) == pytest.approx(trained.metrics("fusion-san-dan-human-1")["val"]["en"]["rsum"])
