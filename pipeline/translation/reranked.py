@@ -27,7 +27,7 @@ from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.rerank_settings import CONTROL, OF_RETRIEVAL
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CHANNEL, members_of, opposite
-from pipeline.translation.batch_translation import translate_all
+from pipeline.translation.batch_translation import Translated, translate_all
 from pipeline.translation.choices import Lists, compare, tuned
 from pipeline.translation.evaluation import evaluate_translator, translation_headline
 from pipeline.translation.incongruent_images import another
@@ -124,7 +124,8 @@ def lists_job(recipe: Recipe, workspace: Workspace, system: str, direction: str,
         pairs = ParallelText(inputs["corpus"], inputs["text"], direction, store, settings.without_regions)
         figures: dict[str, Any] = {}
         for split in ("val", "test"):
-            if not (rows := pairs.rows(split, captions=True)):
+            rows = pairs.rows(split, captions=True)
+            if not rows:
                 raise RecipeError(f"mmt.rerank: no {direction} pair for {split}; see the data report of the corpus")
             images = [row["seen_id"] for row in rows]
             others = _others(images) if CONTROL in names else ()
@@ -132,22 +133,35 @@ def lists_job(recipe: Recipe, workspace: Workspace, system: str, direction: str,
                 reranker, bpe, [row["source_tokens"] for row in rows], images, store, pairs.target,
                 BeamSettings(size, settings.length_penalty), settings.batch_tokens, settings.trainer, size, others,
             )  # fmt: skip
-            lists = [[Candidate(one.text, one.features) for one in some] for some in found]
-            lines = nbest_lines(lists, [[one.score for one in some] for some in found])
-            (folder / f"{split}.lists").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            table = [
-                {"pair_id": row["pair_id"], "image_id": row["image_id"] or row["pair_id"],
-                 "source": row[pairs.source], "reference": row[pairs.target]} for row in rows
-            ]  # fmt: skip
-            pq.write_table(pa.Table.from_pylist(table), folder / f"{split}.parquet")
-            figures[f"{split}_sentences"] = len(rows)
-            figures[f"{split}_without_picture"] = images.count(None)
+            _write_lists(folder, split, pairs, rows, found)
+            figures |= {f"{split}_sentences": len(rows), f"{split}_without_picture": images.count(None)}
         return figures
 
     return Job(
         f"lists-{'+'.join(members)}-{direction}", "rerank", VERSION, plain, inputs, run, True,
-        asdict(settings.trainer), lambda figures: f"{figures['test_sentences']:,} lists of test",
+        asdict(settings.trainer), _lists_headline,
     )  # fmt: skip
+
+
+def _lists_headline(figures: Mapping[str, Any]) -> str:
+    """How many lists there are, and how many sentences have no picture for the features, as text."""
+    blind = figures["val_without_picture"] + figures["test_without_picture"]
+    shown = f", {blind:,} sentences without a picture" if blind else ""
+    return f"{figures['val_sentences']:,} and {figures['test_sentences']:,} lists{shown}"
+
+
+def _write_lists(
+    folder: Path, split: str, pairs: ParallelText, rows: Sequence[Mapping[str, Any]], found: Sequence[list[Translated]]
+) -> None:
+    """Leave the candidates of a split in Moses' format, and its sentences."""
+    lists = [[Candidate(one.text, one.features) for one in some] for some in found]
+    lines = nbest_lines(lists, [[one.score for one in some] for some in found])
+    (folder / f"{split}.lists").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    table = [
+        {"pair_id": row["pair_id"], "image_id": row["image_id"] or row["pair_id"],
+         "source": row[pairs.source], "reference": row[pairs.target]} for row in rows
+    ]  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(table), folder / f"{split}.parquet")
 
 
 def read_lists(folder: Path, split: str, target: str) -> tuple[Lists, list[str]]:

@@ -34,8 +34,8 @@ def translate(
 
     An empty line (or one of control characters) stays empty, and so does one whose translation at some hop is empty;
     sentences longer than 100 sub-words, at any hop, are cut there; all are counted. Several best are written as JSON
-    lines: `line`, and `translations` with `text` and `score` (`modules.beam.Hypothesis`); or in Moses' format, with the
-    score (`logp`) and the number of words (`length`) as features, where an empty line has one empty translation.
+    lines: `line`, and `translations` with `text` and `score` (`modules.beam.Hypothesis`); or in Moses' format with the
+    features `logp` (the score) and `length` (words), where an empty line has one empty translation.
 
     Args:
         recipe: whose translators.
@@ -43,10 +43,9 @@ def translate(
         path: `system:languages`, one hop or more; hops but the last are by their best translation.
         source: a sentence a line; None is standard input.
         output: where to; None is standard output.
-        images: an image id of the corpus that the translators learned from, one a line, for those that read regions;
-        None: no pictures.
+        images: an image id a line, of the translators' corpus, for those that read regions; None: no pictures.
         n_best: translations a sentence.
-        moses: write n-best lists in Moses' format (`data.nbest`), also where `n_best` is 1.
+        moses: write lists in Moses' format (`data.nbest`), also where `n_best` is 1.
 
     Raises:
         RecipeError: there is no such translator, it has not been trained, or the files do not fit.
@@ -84,10 +83,14 @@ def translate(
             found = dict(zip(sentences, translations, strict=True))
         silent += len(places) - sum(bool(best.text.strip()) for best, *_ in found.values())
         written += (_moses if moses else _lines)(start, min(start + _BLOCK, len(lines)), found, n_best)
-    text = "".join(f"{line}\n" for line in written)
-    sys.stdout.write(text) if output is None else write_whole(output, text)
+    _write("".join(f"{line}\n" for line in written), output)
     blind = sum(filled and name is None for filled, name in zip(not_empty, seen or (), strict=False))
     _tell(len(lines), path, {"empty": not_empty.count(False), "silent": silent, "cut": len(cut), "blind": blind})
+
+
+def _write(text: str, output: Path | None) -> None:
+    """Write to a file, or to standard output."""
+    sys.stdout.write(text) if output is None else write_whole(output, text)
 
 
 def _tell(lines: int, path: str, counts: Mapping[str, int]) -> None:
