@@ -132,7 +132,7 @@ def grounding_figure(title: str, picture: Image.Image | None, shown: Grounded) -
         _draw_view(axes, pixels, shown.boxes, head)
     for side, part in zip(shown.sides, second.subfigures(1, len(shown.sides), squeeze=False)[0], strict=True):
         lines = textwrap.wrap(side.title, 17 * half, max_lines=2, placeholder=" …")
-        part.suptitle(as_label("\n".join(lines)), x=0.02, ha="left", size="medium", weight="bold")
+        part.suptitle(as_label("\n".join([*lines, ""][:2])), x=0.02, ha="left", size="medium", weight="bold")
         for axes, word in zip(_panels(part, below, half), side.words, strict=False):
             _draw_view(axes, pixels, shown.boxes, word)
     return figure

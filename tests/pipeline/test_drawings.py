@@ -223,6 +223,6 @@ def test_images_are_those_that_are_described_in_all_languages_or_else_in_the_fir
     model = build_model(
         "san", region_dim=D, vocabulary_size=len(text), languages=["de", "en"], dim=8, word_dim=6
     ).eval()
-    assert "English: “a bat”" in {one.get_suptitle() for part in _grounding(model, text, apart, "a", "t").subfigs
-                                  for one in part.subfigs}  # fmt: skip
+    parts = _grounding(model, text, apart, "a", "t").subfigs
+    assert "English: “a bat”" in {one.get_suptitle().strip() for part in parts for one in part.subfigs}
     _joint_space(model, text, apart, "t")
