@@ -154,11 +154,7 @@ def _vse_job(
 ) -> Job:  # fmt: skip
     groups = [parse_group(text) for text in settings.rows[row]]
     sources = sorted({slot.source for group in groups for slot in group} - {HUMAN})
-    for source in sources:
-        if source not in synthetic:
-            raise RecipeError(
-                f"vse.rows.{row} trains on {source!r}, which augment.paths lacks ({', '.join(synthetic)})"
-            )
+    _require_sources(row, sources, synthetic)
     types = dict.fromkeys(slot.type for group in groups for slot in group)
     if unknown := sorted(settings.type_weights.keys() - types.keys()):
         raise RecipeError(f"vse.type_weights names {unknown[0]!r}, but row {row} trains on {', '.join(types)}")
@@ -246,6 +242,19 @@ def _module(settings: VseSettings, arguments: dict[str, Any], types: list[str], 
         settings.drop_regions, settings.drop_words, settings.pretrained_rate, settings.caption_loss,
         settings.weight_decay,
     )  # fmt: skip
+
+
+def _require_sources(row: str, sources: Sequence[str], synthetic: Mapping[str, Job]) -> None:
+    """Refuse a row of captions that no job writes.
+
+    Raises:
+        RecipeError: there is none of a source.
+    """
+    for source in sources:
+        if source not in synthetic:
+            raise RecipeError(
+                f"vse.rows.{row} trains on {source!r}, which augment.paths lacks ({', '.join(synthetic)})"
+            )
 
 
 def _require_training_images(human: Table, synthetic: Mapping[str, Table]) -> None:
