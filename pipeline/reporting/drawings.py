@@ -24,11 +24,11 @@ from pipeline.drawing.plots import as_pixels, png_of
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
 from pipeline.jobs.job import Job
+from pipeline.jobs.model_files import load_model
 from pipeline.jobs.ranks import rank
 from pipeline.jobs.trainer import log_folder
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
-from pipeline.jobs.model_files import load_model
 from pipeline.similarity.models import models_of
 
 VERSION = 1

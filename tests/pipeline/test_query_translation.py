@@ -15,11 +15,11 @@ from modules.retrieval_models import build_model
 from pipeline.corpus.prepare import about_corpus, corpus_job
 from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
+from pipeline.jobs.model_files import save_model
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import Recipe
 from pipeline.reporting.report import report
-from pipeline.jobs.model_files import save_model
 from pipeline.retrieval.ranks import read_ranks
 from pipeline.retrieval.vse import vse_rows
 from pipeline.search.model_card import model_card
