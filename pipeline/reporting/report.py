@@ -91,7 +91,7 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
         *(figures.retrieval(rows, language) for language in recipe.vse.test),
         *(figures.retrieval(rows, language, folds=True) for language in recipe.vse.test if cut),
         *(figures.differences_of_rows(rows, language) for language in recipe.vse.test),
-        figures.rank_variances(rows),
+        figures.across_languages(rows),
         *(sheet for name in recipe.tables for sheet in paper_tables(name, figures)),
         *sts_tables(figures, similar),
         *rerank_tables(figures, compared),
@@ -279,23 +279,35 @@ class _ReportTables(Figures):
         title = f"Paired differences over the same {language} test images ({self.task_of(language)})"
         return self.differences(title, pairs, language, "mean_recall")
 
-    def rank_variances(self, rows: Sequence[Row]) -> TextTable:
-        """How unequally each row finds an image in the languages that it was trained on, mean over seeds."""
+    def across_languages(self, rows: Sequence[Row]) -> TextTable:
+        """How unequally each row finds an image in the languages that it was trained on, and what a probe finds."""
         table, resamples = [], self.recipe.report.resamples
         for name, named in _by_name(rows).items():
             languages = sorted(named[0].languages - named[0].unseen)
-            folders = [self.workspace.folder(row.job) for row in named if self.workspace.done(row.job)]
-            if len(languages) < 2 or not folders:
+            jobs = [row.job for row in named if self.workspace.done(row.job)]
+            if len(languages) < 2 or not jobs:
                 continue
-            runs = [{language: read_ranks(folder, language) for language in languages} for folder in folders]
+            runs = [{one: read_ranks(self.workspace.folder(job), one) for one in languages} for job in jobs]
             if (found := mean_rank_variance(runs, resamples)) is None:
                 continue
-            n, among = len(rank_variances(runs[0])), "+".join(languages)
+            n, among, system = len(rank_variances(runs[0])), "+".join(languages), named[0].system
             low, high = round(found.low, 4), round(found.high, 4)
-            self.add("test", named[0].system, name, among, "rank_variance", found.value, low, high, len(runs), n)
-            table.append([name, among, f"{found.value:.1f}", f"{low:.1f} … {high:.1f}", f"{n:,}", str(len(runs))])
-        heads = ["trained on", "languages", "rank variance", "95 %", "images", "seeds"]
-        title = f"Variance of an image's rank across languages, {self.label}; 0: found equally well; 95 % over images"
+            self.add("test", system, name, among, "rank_variance", found.value, low, high, len(runs), n)
+            probed = [
+                scores["", "language_probe"] for scores in map(self.scores, jobs) if ("", "language_probe") in scores
+            ]
+            if probed:
+                value = sum(probed) / len(probed)
+                self.add("test", system, name, among, "language_probe", value, None, None, len(probed), 0)
+            shown = f"{value:.1f} (chance {100 / len(languages):.1f})" if probed else "–"
+            table.append(
+                [name, among, f"{found.value:.1f}", f"{low:.1f} … {high:.1f}", f"{n:,}", str(len(runs)), shown]
+            )
+        heads = ["trained on", "languages", "rank variance", "95 %", "images", "seeds", "language probe %"]
+        title = (
+            f"Across languages, {self.label}: variance of an image's rank (0: found equally well; 95 % over images), "
+            "and how often a probe finds the language of a universal vector"
+        )
         return TextTable(title, heads, table)
 
     def costs(self, jobs: Sequence[Job]) -> TextTable:
