@@ -68,8 +68,6 @@ class RetrievalModel(nn.Module, ABC):
     """The ranking loss of the model's paper, one of `modules.losses.LOSSES`; `vse.loss` of a recipe overrides it."""
     languages_apart: ClassVar[bool] = False
     """Sum the ranking losses of each language's captions, instead of one loss of all captions."""
-    module: ClassVar[type | None] = None
-    """A subclass of `modules.retrieval.Retrieval` with another training step; None: `Retrieval` itself."""
 
     def __init__(
         self, region_dim: int, vocabulary_size: int, languages: Sequence[str], dim: int = 512,
@@ -86,6 +84,14 @@ class RetrievalModel(nn.Module, ABC):
     def score_with(cls, **options: Any) -> Score:
         """Return the kind of score of a model that is built with these options; others than its own are ignored."""
         return cls.score
+
+    @classmethod
+    def module(cls) -> type | None:
+        """Return a subclass of `modules.retrieval.Retrieval` with another training step, or None for `Retrieval`.
+
+        It is imported here: a trained model is used without Lightning.
+        """
+        return None
 
     @classmethod
     def needs_pairs(cls, **options: Any) -> bool:

@@ -1,13 +1,12 @@
 """Multilingual multimodal embeddings (MLMME, Calixto et al. 2017)."""
 
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from modules.encoders import LanguageEncoders, LastState, masked_mean
 from modules.errors import ModelError
-from modules.mlmme_training import MlmmeTraining
 from modules.recurrent import widen
 from modules.retrieval_models.base import Encoding, RetrievalModel, one_vector, register
 
@@ -31,7 +30,6 @@ class Mlmme(RetrievalModel):
 
     loss = "random"
     languages_apart = True
-    module: ClassVar[type | None] = MlmmeTraining
 
     def __init__(
         self, beta: float = 1.0, state_dim: int | None = None, map: Map = "own", each_pair: int = 2, **common: Any
@@ -47,6 +45,13 @@ class Mlmme(RetrievalModel):
         maps = self.languages if map == "own" else ["shared"]
         self.maps = nn.ModuleDict({name: nn.Linear(state_dim, self.dim) for name in maps})
         self._start()
+
+    @classmethod
+    def module(cls) -> type:
+        """Return `MlmmeTraining`."""
+        from modules.mlmme_training import MlmmeTraining
+
+        return MlmmeTraining
 
     @classmethod
     def needs_pairs(cls, **options: Any) -> bool:

@@ -1,6 +1,6 @@
 """The embedding network, its form with a branch per language, and MULE (Kim et al. 2020)."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,6 @@ from torch.nn import functional as F
 from modules.batch_norm import GlobalBatchNorm
 from modules.encoders import LanguageEncoders, LastState, masked_mean, real_words
 from modules.errors import ModelError
-from modules.mule_training import MuleTraining
 from modules.recurrent import widen
 from modules.retrieval_models.base import Batch, Encoding, Pairs, RetrievalModel, one_vector, register
 
@@ -116,8 +115,6 @@ class Mule(EmbN):
         embn: options of `EmbN` and `RetrievalModel`.
     """
 
-    module: ClassVar[type | None] = MuleTraining
-
     def __init__(
         self, universal_dim: int | None = None, neighbours: float = 1.0, same_language: float | None = None,
         classifier: float = 1e-6, classifier_weight: float = 1.0, matching: float = 1.0, pretrain_epochs: int = 5,
@@ -137,6 +134,13 @@ class Mule(EmbN):
             self.languages, lambda: _Linear(self.words.embedding_dim, self.universal_dim)
         )
         self.language_of = nn.Linear(self.universal_dim, len(self.languages))
+
+    @classmethod
+    def module(cls) -> type:
+        """Return `MuleTraining`."""
+        from modules.mule_training import MuleTraining
+
+        return MuleTraining
 
     @classmethod
     def needs_pairs(cls, **options: Any) -> bool:

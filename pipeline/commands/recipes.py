@@ -25,10 +25,11 @@ app.add_typer(config, name="config")
 def recipes(ctx: typer.Context) -> None:
     """List the recipes that come with the package."""
     refuse_settings(ctx)
+    width = max(map(len, recipe_names())) + 2
     for name in recipe_names():
         first = (CONFIGS / f"{name}.yaml").read_text(encoding="utf-8").partition("\nseed")[0].partition("\nbase")[0]
         text = " ".join(line.lstrip("# ") for line in first.splitlines() if line.startswith("#"))
-        print(f"{name:27}{re.split(r'(?<=[.:]) |:$', text)[0].rstrip(':')}")
+        print(f"{name:{width}}{re.split(r'(?<=[.:]) |:$', text)[0].rstrip(':')}")
 
 
 @config.command("show", epilog=EPILOG)

@@ -31,7 +31,7 @@ from pipeline.recipes.settings import Table as TableSettings
 
 T = TypeVar("T")
 _COMMAND_LINE = "the command line"
-_NETWORK = "--mmt.network="
+_OTHERS = ("--mmt.network=", "--vse.model=", "--vse.pretrained=")
 CONFIGS = Path(__file__).parents[1] / "configs"
 SECTIONS: dict[str, type] = {
     "regions": ExtractorSettings,
@@ -67,7 +67,7 @@ def load_recipe(name: str, overrides: Iterable[str] = (), networks: bool = True)
     path, given = _find(name), list(overrides)
     raw = _read_with_base(path)
     whole = raw
-    for override in sorted(given, key=lambda one: not one.startswith(_NETWORK)):  # it drops the options of another one
+    for override in sorted(given, key=lambda one: not one.startswith(_OTHERS)):  # they drop what belongs to another
         whole = _merge(whole, _parse_override(override), _COMMAND_LINE)
     file_vse = _mapping(raw, "vse", str(path))
     try:

@@ -292,13 +292,14 @@ class _ReportTables(Figures):
                 continue
             n, among, system = len(rank_variances(runs[0])), "+".join(languages), named[0].system
             low, high = round(found.low, 4), round(found.high, 4)
-            self.add("test", system, name, among, "rank_variance", found.value, low, high, len(runs), n)
+            task = "+".join(sorted({self.task_of(language) for language in languages}))
+            self.add("test", system, name, among, "rank_variance", found.value, low, high, len(runs), n, task)
             probed = [
                 scores["", "language_probe"] for scores in map(self.scores, jobs) if ("", "language_probe") in scores
             ]
             if probed:
                 value = sum(probed) / len(probed)
-                self.add("test", system, name, among, "language_probe", value, None, None, len(probed), 0)
+                self.add("test", system, name, among, "language_probe", value, None, None, len(probed), 0, task)
             shown = f"{value:.1f} (chance {100 / len(languages):.1f})" if probed else "–"
             table.append(
                 [name, among, f"{found.value:.1f}", f"{low:.1f} … {high:.1f}", f"{n:,}", str(len(runs)), shown]

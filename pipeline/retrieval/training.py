@@ -176,7 +176,7 @@ def _arguments(settings: VseSettings, store: RegionStore, text: TextInput, langu
 def _module(settings: VseSettings, arguments: dict[str, Any], types: list[str], seed: int) -> Retrieval:
     weights = [settings.type_weights.get(name, 0.0) for name in types] if settings.type_weights else None
     torch.manual_seed(seed)
-    return (model_class(settings.model).module or Retrieval)(
+    return (model_class(settings.model).module() or Retrieval)(
         settings.model, arguments, settings.loss, settings.margin, weights, settings.warmup_epochs,
         settings.learning_rate, settings.decay_epoch, settings.decay, settings.test, settings.select,
         settings.drop_regions, settings.drop_words, settings.pretrained_rate, settings.caption_loss,

@@ -68,7 +68,7 @@ class Corpus:
             "loss": None, "margin": 0.2, "type_weights": None, "warmup_epochs": 0, "learning_rate": 0.01,
             "decay_epoch": 100, "decay": 0.1, "test_languages": ["de", "en"], "select": ["de", "en"],
         }  # fmt: skip
-        return (model_class(model).module or Retrieval)(model, arguments, **(plain | settings))
+        return (model_class(model).module() or Retrieval)(model, arguments, **(plain | settings))
 
 
 def make_trainer(epochs: int, *callbacks: Callback, **settings: Any) -> pl.Trainer:

@@ -73,7 +73,9 @@ class TwoOptimizers(RetrievalModel):
         common: see `RetrievalModel`.
     """
 
-    module = Adversarial
+    @classmethod
+    def module(cls) -> type:
+        return Adversarial
 
     def __init__(self, critic_dim: int = 4, **common: Any) -> None:
         super().__init__(**common)
@@ -233,7 +235,7 @@ def test_languages_do_not_share_an_encoder_and_keep_their_order(corpus: Corpus) 
 
 def test_names_and_options() -> None:
     assert model_class(PLUGINS[0]) is TwoOptimizers
-    assert model_class(PLUGINS[0]).module is Adversarial
+    assert model_class(PLUGINS[0]).module() is Adversarial
     assert model_class(PLUGINS[1]).module is None
     assert option_names(TwoOptimizers) == {"critic_dim"}
     assert option_names(EncoderPerLanguage) == set()

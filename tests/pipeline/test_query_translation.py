@@ -146,7 +146,8 @@ def test_each_figure_names_the_task_of_its_language_and_its_queries(root: Path, 
     folder = workspace.root / recipe.name / "report"
     rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
     of_language = {(one["language"], one["task"], one["n"], one["captions"]) for one in rows if one["split"] == "test"}
-    assert of_language == {("en", "task2", 3, 15), ("de", "task2", 3, 15), ("fr", "task1", 3, 3), ("cs", "task1", 3, 3)}
+    assert of_language == {("en", "task2", 3, 15), ("de", "task2", 3, 15), ("fr", "task1", 3, 3), ("cs", "task1", 3, 3),
+                           ("cs+de+en+fr", "task1+task2", 3, 0)}  # fmt: skip
     text = (folder / "report.md").read_text()
     assert "san, en, test (3 images, 15 captions, too few to compare systems), Multi30K, Flickr8K overlap, own" in text
     assert "san, fr, test (3 images, 3 captions, too few to compare systems), Multi30K, Flickr8K overlap, own" in text

@@ -33,7 +33,7 @@ from tests.pipeline.tiny import Tiny
 
 def test_every_stage_leaves_its_jobs_and_notes_their_keys(tiny: Tiny) -> None:
     found = {path.name for path in (tiny.workspace.root / "jobs").iterdir()}
-    assert found == {
+    assert {name for name in found if not name.startswith("draw-")} == {  # `draw` is no stage
         "corpus", "text", *(f"{system}-{way}" for system in ("nmt", "mt", "mmt") for way in ("en-de", "de-en")),
         "looks-mmt-en-de", "looks-mmt-de-en",
         "synthetic-mt-en-de", "synthetic-mmt-en-de", "synthetic-mmt-en-de-en", "vse-san-human-1", "vse-san-mmt-fb-1",

@@ -1,0 +1,83 @@
+"""Models of many languages in the pipeline: trained, reported across languages, exported; refusals."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from modules.retrieval_models import build_model
+from pipeline.errors import RecipeError
+from pipeline.retrieval.vse import vse_rows
+from pipeline.search.exported_model import ExportedModel
+from tests.pipeline.tiny import Tiny
+
+ROWS = {"mule": "2*en/human + de/human", "mlmme": "en/human + de/human"}
+OPTIONS = {"mule": "pretrain_epochs=1", "mlmme": "beta=0.5"}
+
+
+def arguments(model: str) -> list[str]:
+    return [
+        f"--vse.model={model}", f"--vse.options.{OPTIONS[model]}", f"--vse.rows.both=[{ROWS[model]}]",
+        "--vse.only=[both]", "--vse.warmup_epochs=0", "--vse.reranker.model=null",
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=list(ROWS))
+def trained(request: pytest.FixtureRequest, tiny: Tiny, tmp_path_factory) -> tuple[str, Tiny]:
+    made = tiny.without(tmp_path_factory.mktemp(request.param), "vse-*")
+    assert made.main("vse", *arguments(request.param)) == 0
+    return request.param, made
+
+
+def test_the_report_shows_it_across_languages(trained: tuple[str, Tiny]) -> None:
+    model, made = trained
+    assert made.main("report", *arguments(model)) == 0
+    folder = made.workspace.root / "tiny" / "report"
+    rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    found = {row["metric"]: row for row in rows if row["language"] == "de+en"}
+    assert found["rank_variance"]["value"] >= 0
+    assert found["rank_variance"]["n"] == 4
+    line = next(line for line in (folder / "report.md").read_text().splitlines() if line.startswith("| both | de+en |"))
+    probed = made.metrics(f"vse-{model}-both-1").get("language_probe")
+    assert (probed is not None) == ("language_probe" in found) == (model == "mule")
+    if probed is not None:
+        assert f"| {probed:.1f} (chance 50.0) |" in line
+
+
+def test_it_is_exported_and_searches_in_each_language(trained: tuple[str, Tiny], tmp_path: Path) -> None:
+    model, made = trained
+    assert made.main("export", *arguments(model), f"--output={tmp_path / 'model'}") == 0
+    exported = ExportedModel.load(tmp_path / "model")
+    vectors = {language: exported.encode_captions(["a red bat"], language).single() for language in ("en", "de")}
+    torch.testing.assert_close(vectors["en"].norm(dim=-1), torch.ones(1))
+    assert not torch.allclose(vectors["en"], vectors["de"])
+
+
+@pytest.mark.parametrize(
+    ("model", "row", "words"),
+    [
+        ("mule", "en/human", "vse.model mule compares the captions of an image, but no group of vse.rows.both"),
+        ("mlmme", "en/human", "vse.model mlmme compares the captions of an image, but no group of vse.rows.both"),
+    ],
+)
+def test_rows_without_captions_to_compare_are_one_line(tiny: Tiny, model: str, row: str, words: str) -> None:
+    recipe = tiny.recipe(*arguments(model), f"--vse.rows.both=[{row}]")
+    with pytest.raises(RecipeError, match=words):
+        vse_rows(recipe, tiny.workspace)
+
+
+def test_options_that_make_no_sense_are_refused_before_anything_runs(tiny: Tiny) -> None:
+    for option, words in (("neighbours=-1", "neighbours is -1; expected 0 or more"), ("cell=rnn", "expected lstm or")):
+        with pytest.raises(RecipeError, match=words):
+            tiny.recipe("--vse.model=mule", f"--vse.options.{option}")
+
+
+def test_parameters_are_those_of_the_paper() -> None:
+    """At the paper's sizes the LSTM and the layer behind it have 6.8 million, a language more costs 0.15 million."""
+    common = {"region_dim": 2048, "vocabulary_size": 4, "dim": 512, "word_dim": 300}
+    two, three = (build_model("mule", languages=["en", "de", "fr"][:count], **common) for count in (2, 3))
+    branch = sum(parameter.numel() for parameter in two.captions.parameters())
+    assert branch == pytest.approx(6.8e6, rel=0.01)
+    more = sum(p.numel() for p in three.parameters()) - sum(p.numel() for p in two.parameters())
+    assert more == 300 * 512 + 512 + 513  # its layer, and the classifier's row
