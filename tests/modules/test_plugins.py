@@ -236,7 +236,7 @@ def test_languages_do_not_share_an_encoder_and_keep_their_order(corpus: Corpus) 
 def test_names_and_options() -> None:
     assert model_class(PLUGINS[0]) is TwoOptimizers
     assert model_class(PLUGINS[0]).module() is Adversarial
-    assert model_class(PLUGINS[1]).module is None
+    assert model_class(PLUGINS[1]).module() is None
     assert option_names(TwoOptimizers) == {"critic_dim"}
     assert option_names(EncoderPerLanguage) == set()
     common = {"region_dim": 2, "vocabulary_size": 3, "languages": ["en"], "dim": 4}

@@ -69,6 +69,13 @@ class Ended:
         return self.events.count("step")
 
 
+def but_one(moments: list[Moment], place: int) -> list[Any]:
+    """Parameters of a test: all but one are for the long tests, which try all events too."""
+    import pytest  # not in the process that runs are forked from
+
+    return [pytest.param(one, marks=() if one is moments[place] else pytest.mark.slow) for one in moments]
+
+
 class Kills:
     """The process that runs are forked from."""
 

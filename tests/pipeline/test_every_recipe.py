@@ -164,7 +164,16 @@ def synthetic(corpus: Path, path: str, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in CONFIGS.glob("*.yaml")))
+LONG = ("coco-3", "coco-mule", "multi30k-mule", "multi30k-diverse-attention-vgg")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(path.stem, marks=pytest.mark.slow if path.stem in LONG else ())
+        for path in sorted(CONFIGS.glob("*.yaml"))
+    ],
+)
 def test_every_row_of_every_system_takes_a_step(
     name: str, root: Path, bert: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

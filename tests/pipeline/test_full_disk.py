@@ -14,11 +14,11 @@ STAGE_OF = {
 }  # fmt: skip
 # Each kind of writer, in the midst of its file.
 SHORT = [
-    ("corpus", "open *regions.npy"), ("mmt-de-en", "open *weights.safetensors"),
+    ("mmt-de-en", "open *weights.safetensors"),
     ("synthetic-mmt-en-de-en", "table *captions.parquet"), ("vse-san-mmt-fb-1", "open *last.ckpt.tmp"),
 ]  # fmt: skip
 MORE = [
-    ("corpus", "open *pictures/*"), ("vse-san-mmt-fb-1", "open *words.json"),
+    ("corpus", "open *regions.npy"), ("corpus", "open *pictures/*"), ("vse-san-mmt-fb-1", "open *words.json"),
     ("vse-san-mmt-fb-1", "open *ranks-de.npz"),
     ("corpus", "table *captions.parquet"), ("corpus", "open *about.json"), ("mmt-de-en", "open *best.ckpt.tmp"),
     ("mmt-de-en", "table *test.parquet"), ("mmt-de-en", "open *manifest.json*"),

@@ -206,8 +206,9 @@ def test_a_second_run_does_nothing_and_changes_nothing(tiny: Tiny, capsys) -> No
 
 @pytest.mark.parametrize(
     ("stage", "name", "arguments"),
-    [pytest.param("mmt", "mmt-de-en", [], marks=pytest.mark.slow), ("vse", "vse-san-mmt-fb-1", [])],
+    [("mmt", "mmt-de-en", []), ("vse", "vse-san-mmt-fb-1", [])],
 )
+@pytest.mark.slow  # `test_killed` kills such a run at many moments
 def test_killed_and_run_again_ends_with_the_same_weights_and_figures(
     tiny: Tiny, tmp_path: Path, capsys, stage: str, name: str, arguments: list[str]
 ) -> None:

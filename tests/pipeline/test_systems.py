@@ -258,6 +258,7 @@ def test_pairs_of_pictures_without_regions_are_captions_with_zeros_for_regions(o
     assert {row["own_image"] for row in seen} == {"e1.jpg", "e2.jpg"}
 
 
+@pytest.mark.slow
 def test_sentences_that_nobody_translated_teach_by_back_translation(official: Tiny, capsys) -> None:
     other = official.folder / "other.yaml"
     other.write_text(official.yaml.read_text().replace("[en-de, en-fr]", "[de-en]").replace("150", "140"))
@@ -325,6 +326,7 @@ def test_a_store_gives_zeros_for_no_image(tiny: Tiny) -> None:
     assert np.array_equal(taken[1], store.regions[2])
 
 
+@pytest.mark.slow
 def test_two_passes_that_must_agree_are_another_training(fresh: Tiny) -> None:
     """R-Drop reaches training: another loss from the same start on, and other weights."""
     weights = []

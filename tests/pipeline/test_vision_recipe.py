@@ -56,6 +56,7 @@ def test_from_pixels_to_answers(name: str, tmp_path: Path, capsys) -> None:
         ExportedModel.load(moved)
 
 
+@pytest.mark.slow
 def test_another_network_is_another_corpus(tmp_path: Path, capsys) -> None:
     """The key knows the weights of a network that lies here, and a missing one is told before anything is read."""
     made = Tiny(tmp_path / "made")
