@@ -14,6 +14,8 @@ from torch import Tensor
 
 import modules.retrieval
 from modules.distributed import gather_objects, gather_rows, sum_over_ranks, touch
+from modules.mlmme_training import MlmmeTraining
+from modules.mule_training import MuleTraining
 from modules.retrieval import Retrieval
 from modules.translation import Translation
 from tests.modules.two import both, two_processes
@@ -28,6 +30,17 @@ MODELS = [
     "diverse-attention",
 ]  # fmt: skip
 AUXILIARY = {"parallel": {"parallel"}, "diverse": {"diversity", "between_captions"}}
+PAIRED = [  # all captions of an image in one place: image 1 and 5 share a sentence
+    (0, 100, 0), (0, 105, 1), (1, 101, 1), (1, 106, 0), (3, 103, 0), (3, 107, 1), (4, 101, 0), (4, 108, 1),
+]  # fmt: skip
+OWN_STEPS = {  # models with a training of their own: class, epoch, visits of the first rank and of both
+    "mule, pre-training": (MuleTraining, 0, PAIRED[:6], PAIRED),
+    "mule": (MuleTraining, 1, PAIRED[:6], PAIRED),
+    "mlmme": (MlmmeTraining, 3, VISITS[:4], VISITS),
+}
+OPTIONS = {
+    "mule": {"universal_dim": 7, "pretrain_epochs": 1, "anchor": 0.1, "classifier": 0.5}, "mlmme": {"beta": 0.25},
+}  # fmt: skip
 HYPERPARAMETERS = {
     "loss": None, "margin": 0.5, "warmup_epochs": 1, "learning_rate": 0.01, "decay_epoch": 5, "decay": 0.1,
     "type_weights": [0.7, 0.3], "test_languages": ["en"], "select": ["en"],
@@ -98,6 +111,18 @@ def retrieval_results(visits: list, world: int, epoch: int, model: str = "san") 
     return loss_and_gradients(module, torch.stack(list(losses.values())).sum() + touch(module.parameters()))
 
 
+def results_of_own_steps(case: str, visits: list, world: int) -> tuple[Tensor, dict[str, Tensor]]:
+    """The sum of all losses of a model with a training of its own, and its gradients."""
+    kind, epoch, *_ = OWN_STEPS[case]
+    name = case.partition(",")[0]
+    torch.manual_seed(0)
+    sizes = {"region_dim": D, "vocabulary_size": V, "languages": ["en", "de"], "dim": 6, "word_dim": 4}
+    module = kind(name, sizes | OPTIONS[name], **HYPERPARAMETERS | {"type_weights": None, "margin": 2.0}).double()
+    module._trainer = SimpleNamespace(world_size=world, current_epoch=epoch)
+    losses = module.losses(visits_batch(visits))
+    return loss_and_gradients(module, torch.stack(list(losses.values())).sum() + touch(module.parameters()))
+
+
 def translation_results(rows: slice, world: int) -> tuple[Tensor, dict[str, Tensor]]:
     module = translation(world)
     return loss_and_gradients(module, module.training_step(sentences_batch(rows), 0))
@@ -112,6 +137,8 @@ def work(rank: int, folder: Path) -> None:
         found[f"epoch {epoch}"] = retrieval_results(PARTS[rank], 2, epoch)
     for model in MODELS:
         found[model] = retrieval_results(PARTS[rank], 2, 1, model)
+    for case, (*_, first, everything) in OWN_STEPS.items():
+        found[case] = results_of_own_steps(case, (first, everything[len(first) :])[rank], 2)
     found["a language a rank"] = retrieval_results(ONE_LANGUAGE[rank], 2, 1, "pivot-parallel-sym")
     with mock.patch.object(modules.retrieval, "gather_rows", lambda rows, world: rows):
         found["not gathered"] = retrieval_results(PARTS[rank], 2, 1)
@@ -171,6 +198,16 @@ def test_every_kind_of_model_on_two_ranks_is_that_on_one(found, model: str) -> N
         torch.testing.assert_close(found[rank][model][0], loss, atol=1e-9, rtol=0)
     assert all(gradient.abs().max() > 1e-6 for gradient in gradients.values())
     assert largest_difference(averaged(found, model), gradients) < 1e-9
+
+
+@pytest.mark.parametrize("case", OWN_STEPS)
+def test_models_with_a_training_of_their_own_on_two_ranks_are_those_on_one(found, case: str) -> None:
+    loss, gradients = results_of_own_steps(case, OWN_STEPS[case][-1], 1)
+    assert loss > 0.1
+    for rank in range(2):
+        torch.testing.assert_close(found[rank][case][0], loss, atol=1e-9, rtol=0)
+    assert largest_difference(averaged(found, case), gradients) < 1e-9
+    assert "pre-training" in case or all(gradient.abs().max() > 1e-9 for gradient in gradients.values())
 
 
 def test_a_rank_without_a_language_has_the_same_loss_and_gradients(found) -> None:

@@ -1,18 +1,12 @@
-"""MLMME against its formulas in float64, its loss pair by pair, and two processes against one."""
-
-from pathlib import Path
-from types import SimpleNamespace
+"""MLMME against its formulas in float64, and its loss pair by pair."""
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from data.retrieval import parse_group
-from modules.distributed import touch
 from modules.errors import ModelError
 from modules.losses import LOSSES
-from modules.mlmme_training import MlmmeTraining
 from modules.retrieval_models import model_class
 from modules.retrieval_models.mlmme import Mlmme
 from modules.triplet_losses import random_hinges_loss
@@ -27,9 +21,7 @@ from tests.modules.cases import (
     plain_scores,
 )
 from tests.modules.small import Corpus, Diary, make_trainer
-from tests.modules.test_distributed import HYPERPARAMETERS, VISITS, loss_and_gradients, visits_batch
 from tests.modules.test_losses import a_batch
-from tests.modules.two import both, two_processes
 
 
 def image(model: Mlmme, regions: Tensor) -> Tensor:
@@ -144,33 +136,3 @@ def test_options_that_make_no_sense() -> None:
             make("mlmme", **options)
     assert model_class("mlmme").needs_pairs(beta=0.5)
     assert not model_class("mlmme").needs_pairs()
-
-
-def results(visits: list, world: int) -> tuple[Tensor, dict[str, Tensor]]:
-    torch.manual_seed(0)
-    arguments = {"region_dim": 5, "vocabulary_size": 12, "languages": ["en", "de"], "dim": 6, "word_dim": 4}
-    settings = HYPERPARAMETERS | {"type_weights": None, "margin": 2.0}
-    module = MlmmeTraining("mlmme", arguments | {"beta": 0.25}, **settings).double()
-    module._trainer = SimpleNamespace(world_size=world, current_epoch=3)
-    losses = module.losses(visits_batch(visits))
-    return loss_and_gradients(module, torch.stack(list(losses.values())).sum() + touch(module.parameters()))
-
-
-def test_two_processes_draw_as_one_does(tmp_path: Path) -> None:
-    found = two_processes(__file__, tmp_path)
-    loss, gradients = results(VISITS, 1)
-    for rank in range(2):
-        torch.testing.assert_close(found[rank]["results"][0], loss, atol=1e-9, rtol=0)
-    for name, gradient in gradients.items():
-        mean = sum(found[rank]["results"][1][name] for rank in range(2)) / 2
-        torch.testing.assert_close(mean, gradient, atol=1e-9, rtol=0, msg=name)
-
-
-def work(rank: int, folder: Path) -> None:
-    """What each of two processes does."""
-    dist.init_process_group("gloo")
-    torch.save({"results": results((VISITS[:4], VISITS[4:])[rank], 2)}, folder / f"{rank}.pt")
-
-
-if __name__ == "__main__":
-    both(work)

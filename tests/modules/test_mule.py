@@ -1,20 +1,16 @@
-"""MULE and its relatives against their formulas in float64, its phases, and two processes against one."""
+"""MULE and its relatives against their formulas in float64, its losses and its phases."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from data.retrieval import parse_group
 from modules.batch_norm import GlobalBatchNorm
-from modules.distributed import touch
 from modules.errors import ModelError
 from modules.losses import negative_mask
-from modules.mule_training import MuleTraining
 from modules.retrieval_models import model_class
 from modules.retrieval_models.mule import EmbN, Mule
 from modules.triplet_losses import most_violated_loss
@@ -33,8 +29,6 @@ from tests.modules.cases import (
     plain_scores,
 )
 from tests.modules.small import Corpus, Diary, make_trainer
-from tests.modules.test_distributed import HYPERPARAMETERS, loss_and_gradients, visits_batch
-from tests.modules.two import both, two_processes
 
 NAMES = ["embn", "parallel-embn", "mule"]
 SMALL = {"image_dim": 12, "state_dim": 9}
@@ -217,44 +211,3 @@ def test_options_that_make_no_sense() -> None:
     assert model_class("mule").needs_pairs()
     assert not model_class("mule").needs_pairs(neighbours=0, pretrain_epochs=0)
     assert not model_class("parallel-embn").needs_pairs()
-
-
-VISITS = [(0, 100, 0), (0, 105, 1), (1, 101, 1), (1, 106, 0), (3, 103, 0), (3, 107, 1), (4, 101, 0), (4, 108, 1)]
-
-
-def results(visits: list, world: int, epoch: int) -> tuple[Tensor, dict[str, Tensor]]:
-    """The sum of all losses and its gradients; the first epoch is one of pre-training."""
-    torch.manual_seed(0)
-    options = {"universal_dim": 7, "pretrain_epochs": 1, "anchor": 0.1, "classifier": 0.5}
-    arguments = {"region_dim": 5, "vocabulary_size": 12, "languages": ["en", "de"], "dim": 6, "word_dim": 4} | options
-    module = MuleTraining("mule", arguments, **HYPERPARAMETERS).double()
-    module._trainer = SimpleNamespace(world_size=world, current_epoch=epoch)
-    losses = module.losses(visits_batch(visits))
-    return loss_and_gradients(module, torch.stack(list(losses.values())).sum() + touch(module.parameters()))
-
-
-@pytest.fixture(scope="module")
-def found(tmp_path_factory) -> list[dict]:
-    return two_processes(__file__, tmp_path_factory.mktemp("two"))
-
-
-@pytest.mark.parametrize("epoch", [0, 1], ids=["pre-training", "all losses"])
-def test_two_processes_have_the_losses_and_gradients_of_one(found: list[dict], epoch: int) -> None:
-    loss, gradients = results(VISITS, 1, epoch)
-    for rank in range(2):
-        torch.testing.assert_close(found[rank][str(epoch)][0], loss, atol=1e-9, rtol=0)
-    for name, gradient in gradients.items():
-        mean = sum(found[rank][str(epoch)][1][name] for rank in range(2)) / 2
-        torch.testing.assert_close(mean, gradient, atol=1e-9, rtol=0, msg=name)
-        assert epoch == 0 or gradient.abs().max() > 1e-9, name
-
-
-def work(rank: int, folder: Path) -> None:
-    """What each of two processes does."""
-    dist.init_process_group("gloo")
-    parts = VISITS[:6], VISITS[6:]
-    torch.save({str(epoch): results(parts[rank], 2, epoch) for epoch in (0, 1)}, folder / f"{rank}.pt")
-
-
-if __name__ == "__main__":
-    both(work)

@@ -191,6 +191,7 @@ def address(gallery: Path) -> Iterator[str]:
         yield found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (shutil.which("chromium") and shutil.which("chromedriver")), reason="no chromium, no driver")
 def test_in_a_browser(address: str, gallery: Path, tmp_path: Path) -> None:
     """Keys alone search; dropping a picture, one that is broken, and markup that stays text."""
