@@ -34,7 +34,7 @@ from tests.modules.text_models import save
 from tests.pipeline.tiny import at
 
 SMALL = [
-    "--trainer.accelerator=cpu", "--trainer.threads=1", "--trainer.progress=false", "--vse.dim=8", "--vse.word_dim=8",
+    "--trainer.accelerator=cpu", "--trainer.threads=1", "--trainer.progress=false", "--vse.dim=8", "--vse.word_dim=10",
     "--vse.min_count=1", "--vse.batch_size=6", "--vse.seeds=[1]", "--vse.segment=characters",
 ]  # fmt: skip
 OF_SCENES = [
@@ -75,7 +75,7 @@ def root(tmp_path_factory) -> Path:
     ):  # fmt: skip
         write_regions(folder / store, ids, ((rng.normal(size=(count, 5)), np.tile(box, (count, 1))) for _ in ids))
     for name in VECTORS:
-        rows = [f"{word} {' '.join(['0.1'] * 8)}" for word in ("the", "a", "der", "ein", "un", "1", ".")]
+        rows = [f"{word} {' '.join(['0.1'] * 10)}" for word in ("the", "a", "der", "ein", "un", "1", ".")]
         if name.endswith(".gz"):
             pack(folder / name, rows)
         else:
