@@ -68,7 +68,7 @@ setup: ## make the virtual environment, for all but the page and the tests (ever
 	@if [ "$$(cat $(STAMP) 2>/dev/null)" != "$(WANTED)" ]; then \
 	  [ -e $(STAMP) ] || [ -z "$$(ls -A $(VENV) 2>/dev/null)" ] || { echo "$(VENV) was not made by make setup, which would empty it: remove it, or name another (VENV=…)"; exit 1; }; \
 	  $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo "Python 3.11, 3.12 or 3.13 is needed: make setup PYTHON=python3.11"; exit 1; }; \
-	  echo "setting up $(VENV) for $(DEVICE): about 1.5 GB and a minute (gpu: 7 GB)"; \
+	  echo "setting up $(VENV) for $(DEVICE): about 1.6 GB and a minute (gpu: 7 GB)"; \
 	  $(PYTHON) -m venv --clear $(VENV) && echo "$(DEVICE) unfinished" > $(STAMP) && \
 	  $(INSTALL) -e '.[$(DEVICE)]' && echo "$(WANTED)" > $(STAMP); \
 	fi

@@ -174,7 +174,8 @@ class HeadsPool(nn.Module):
         """Return a (B, K, T) of vectors (B, T, H), zero where the mask (B, T) is false."""
         contexts = torch.tanh(torch.einsum("khc,kc->kh", self.of_contexts, self.contexts))
         keys = torch.tanh(self.of_vectors(vectors))  # (B, T, KH)
-        scores = widen(F.linear(keys, torch.block_diag(*contexts)))  # each head's keys with its own context
+        with torch.autocast(vectors.device.type, enabled=False):
+            scores = F.linear(widen(keys), widen(torch.block_diag(*contexts)))  # each head's keys with its own context
         return scores.transpose(1, 2).masked_fill(~mask[:, None], -torch.inf).softmax(-1)
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:

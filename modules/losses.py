@@ -93,9 +93,13 @@ class RankingLoss(nn.Module):
         return self.kind == "hardest" and epoch < self.warmup_epochs
 
     def forward(
-        self, similarity: Tensor, positives: Tensor, negatives: Tensor, types: Tensor, epoch: int = 0
-    ) -> Tensor:
-        """The loss of scores (I, C), with masks (I, C) and caption types (C,); `epoch` counts from 0."""
+        self, similarity: Tensor, positives: Tensor, negatives: Tensor, types: Tensor, epoch: int = 0,
+        draw: tuple[int, int] = (0, 0),
+    ) -> Tensor:  # fmt: skip
+        """The loss of scores (I, C), with masks (I, C) and caption types (C,).
+
+        `epoch` counts from 0; `draw` is the number of the step and of the loss in it, by which `random` draws.
+        """
         if self.distance == "euclidean":
             similarity = -(2 - 2 * widen(similarity)).clamp(min=_SMALLEST).sqrt()
         if self.kind == "hardest":
@@ -106,7 +110,7 @@ class RankingLoss(nn.Module):
         if self.kind == "hardest-k":
             return most_violated_loss(similarity, positives, negatives, self.margin, self.count)
         if self.kind == "random":
-            return random_hinges_loss(similarity, positives, negatives, self.margin, epoch)
+            return random_hinges_loss(similarity, positives, negatives, self.margin, draw)
         if self.kind == "sum":
             return sum_of_hinges_loss(similarity, positives, negatives, self.margin)
         scale = self.log_scale.clamp(max=math.log(100)).exp()  # CLIP's upper bound

@@ -5,9 +5,9 @@ from typing import Any
 
 from torch import Tensor
 from torch.nn import functional as F
+from torch.optim import Optimizer
 
 from modules.caption_losses import among_captions
-from modules.distributed import touch
 from modules.recurrent import widen
 from modules.retrieval import Retrieval, gather_encoding
 from modules.retrieval_models.base import Batch, Pairs, one_vector
@@ -28,12 +28,11 @@ class MuleTraining(Retrieval):
         model, world = self.model, self.trainer.world_size
         mask, tokens, lengths = self.augmented(batch)
         words = model.words(tokens)
-        if self.current_epoch < model.pretrain_epochs:
+        if self.main_epoch < 0:
             universal = model.universal(words.detach(), lengths, batch["language"])
             no_images = one_vector(universal.new_zeros(len(batch["image_key"]), 1))
             pairs = self.gather(batch, no_images, one_vector(universal))
-            everything = touch(self.parameters())  # all parameters take the same steps on any number of devices
-            return {"neighbours_universal": self._neighbours(pairs) + everything}
+            return {"neighbours_universal": self._neighbours(pairs)}
         universal = model.universal(words, lengths, batch["language"])
         images = model.encode_images(widen(batch["regions"]), mask)
         pairs = self.gather(batch, images, model.encode_words(words, lengths, batch["language"]))
@@ -45,6 +44,13 @@ class MuleTraining(Retrieval):
         if model.classifier:
             losses["language"] = self._language(of_universal)
         return losses | model.auxiliary_losses(batch, pairs)
+
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        """In pre-training, leave what does not learn to the optimiser as if it had never been there."""
+        if self.main_epoch < 0:
+            for name, parameter in self.model.named_parameters():
+                if not name.startswith("to_universal."):
+                    parameter.grad = None
 
     def _neighbours(self, pairs: Pairs) -> Tensor:
         """Sentences of one image are neighbours, in one language or in two (Eq. 1)."""

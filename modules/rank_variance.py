@@ -12,8 +12,9 @@ from modules.metrics import RetrievalRanks
 def rank_variances(ranks: Mapping[str, RetrievalRanks]) -> Tensor:
     """Return, for each image, the variance over languages of the rank at which its captions find it.
 
-    The mean rank variance of Nie et al. (2024, CCRK) is its mean over images. An image's rank in a language is the
-    mean over its captions in that language; the variance is that of the K languages themselves (divided by K).
+    The mean rank variance of Nie et al. (2024, CCRK) is its mean over images. An image's rank in a language is that of
+    its first caption in that language, so that languages with more captions have no steadier ranks; the variance is
+    that of the K languages themselves (divided by K).
 
     Args:
         ranks: language → ranks of the same gallery of images.
@@ -21,15 +22,13 @@ def rank_variances(ranks: Mapping[str, RetrievalRanks]) -> Tensor:
     Returns:
         (N,) of the N images that have a caption in every language, in float64; 0 where it is found equally well.
     """
-    sums, counts = [], []
+    first = []
     for one in ranks.values():
-        size = len(one.image_to_text)
-        zeros = torch.zeros(size, dtype=torch.float64)
-        sums.append(zeros.index_add(0, one.caption_image, one.text_to_image.double()))
-        counts.append(zeros.index_add(0, one.caption_image, torch.ones(len(one.caption_image), dtype=torch.float64)))
-    total, count = torch.stack(sums), torch.stack(counts)
-    in_all = (count > 0).all(0)
-    return (total[:, in_all] / count[:, in_all]).var(0, correction=0)
+        found = torch.zeros(len(one.image_to_text), dtype=torch.float64)  # 0: no caption
+        found[one.caption_image.flip(0)] = one.text_to_image.double().flip(0)  # the first one is written last
+        first.append(found)
+    together = torch.stack(first)
+    return together[:, (together > 0).all(0)].var(0, correction=0)
 
 
 def mean_rank_variance(

@@ -83,6 +83,7 @@ class Retrieval(TrainedModule):
         self.caption_loss = RankingLoss(kind, margin, None, *of_both) if caption_loss else None
         self.collapse, self._warned = CollapseWatch(2 if kind in CONTRASTIVE else 1), False
         self.test_languages = test_languages
+        self._draws = 0
         self.metrics = {
             language: RetrievalMetric(self._similarity, partial(self._rank, language)) for language in test_languages
         }
@@ -90,6 +91,11 @@ class Retrieval(TrainedModule):
         self.scores: dict[str, Tensor] | None = None
         self.folds: Sequence[Tensor] = ()  # image keys of each test fold; empty: no folds
         self.fold_ranks: dict[str, list[RetrievalRanks]] = {}
+
+    @property
+    def main_epoch(self) -> int:
+        """The number of epochs since the end of the model's pre-training, from 0; below 0 in pre-training."""
+        return self.current_epoch - self.model.pretrain_epochs
 
     def augmented(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Return the mask of regions, the tokens and the lengths of captions; in training some of them are dropped."""
@@ -122,27 +128,36 @@ class Retrieval(TrainedModule):
         """Return the ranking loss of all pairs of the batch, or the sum of the losses of each language."""
         scores = self.model.similarity(pairs.images, pairs.captions)
         loss = self._loss_of(scores, pairs)
-        if not self.loss.warms_up(self.current_epoch):
+        if not self.loss.warms_up(self.main_epoch):
             with torch.no_grad():
                 self.collapse.add(loss, self._loss_of(scores.mean().expand_as(scores), pairs), scores)
         return loss
 
     def _loss_of(self, scores: Tensor, pairs: Pairs) -> Tensor:
         if not self.model.languages_apart:
-            loss: Tensor = self.loss(scores, pairs.positives, pairs.negatives, pairs.types, self.current_epoch)
+            loss: Tensor = self.loss(
+                scores, pairs.positives, pairs.negatives, pairs.types, self.main_epoch, self._draw()
+            )
             return loss
         losses = []
         for language in pairs.languages.unique():
             own = pairs.languages == language
             sides = (side[:, own] for side in (scores, pairs.positives, pairs.negatives))
-            losses.append(self.loss(*sides, pairs.types[own], self.current_epoch))
+            losses.append(self.loss(*sides, pairs.types[own], self.main_epoch, self._draw()))
         return torch.stack(losses).sum()
 
     def loss_of_captions(self, scores: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
         """The ranking loss of captions (N, M) and captions, with the masks of positive and of negative pairs."""
         one_type = torch.zeros(scores.shape[1], dtype=torch.long, device=scores.device)
-        loss: Tensor = (self.caption_loss or self.loss)(scores, positives, negatives, one_type, self.current_epoch)
+        loss: Tensor = (self.caption_loss or self.loss)(
+            scores, positives, negatives, one_type, self.main_epoch, self._draw()
+        )
         return loss
+
+    def _draw(self) -> tuple[int, int]:
+        """What a random loss draws by: the step and how many losses it has had; equal on all processes."""
+        self._draws += 1
+        return (self.trainer.global_step, self._draws) if self.loss.kind == "random" else (0, 0)
 
     def losses(self, batch: Batch) -> dict[str, Tensor]:
         """Return the ranking loss, the weighted loss between captions and the model's auxiliary losses, by name."""
@@ -155,6 +170,7 @@ class Retrieval(TrainedModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor | None:
         """Return the sum of all losses."""
+        self._draws = 0
         losses = self.losses(batch)
         total = torch.stack(list(losses.values())).sum()
         if self.trainer.world_size > 1:
@@ -211,7 +227,7 @@ class Retrieval(TrainedModule):
         if pretrained and share:
             groups.append({"params": pretrained, "lr": rate * share})
         optimizer = torch.optim.Adam(groups, lr=rate, weight_decay=self.hparams["weight_decay"], fused=True)
-        first, every = self.hparams["decay_epoch"], self.hparams["decay_every"]
+        first, every = self.hparams["decay_epoch"] + self.model.pretrain_epochs, self.hparams["decay_every"]
         epochs = range(first, self.trainer.max_epochs or first, every) if every else [first]
         schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, epochs, gamma=self.hparams["decay"])
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule}}

@@ -79,20 +79,20 @@ def sum_of_hinges_loss(similarity: Tensor, positives: Tensor, negatives: Tensor,
 
 
 def random_hinges_loss(
-    similarity: Tensor, positives: Tensor, negatives: Tensor, margin: float = 0.2, epoch: int = 0
+    similarity: Tensor, positives: Tensor, negatives: Tensor, margin: float = 0.2, draw: tuple[int, int] = (0, 0)
 ) -> Tensor:
     """Triplet loss with one contrastive example drawn at random for each anchor (MLMME, Eq. 1-2), summed over pairs.
 
     [α - s(v,t) + s(v,t_r)]₊ + [α - s(v,t) + s(v_r,t)]₊ with a random negative caption t_r of v, and image v_r of t.
     Batches are drawn at random, so a random place in the batch is a random example of the training set, drawn anew in
-    every epoch. The draw depends on the epoch and on the places in the batch alone, so it is equal on all processes.
+    every epoch. The draw depends on `draw` and on the places in the batch alone, so it is equal on all processes.
 
     Args:
         similarity: (I, C) scores of images and captions, higher means more similar.
         positives: (I, C) bool, the matching pairs.
         negatives: (I, C) bool, the negative pairs.
         margin: α.
-        epoch: from 0.
+        draw: number of the step, and of the loss in it.
 
     Returns:
         The loss, a scalar with a gradient in every case.
@@ -101,7 +101,7 @@ def random_hinges_loss(
     scores = widen(similarity)
     if not scores.numel():
         return scores.sum()
-    generator = torch.Generator().manual_seed(epoch)
+    generator = torch.Generator().manual_seed(draw[0] * 1_000 + draw[1])
     weights = []
     for valid in (negatives, negatives.t()):
         anchors, others = valid.shape

@@ -66,6 +66,8 @@ class RetrievalModel(nn.Module, ABC):
     """`inner product` of single vectors (uses FAISS), single `vectors` with another score, or `sets` of vectors."""
     loss: ClassVar[str] = "hardest"
     """The ranking loss of the model's paper, one of `modules.losses.LOSSES`; `vse.loss` of a recipe overrides it."""
+    pretrain_epochs: int = 0
+    """Epochs of pre-training; the epochs, the warm-up and the learning rate of a recipe count from their end."""
     languages_apart: ClassVar[bool] = False
     """Sum the ranking losses of each language's captions, instead of one loss of all captions."""
 

@@ -102,7 +102,7 @@ class Mule(EmbN):
 
     Losses (Eq. 1-4): λ1 · neighbourhood constraints, on the mean universal vector u of a sentence and on its joint
     vector s; a language classifier of u behind a gradient reversal of weight λ2; λ3 · triplets of images and sentences.
-    For the first `pretrain_epochs` epochs only u learns, by neighbourhood constraints, with fixed word vectors.
+    Before that, for `pretrain_epochs` epochs, only u learns, by neighbourhood constraints, with fixed word vectors.
 
     Args:
         universal_dim: U, size of the universal embedding; None: H, the paper's 512.

@@ -47,7 +47,7 @@ def draw(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
     verbose: Verbose = False,
 ) -> None:  # fmt: skip
-    """Draw what trained retrieval models look at, and their joint space."""
+    """Draw what trained retrieval models look at, and their joint space, as PNG files; prints their folders."""
     with explained("draw"):
         load("pipeline.reporting.drawings", "draw")(recipe_of(ctx, recipe, named), open_workspace(), force)
 

@@ -32,7 +32,7 @@ def translate(
     source: Annotated[Path | None, typer.Option("--input", help="a sentence a line; standard input if none")] = None,
     output: Annotated[Path | None, typer.Option(help="where to; standard output if none")] = None,
     images: Annotated[Path | None, typer.Option(help="an image id a line, for a system that reads regions")] = None,
-    n_best: Annotated[int, typer.Option(help="translations a sentence; more than 1 are written as JSON lines")] = 1,
+    n_best: Annotated[int, typer.Option(help="translations per sentence; more than 1 as JSON lines")] = 1,
     moses: Annotated[bool, typer.Option("--moses", help="write n-best lists in Moses' format")] = False,
 ) -> None:  # fmt: skip
     """Translate a file line by line with a recipe's translators."""
@@ -49,13 +49,13 @@ def rerank_translations(
     ctx: typer.Context,
     tune: Annotated[Path, typer.Option(help="n-best lists that weights are tuned on, in Moses' format")],
     references: Annotated[Path, typer.Option(help="their references, a sentence a line")],
-    features: Annotated[Path | None, typer.Option(help="further features: names, then values a candidate")] = None,
+    features: Annotated[Path | None, typer.Option(help="further features: names, then a line a candidate")] = None,
     lists: Annotated[Path | None, typer.Option(help="other lists to re-rank; those of --tune if none")] = None,
     lists_references: Annotated[Path | None, typer.Option(help="references of --lists, to score them")] = None,
     lists_features: Annotated[Path | None, typer.Option(help="further features of --lists")] = None,
     use: Annotated[str, typer.Option(help="features that are weighted, name,name …; all if none are given")] = "",
-    seeds: Annotated[int, typer.Option(help="tunings; the best one re-ranks")] = 5,
-    language: Annotated[str | None, typer.Option(help="of the translations; only ja, zh and th matter")] = None,
+    seeds: Annotated[int, typer.Option(help="number of tunings (seeds 1, 2 …); the best one re-ranks")] = 5,
+    language: Annotated[str | None, typer.Option(help="of the translations; needed for ja, zh and th")] = None,
     output: Annotated[Path | None, typer.Option(help="where the best translations go, a sentence a line")] = None,
     n_best: Annotated[bool, typer.Option("--n-best", help="write whole lists in their new order instead")] = False,
 ) -> None:  # fmt: skip

@@ -49,22 +49,25 @@ def documented_keys(section: str | None = None) -> Iterator[str]:
                 yield from _keys(reader.settings, name)
 
 
-def _keys(kind: type, prefix: str) -> Iterator[str]:
+def _keys(kind: type, prefix: str, inside: Any = None) -> Iterator[str]:
+    """Lines of a section's settings; of one that stands in another, with the defaults that it has there."""
     hints, texts = get_type_hints(kind), documentation(kind)
     for field in fields(kind):
         if kind is CorpusSettings and field.name == "options":
             continue
         hint = hints[field.name]
         if is_dataclass(hint) and isinstance(hint, type):
-            yield from _keys(hint, f"{prefix}.{field.name}")
+            own = default_of(field) if inside is None else getattr(inside, field.name)
+            yield from _keys(hint, f"{prefix}.{field.name}", None if own is MISSING else own)
             continue
         named = hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint).replace("typing.", "")
-        yield f"{prefix}.{field.name}: {named}{_default(field)}"
+        yield f"{prefix}.{field.name}: {named}{_default(field, inside)}"
         yield from wrap(texts.get(field.name, ""), _WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
-def _default(field: "Field[Any]") -> str:
-    return "" if (default := default_of(field)) is MISSING else f" = {_value(_plain(default))}"
+def _default(field: "Field[Any]", inside: Any = None) -> str:
+    default = default_of(field) if inside is None else getattr(inside, field.name)
+    return "" if default is MISSING else f" = {_value(_plain(default))}"
 
 
 def _lines(settings: Any, indent: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ class ChannelSettings:
     weight: float = 0.3
     """λ, of the log-probability of the source, given the translation."""
     beam_size: int = 10
-    """Least width of the beam; all that it finds is reranked."""
+    """Least width of the beam; all that it finds is re-ranked."""
 
 
 @dataclass

@@ -74,7 +74,7 @@ class MmtSettings:
     """source-target."""
     systems: list[str] = added(["mt", "mmt"])
     """What is trained: `mt`, `mmt`; `mt2`, `mt3` … with other seeds from the start, NMT included; `mt2+mmt` are two of
-    them in one search; `mt+channel`, `mt2+mmt+channel` … rerank its n-best lists with the `mt` of the opposite
+    them in one search; `mt+channel`, `mt2+mmt+channel` … re-rank its n-best lists with the `mt` of the opposite
     direction: this recipe's, or the one that `back_translate` borrows."""
     channel: ChannelSettings = field(default_factory=ChannelSettings)
     """Of the systems that end in `+channel`."""
@@ -83,7 +83,7 @@ class MmtSettings:
     network: Literal["bilstm", "transformer"] = added("bilstm")
     """The paper's Bi-LSTM over threads, or a small Transformer."""
     network_options: dict[str, Any] = added({})
-    """The Transformer's own settings: `layers`, `heads`, and `look` (`gate` or `tokens`)."""
+    """The Transformer's own settings: `layers`, `heads`, `look` (`gate`, `tokens`) and `gate_bias`, the gate's start."""
     vocabulary: int = 10000
     """Sub-words of the joint BPE."""
     embedding_dim: int = 512

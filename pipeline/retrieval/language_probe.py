@@ -10,7 +10,7 @@ from modules.language_probe import probe, universal_vectors
 from modules.retrieval_models import RetrievalModel
 
 MOST = 1000
-"""Captions of a language and split that are read, the first ones of the table."""
+"""Captions of a language and split that are read: one of each image, the first images of the table."""
 
 
 def language_probe(
@@ -28,12 +28,13 @@ def language_probe(
         languages: that it was trained on.
     """
     sentences: dict[tuple[str, str], list[list[int]]] = {}
-    columns = (captions[name][:] for name in ("split", "language", "source", "text"))
-    for split, language, source, words in zip(*columns, strict=True):
-        if split in ("train", "test") and source == HUMAN and language in languages:
-            own = sentences.setdefault((split, language), [])
-            if len(own) < MOST:
-                own.append(text.encode(words, language))
+    seen = set[tuple[str, str]]()
+    columns = (captions[name][:] for name in ("split", "language", "source", "image_id", "text"))
+    for split, language, source, image, words in zip(*columns, strict=True):
+        wanted = split in ("train", "test") and source == HUMAN and language in languages
+        if wanted and (image, language) not in seen and len(sentences.get((split, language), ())) < MOST:
+            seen.add((image, language))
+            sentences.setdefault((split, language), []).append(text.encode(words, language))
     both = [one for one in sorted(languages) if ("train", one) in sentences and ("test", one) in sentences]
     model.eval()
     found = {place: universal_vectors(model, sentences[place], place[1])

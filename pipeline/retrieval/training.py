@@ -89,10 +89,10 @@ def training_job(
         advise_on_regions(module.model, store)
         folds_of(data, settings.folds, settings.test)  # before hours are spent
         started = start_words(module.model, recipe, settings, captions, mix.types, text, folder)
-        log_dir = log_folder(recipe, name, folder.name)
+        log_dir, epochs = log_folder(recipe, name, folder.name), settings.epochs + module.model.pretrain_epochs
         watched, seen = watched_languages(settings, mix.languages), (text.encode, store, pictures_of(inputs["corpus"]))
         best = fit(
-            module, data, settings.trainer, folder, log_dir, settings.epochs, "val/rsum", seed, settings.clip,
+            module, data, settings.trainer, folder, log_dir, epochs, "val/rsum", seed, settings.clip,
             query_galleries(captions, watched, *seen), settings.test,
         )  # fmt: skip
         load_best(module, best)

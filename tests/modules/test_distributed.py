@@ -52,7 +52,7 @@ def retrieval(world: int, epoch: int, model: str = "san") -> Retrieval:
     arguments = {"region_dim": D, "vocabulary_size": V, "languages": ["en", "de"], "dim": 6, "word_dim": 4}
     caption_loss = 0.6 if model.startswith("diverse") else 0.0
     module = Retrieval(model, arguments, **HYPERPARAMETERS, caption_loss=caption_loss).double()
-    module._trainer = SimpleNamespace(world_size=world, current_epoch=epoch)
+    module._trainer = SimpleNamespace(world_size=world, current_epoch=epoch, global_step=7)
     module.encode = lambda batch: (  # as in the class, but float64
         module.model.encode_images(batch["regions"], batch["region_mask"]),
         module.model.encode_captions(batch["tokens"], batch["lengths"], batch["language"]),
@@ -118,7 +118,7 @@ def results_of_own_steps(case: str, visits: list, world: int) -> tuple[Tensor, d
     torch.manual_seed(0)
     sizes = {"region_dim": D, "vocabulary_size": V, "languages": ["en", "de"], "dim": 6, "word_dim": 4}
     module = kind(name, sizes | OPTIONS[name], **HYPERPARAMETERS | {"type_weights": None, "margin": 2.0}).double()
-    module._trainer = SimpleNamespace(world_size=world, current_epoch=epoch)
+    module._trainer = SimpleNamespace(world_size=world, current_epoch=epoch, global_step=7)
     losses = module.losses(visits_batch(visits))
     return loss_and_gradients(module, torch.stack(list(losses.values())).sum() + touch(module.parameters()))
 

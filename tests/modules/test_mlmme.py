@@ -58,14 +58,14 @@ def test_start_values_are_the_paper_s() -> None:
     assert not model.maps["de"].bias.any()
 
 
-def drawn(kind: str, positives: Tensor, negatives: Tensor, epoch: int) -> list[tuple[int, int, int]]:
+def drawn(kind: str, positives: Tensor, negatives: Tensor, step: int) -> list[tuple[int, int, int]]:
     """Anchor, right and drawn other one of each hinge, read off the gradient of a loss whose hinges are all active."""
     found = []
     for v, t in positives.nonzero().tolist():
         scores = torch.zeros(positives.shape, dtype=torch.float64, requires_grad=True)
         only = torch.zeros_like(positives)
         only[v, t] = True
-        gradient = torch.autograd.grad(random_hinges_loss(scores, only, negatives, 1.0, epoch), scores)[0]
+        gradient = torch.autograd.grad(random_hinges_loss(scores, only, negatives, 1.0, (step, 1)), scores)[0]
         row, column = (gradient[v] == 1).nonzero()[:, 0], (gradient[:, t] == 1).nonzero()[:, 0]
         found.append((v, t, int(row[0]) if kind == "caption" else int(column[0])))
         assert gradient[v, t] == -2
@@ -73,10 +73,10 @@ def drawn(kind: str, positives: Tensor, negatives: Tensor, epoch: int) -> list[t
     return found
 
 
-def test_each_pair_has_one_random_negative_of_either_side_drawn_anew_each_epoch() -> None:
+def test_each_pair_has_one_random_negative_of_either_side_drawn_anew_each_step() -> None:
     _, positives, negatives, _ = a_batch(3, images=6, captions=12)
     assert bool((positives.any(0) & negatives.any(0)).all())
-    seen = {kind: [drawn(kind, positives, negatives, epoch) for epoch in range(30)] for kind in ("caption", "image")}
+    seen = {kind: [drawn(kind, positives, negatives, step) for step in range(30)] for kind in ("caption", "image")}
     for v, t, other in (one for draw in seen["caption"] for one in draw):
         assert negatives[v, other], t
     for _, t, other in (one for draw in seen["image"] for one in draw):
@@ -94,7 +94,7 @@ def test_the_value_is_the_hinges_of_the_drawn_ones() -> None:
     for (v, t, c), (_, _, i) in zip(*sides, strict=True):
         for wrong in (similarity[v, c], similarity[i, t]):
             expected = expected + (0.4 - similarity[v, t] + wrong).clamp(min=0)
-    torch.testing.assert_close(random_hinges_loss(similarity, positives, negatives, 0.4, 2), expected)
+    torch.testing.assert_close(random_hinges_loss(similarity, positives, negatives, 0.4, (2, 1)), expected)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def corpus(tmp_path_factory) -> Corpus:
     return Corpus(tmp_path_factory.mktemp("corpus"))
 
 
-@pytest.mark.parametrize(("beta", "loss"), [(0.25, loss) for loss in LOSSES] + [(0.0, "random"), (1.0, "random")])
+@pytest.mark.parametrize(("beta", "loss"), [(0.25, loss) for loss in LOSSES] + [(0.0, "sum"), (1.0, "sum")])
 def test_beta_weighs_the_losses(corpus: Corpus, beta: float, loss: str) -> None:
     def losses(**options) -> dict[str, Tensor]:
         module = corpus.module("mlmme", loss=loss)
