@@ -83,7 +83,7 @@ class MmtSettings:
     network: Literal["bilstm", "transformer"] = added("bilstm")
     """The paper's Bi-LSTM over threads, or a small Transformer."""
     network_options: dict[str, Any] = added({})
-    """The Transformer's own settings: `layers`, `heads`, `look` (`gate`, `tokens`) and `gate_bias`, the gate's start."""
+    """The Transformer's own settings: `layers`, `heads`, `look` (`gate`, `tokens`), `gate_bias` (the gate's start)."""
     vocabulary: int = 10000
     """Sub-words of the joint BPE."""
     embedding_dim: int = 512
