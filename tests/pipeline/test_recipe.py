@@ -1,4 +1,4 @@
-"""Recipes: what is read, what overlays what, which slips are told in which words, and which settings change a key."""
+"""Recipes: what is read, what overlays what, which slips are told in which words."""
 
 from pathlib import Path
 
@@ -10,7 +10,6 @@ from modules.errors import ModelError
 from pipeline.errors import RecipeError
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import CONFIGS, build_recipe, load_recipe
-from pipeline.recipes.settings import Recipe
 from pipeline.retrieval.vse import vse_rows
 from pipeline.translation.mmt import translator_jobs
 
@@ -32,14 +31,6 @@ def message(*arguments, error: type[Exception] = RecipeError) -> str:
     text = str(caught.value)
     assert "\n" not in text
     return text
-
-
-def keys(recipe: Recipe, folder: Path) -> list[str]:
-    """The keys of all translators and retrieval models, in order."""
-    workspace = Workspace(folder / "artifacts")
-    return [job.key for job in translator_jobs(recipe, workspace).values()] + [
-        row.job.key for row in vse_rows(recipe, workspace)
-    ]
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
@@ -285,61 +276,6 @@ def test_the_data_root_comes_from_the_recipe_or_the_environment(monkeypatch) -> 
 def test_a_recipe_of_nothing_is_the_scenes_with_the_defaults() -> None:
     recipe = build_recipe({}, "empty", "here")
     assert (recipe.corpus.name, recipe.seed, recipe.vse.margin) == ("scenes", 0, 0.2)
-
-
-@pytest.mark.parametrize(
-    "argument",
-    ["devices=4", "workers=2", "progress=false", "threads=1", "accelerator=cpu", "num_nodes=2", "strategy=ddp"],
-)
-def test_where_and_how_fast_it_runs_leaves_all_keys_alone(tmp_path: Path, argument: str) -> None:
-    assert keys(load_recipe("scenes", [f"--trainer.{argument}"]), tmp_path) == keys(load_recipe("scenes"), tmp_path)
-
-
-def test_choosing_rows_and_batches_of_synthesis_leaves_keys_alone(tmp_path: Path) -> None:
-    plain = keys(load_recipe("scenes"), tmp_path)
-    assert keys(load_recipe("scenes", ["--vse.only=[none]"]), tmp_path)[-1] in plain
-    assert keys(load_recipe("scenes", ["--augment.batch_tokens=99"]), tmp_path) == plain
-
-
-def only_none(*arguments: str) -> Recipe:
-    """Scenes with one row that trains on human captions alone, so that translators cannot change its key."""
-    return load_recipe("scenes", ["--vse.rows.none=[en/human]", "--vse.only=[none]", "--vse.seeds=[1]", *arguments])
-
-
-@pytest.mark.parametrize(
-    ("argument", "translators", "retrieval"),
-    [
-        ("--trainer.precision=bf16-mixed", True, True),
-        ("--mmt.trainer.precision=bf16-mixed", True, False),
-        ("--vse.trainer.precision=bf16-mixed", False, True),
-        ("--seed=99", True, False),
-        ("--vse.seeds=[99]", False, True),
-        ("--mmt.finetune.learning_rate=0.5", True, False),
-        ("--vse.learning_rate=0.5", False, True),
-        ("--vse.margin=0.3", False, True),
-        ("--vse.rows.none=[de/human]", False, True),
-        ("--corpus.train=99", True, True),
-        ("--regions.regions=3", True, True),
-    ],
-)
-def test_what_changes_a_result_changes_its_key(tmp_path: Path, argument: str, translators, retrieval) -> None:
-    before, after = keys(only_none(), tmp_path), keys(only_none(argument), tmp_path)
-    assert len(before) == len(after) == 8  # text, three translators in two directions, one retrieval model
-    assert (before[3] != after[3]) is translators  # mmt-en-de
-    assert (before[-1] != after[-1]) is retrieval
-
-
-def test_a_setting_of_one_phase_leaves_the_phase_before_it_alone(tmp_path: Path) -> None:
-    def jobs(*arguments: str) -> dict[str, str]:
-        found = translator_jobs(load_recipe("scenes", arguments), Workspace(tmp_path))
-        return {name: job.key for name, job in found.items()}
-
-    plain, tuned = jobs(), jobs("--mmt.finetune.learning_rate=0.5")
-    changed = {name for name in plain if plain[name] != tuned[name]}
-    assert changed == {"mt-en-de", "mmt-en-de", "mt-de-en", "mmt-de-en"}
-    pretrained = jobs("--mmt.pretrain.learning_rate=0.5")
-    assert all(pretrained[name] != plain[name] for name in plain if name != "text-de-en")
-    assert pretrained["text-de-en"] == plain["text-de-en"]
 
 
 def test_a_base_is_looked_for_beside_the_recipe_that_names_it(tmp_path: Path) -> None:
