@@ -27,7 +27,7 @@ def make_module(name: str, caption_loss: float = 0.6, **settings) -> Retrieval:
     plain = {"loss": None, "margin": 0.3, "type_weights": None, "warmup_epochs": 0, "learning_rate": 0.01,
              "decay_epoch": 9, "decay": 0.1, "test_languages": ["a"], "select": ["a"]}  # fmt: skip
     module = Retrieval(name, arguments, **plain | settings, caption_loss=caption_loss).double()
-    module._trainer = SimpleNamespace(world_size=1, current_epoch=0)
+    module._trainer = SimpleNamespace(world_size=1, current_epoch=0, global_step=0)
     return module
 
 
@@ -89,7 +89,7 @@ def test_every_model_takes_it_with_every_loss(corpus: Corpus, model: str, kind: 
     batch = next(iter(corpus.data(groups=[tuple(groups[0])]).train_dataloader()))
     without, with_it = (corpus.module(model, loss=kind, caption_loss=weight) for weight in (0.0, 0.6))
     for module in (without, with_it):
-        module._trainer = SimpleNamespace(world_size=1, current_epoch=0)
+        module._trainer = SimpleNamespace(world_size=1, current_epoch=0, global_step=0)
     assert "between_captions" not in without.losses(batch)
     losses = with_it.losses(batch)
     assert losses["between_captions"] > 1e-3
