@@ -96,8 +96,7 @@ def training_job(
             query_galleries(captions, watched, *seen), settings.test,
         )  # fmt: skip
         load_best(module, best)
-        make_trainer(settings.trainer).validate(module, data, verbose=False)
-        validated = validation_scores(module.ranks)
+        validated = _validated(module, data, settings)
         save_model(folder, settings.model, arguments, module.model)
         of_test = (captions, settings.test, *seen, "test")
         shown = [*query_galleries(*of_test), *query_galleries(*of_test, kind=JointSpace)]
@@ -129,6 +128,12 @@ def _mix(settings: VseSettings, row: str, synthetic: Mapping[str, Job]) -> _Mix:
     if unknown := sorted(settings.type_weights.keys() - set(types)):
         raise RecipeError(f"vse.type_weights names {unknown[0]!r}, but row {row} trains on {', '.join(types)}")
     return _Mix(groups, types, sources, frozenset(slot.language for slot in slots))
+
+
+def _validated(module: Retrieval, data: RetrievalData, settings: VseSettings) -> dict[str, dict[str, float]]:
+    """Scores on validation of the weights that have been chosen, by language."""
+    make_trainer(settings.trainer).validate(module, data, verbose=False)
+    return validation_scores(module.ranks)
 
 
 def _captions(inputs: Mapping[str, Path], mix: _Mix) -> Table:
