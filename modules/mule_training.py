@@ -11,7 +11,6 @@ from modules.caption_losses import among_captions
 from modules.recurrent import widen
 from modules.retrieval import Retrieval, gather_encoding
 from modules.retrieval_models.base import Batch, Pairs, one_vector
-from modules.scores import inner_product
 
 
 class MuleTraining(Retrieval):
@@ -56,8 +55,7 @@ class MuleTraining(Retrieval):
         """Sentences of one image are neighbours, in one language or in two (Eq. 1)."""
         vectors, mask = pairs.captions
         unit = replace(pairs, captions=(F.normalize(vectors, dim=-1), mask))
-        cosine = lambda one, other: inner_product(one[0][:, 0], other[0][:, 0])  # noqa: E731
-        return among_captions(unit, cosine, self.loss_of_captions, self.model.same_language)
+        return among_captions(unit, self.model.caption_similarity, self.loss_of_captions, self.model.same_language)
 
     def _language(self, pairs: Pairs) -> Tensor:
         """The cross-entropy of the language classifier on u (Eq. 2); its share of right answers is logged."""

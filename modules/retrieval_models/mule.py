@@ -201,11 +201,13 @@ class _Reversal(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, weight: float) -> Tensor:
+        """Return the vectors."""
         ctx.weight = weight
         return vectors.view_as(vectors)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        """Return −λ times the gradient."""
         return -ctx.weight * grads[0], None
 
 

@@ -236,9 +236,8 @@ def killed(used: Tiny, folder: Path, server: Kills, moment: Moment | None) -> li
     new = {hit.name: hit.score for hit in Gallery.open(gallery, exported).search("a bat", 20)}
     with at(folder):
         update_gallery(folder / "anew", exported, PictureFolder(folder / "own"), {})
-        assert new == pytest.approx(
-            {hit.name: hit.score for hit in Gallery.open(folder / "anew", exported).search("a bat", 20)}, abs=1e-6
-        )
+        anew = {hit.name: hit.score for hit in Gallery.open(folder / "anew", exported).search("a bat", 20)}
+        assert new == pytest.approx(anew, abs=1e-6)
     assert not list(gallery.rglob("*.partial"))
     return ended.events
 
