@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from data.captions import HUMAN
 from data.errors import DataError
 from data.padding import pad
+from data.pixels import PixelStore
 from data.regions import RegionStore
 from data.sentences import sentence_hash
 from data.translation import loader, share
@@ -59,7 +60,8 @@ class CaptionBatches(Dataset):
     A batch is a dict. Images: `regions` (I, R, D), `region_mask` (I, R), `image_key` (I,). Captions: `tokens`
     (C, L), `lengths` (C,), `image_index` (C,) into the images, `caption_key` (C,), `language` (C,), `type` (C,)
     and `sentence` (C,), a hash that equal sentences share. `image_sentences` (P, 2) has an `image_key` and a hash for
-    each sentence that the table has of the batch's images. An image that is visited twice stands in a batch once.
+    each sentence that the table has of the batch's images. An image that is visited twice stands in a batch once. With
+    pictures there are also `pixels` (I, 3, S, S), uint8.
 
     Args:
         captions: the caption table, human and synthetic.
@@ -67,13 +69,14 @@ class CaptionBatches(Dataset):
         encode: a text input's `encode`: text and language to token numbers.
         languages: whose places are the numbers in `language`.
         types: whose places are the numbers in `type`; a type that is not among them is −1.
+        pictures: of the images that need them; None: none.
     """
 
     def __init__(
         self, captions: Table, store: RegionStore, encode: Callable[[str, str], list[int]],
-        languages: Sequence[str], types: Sequence[str],
+        languages: Sequence[str], types: Sequence[str], pictures: PixelStore | None = None,
     ) -> None:  # fmt: skip
-        self.store = store
+        self.store, self.pictures = store, pictures
         texts, caption_languages, sources = captions["text"][:], captions["language"][:], captions["source"][:]
         self.tokens = [encode(text, language) for text, language in zip(texts, caption_languages, strict=True)]
         self.rows = store.rows(captions["image_id"][:])
@@ -94,7 +97,7 @@ class CaptionBatches(Dataset):
         tokens = [self.tokens[number] for number in numbers]
         starts, ends = (np.searchsorted(self.image_sentences[:, 0], keys, side) for side in ("left", "right"))
         known = np.concatenate([self.image_sentences[one:end] for one, end in zip(starts, ends, strict=True)])
-        return {
+        batch = {
             "regions": regions,
             "region_mask": torch.ones(regions.shape[:2], dtype=torch.bool),
             "image_key": torch.from_numpy(keys),
@@ -107,6 +110,16 @@ class CaptionBatches(Dataset):
             "sentence": torch.from_numpy(self.sentences[numbers]),
             "image_sentences": torch.from_numpy(known),
         }
+        if self.pictures is not None:
+            batch["pixels"] = torch.from_numpy(self.pictures.take([self.store.ids[key] for key in keys]))
+        return batch
+
+    def references(self) -> dict[tuple[int, int], list[list[int]]]:
+        """`image_key` and language → the captions of the table as token numbers."""
+        found: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
+        for row, language, tokens in zip(self.rows.tolist(), self.languages.tolist(), self.tokens, strict=True):
+            found[row, language].append(tokens)
+        return dict(found)
 
 
 class MixedBatches(Sampler[list[Visit]]):
@@ -240,12 +253,14 @@ class RetrievalData(pl.LightningDataModule):
         seed: of the drawing.
         steps: batches an epoch; None: as `MixedBatches` has it.
         workers: processes that prepare batches.
+        pictures: of the training images, for a model that learns from them; None: none.
     """
 
     def __init__(
         self, captions: Table, store: RegionStore, encode: Callable[[str, str], list[int]],
         groups: Sequence[tuple[Slot, ...]], languages: Sequence[str], held_out: Mapping[str, Sequence[str]],
         batch_size: int = 128, seed: int = 0, steps: int | None = None, workers: int = 0,
+        pictures: PixelStore | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.types = list(dict.fromkeys(slot.type for group in groups for slot in group))
@@ -254,8 +269,14 @@ class RetrievalData(pl.LightningDataModule):
         for split, wanted in held_out.items():
             self._tables[split] = _choose(captions, split, {f"{language}/{HUMAN}" for language in wanted})
         self._batches = {
-            split: CaptionBatches(table, store, encode, languages, self.types) for split, table in self._tables.items()
-        }
+            split: CaptionBatches(
+                table, store, encode, languages, self.types, pictures if split == "train" else None
+            ) for split, table in self._tables.items()
+        }  # fmt: skip
+
+    def references(self) -> dict[tuple[int, int], list[list[int]]]:
+        """`image_key` and language → the training captions as token numbers, which written captions are compared to."""
+        return self._batches["train"].references()
 
     def train_dataloader(self) -> DataLoader:
         """Mixed batches."""

@@ -40,21 +40,26 @@ def both_ways(gru: nn.GRU, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tens
     return states[0], states[1]
 
 
-def gru_scan(inputs: Tensor, recurrent: Tensor, bias: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    """Run a GRU over packed tokens from a zero state.
+def gru_scan(
+    inputs: Tensor, recurrent: Tensor, bias: Tensor, sizes: tuple[int, ...], start: Tensor | None = None
+) -> Tensor:
+    """Run a GRU over packed tokens.
 
     Args:
         inputs: (T, 3H) the input part W_ih x + b_ih of the gates, in nn.GRU's order r, z, n.
         recurrent: (3H, H) W_hh.
         bias: (3H,) b_hh.
         sizes: number of sentences at each step, which never increases.
+        start: (B, H) state before the first step, sentences in packed order; None: zeros.
 
     Returns:
         hidden states (T, H), in float32 or wider.
     """
     dtype = matmul_dtype(inputs)
     with torch.autocast(inputs.device.type, enabled=False):
-        return _Scan.apply(inputs, recurrent, bias, sizes, dtype)
+        if start is None:
+            start = recurrent.new_zeros(sizes[0], recurrent.shape[1])
+        return _Scan.apply(inputs, recurrent, bias, start.to(recurrent.dtype), sizes, dtype)
 
 
 class _Scan(torch.autograd.Function):
@@ -62,15 +67,16 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, inputs: Tensor, recurrent: Tensor, bias: Tensor, sizes: tuple[int, ...], dtype: torch.dtype
-    ) -> Tensor:
+        ctx: Any, inputs: Tensor, recurrent: Tensor, bias: Tensor, start: Tensor, sizes: tuple[int, ...],
+        dtype: torch.dtype,
+    ) -> Tensor:  # fmt: skip
         """Run all steps and save the tensors that the gradient needs."""
         tokens, width = len(inputs), recurrent.shape[1]
         gates = inputs.to(recurrent.dtype, copy=True)
         state_products, states = gates.new_empty(tokens, width), gates.new_empty(tokens, width)
         before, low = gates.new_empty(tokens, width), gates.new_empty(tokens, width, dtype=dtype)
         weight, low_bias = recurrent.to(dtype).t(), bias.to(dtype)
-        h, done = gates.new_zeros(sizes[0], width), 0
+        h, done = start, 0
         for size in sizes:
             now = slice(done, done + size)
             before[now] = h[:size]
@@ -110,4 +116,4 @@ class _Scan(torch.autograd.Function):
             end -= size
         grad_recurrent = torch.mm(grad_products.t(), low).to(recurrent.dtype)
         grad_bias = grad_products.sum(0, dtype=recurrent.dtype)
-        return grad_inputs.to(ctx.input_dtype), grad_recurrent, grad_bias, None, None
+        return grad_inputs.to(ctx.input_dtype), grad_recurrent, grad_bias, dh, None, None

@@ -9,6 +9,8 @@ import torch
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor
 from torch.nn import functional as F
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import MultiStepLR
 
 from modules.augmentation import drop_regions, drop_words
 from modules.caption_losses import between_captions
@@ -227,10 +229,17 @@ class Retrieval(TrainedModule):
         if pretrained and share:
             groups.append({"params": pretrained, "lr": rate * share})
         optimizer = torch.optim.Adam(groups, lr=rate, weight_decay=self.hparams["weight_decay"], fused=True)
-        first, every = self.hparams["decay_epoch"] + self.model.pretrain_epochs, self.hparams["decay_every"]
-        epochs = range(first, self.trainer.max_epochs or first, every) if every else [first]
-        schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, epochs, gamma=self.hparams["decay"])
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule}}
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": self.schedule(optimizer, self.model.pretrain_epochs)},
+        }
+
+    def schedule(self, optimizer: Optimizer, before: int) -> MultiStepLR:
+        """Return the decay of an optimizer's learning rate, for a schedule that has `before` epochs of pre-training."""
+        first, every = self.hparams["decay_epoch"] + before, self.hparams["decay_every"]
+        last = (self.trainer.max_epochs or 0) - self.model.pretrain_epochs + before
+        epochs = range(first, last or first, every) if every else [first]
+        return MultiStepLR(optimizer, epochs, gamma=self.hparams["decay"])
 
     def _rank_all(self, stage: str, folds: Sequence[Tensor] = ()) -> dict[str, dict[str, float]]:
         found = {}

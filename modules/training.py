@@ -27,7 +27,13 @@ class TrainedModule(BatchModule):
 
     Lightning does not clip for a fused optimiser under mixed precision, as such an optimiser may unscale gradients
     itself; bfloat16 gradients are not scaled, so clipping is correct here.
+
+    Attributes:
+        clip: largest norm of the gradient for a module that takes its own optimiser steps, where Lightning does not
+            clip; 0 does not.
     """
+
+    clip: float = 0.0
 
     def configure_gradient_clipping(
         self, optimizer: Optimizer, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None

@@ -100,6 +100,11 @@ class RetrievalModel(nn.Module, ABC):
         """Return whether a model that is built with these options has a loss between the captions of one image."""
         return False
 
+    @classmethod
+    def pixels_with(cls, **options: Any) -> int | None:
+        """Return the size of the pictures that a model with these options learns from; None, the default: none."""
+        return None
+
     @abstractmethod
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
         """Encode images: regions (B, R, D) and their mask (B, R)."""

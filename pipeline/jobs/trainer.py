@@ -23,6 +23,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from torch import nn
 
+from modules.training import TrainedModule
 from pipeline.errors import RecipeError
 from pipeline.jobs.board import LOG_EVERY, Charts, Pace
 from pipeline.jobs.console import detail, say
@@ -84,7 +85,7 @@ class Estimate(Callback):
         self._times.append(time.monotonic())
         if len(self._times) > _PACE_STEPS:
             pace = statistics.median(b - a for a, b in zip(self._times, self._times[1:], strict=False))
-            left = int(trainer.estimated_stepping_batches) - trainer.global_step
+            left = int(trainer.estimated_stepping_batches) - trainer.fit_loop.total_batch_idx
             if left * pace > _LONG:
                 detail(f"  about {duration(left * pace)} for {left:,} steps, validation apart; "
                        f"up to {self.disk / 1e6:,.0f} MB on disk")  # fmt: skip
@@ -228,7 +229,7 @@ def make_trainer(
 
 
 def fit(
-    module: pl.LightningModule, data: pl.LightningDataModule, settings: TrainerSettings, folder: Path, log_dir: Path,
+    module: TrainedModule, data: pl.LightningDataModule, settings: TrainerSettings, folder: Path, log_dir: Path,
     epochs: int, monitor: str, seed: int, clip: float, callbacks: Sequence[Callback] = (),
     languages: Sequence[str] = (),
 ) -> Path:  # fmt: skip
@@ -258,6 +259,7 @@ def fit(
     # A callback of its own: `save_last` with `monitor` writes only when an epoch is the best so far.
     resume = ModelCheckpoint(checkpoints, filename="last", enable_version_counter=False, save_on_train_epoch_end=True)
     averaged = any(isinstance(callback, WeightAveraging) for callback in callbacks)
+    module.clip = clip
     trainer = make_trainer(
         settings, log_dir, max_epochs=epochs,
         gradient_clip_val=(clip or None) if module.automatic_optimization else None,

@@ -122,6 +122,7 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
     recipe = Recipe(name=name, seed=seed, corpus=_corpus(_mapping(raw, "corpus", where), where), **sections)
     check(recipe, where)
     _check_reranker(recipe, values_of["vse"], where)
+    _check_starts(recipe, values_of["vse"], where)
     _check_features(recipe, values_of["vse"], where)
     below = {key: value for key, value in values_of["vse"].items() if file_vse is None or key not in _OF_A_SYSTEM}
     below |= {key: value for key, value in (file_vse or {}).items() if key in _OF_A_SYSTEM}
@@ -156,6 +157,15 @@ def _check_reranker(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
     if (row := own.pop("row")) not in recipe.vse.rows:
         raise RecipeError(f"{where}: vse.reranker.row is {row!r}, but vse.rows has {', '.join(recipe.vse.rows)}")
     check(replace(recipe, vse=typed(VseSettings, {**vse, **own}, where, "vse")), f"{where}: vse.reranker")
+
+
+def _check_starts(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
+    """Refuse a training of `vse.start` whose settings make no sense."""
+    for number, own in enumerate(recipe.vse.start):
+        key = f"vse.start[{number}]"
+        refuse_unknown(own, _names(VseSettings) - _NOT_OF_A_RERANKER - {"model"}, where, f"{key}.")
+        plain = {**vse, **own, "options": recipe.vse.options | own.get("options", {}), "start": []}
+        check(replace(recipe, vse=typed(VseSettings, plain, where, key)), f"{where}: {key}")
 
 
 def _check_features(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:

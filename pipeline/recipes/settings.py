@@ -258,6 +258,9 @@ class VseSettings:
     (`en/human + de/human`); 0 leaves it out."""
     weight_decay: float = added(0.0)
     """Adam's, added to the gradient."""
+    start: list[dict[str, Any]] = added([])
+    """Trainings that come first and give their weights to this one, each said by what differs from these settings
+    (`options: {generate: [i2t]}`, `epochs: 10`); a part that several have is the first one's."""
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     """Overlay of the recipe's trainer."""
 

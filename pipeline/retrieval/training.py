@@ -10,11 +10,13 @@ from datasets import Dataset as Table
 from datasets import concatenate_datasets
 
 from data.captions import HUMAN, read_captions
+from data.pixels import PixelStore
 from data.regions import RegionStore
 from data.retrieval import RetrievalData, Slot, parse_group
 from data.text import TextInput
 from modules.retrieval import Retrieval
 from modules.retrieval_models import model_class
+from pipeline.corpus.pixels import pixels_job
 from pipeline.corpus.prepare import pictures_of, twins_of
 from pipeline.drawing.dashboards import query_galleries
 from pipeline.drawing.embeddings import JointSpace
@@ -30,6 +32,7 @@ from pipeline.retrieval.cautions import advise_on_regions, require_pairs
 from pipeline.retrieval.language_probe import language_probe
 from pipeline.retrieval.ranks import folds_of, validation_scores, write_ranks
 from pipeline.retrieval.rows import recall_headline
+from pipeline.retrieval.start import start_settings, start_weights
 from pipeline.retrieval.twins import twin_scores
 from pipeline.retrieval.words import files_of_words, start_words, text_input, vectors_of_row
 
@@ -78,17 +81,27 @@ def training_job(
     plain = {key: value for key, value in job_settings(settings).items() if key not in other_settings}
     plain |= {"groups": settings.rows[row], "seed": seed} | files_of_words(recipe, settings, workspace)
     name = f"vse-{settings.model}-{row}-{seed}"
+    starts = [
+        training_job(recipe, start_settings(settings, one), row, seed, corpus, synthetic, workspace, other_settings)
+        for one in settings.start
+    ]
+    inputs = {"corpus": corpus} | {source: synthetic[source] for source in mix.sources}
+    inputs |= {f"start-{number}": one for number, one in enumerate(starts)}
+    if (size := model_class(settings.model).pixels_with(**settings.options)) is not None:
+        inputs["pixels"] = pixels_job(corpus, size)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Train, choose the best epoch, rank the test."""
         store, captions = RegionStore(inputs["corpus"] / "regions", check_values=False), _captions(inputs, mix)
         text = text_input(settings, captions, mix.types, folder)
-        data = _data(settings, captions, store, text, mix, seed)
+        pictures = PixelStore(inputs["pixels"]) if "pixels" in inputs else None
+        data = _data(settings, captions, store, text, mix, seed, pictures)
         arguments = _arguments(settings, store, text, sorted(mix.languages | set(settings.test)))
         module = _module(settings, arguments, data.types, seed)
         advise_on_regions(module.model, store)
         folds_of(data, settings.folds, settings.test)  # before hours are spent
         started = start_words(module.model, recipe, settings, captions, mix.types, text, folder)
+        start_weights(module.model, [inputs[f"start-{number}"] for number in range(len(starts))])
         log_dir, epochs = log_folder(recipe, name, folder.name), settings.epochs + module.model.pretrain_epochs
         watched, seen = watched_languages(settings, mix.languages), (text.encode, store, pictures_of(inputs["corpus"]))
         best = fit(
@@ -111,7 +124,6 @@ def training_job(
             **started, **language_probe(module.model, captions, text, mix.languages),
         }  # fmt: skip
 
-    inputs = {"corpus": corpus} | {source: synthetic[source] for source in mix.sources}
     return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
 
 
@@ -144,14 +156,15 @@ def _captions(inputs: Mapping[str, Path], mix: _Mix) -> Table:
 
 
 def _data(
-    settings: VseSettings, captions: Table, store: RegionStore, text: TextInput, mix: _Mix, seed: int
-) -> RetrievalData:
+    settings: VseSettings, captions: Table, store: RegionStore, text: TextInput, mix: _Mix, seed: int,
+    pictures: PixelStore | None,
+) -> RetrievalData:  # fmt: skip
     """Batches of training, validation and test."""
     held_out = {"val": watched_languages(settings, mix.languages), "test": settings.test}
     require_languages(captions, held_out)
     return RetrievalData(
         captions, store, text.encode, mix.groups, sorted(mix.languages | set(settings.test)), held_out,
-        settings.batch_size, seed, settings.steps, settings.trainer.workers,
+        settings.batch_size, seed, settings.steps, settings.trainer.workers, pictures,
     )  # fmt: skip
 
 

@@ -1,0 +1,247 @@
+"""Training of GXN (Gu et al. 2018, Algorithm 1): each loss is an update of its own, with an optimizer of its own."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from modules.caption_decoder import END
+from modules.cider import CiderD
+from modules.distributed import gather_rows, sum_over_ranks, touch
+from modules.draws import draws
+from modules.encoders import masked_mean
+from modules.image_generator import discriminator_losses, divergence_from_normal, generator_losses
+from modules.recurrent import widen
+from modules.retrieval import Retrieval
+from modules.retrieval_models.base import Batch
+from modules.self_critical import advantages, mixed_losses, policy_losses, share_of_rewards
+
+_WORDS, _SAMPLES, _CONDITION, _NOISE = range(4)  # purposes of random numbers
+_ADVERSARIAL = (0.5, 0.999)  # Adam's betas for a GAN, as in StackGAN
+_LEARNS = {
+    "ranking": ("words", "images", "states", "captions"),
+    "captioning": ("words", "images.grounded", "decoder"),
+    "discriminator": ("discriminator",),
+    "generator": ("words", "states.grounded", "captions.grounded", "condition", "generator"),
+}
+
+
+class WithReferences(Protocol):
+    """A DataModule that knows the training captions of each image."""
+
+    def references(self) -> Mapping[tuple[int, int], Sequence[Sequence[int]]]:
+        """Return `image_key` and language → captions as token numbers."""
+
+
+class GxnTraining(Retrieval):
+    """Algorithm 1: updates by the captions of images and by ranking, then by discriminator, generator and ranking.
+
+    Without a path that generates, it is the plain training. Each loss has its own Adam, whose moments are of that loss
+    alone; a parameter that a loss does not reach is left as it is. Captions, and pictures, are of each caption of this
+    device; losses are averaged over the captions of all devices.
+    """
+
+    model: Any  # a `Gxn`, whose file imports this one
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.automatic_optimization = not self.model.generate
+        self._rewards: CiderD | None = None
+        self._rows: dict[tuple[int, int], int] = {}
+
+    def on_fit_start(self) -> None:
+        """Prepare the reward: CIDEr-D against the training captions of each image."""
+        if self.model.reinforce_epoch is None or "i2t" not in self.model.generate:
+            return
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        references = data.references()
+        self._rows = {key: row for row, key in enumerate(references)}
+        self._rewards = CiderD(list(references.values()), end=END)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor | None:
+        """Update by each loss in turn."""
+        if self.automatic_optimization:
+            return super().training_step(batch, batch_idx)
+        self._draws = 0
+        found: dict[str, Tensor] = {}
+        for name, losses in self._updates(batch):
+            self._update(name, losses)
+            found |= {loss: value.detach() for loss, value in losses.items()}
+        if self.trainer.is_last_batch and self.main_epoch >= 0:
+            for schedule in self.lr_schedulers():  # type: ignore[union-attr]
+                schedule.step()
+        self.log_losses(torch.stack(list(found.values())).sum(), found, batch)
+        return None
+
+    def _updates(self, batch: Batch) -> Iterator[tuple[str, dict[str, Tensor]]]:
+        """The optimizer and the losses of each update, computed when it is their turn."""
+        if "i2t" in self.model.generate and self.main_epoch >= 0:
+            yield "captioning", self._captioning_losses(batch)
+            yield "ranking", self.losses(batch)
+        if "t2i" in self.model.generate:
+            yield "discriminator", self._discriminator_loss(batch)
+            yield "generator", self._generator_losses(batch)
+            if self.main_epoch >= 0:
+                yield "ranking", self.losses(batch)
+
+    def _update(self, name: str, losses: Mapping[str, Tensor]) -> None:
+        """Take a step of one optimizer, of its own parameters alone."""
+        optimizer, world = self._optimizers()[name], self.trainer.world_size
+        total = torch.stack(list(losses.values())).sum()
+        if world > 1:
+            total = total + touch(self.parameters())
+        self.zero_grad(set_to_none=True)
+        self.manual_backward(total)
+        own = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        if self.clip:
+            torch.nn.utils.clip_grad_norm_(own, self.clip)
+        optimizer.step()
+
+    def _optimizers(self) -> dict[str, Any]:
+        return dict(zip(self._names(), self.optimizers(), strict=True))
+
+    def _names(self) -> list[str]:
+        """The losses that have an optimizer."""
+        names = ["ranking"]
+        names += ["captioning"] if "i2t" in self.model.generate else []
+        return names + (["discriminator", "generator"] if "t2i" in self.model.generate else [])
+
+    def _captioning_losses(self, batch: Batch) -> dict[str, Tensor]:
+        """The loss of the decoder (Eq. 4, and Eq. 7 from `reinforce_epoch` on), over all captions of the batch."""
+        model, words = self.model, self.model.words
+        mask, _, _ = self.augmented(batch)
+        images = model.grounded_images(widen(batch["regions"]), mask)
+        vectors = model.scaled(images)[batch["image_index"]]
+        tokens, lengths, languages = batch["tokens"], batch["lengths"], batch["language"]
+        share = model.scheduled_sampling * self.main_epoch / max(1, self._epochs - 1)
+        fed = None
+        if share:
+            numbers = draws(batch["caption_key"], self._step, 2 * tokens.shape[1], "uniform", _WORDS)
+            fed = model.decoder.mixed_words(words, vectors, tokens, languages, share, numbers)
+        losses = model.decoder.surprise(words, vectors, tokens, lengths, languages, fed)
+        model.figures["cross_entropy"] = (losses.detach() / (lengths.to(losses) + 1)).mean()
+        start = model.reinforce_epoch
+        if start is not None and self.main_epoch >= start:
+            gamma = share_of_rewards(model.gamma, self.main_epoch - start, self._epochs - start)
+            losses = mixed_losses(losses, self._policy_losses(batch, vectors), gamma)
+        return {"captioning": self._mean(losses)}
+
+    def _policy_losses(self, batch: Batch, vectors: Tensor) -> Tensor:
+        """The loss of sampled captions (Eq. 6), its mean over the samples of each caption (C,)."""
+        model, count, longest = self.model, self.model.samples, self.model.longest
+        greedy = model.baseline == "greedy"
+        keys, languages = batch["caption_key"], batch["language"]
+        numbers = draws(keys, self._step, count * longest, "uniform", _SAMPLES).unflatten(1, (count, longest))
+        if greedy:
+            numbers = torch.cat([numbers, torch.full_like(numbers[:, :1], -1.0)], 1)
+        several = numbers.shape[1]
+        tokens, lengths = model.decoder.write(
+            model.words, vectors.repeat_interleave(several, 0), languages.repeat_interleave(several),
+            numbers.flatten(0, 1),
+        )  # fmt: skip
+        rewards = self._reward(batch, tokens, lengths).unflatten(0, (-1, several))
+        chosen = torch.arange(len(tokens)).unflatten(0, (-1, several))[:, :count].flatten()
+        advantage = advantages(rewards[:, :count], rewards[:, count] if greedy else None)
+        model.figures["reward"] = rewards[:, :count].mean()
+        surprise = model.decoder.surprise(
+            model.words, vectors.repeat_interleave(count, 0), tokens[chosen], lengths[chosen],
+            languages.repeat_interleave(count), ended=lengths[chosen] < longest,
+        )  # fmt: skip
+        return policy_losses(surprise, advantage.flatten()).unflatten(0, (-1, count)).mean(1)
+
+    def _reward(self, batch: Batch, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """CIDEr-D (N,) of captions, N / C for each of the batch, against the image's captions in its language."""
+        assert self._rewards is not None
+        images = batch["image_key"][batch["image_index"]].tolist()
+        rows = [self._rows[key] for key in zip(images, batch["language"].tolist(), strict=True)]
+        several = len(tokens) // len(rows)
+        written = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
+        ended = [length < self.model.longest for length in lengths.tolist()]
+        scores = self._rewards.score(written, [row for row in rows for _ in range(several)], ended=ended)
+        return torch.as_tensor(scores, dtype=torch.float32, device=tokens.device)
+
+    def _discriminator_loss(self, batch: Batch) -> dict[str, Tensor]:
+        """The loss of the discriminator (Eq. 11); nothing but the discriminator gets a gradient of it."""
+        model = self.model
+        with torch.no_grad():
+            captions = model.grounded_captions(batch["tokens"], batch["lengths"])
+            fake, mean, _ = model.imagine(captions, *self._noise(batch))
+            wrong = self._captions_of_others(batch, mean)
+        real = self._real(batch)
+        features, own = model.discriminator.features(real), batch["image_index"]
+        judge = model.discriminator
+        losses = discriminator_losses(
+            judge(features[own], mean), judge(judge.features(fake), mean), judge(features[own], wrong),
+            model.fake_weight, model.wrong_weight,
+        )  # fmt: skip
+        return {"discriminator": self._mean(losses)}
+
+    def _generator_losses(self, batch: Batch) -> dict[str, Tensor]:
+        """The losses of the generator (Eq. 12), which reach t_l."""
+        model = self.model
+        captions = model.grounded_captions(batch["tokens"], batch["lengths"])
+        fake, mean, log_deviation = model.imagine(captions, *self._noise(batch))
+        judge = model.discriminator
+        adversarial = generator_losses(judge(judge.features(fake), mean.detach()))
+        smoothness = model.smoothing * divergence_from_normal(mean, log_deviation)
+        return {"generator": self._mean(adversarial), "smoothness": self._mean(smoothness)}
+
+    def _noise(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Noise of the condition and z, the same for both losses of a step."""
+        keys, step = batch["caption_key"], self._step
+        sizes = (self.model.condition.layer.out_features // 2, 100)
+        kinds = (_CONDITION, _NOISE)
+        one, other = (draws(keys, step, n, "normal", kind) for n, kind in zip(sizes, kinds, strict=True))
+        return one, other
+
+    def _real(self, batch: Batch) -> Tensor:
+        """What the generator imitates: pictures in −1…1, or mean regions."""
+        if self.model.target == "regions":
+            return masked_mean(batch["regions"], batch["region_mask"])
+        return batch["pixels"].to(self.dtype) / 127.5 - 1
+
+    def _captions_of_others(self, batch: Batch, conditions: Tensor) -> Tensor:
+        """For each caption the condition of the next one, in the order of sentences, that is not of its image."""
+        empty = (conditions[:, None], torch.ones_like(conditions[:, :1]).bool())
+        no_images = torch.zeros(len(batch["image_key"]), 1, 1, device=conditions.device)
+        pairs = self.gather(batch, (no_images, no_images[..., 0] == 0), empty)
+        order = pairs.sentences.argsort(stable=True)
+        keys = gather_rows(batch["image_key"], self.trainer.world_size).unique()
+        row = torch.searchsorted(keys, batch["image_key"][batch["image_index"]])
+        other = pairs.negatives[row][:, order]  # (C, all captions)
+        place = torch.searchsorted(pairs.sentences[order], batch["sentence"])
+        turn = (place[:, None] + torch.arange(len(order), device=order.device)) % len(order)
+        first = other.gather(1, turn).long().argmax(1)
+        chosen = order[turn.gather(1, first[:, None])[:, 0]]
+        return pairs.captions[0][chosen, 0]
+
+    def _mean(self, losses: Tensor) -> Tensor:
+        """The mean over the captions of all devices, such that DDP's average of gradients is that of the mean."""
+        world = self.trainer.world_size
+        count = sum_over_ranks(losses.new_tensor(len(losses)), world)
+        return losses.sum() * world / count
+
+    @property
+    def _step(self) -> int:
+        """The number of batches so far; Lightning's `global_step` counts each optimizer's steps."""
+        return self.trainer.fit_loop.total_batch_idx
+
+    @property
+    def _epochs(self) -> int:
+        """The number of epochs after pre-training."""
+        return (self.trainer.max_epochs or 1) - self.model.pretrain_epochs
+
+    def configure_optimizers(self) -> Any:
+        """Return an Adam for each loss, over what learns from it, each with one decay of the learning rate."""
+        if self.automatic_optimization:
+            return super().configure_optimizers()
+        optimizers = []
+        for name in self._names():
+            prefixes = tuple(f"model.{part}." for part in _LEARNS[name])
+            own = [parameter for place, parameter in self.named_parameters() if place.startswith(prefixes)]
+            own += [*self.loss.parameters()] if name == "ranking" else []
+            betas = _ADVERSARIAL if name in ("discriminator", "generator") else (0.9, 0.999)
+            decay = self.hparams["weight_decay"]
+            optimizers.append(torch.optim.Adam(own, self.hparams["learning_rate"], betas, weight_decay=decay))
+        return optimizers, [self.schedule(one, 0) for one in optimizers]

@@ -1,0 +1,198 @@
+"""GXN against its formulas in float64, and its training: which loss moves which part."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from modules.errors import ModelError
+from modules.gxn_training import GxnTraining
+from modules.retrieval import Retrieval
+from modules.retrieval_models.gxn import Gxn
+from tests.modules.cases import (
+    check_autocast,
+    check_learns,
+    check_order_and_padding,
+    check_same,
+    check_unit_norm,
+    make,
+    make_batch,
+    plain_scores,
+)
+from tests.modules.small import Corpus, Diary, make_trainer
+
+BOTH = ["abstract", "grounded"]
+PATHS: dict[str, dict[str, Any]] = {
+    "xe": {"generate": ["i2t"]},
+    "mix": {"generate": ["i2t"], "reinforce_epoch": 0},
+    "others": {"generate": ["i2t"], "reinforce_epoch": 0, "baseline": "others", "samples": 3},
+    "t2i": {"generate": ["t2i"], "picture_size": 8, "picture_width": 4},
+    "regions": {"generate": ["t2i"], "target": "regions", "picture_width": 2},
+    "both": {"generate": ["i2t", "t2i"], "picture_size": 8, "picture_width": 4, "picture_epochs": 1},
+}
+
+
+def unit(vector: Tensor) -> Tensor:
+    return (vector / vector.norm()).abs()
+
+
+def image(model: Gxn, regions: Tensor) -> dict[str, Tensor]:
+    mean = sum(regions) / len(regions)
+    return {name: unit(layer.weight @ mean + layer.bias) for name, layer in model.images.items()}
+
+
+def caption(model: Gxn, tokens: Tensor, language: int) -> dict[str, Tensor]:
+    words, found = model.words.weight[tokens][None], {}
+    if "abstract" in model.branches:
+        states = model.states["abstract"].gru(words)[0][0]
+        half = states.shape[1] // 2
+        last = torch.cat([states[-1, :half], states[0, half:]])
+        found["abstract"] = unit(model.captions["abstract"].weight @ last + model.captions["abstract"].bias)
+    if "grounded" in model.branches:
+        last = model.states["grounded"].gru(words)[0][0, -1]
+        found["grounded"] = unit(model.captions["grounded"].weight @ last + model.captions["grounded"].bias)
+    return found
+
+
+def order(v: Tensor, t: Tensor) -> Tensor:
+    return -(t - v).clamp(min=0).square().sum()
+
+
+@pytest.mark.parametrize("branches", [["grounded"], ["abstract"], BOTH], ids=str)
+def test_it_is_the_formula_whatever_the_padding_and_it_learns(branches: list[str]) -> None:
+    model, batch = make("gxn", branches=branches, mixing=0.3, state_dim=5), make_batch()
+
+    def score(model: Gxn, v: dict[str, Tensor], t: dict[str, Tensor]) -> Tensor:
+        """λ s(t_h, v_h) + (1 − λ) s(t_l, v_l), or the score of the one branch."""
+        if len(branches) == 1:
+            return order(v[branches[0]], t[branches[0]])
+        return 0.3 * order(v["abstract"], t["abstract"]) + 0.7 * order(v["grounded"], t["grounded"])
+
+    check_same(model, plain_scores(model, image, caption, score, batch), batch)
+    check_order_and_padding(model)
+    check_unit_norm(model)
+    check_autocast(model)
+    check_learns(model, 0.5)
+
+
+def test_imagined_images_are_of_the_mean_and_the_deviation() -> None:
+    model = make("gxn", generate=["t2i"], target="regions").eval()
+    captions = torch.rand(3, 8, dtype=torch.float64)
+    noise, z = torch.randn(3, 128, dtype=torch.float64), torch.randn(3, 100, dtype=torch.float64)
+    found, mean, log_deviation = model.imagine(captions, noise, z)
+    both = model.condition.layer(captions * 8**0.5)
+    torch.testing.assert_close(torch.cat([mean, log_deviation], 1), both)
+    drawn = both[:, :128] + both[:, 128:].exp() * noise
+    torch.testing.assert_close(found, model.generator(torch.cat([drawn, z], 1)))
+
+
+class Pictures:
+    """Pictures whose colour is that of the thing's name."""
+
+    def take(self, image_ids: list[str]) -> np.ndarray:
+        return np.stack([np.full((3, 8, 8), sum(map(ord, name)) % 256, np.uint8) for name in image_ids])
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return Corpus(tmp_path_factory.mktemp("gxn"))
+
+
+def train(corpus: Corpus, epochs: int, options: dict[str, Any], **settings: Any) -> tuple[GxnTraining, Diary]:
+    torch.manual_seed(0)
+    arguments = {
+        "region_dim": 16, "vocabulary_size": len(corpus.words), "languages": ["de", "en"], "dim": 32, "word_dim": 16,
+    } | options  # fmt: skip
+    plain = {
+        "loss": None, "margin": 0.05, "type_weights": None, "warmup_epochs": 0, "learning_rate": 0.01,
+        "decay_epoch": 100, "decay": 0.1, "test_languages": ["de", "en"], "select": ["de", "en"],
+    }  # fmt: skip
+    module, data, diary = GxnTraining("gxn", arguments, **(plain | settings)), corpus.data(), Diary()
+    data._batches["train"].pictures = Pictures()
+    make_trainer(epochs, diary, check_val_every_n_epoch=epochs).fit(module, data)
+    return module, diary
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_each_path_trains_beside_the_ranking_loss(corpus: Corpus, path: str) -> None:
+    _, diary = train(corpus, 8, PATHS[path])
+    first, last = diary.logged[1], diary.logged[-1]
+    assert last["train/ranking"] < 0.7 * first["train/ranking"]
+    assert last["val/rsum"] > 2 * 6 * 30
+    i2t, t2i = ({f"train/{name}" for name in names} for names in (
+        ["captioning", "cross_entropy"], ["discriminator", "generator", "smoothness"]))  # fmt: skip
+    for names, wanted in ((i2t, "i2t"), (t2i, "t2i")):
+        assert names <= set(last) if wanted in PATHS[path]["generate"] else not names & set(last)
+    if wanted := PATHS[path]["generate"] == ["i2t"]:
+        assert last["train/cross_entropy"] < first["train/cross_entropy"]
+    assert ("train/reward" in last) == ("reinforce_epoch" in PATHS[path]), wanted
+
+
+def test_rewards_raise_the_reward(corpus: Corpus) -> None:
+    _, diary = train(corpus, 20, PATHS["mix"])
+    rewards = [logged["train/reward"] for logged in diary.logged]  # of the last batch of each epoch
+    assert sum(rewards[-5:]) > 3 * sum(rewards[:5])
+
+
+def test_without_a_path_it_is_plain_training(corpus: Corpus) -> None:
+    module, diary = train(corpus, 2, {})
+    torch.manual_seed(0)
+    arguments = module.hparams["arguments"]
+    keep = {key: value for key, value in module.hparams.items() if key not in ("model", "arguments")}
+    other, theirs = Retrieval("gxn", arguments, **keep), Diary()
+    make_trainer(2, theirs, check_val_every_n_epoch=2).fit(other, corpus.data())
+    assert diary.logged[-1]["train/loss"] == theirs.logged[-1]["train/loss"]
+
+
+def moved(module: GxnTraining, name: str, losses: dict[str, Tensor]) -> set[str]:
+    """The parts whose parameters an update changes."""
+    before = {key: parameter.detach().clone() for key, parameter in module.model.named_parameters()}
+    module._update(name, losses)
+    changed = [key for key, one in module.model.named_parameters() if not torch.equal(one, before[key])]
+    return {".".join(key.split(".")[: 2 if key.startswith(("images", "states", "captions")) else 1]) for key in changed}
+
+
+def test_each_update_moves_its_own_parts_alone(corpus: Corpus) -> None:
+    found: dict[str, set[str]] = {}
+
+    class Watched(GxnTraining):
+        """Notes which parts each update moves."""
+
+        def _update(self, name: str, losses: dict[str, Tensor]) -> None:
+            if name not in found:
+                found[name] = set()
+                found[name] = moved(self, name, losses)
+            else:
+                super()._update(name, losses)
+
+    torch.manual_seed(0)
+    sizes = {"region_dim": 16, "vocabulary_size": len(corpus.words), "languages": ["de", "en"], "dim": 8, "word_dim": 4}
+    options = {"generate": ["i2t", "t2i"], "picture_size": 8, "picture_width": 2}
+    module = Watched("gxn", sizes | options, None, 0.05, None, 0, 0.01, 9, 0.1, ["de", "en"], ["de", "en"])
+    data = corpus.data()
+    data._batches["train"].pictures = Pictures()
+    make_trainer(1, limit_train_batches=1, limit_val_batches=0).fit(module, data)
+    assert found["captioning"] == {"words", "images.grounded", "decoder"}
+    assert found["discriminator"] == {"discriminator"}
+    assert found["generator"] == {"words", "states.grounded", "captions.grounded", "condition", "generator"}
+    branches = {f"{part}.{name}" for part in ("images", "states", "captions") for name in BOTH}
+    assert found["ranking"] == {"words"} | branches
+
+
+@pytest.mark.parametrize(("options", "says"), [
+    ({"branches": []}, r"branches \[\]: expected abstract, grounded or both"),
+    ({"branches": ["grounded", "grounded"]}, "expected abstract, grounded or both"),
+    ({"branches": ["ground"]}, "expected abstract, grounded or both"),
+    ({"mixing": 1.0}, "mixing is 1.0; expected more than 0 and less than 1"),
+    ({"generate": ["t2t"]}, r"generate \['t2t'\]: expected i2t"),
+    ({"generate": ["i2t"], "branches": ["abstract"]}, "what generates is the grounded branch"),
+    ({"target": "voxels"}, "target 'voxels': expected pixels or regions"),
+    ({"baseline": "mean"}, "baseline 'mean' with 1 samples: expected greedy with 1 or more"),
+    ({"baseline": "others", "samples": 1}, "or others with 2 or more"),
+    ({"generate": ["t2i"], "picture_size": 50}, "picture_size is 50; expected 8, 16, 32, 64"),
+])  # fmt: skip
+def test_options_that_do_not_fit_are_one_line(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        make("gxn", **options)
