@@ -229,6 +229,11 @@ class WordVocabulary:
         keys = _keys(text, language, self.shared, self.by)[:MAX_TOKENS]
         return [self._number.get(key, self.UNKNOWN) for key in keys] or [self.UNKNOWN]
 
+    def decode(self, tokens: Sequence[int], language: str) -> str:
+        """A surface sentence (lower-case, detokenised) from token numbers."""
+        words = (self.words[number] for number in tokens if number > self.UNKNOWN)
+        return detokenize(" ".join(word if self.shared else word.partition(":")[2] for word in words), language)
+
     def words_of(self, language: str) -> dict[str, int]:
         """The words of a language as they are written, and their numbers; all words if languages share them."""
         start = "" if self.shared else f"{language}:"

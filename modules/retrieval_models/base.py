@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from modules.beam import BeamSettings
 from modules.encoders import word_table
 from modules.encodings import Encoding
 from modules.errors import ModelError
@@ -44,6 +45,9 @@ class Pairs:
     sentences: Tensor
 
 
+GREEDY = BeamSettings(1)
+_NO_DECODER = "it has no decoder; train `gxn` with --vse.options.generate=[i2t]"
+_NO_GENERATOR = "it has no generator of pictures; train `gxn` with --vse.options.generate=[t2i]"
 M = TypeVar("M", bound="type[RetrievalModel]")
 MODELS: dict[str, "type[RetrievalModel]"] = {}
 
@@ -156,6 +160,36 @@ class RetrievalModel(nn.Module, ABC):
             pairs: the encodings of all devices, and which pairs match.
         """
         return {}
+
+    def write_captions(
+        self, regions: Tensor, mask: Tensor, languages: Tensor, settings: BeamSettings = GREEDY
+    ) -> list[list[int]]:
+        """Return a caption of each image as token numbers, by beam search.
+
+        Args:
+            regions: (B, R, D).
+            mask: (B, R), true for real regions.
+            languages: (B,) of the captions, as indexes.
+            settings: of the search; greedy by default.
+
+        Raises:
+            ModelError: the model has no decoder.
+        """
+        raise ModelError(f"{type(self).__name__} writes no captions: {_NO_DECODER}")
+
+    def draw_images(self, tokens: Tensor, lengths: Tensor, languages: Tensor, seed: int) -> Tensor:
+        """Return the images (B, 3, S, S) in −1…1 that the model imagines of captions.
+
+        Args:
+            tokens: (B, L).
+            lengths: (B,) on the CPU.
+            languages: (B,) as indexes.
+            seed: of the noise; each image of a batch has its own.
+
+        Raises:
+            ModelError: the model has no generator of pictures.
+        """
+        raise ModelError(f"{type(self).__name__} draws no images: {_NO_GENERATOR}")
 
     def make_words(self) -> nn.Embedding | PretrainedWords:
         """Return the layer from token ids (B, L) to word vectors (B, L, its `embedding_dim`), as set in the recipe.

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from modules.beam import BeamSettings
 from modules.caption_decoder import CaptionDecoder
+from modules.draws import draws
 from modules.encoders import LastState, masked_mean
 from modules.errors import ModelError
 from modules.gru import both_ways
@@ -20,7 +22,7 @@ from modules.image_generator import (
     Target,
 )
 from modules.recurrent import widen
-from modules.retrieval_models.base import ByOrder, Encoding, RetrievalModel, one_vector, register
+from modules.retrieval_models.base import GREEDY, ByOrder, Encoding, RetrievalModel, one_vector, register
 
 Branch = Literal["abstract", "grounded"]
 Generation = Literal["i2t", "t2i"]
@@ -146,6 +148,27 @@ class Gxn(ByOrder, RetrievalModel):
     def grounded_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Return t_l (C, H) of captions, non-negative unit vectors."""
         return self._caption(self._read(tokens), lengths, "grounded")
+
+    def write_captions(
+        self, regions: Tensor, mask: Tensor, languages: Tensor, settings: BeamSettings = GREEDY
+    ) -> list[list[int]]:
+        """Return a caption of each image, of at most `longest` words."""
+        if "i2t" not in self.generate:
+            return super().write_captions(regions, mask, languages, settings)
+        with torch.no_grad():
+            vectors = self.scaled(self.grounded_images(regions, mask))
+        return self.decoder.search(self.words, vectors, languages, settings, self.longest)
+
+    def draw_images(self, tokens: Tensor, lengths: Tensor, languages: Tensor, seed: int) -> Tensor:
+        """Return pictures of captions."""
+        if "t2i" not in self.generate or self.target != "pixels":
+            return super().draw_images(tokens, lengths, languages, seed)
+        rows = torch.arange(len(tokens))
+        sizes = (_CONDITION, _NOISE)
+        noise = [draws(rows, seed, n, "normal", purpose).to(tokens.device) for purpose, n in enumerate(sizes)]
+        with torch.no_grad():
+            found: Tensor = self.imagine(self.grounded_captions(tokens, lengths), noise[0], noise[1])[0]
+        return found
 
     def scaled(self, vectors: Tensor) -> Tensor:
         """Return unit vectors (N, H) times √H, so that their numbers are about 1: the input of what generates."""

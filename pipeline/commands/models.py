@@ -1,4 +1,4 @@
-"""Commands that use trained models: translate, export, index, search, describe."""
+"""Commands that use trained models: translate, export, index, search, describe, caption, imagine."""
 
 import os
 from pathlib import Path
@@ -19,6 +19,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.machine_errors import explained
 
 GalleryFolder = Annotated[Path | None, typer.Option("--gallery", help="the gallery's folder; the recipe's own if none")]
+ModelFolder = Annotated[Path | None, typer.Option("--model", help="an exported model; the recipe's own if none")]
 Plain = Annotated[bool, typer.Option("--no-rerank", help="in the order of the indexed model alone")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines instead of a table")]
 
@@ -126,3 +127,33 @@ def describe(
     run = load("pipeline.search.commands", "describe")
     with explained("describe"):
         run(loaded, open_workspace(), gallery, picture, top, plain, as_json)
+
+
+@app.command(epilog=EPILOG)
+def caption(
+    ctx: typer.Context,
+    pictures: Annotated[list[str] | None, typer.Argument(help="picture files", show_default=False)] = None,
+    named: RecipeOption = None, model: ModelFolder = None,
+    language: Annotated[str | None, typer.Option(help="of the captions; all of the model's if none is given")] = None,
+    beam: Annotated[int, typer.Option(help="size of the beam; 1 is greedy search")] = 5, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Write a caption of a picture, with a model that has a decoder."""
+    loaded = recipe_of(ctx, None, named, networks=False)
+    run = load("pipeline.search.generation", "caption")
+    with explained("export"):
+        run(loaded, open_workspace(), model, pictures or [], language, beam, as_json)
+
+
+@app.command(epilog=EPILOG)
+def imagine(
+    ctx: typer.Context,
+    text: Annotated[str | None, typer.Argument(help="a sentence", show_default=False)] = None,
+    named: RecipeOption = None, model: ModelFolder = None,
+    language: Annotated[str | None, typer.Option(help="of the sentence; detected if none is given")] = None,
+    output: Annotated[Path, typer.Option(help="the PNG file")] = Path("imagined.png"),
+) -> None:  # fmt: skip
+    """Draw the small picture that a model with a generator thinks of; another --seed gives another picture."""
+    loaded = recipe_of(ctx, None, named, networks=False)
+    run = load("pipeline.search.generation", "imagine")
+    with explained("export"):
+        run(loaded, open_workspace(), model, text, language, output)

@@ -28,6 +28,6 @@ def pixels_job(corpus: Job, size: int) -> Job:
         return {"pictures": len(wanted)}
 
     return Job(
-        f"pixels-{size}", "prepare", VERSION, {"size": size}, {"corpus": corpus}, run,
+        f"pixels-{size}", "vse", VERSION, {"size": size}, {"corpus": corpus}, run,
         headline=lambda figures: f"{figures['pictures']:,} pictures",
     )  # fmt: skip

@@ -85,7 +85,7 @@ class Estimate(Callback):
         self._times.append(time.monotonic())
         if len(self._times) > _PACE_STEPS:
             pace = statistics.median(b - a for a, b in zip(self._times, self._times[1:], strict=False))
-            left = int(trainer.estimated_stepping_batches) - trainer.fit_loop.total_batch_idx
+            left = int(trainer.estimated_stepping_batches) - trainer.fit_loop.total_batch_idx - 1
             if left * pace > _LONG:
                 detail(f"  about {duration(left * pace)} for {left:,} steps, validation apart; "
                        f"up to {self.disk / 1e6:,.0f} MB on disk")  # fmt: skip

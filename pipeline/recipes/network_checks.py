@@ -13,7 +13,7 @@ from modules.translators import build_translator, network_options
 from pipeline.errors import RecipeError
 from pipeline.recipes.checks import refuse_unknown
 from pipeline.recipes.decoding import decoding_of
-from pipeline.recipes.settings import MmtSettings, Recipe, VseSettings
+from pipeline.recipes.settings import MmtSettings, Recipe, VseSettings, overlaid
 
 
 def check_networks(recipe: Recipe, where: str) -> None:
@@ -31,6 +31,8 @@ def check_networks(recipe: Recipe, where: str) -> None:
     own = {key: value for key, value in recipe.vse.reranker.items() if key != "row"}
     if own.get("model") is not None:
         of_tables[f"{where}: vse.reranker"] = replace(recipe.vse, **{"options": {}, **own})
+    for number, change in enumerate(recipe.vse.start):
+        of_tables[f"{where}: vse.start[{number}]"] = overlaid(recipe.vse, change)
     for place, vse in {where: recipe.vse, **of_tables}.items():
         _check_retrieval_models(vse, place)
         _check_loss(vse, place)

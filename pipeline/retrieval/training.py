@@ -27,12 +27,12 @@ from pipeline.jobs.model_files import save_model
 from pipeline.jobs.trainer import fit, log_folder, make_trainer
 from pipeline.jobs.weights import load_best
 from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import Recipe, VseSettings, job_settings
+from pipeline.recipes.settings import Recipe, VseSettings, job_settings, overlaid
 from pipeline.retrieval.cautions import advise_on_regions, require_pairs
 from pipeline.retrieval.language_probe import language_probe
 from pipeline.retrieval.ranks import folds_of, validation_scores, write_ranks
 from pipeline.retrieval.rows import recall_headline
-from pipeline.retrieval.start import start_settings, start_weights
+from pipeline.retrieval.start import start_weights
 from pipeline.retrieval.twins import twin_scores
 from pipeline.retrieval.words import files_of_words, start_words, text_input, vectors_of_row
 
@@ -82,7 +82,7 @@ def training_job(
     plain |= {"groups": settings.rows[row], "seed": seed} | files_of_words(recipe, settings, workspace)
     name = f"vse-{settings.model}-{row}-{seed}"
     starts = [
-        training_job(recipe, start_settings(settings, one), row, seed, corpus, synthetic, workspace, other_settings)
+        training_job(recipe, overlaid(settings, one), row, seed, corpus, synthetic, workspace, other_settings)
         for one in settings.start
     ]
     inputs = {"corpus": corpus} | {source: synthetic[source] for source in mix.sources}

@@ -30,7 +30,9 @@ def estimate_of(
     monkeypatch.setattr(training, "bfloat16_cost", lambda: cost)
     callback, module = Estimate(disk=5e7), SimpleNamespace(device=torch.device(device))
     for step in range(1, min(steps, 60) + 1):
-        trainer = SimpleNamespace(estimated_stepping_batches=steps, global_step=step, precision=precision)
+        trainer = SimpleNamespace(
+            estimated_stepping_batches=steps, fit_loop=SimpleNamespace(total_batch_idx=step - 1), precision=precision
+        )
         callback.on_train_batch_end(trainer, module)
     return lines
 

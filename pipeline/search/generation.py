@@ -1,0 +1,118 @@
+"""`caption` and `imagine`: an exported model writes a caption of a picture, and draws the picture that it thinks of."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from data.padding import pad
+from data.text import WordVocabulary
+from modules.beam import BeamSettings
+from modules.errors import ModelError
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import printable, say
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe
+from pipeline.search.export import model_of
+from pipeline.search.exported_model import ExportedModel
+
+ENLARGED = 256
+"""Height and width of a drawn picture as it is shown; the network's own are smaller."""
+
+
+def caption(
+    recipe: Recipe, workspace: Workspace, model: Path | None, pictures: Sequence[str], language: str | None,
+    beam: int, as_json: bool,
+) -> None:  # fmt: skip
+    """Print a caption of each picture, in a language or in each of the model's.
+
+    Args:
+        recipe: whose exported model, where none is given.
+        workspace: its artifacts.
+        model: an exported model.
+        pictures: files.
+        language: of the captions; None: each language of the model.
+        beam: size of the beam; 1 is greedy search.
+        as_json: JSON lines instead of text.
+
+    Raises:
+        RecipeError: the model has no decoder, or was not trained on the language; there is no picture.
+    """
+    if not pictures:
+        raise RecipeError("caption: give a picture, or several")
+    exported = ExportedModel.load(model or model_of(recipe, workspace))
+    for picture in pictures:
+        for one in exported.languages if language is None else [exported.require_language(language)]:
+            text = captions_of(exported, [picture], one, beam)[0]
+            if as_json:
+                print(json.dumps({"picture": picture, "language": one, "caption": text}, ensure_ascii=False))
+            else:
+                print(f"{one}  {printable(text)}")
+
+
+def imagine(
+    recipe: Recipe, workspace: Workspace, model: Path | None, text: str | None, language: str | None,
+    output: Path,
+) -> None:  # fmt: skip
+    """Draw a sentence and write the picture as a PNG.
+
+    Args:
+        recipe: whose exported model, where none is given, and whose seed is that of the noise.
+        workspace: its artifacts.
+        model: an exported model.
+        text: the sentence.
+        language: of the sentence; None: detected.
+        output: the file.
+
+    Raises:
+        RecipeError: the model draws no pictures, there is no sentence, or the file cannot be written.
+    """
+    if not text or not text.strip():
+        raise RecipeError("imagine: give a sentence")
+    picture = picture_of(ExportedModel.load(model or model_of(recipe, workspace)), text, language, recipe.seed)
+    try:
+        picture.save(output, "PNG")
+    except OSError as error:
+        raise RecipeError(f"--output {output}: {error.strerror}; expected a file in a folder") from None
+    say(f"wrote {output}")
+
+
+def captions_of(
+    exported: ExportedModel, pictures: Sequence[str | Path | Image.Image], language: str, beam: int = 5
+) -> list[str]:
+    """Captions of pictures in one language, by beam search.
+
+    Raises:
+        DataError: a picture cannot be read.
+        RecipeError: the model writes no captions, or reads regions made elsewhere.
+    """
+    regions = torch.from_numpy(np.stack([exported.regions_of(one)[0] for one in pictures]).astype(np.float32))
+    languages = torch.full((len(regions),), exported.model.languages.index(exported.require_language(language)))
+    try:
+        found = exported.model.write_captions(
+            regions, torch.ones(regions.shape[:2]).bool(), languages, BeamSettings(beam)
+        )
+    except ModelError as error:
+        raise RecipeError(f"{exported.folder}: {error}") from None
+    assert isinstance(exported.text, WordVocabulary)  # a decoder has word vectors
+    return [exported.text.decode(tokens, language) for tokens in found]
+
+
+def picture_of(exported: ExportedModel, text: str, language: str | None = None, seed: int = 0) -> Image.Image:
+    """The picture that a model imagines of a sentence, enlarged.
+
+    Raises:
+        RecipeError: the model draws no pictures, or was not trained on the language.
+    """
+    language = exported.language_of(text) if language is None else exported.require_language(language)
+    numbers = exported.text.encode(text, language)
+    place = torch.tensor([exported.model.languages.index(language)])
+    try:
+        found = exported.model.draw_images(pad([numbers]), torch.tensor([len(numbers)]), place, seed)
+    except ModelError as error:
+        raise RecipeError(f"{exported.folder}: {error}") from None
+    pixels = ((found[0] + 1) * 127.5).round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
+    return Image.fromarray(pixels).resize((ENLARGED, ENLARGED), Image.Resampling.BICUBIC)
