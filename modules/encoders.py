@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from modules.errors import ModelError
-from modules.gru import both_ways, gru_scan
+from modules.gru import both_ways, packed_states
 from modules.recurrent import BiLSTM, Packing, input_gates, recurrent_matrix, scan, widen
 
 
@@ -77,8 +77,7 @@ class LastState(nn.Module):
             start = inputs.new_zeros(len(words), self.lstm.hidden_size)
             gates = input_gates(self.lstm, inputs)
             return packing.last(scan(gates, recurrent_matrix(self.lstm), start, start, packing.sizes)[0])
-        gates = F.linear(inputs, self.gru.weight_ih_l0, self.gru.bias_ih_l0)
-        return packing.last(gru_scan(gates, self.gru.weight_hh_l0, self.gru.bias_hh_l0, packing.sizes))
+        return packing.last(packed_states(self.gru, inputs, packing.sizes))
 
 
 class LanguageEncoders(nn.Module):

@@ -12,6 +12,7 @@ from modules.encoders import masked_mean, real_words
 from modules.recurrent import widen
 from modules.retrieval import Retrieval, gather_encoding
 from modules.retrieval_models.base import Batch, Encoding, Pairs, one_vector
+from modules.scores import gram
 
 
 class MuleTraining(Retrieval):
@@ -65,7 +66,7 @@ class MuleTraining(Retrieval):
         """Sentences of one image are neighbours, in one language or in two (Eq. 1)."""
         vectors, mask = pairs.captions
         unit = replace(pairs, captions=(F.normalize(vectors, dim=-1), mask))
-        return among_captions(unit, self.model.caption_similarity, self.loss_of_captions, self.model.same_language)
+        return among_captions(unit, _cosines, self.loss_of_captions, self.model.same_language)
 
     def _language(self, pairs: Pairs) -> Tensor:
         """The cross-entropy of the language classifier on u (Eq. 2); its share of right answers is logged."""
@@ -73,3 +74,8 @@ class MuleTraining(Retrieval):
         self.model.figures["language_accuracy"] = (logits.argmax(1) == pairs.languages).float().mean()
         loss: Tensor = self.model.classifier_weight * F.cross_entropy(logits, pairs.languages)
         return loss
+
+
+def _cosines(one: Encoding, _: Encoding) -> Tensor:
+    """The cosines of single unit vectors with each other: `among_captions` compares all captions with all."""
+    return gram(one[0][:, 0])
