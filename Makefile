@@ -53,8 +53,13 @@ if [ "$$(cat $(STAMP)-$(firstword $(1)) 2>/dev/null)" != "$(WANTED)" ]; then \
   $(INSTALL) -e '.[$(firstword $(1))]' && for extra in $(1); do echo "$(WANTED)" > $(STAMP)-$$extra; done; \
 fi
 endef
-# fastText is added when the settings or the recipe's file ask for it.
-WORDS = if { printf '%s\n' "$$ARGS"; cat -- "$$RECIPE" 2>/dev/null; } | grep -q 'words.*fasttext'; then $(call ADD,fasttext); fi
+# fastText is added when the settings or the recipe's file ask for it; what finds Chinese and Japanese words also when a
+# recipe of pipeline/configs asks for it, or one that the recipe is based on.
+READ_RECIPES = file="$$RECIPE"; for base in 1 2 3 4 5 6 7 8; do \
+  [ -f "$$file" ] || file="pipeline/configs/$$file.yaml"; [ -f "$$file" ] || break; \
+  cat -- "$$file"; file=$$(awk '$$1 == "base:" {print $$2}' "$$file"); done
+WORDS = if { printf '%s\n' "$$ARGS"; cat -- "$$RECIPE" 2>/dev/null; } | grep -q 'words.*fasttext'; then $(call ADD,fasttext); fi; \
+  if ! printf '%s\n' "$$ARGS" | grep -q 'segment[= ]*characters' && { printf '%s\n' "$$ARGS"; $(READ_RECIPES); } | grep -q '^[^\#]*segment[=: ]*words'; then $(call ADD,asian); fi
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two installations into one environment would meet

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from modules.beam import BeamSettings, beam_search, follow
-from modules.gru import gru_scan
+from modules.gru import packed_states
 from modules.recurrent import Packing, widen
 
 END = 0
@@ -80,10 +80,8 @@ class CaptionDecoder(nn.Module):
             packed = pack_padded_sequence(inputs[packing.order], lengths, batch_first=True)
             states: Tensor = self.gru(packed, first[packing.order][None].to(inputs.dtype))[0].data
             return states
-        names = ("weight_ih_l0", "bias_ih_l0", "weight_hh_l0", "bias_hh_l0")
-        input_weight, input_bias, recurrent, bias = (getattr(self.gru, name) for name in names)
-        gates = F.linear(inputs.flatten(0, 1)[packing.forward], input_weight, input_bias)
-        return gru_scan(gates, recurrent, bias, packing.sizes, first[packing.order])
+        packed_words = inputs.flatten(0, 1)[packing.forward]
+        return packed_states(self.gru, packed_words, packing.sizes, start=first[packing.order])
 
     def _step(self, words: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (B, V) of the next word and the new state, from the vector (B, E) of the last word and the state."""

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from modules.errors import ModelError
-from modules.gru import both_ways
-from modules.recurrent import BiLSTM, widen
+from modules.gru import both_ways, packed_states
+from modules.recurrent import BiLSTM, Packing, input_gates, recurrent_matrix, scan, widen
 
 
 class CaptionEncoder(nn.Module):
@@ -67,9 +67,17 @@ class LastState(nn.Module):
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Return the last state of each caption (B, H)."""
         words = F.dropout(self.words(tokens), self.dropout, self.training)
-        packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        last: Tensor = self.lstm(packed)[1][0][0] if hasattr(self, "lstm") else self.gru(packed)[1][0]
-        return last
+        if words.is_cuda:
+            packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            found: Tensor = self.lstm(packed)[1][0][0] if hasattr(self, "lstm") else self.gru(packed)[1][0]
+            return found
+        packing = Packing.of(lengths, words.shape[1])
+        inputs = words.flatten(0, 1).index_select(0, packing.forward)
+        if hasattr(self, "lstm"):
+            start = inputs.new_zeros(len(words), self.lstm.hidden_size)
+            gates = input_gates(self.lstm, inputs)
+            return packing.last(scan(gates, recurrent_matrix(self.lstm), start, start, packing.sizes)[0])
+        return packing.last(packed_states(self.gru, inputs, packing.sizes))
 
 
 class LanguageEncoders(nn.Module):

@@ -33,11 +33,17 @@ def both_ways(gru: nn.GRU, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tens
     flat = words.flatten(0, 1)
     states = []
     for suffix, where in (("", packing.forward), ("_reverse", packing.backward)):
-        names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
-        input_weight, input_bias, recurrent, bias = (getattr(gru, f"{name}_l0{suffix}") for name in names)
-        packed_states = gru_scan(F.linear(flat[where], input_weight, input_bias), recurrent, bias, packing.sizes)
-        states.append(packing.spread(packed_states, bool(suffix)))
+        states.append(packing.spread(packed_states(gru, flat[where], packing.sizes, suffix), bool(suffix)))
     return states[0], states[1]
+
+
+def packed_states(
+    gru: nn.GRU, words: Tensor, sizes: tuple[int, ...], suffix: str = "", start: Tensor | None = None
+) -> Tensor:
+    """Return the states (T, H) of one direction of a GRU (`_reverse`: the backward one) over packed words (T, E)."""
+    names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
+    input_weight, input_bias, recurrent, bias = (getattr(gru, f"{name}_l0{suffix}") for name in names)
+    return gru_scan(F.linear(words, input_weight, input_bias), recurrent, bias, sizes, start)
 
 
 def gru_scan(

@@ -8,9 +8,11 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from modules.caption_losses import among_captions
+from modules.encoders import masked_mean, real_words
 from modules.recurrent import widen
 from modules.retrieval import Retrieval, gather_encoding
-from modules.retrieval_models.base import Batch, Pairs, one_vector
+from modules.retrieval_models.base import Batch, Encoding, Pairs, one_vector
+from modules.scores import gram
 
 
 class MuleTraining(Retrieval):
@@ -24,18 +26,27 @@ class MuleTraining(Retrieval):
 
     def losses(self, batch: Batch) -> dict[str, Tensor]:
         """Return the losses by name; in pre-training `neighbours_universal` alone."""
-        model, world = self.model, self.trainer.world_size
+        model, languages = self.model, batch["language"]
         mask, tokens, lengths = self.augmented(batch)
-        words = model.words(tokens)
         if self.main_epoch < 0:
-            universal = model.universal(words.detach(), lengths, batch["language"])
-            no_images = one_vector(universal.new_zeros(len(batch["image_key"]), 1))
-            pairs = self.gather(batch, no_images, one_vector(universal))
-            return {"neighbours_universal": self._neighbours(pairs)}
-        universal = model.universal(words, lengths, batch["language"])
+            mean = model.mean_words(tokens, lengths).detach()
+            return self.losses_of_pretraining(batch, widen(model.to_universal(mean, lengths, languages)))
+        words = model.universal_words(tokens, lengths, languages)
+        universal = masked_mean(words, real_words(tokens, lengths))
         images = model.encode_images(widen(batch["regions"]), mask)
-        pairs = self.gather(batch, images, model.encode_words(words, lengths, batch["language"]))
-        of_universal = replace(pairs, captions=gather_encoding(one_vector(universal), world))
+        return self.losses_of_training(batch, images, model.encode_universal(words, lengths), universal)
+
+    def losses_of_pretraining(self, batch: Batch, universal: Tensor) -> dict[str, Tensor]:
+        """Return `neighbours_universal` of the captions' u (C, U)."""
+        no_images = one_vector(universal.new_zeros(len(batch["image_key"]), 1))
+        return {"neighbours_universal": self._neighbours(self.gather(batch, no_images, one_vector(universal)))}
+
+    def losses_of_training(
+        self, batch: Batch, images: Encoding, captions: Encoding, universal: Tensor
+    ) -> dict[str, Tensor]:
+        """Return all losses of encoded images and captions, and the captions' u (C, U), by name."""
+        model, pairs = self.model, self.gather(batch, images, captions)
+        of_universal = replace(pairs, captions=gather_encoding(one_vector(universal), self.trainer.world_size))
         losses = {"ranking": model.matching * self.ranking_loss(pairs)}
         if model.neighbours:
             losses["neighbours_universal"] = model.neighbours * self._neighbours(of_universal)
@@ -55,7 +66,7 @@ class MuleTraining(Retrieval):
         """Sentences of one image are neighbours, in one language or in two (Eq. 1)."""
         vectors, mask = pairs.captions
         unit = replace(pairs, captions=(F.normalize(vectors, dim=-1), mask))
-        return among_captions(unit, self.model.caption_similarity, self.loss_of_captions, self.model.same_language)
+        return among_captions(unit, _cosines, self.loss_of_captions, self.model.same_language)
 
     def _language(self, pairs: Pairs) -> Tensor:
         """The cross-entropy of the language classifier on u (Eq. 2); its share of right answers is logged."""
@@ -63,3 +74,8 @@ class MuleTraining(Retrieval):
         self.model.figures["language_accuracy"] = (logits.argmax(1) == pairs.languages).float().mean()
         loss: Tensor = self.model.classifier_weight * F.cross_entropy(logits, pairs.languages)
         return loss
+
+
+def _cosines(one: Encoding, _: Encoding) -> Tensor:
+    """The cosines of single unit vectors with each other: `among_captions` compares all captions with all."""
+    return gram(one[0][:, 0])

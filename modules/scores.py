@@ -32,6 +32,12 @@ def inner_product(one: Tensor, other: Tensor) -> Tensor:
         return widen(one) @ widen(other).t()
 
 
+def gram(vectors: Tensor) -> Tensor:
+    """Scores (N, N) of vectors (N, H) with each other, `inner_product(vectors, vectors)` with one product less."""
+    with torch.autocast(vectors.device.type, enabled=False):
+        return _Gram.apply(widen(vectors))
+
+
 def best_assignment(one: Tensor, other: Tensor) -> Tensor:
     """Scores (N, M) of sets of K unit vectors (N, K, H) and (M, K, H): the mean cosine under their best assignment.
 
@@ -100,6 +106,21 @@ def order_violation(upper: Tensor, lower: Tensor) -> Tensor:
     masks = [vectors.new_ones(len(vectors), 1).bool() for vectors in (upper, lower)]
     with torch.autocast(upper.device.type, enabled=False):
         return _by_parts(score, (upper[:, None], masks[0]), (lower[:, None], masks[1]), upper.shape[1])
+
+
+class _Gram(torch.autograd.Function):
+    """V Vᵀ. Its gradient is (G + Gᵀ) V; autograd would compute G V and Gᵀ V."""
+
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor) -> Tensor:
+        """Multiply."""
+        ctx.save_for_backward(vectors)
+        return vectors @ vectors.t()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        """Multiply the symmetric part."""
+        return (grads[0] + grads[0].t()) @ ctx.saved_tensors[0]
 
 
 class _Attend(torch.autograd.Function):

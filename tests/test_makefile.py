@@ -107,6 +107,24 @@ def test_fasttext_is_added_when_settings_or_the_recipe_ask_for_it(checkout: Chec
     assert checkout.make(target, "RECIPE=./my recipe.yaml")[0] == []
 
 
+@pytest.mark.parametrize("target", ["stage-vse", "table"])
+def test_what_finds_words_is_added_when_settings_a_recipe_or_its_base_ask_for_it(
+    checkout: Checkout, target: str
+) -> None:
+    for name in ("coco-3", "coco-mule", "multi30k-mule"):
+        (checkout.folder / "pipeline" / "configs").mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "pipeline" / "configs" / f"{name}.yaml", checkout.folder / "pipeline" / "configs")
+    (checkout.folder / "mine.yaml").write_text("base: coco-mule\n")
+    checkout.make("setup")
+    for nothing in ("ARGS=--vse.segment=characters", "RECIPE=multi30k-mule", "RECIPE=coco-4"):
+        assert checkout.make(target, nothing)[0] == []
+    assert checkout.make(target, "RECIPE=coco-3", "ARGS=--vse.segment characters")[0] == []
+    for asks in ("RECIPE=coco-3", "RECIPE=coco-mule", "RECIPE=mine.yaml", "ARGS=--vse.segment words"):
+        assert checkout.make(target, asks)[0] == [".[asian]"]
+        assert checkout.make(target, asks)[0] == []
+        (checkout.venv / ".setup-asian").unlink()
+
+
 @pytest.mark.parametrize("name", ["pyproject.toml", ".ci/constraints.txt"])
 def test_all_is_made_afresh_when_its_inputs_change(checkout: Checkout, name: str) -> None:
     checkout.make("setup-app")

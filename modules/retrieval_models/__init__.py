@@ -6,12 +6,14 @@ import inspect
 import pkgutil
 from typing import Any
 
+import torch
+
 from modules.errors import ModelError
 from modules.retrieval_models.base import MODELS, RetrievalModel, register
 
 _COMMON = set(inspect.signature(RetrievalModel.__init__).parameters)
 
-__all__ = ["RetrievalModel", "build_model", "model_class", "option_names", "register"]
+__all__ = ["RetrievalModel", "build_model", "model_class", "option_names", "parameters_of_a_language", "register"]
 
 
 def model_class(name: str) -> type[RetrievalModel]:
@@ -36,3 +38,24 @@ def option_names(kind: type[RetrievalModel]) -> set[str]:
 def build_model(name: str, **arguments: Any) -> RetrievalModel:
     """Build a model from the common arguments of `RetrievalModel` and its own options."""
     return model_class(name)(**arguments)
+
+
+def parameters_of_a_language(name: str, **arguments: Any) -> int | None:
+    """Return how many parameters a model has more if it is built for one language more, without tables of word vectors.
+
+    Args:
+        name: of the model.
+        arguments: those of `build_model`.
+
+    Returns:
+        None for a model on a pretrained text model, which would have to be loaded.
+    """
+    if arguments.get("pretrained") is not None:
+        return None
+    sizes = []
+    for languages in (arguments["languages"], [*arguments["languages"], "one-more"]):
+        with torch.device("meta"):
+            model = build_model(name, **arguments | {"languages": languages})
+        tables = {id(table.weight) for table in model.word_tables}
+        sizes.append(sum(one.numel() for one in model.parameters() if id(one) not in tables))
+    return sizes[1] - sizes[0]

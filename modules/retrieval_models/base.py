@@ -83,7 +83,7 @@ class RetrievalModel(nn.Module, ABC):
         self.languages = list(languages)
         self.region_dim, self.vocabulary_size = region_dim, vocabulary_size
         self.dim, self.word_dim, self.dropout, self.pretrained = dim, word_dim, dropout, pretrained
-        self._tables: list[nn.Embedding] = []
+        self.word_tables: list[nn.Embedding] = []  # made by `make_words`
         self.figures: dict[str, Tensor] = {}  # measured by `auxiliary_losses`, logged beside the losses
 
     @classmethod
@@ -205,8 +205,8 @@ class RetrievalModel(nn.Module, ABC):
                     f"the model {words.vocabulary_size}; use the tokenizer of this model"
                 )
             return words
-        self._tables.append(word_table(self.vocabulary_size, self.word_dim))
-        return self._tables[-1]
+        self.word_tables.append(word_table(self.vocabulary_size, self.word_dim))
+        return self.word_tables[-1]
 
     def set_word_vectors(self, vectors: Tensor, numbers: Tensor | None = None) -> None:
         """Initialise the word tables with word vectors, before training; may be called several times.
@@ -218,11 +218,11 @@ class RetrievalModel(nn.Module, ABC):
         Raises:
             ModelError: the model has no table of word vectors.
         """
-        if not self._tables:
+        if not self.word_tables:
             raise ModelError(
                 f"{type(self).__name__} has no table of word vectors; set vse.words=random, without vse.word_vectors"
             )
-        for table in self._tables:
+        for table in self.word_tables:
             if numbers is None:
                 table.weight.data.copy_(vectors)
             else:

@@ -151,22 +151,43 @@ class Mule(EmbN):
         """Return the text branch over universal vectors (B, L, U)."""
         return self._branch(self.universal_dim)
 
-    def encode_words(self, words: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
+    def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions as single unit vectors; ModelError if a language has no layer."""
-        return super().encode_words(self.to_universal(words, lengths, languages), lengths, languages)
+        return self.encode_universal(self.universal_words(tokens, lengths, languages), lengths)
 
-    def universal(self, words: Tensor, lengths: Tensor, languages: Tensor) -> Tensor:
-        """Return u (C, U) of captions with word vectors (C, L, E): the mean over their words.
+    def universal_words(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Tensor:
+        """Return the universal vectors (C, L, U) of the words of captions with tokens (C, L).
+
+        A word that occurs several times in one language is taken to the universal space once. Contextual word vectors
+        (`vse.pretrained`) differ at each place.
+        """
+        if not isinstance(self.words, nn.Embedding):
+            found: Tensor = self.to_universal(self.words(tokens), lengths, languages)
+            return found
+        used, place = (tokens + self.vocabulary_size * languages[:, None]).unique(return_inverse=True)
+        ones = torch.ones(len(used), dtype=torch.long)
+        table = self.to_universal(self.words(used % self.vocabulary_size), ones, used // self.vocabulary_size)
+        return F.embedding(place, widen(table))  # in float32: the gradient of a frequent word is a long sum
+
+    def encode_universal(self, words: Tensor, lengths: Tensor) -> Encoding:
+        """Encode captions with universal word vectors (C, L, U) as single unit vectors."""
+        return one_vector(F.normalize(widen(self.captions(words, lengths)), dim=-1))
+
+    def mean_words(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Return the mean word vectors (C, E) of captions with tokens (C, L)."""
+        real = real_words(tokens, lengths)
+        if not isinstance(self.words, nn.Embedding):
+            return masked_mean(self.words(tokens), real)
+        starts = F.pad(lengths.cumsum(0)[:-1], (1, 0)).to(tokens.device)
+        return F.embedding_bag(tokens[real], self.words.weight, starts, mode="mean")
+
+    def universal_of(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Tensor:
+        """Return u (C, U) of captions with tokens (C, L): the mean over their universal words.
 
         The layers are linear, so the mean word is taken to the universal space, one row a sentence.
         """
-        mean = masked_mean(words, real_words(words[..., 0], lengths))
-        found: Tensor = widen(self.to_universal(mean, lengths, languages))
+        found: Tensor = widen(self.to_universal(self.mean_words(tokens, lengths), lengths, languages))
         return found
-
-    def universal_of(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Tensor:
-        """Return u (C, U) of captions with tokens (C, L)."""
-        return self.universal(self.words(tokens), lengths, languages)
 
     def name_languages(self, universal: Tensor) -> Tensor:
         """Return logits (C, languages) of the classifier from u (C, U); the gradient of u is −λ2 times it."""

@@ -8,6 +8,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -16,7 +17,10 @@ DPI = 100
 """Pixels an inch of figures that show pictures."""
 _LEAST = 0.1  # length of an axis that does not begin at 0, of the figures: small differences must look small
 _GREY = "#59636e"
-_ABOVE, _BELOW = "#0072b2", "#d55e00"  # blue and vermilion of Okabe and Ito, which colour-blind people tell apart
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+"""Of Okabe and Ito, which colour-blind people tell apart."""
+_SHAPES = "os^Dv<>PX*hp"
+_ABOVE, _BELOW = COLOURS[:2]  # blue and vermilion
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,27 @@ class Panel:
 
     title: str
     marks: Sequence[Mark]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A figure by a count.
+
+    Attributes:
+        colour: what decides its colour, such as a language.
+        shape: what decides its shape, such as a system.
+        count: its place, 1 or more.
+        value: its height.
+        low: end of its interval, or None.
+        high: the other end.
+    """
+
+    colour: str
+    shape: str
+    count: int
+    value: float
+    low: float | None = None
+    high: float | None = None
 
 
 def curves(title: str, lines: Mapping[str, Sequence[tuple[int, float]]]) -> Figure:
@@ -89,6 +114,55 @@ def intervals(title: str, rows: Sequence[tuple[str, float, float | None, float |
     axes.set_title(as_label(title), loc="left", fontsize="medium")
     axes.grid(axis="x", alpha=0.3)
     return figure
+
+
+def by_count(title: str, axes_of: tuple[str, str], points: Sequence[Point], below: Panel) -> Figure:
+    """Figures by a count on a logarithmic axis, each with its interval; and a panel with a bar a mark below them.
+
+    Args:
+        title: what is plotted.
+        axes_of: what is counted, and what the heights are.
+        points: at least one.
+        below: the panel; not drawn if it has no marks. Hollow bars are figures of others.
+    """
+    colours, shapes = (list(dict.fromkeys(getattr(one, name) for one in points)) for name in ("colour", "shape"))
+    heights = [max(3.6, 0.24 * (len(colours) + len(shapes))), 0.5 + 0.3 * len(below.marks)]
+    heights = heights[: 2 if below.marks else 1]
+    figure = Figure((_WIDTH, 0.6 + sum(heights)), layout="constrained")
+    columns = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
+    _scatter(columns[0], points, colours, shapes)
+    columns[0].set_title(as_label(title), loc="left", fontsize="medium")
+    columns[0].set_xlabel(as_label(axes_of[0]))
+    columns[0].set_ylabel(as_label(axes_of[1]))
+    of_colours = [Line2D([], [], color=_cycled(COLOURS, n), linewidth=4) for n in range(len(colours))]
+    of_shapes = [Line2D([], [], color=_GREY, marker=_cycled(_SHAPES, n), linestyle="") for n in range(len(shapes))]
+    labels = [as_label(name) for name in (*colours, *shapes)]
+    figure.legend([*of_colours, *of_shapes], labels, loc="outside right upper", fontsize="small", frameon=False)
+    if below.marks:
+        _rows(columns[1], below)
+        faces = ["white" if mark.hollow else _ABOVE for mark in below.marks]
+        values = [mark.value for mark in below.marks]
+        columns[1].barh(range(len(values)), values, height=0.6, color=faces, edgecolor=_ABOVE)
+    return figure
+
+
+def _scatter(axes: Axes, points: Sequence[Point], colours: Sequence[str], shapes: Sequence[str]) -> None:
+    """A mark a point, over its interval; points of one count stand a little apart, in the order of their shapes."""
+    for point in points:
+        colour = _cycled(COLOURS, colours.index(point.colour))
+        place = point.count * 1.03 ** (shapes.index(point.shape) - (len(shapes) - 1) / 2)
+        if point.low is not None and point.high is not None:
+            axes.plot((place, place), (point.low, point.high), color=colour, linewidth=1, alpha=0.6)
+        axes.plot(place, point.value, _cycled(_SHAPES, shapes.index(point.shape)), color=colour, markersize=6)
+    axes.set_xscale("log")
+    places = sorted({point.count for point in points})
+    axes.set_xticks(places, [f"{place:,}" for place in places], rotation=20)
+    axes.minorticks_off()
+    axes.grid(alpha=0.3)
+
+
+def _cycled(values: Sequence[str], place: int) -> str:
+    return values[place % len(values)]
 
 
 def panels(title: str, axis: str, parts: Sequence[Panel], start: float | None = None) -> Figure:

@@ -274,6 +274,8 @@ class ReportSettings:
     """Bootstrap resamples of the images."""
     record: bool = False
     """Append finished runs to the committed `pipeline/results/<recipe>.csv`."""
+    language_parameters: dict[str, float] = field(default_factory=dict)
+    """Published parameters of one more language, by system: drawn beside those of the recipe's models."""
 
 
 @dataclass

@@ -21,8 +21,9 @@ class Result:
     Attributes:
         recipe: whose.
         corpus: the corpus's label.
-        split: val, test, twins, or train of synthetic captions; `test-1k` is the mean over folds of 1,000 test images,
-            each ranked by itself; of sentence similarity the set, with `-clean` its pairs without training captions.
+        split: val, test, twins, or train of synthetic captions and of what a row trains on; `test-1k` is the mean over
+            folds of 1,000 test images, each ranked by itself; of sentence similarity the set, with `-clean` its pairs
+            without training captions.
         system: translator (`mmt`) or retrieval model (`san`).
         source: direction of a translator, row of a retrieval model (what it was trained on).
         language: of the captions.

@@ -18,6 +18,7 @@ from pipeline.jobs.trainer import log_folder
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import parse_path
+from pipeline.reporting.by_language import add_counts, language_figure
 from pipeline.reporting.drawings import finished_drawings
 from pipeline.reporting.page import report_page
 from pipeline.reporting.paper_tables import paper_tables, table_rows
@@ -105,13 +106,15 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
         ),
     ]
     sheets = [sheet for sheet in sheets if sheet.rows]
+    add_counts(figures, rows)
+    pictures = language_figure(figures.results, recipe.report.language_parameters)
     folder = workspace.root / recipe.name / "report"
     write_results(figures.results, folder / "results.jsonl")
     write_whole(folder / "report.md", "\n\n".join(sheet.as_markdown() for sheet in sheets) + "\n")
     title, trained = f"{recipe.name}: {figures.label}", [*translators.values(), *(row.job for row in rows)]
     report_page(
         folder / "report.html", title, sheets, figures.results,
-        lambda job: log_folder(recipe, job.name, job.key), trained, finished_drawings(recipe, workspace),
+        lambda job: log_folder(recipe, job.name, job.key), trained, [*pictures, *finished_drawings(recipe, workspace)],
     )  # fmt: skip
     return Written(folder, sheets, figures.results)
 

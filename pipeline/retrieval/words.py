@@ -62,6 +62,9 @@ def start_words(
     if not settings.word_vectors:
         return {}
     assert isinstance(text, WordVocabulary)
+    read = {one.partition("/")[0] for one in types}
+    if lacking := sorted(read - settings.word_vectors.keys()):
+        say(f"  warning: vse.word_vectors names no file of {', '.join(lacking)}; these words start at random")
     languages = [tuple(settings.word_vectors)] if text.shared else [(one,) for one in settings.word_vectors]
     return {"word_vectors": {", ".join(own): _start(model, recipe, settings, text, own[0]) for own in languages}}
 

@@ -13,6 +13,7 @@ from modules.errors import ModelError
 from modules.losses import negative_mask
 from modules.retrieval_models import model_class
 from modules.retrieval_models.mule import EmbN, Mule
+from modules.scores import gram, inner_product
 from modules.triplet_losses import most_violated_loss
 from tests.modules.cases import (
     LANGUAGES,
@@ -92,6 +93,26 @@ def test_u_is_the_mean_universal_word_whatever_the_padding() -> None:
         words = [layer.weight @ word + layer.bias for word in model.words.weight[tokens[row, :length]]]
         torch.testing.assert_close(found[row], sum(words) / length)
     torch.testing.assert_close(model.universal_of(F.pad(tokens, (0, 3)), LENGTHS, LANGUAGES), found)
+
+
+def test_cosines_of_captions_with_each_other_and_their_gradient() -> None:
+    torch.manual_seed(0)
+    vectors = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(5, 5, dtype=torch.float64)
+    values = gram(vectors), inner_product(vectors, vectors)
+    torch.testing.assert_close(*values)
+    torch.testing.assert_close(*(torch.autograd.grad((weight * value).sum(), vectors)[0] for value in values))
+
+
+def test_a_word_goes_through_its_layer_once() -> None:
+    model, (_, _, tokens) = small("mule"), make_batch()
+    seen = []
+    for layer in model.to_universal.of.values():
+        layer.register_forward_hook(lambda layer, inputs, output: seen.append(len(inputs[0])))
+    words = model.universal_words(tokens, LENGTHS, LANGUAGES)
+    of_language = [set(tokens[number == LANGUAGES].flatten().tolist()) for number in (0, 1)]
+    assert sorted(seen) == sorted(map(len, of_language))
+    torch.testing.assert_close(words, model.to_universal(model.words(tokens), LENGTHS, LANGUAGES))
 
 
 def test_the_classifier_learns_and_its_gradient_on_u_is_reversed() -> None:

@@ -1,12 +1,13 @@
 """Models of many languages in the pipeline: trained, reported across languages, exported; refusals."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from modules.retrieval_models import build_model
+from modules.retrieval_models import build_model, parameters_of_a_language
 from pipeline.errors import RecipeError
 from pipeline.retrieval.vse import vse_rows
 from pipeline.search.exported_model import ExportedModel
@@ -35,6 +36,12 @@ def test_the_report_shows_it_across_languages(trained: tuple[str, Tiny]) -> None
     assert made.main("report", *arguments(model)) == 0
     folder = made.workspace.root / "tiny" / "report"
     rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    counts = {row["language"]: row["value"] for row in rows if row["metric"] == "training_captions"}
+    assert counts == {"en": 12, "de": 12}
+    (more,) = (row["value"] for row in rows if row["metric"] == "language_parameters")
+    state, mapped = 3 * 8 * (16 + 8 + 2), (8 + 1) * 16  # of mlmme: a GRU and a map to the joint space
+    assert more == {"mule": 16 * 16 + 16 + 17, "mlmme": state + mapped}[model]
+    assert 'alt="Languages" src="data:image/png' in (folder / "report.html").read_text()
     found = {row["metric"]: row for row in rows if row["language"] == "de+en"}
     assert found["rank_variance"]["value"] >= 0
     assert found["rank_variance"]["n"] == 4
@@ -76,8 +83,12 @@ def test_options_that_make_no_sense_are_refused_before_anything_runs(tiny: Tiny)
 def test_parameters_are_those_of_the_paper() -> None:
     """At the paper's sizes the LSTM and the layer behind it have 6.8 million, a language more costs 0.15 million."""
     common = {"region_dim": 2048, "vocabulary_size": 4, "dim": 512, "word_dim": 300}
-    two, three = (build_model("mule", languages=["en", "de", "fr"][:count], **common) for count in (2, 3))
-    branch = sum(parameter.numel() for parameter in two.captions.parameters())
+    model = build_model("mule", languages=["en", "de"], **common)
+    branch = sum(parameter.numel() for parameter in model.captions.parameters())
     assert branch == pytest.approx(6.8e6, rel=0.01)
-    more = sum(p.numel() for p in three.parameters()) - sum(p.numel() for p in two.parameters())
-    assert more == 300 * 512 + 512 + 513  # its layer, and the classifier's row
+    of_a_language = partial(parameters_of_a_language, languages=["en", "de"], **common)
+    words = build_model("embn", languages=["en"], **common).captions  # reads word vectors of 300 numbers
+    assert of_a_language("embn") == 0
+    assert of_a_language("parallel-embn") == sum(parameter.numel() for parameter in words.parameters())
+    assert of_a_language("mule") == 300 * 512 + 512 + 513  # its layer, and the classifier's row
+    assert of_a_language("mule", pretrained="any") is None

@@ -291,6 +291,8 @@ def test_a_row_of_a_language_that_nobody_wrote_is_told_before_the_first_is_train
     rows = '--vse.rows={"human":["en/human"],"dutch":["nl/human"]}'
     line = told(tiny, capsys, "vse", rows, "--vse.only=[human,dutch]", "--vse.test=[en]", "--vse.epochs=5")
     assert "vse.rows.dutch names 'nl', but the corpus has no human caption of it for train; it has cs, de, en" in line
+    line = told(tiny, capsys, "vse", "--vse.rows.group=[en/human + nl/human]", "--vse.only=[group]", "--vse.test=[en]")
+    assert "vse.rows.group names 'nl', but the corpus has no human caption of it for train" in line
     line = told(tiny, capsys, "vse", "--vse.only=[human]", "--vse.test=[en,nl]", "--vse.epochs=5")
     assert "vse.test names 'nl'" in line
     assert {path for path in (tiny.workspace.root / "jobs").glob("vse-*/*") if path.is_dir()} == before

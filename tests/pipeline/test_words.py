@@ -124,6 +124,14 @@ def test_words_of_each_language_start_from_its_file_and_the_others_at_random(mad
     assert f"warning: {english}:3: a word that has a row before, as 1 rows" in printed
 
 
+def test_a_language_without_a_file_is_named(made: Tiny, capsys) -> None:
+    path = made.folder / "german.vec"
+    path.write_text("ein 7 8\n")
+    figures, _, _ = start(made, APART, f"--vse.word_vectors={{de: {path}}}")
+    assert figures["word_vectors"].keys() == {"de"}
+    assert "warning: vse.word_vectors names no file of en; these words start at random" in capsys.readouterr().out
+
+
 def test_a_file_of_another_width_ends_the_stage_in_one_line(made: Tiny, capsys) -> None:
     path = made.folder / "wide.vec"
     path.write_text("a 1 2 3\n")

@@ -1,0 +1,130 @@
+"""The report's figure of several languages: recall by training captions, and what one more language costs a model."""
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from data.captions import HUMAN
+from data.retrieval import Slot, parse_group
+from modules.retrieval_models import parameters_of_a_language
+from pipeline.corpus.prepare import corpus_job
+from pipeline.drawing.plots import Mark, Panel, Point, as_png, by_count
+from pipeline.jobs.job import Job
+from pipeline.reporting.paper_tables import table_rows
+from pipeline.reporting.records import Result
+from pipeline.reporting.results import Figures
+from pipeline.retrieval.rows import Row
+
+CAPTIONS, PARAMETERS = "training_captions", "language_parameters"
+"""Metrics of a row of the results: captions of a language to train on, parameters that one more language adds."""
+_MILLION = 1e6
+
+
+class _Line(NamedTuple):
+    """A row of the recipe or of one of its tables, and the languages of its figures."""
+
+    system: str
+    row: Row
+    languages: frozenset[str]
+
+
+def add_counts(figures: Figures, rows: Sequence[Row]) -> None:
+    """Add to the results how many captions each row trains on in each tested language, and its model's parameters.
+
+    Args:
+        figures: those of the report.
+        rows: of `vse.rows`; those of the recipe's tables join them.
+    """
+    written = _written(figures)
+    tested = {(one.system, one.source, one.language) for one in figures.results if _is_recall(one)}
+    for system, row, languages in _lines(figures, rows):
+        slots = {slot for job in row.trained for slot in _slots(job)}
+        counts = written | _synthesised(figures, row.trained)
+        for language in sorted(languages - row.unseen):
+            own = {slot.type for slot in slots if slot.language == language}
+            if (system, row.name, language) in tested and own and own <= counts.keys():
+                count = sum(counts[one] for one in own)
+                figures.add("train", system, row.name, language, CAPTIONS, count, None, None, 1, 0)
+        if (more := _parameters(figures, row.trained)) is not None:
+            figures.add("train", system, row.name, "", PARAMETERS, more, None, None, 1, 0)
+
+
+def language_figure(results: Sequence[Result], published: dict[str, float]) -> list[tuple[str, bytes]]:
+    """Title and PNG file of the figure; none if the results have recalls of fewer than two languages.
+
+    Args:
+        results: those of the report, with what `add_counts` adds.
+        published: parameters of one more language by system, of the paper.
+    """
+    captions = {(one.system, one.source, one.language): int(one.value) for one in results if one.metric == CAPTIONS}
+    points = [
+        Point(one.language, f"{one.system}: {one.source}", count, one.value, one.low, one.high) for one in results
+        if _is_recall(one) and (count := captions.get((one.system, one.source, one.language)))
+    ]  # fmt: skip
+    if len({point.colour for point in points}) < 2:
+        return []
+    more = dict.fromkeys((one.system, one.value / _MILLION) for one in results if one.metric == PARAMETERS)
+    marks = [Mark(system, value) for system, value in more]
+    marks += [Mark(f"{system}, published", value / _MILLION, hollow=True) for system, value in published.items()]
+    axes = ("captions of the language in training", "mean recall, percent; lines: 95 % intervals")
+    below = Panel("Millions of parameters that one more language adds, without word vectors", marks)
+    return [("Languages", as_png(by_count("Mean recall on test by language", axes, points, below)))]
+
+
+def _is_recall(one: Result) -> bool:
+    return (one.split, one.metric) == ("test", "mean_recall")
+
+
+def _lines(figures: Figures, rows: Sequence[Row]) -> Iterator[_Line]:
+    """Rows of the recipe and of its tables, each once, whatever the seed."""
+    recipe, seen = figures.recipe, set()
+    of_tables = (
+        _Line(system, row, frozenset({table.language}) & row.languages)
+        for name, table in recipe.tables.items() for system, _, row in table_rows(recipe, figures.workspace, name)
+    )  # fmt: skip
+    for line in chain((_Line(row.system, row, row.languages) for row in rows), of_tables):
+        key = (line.system, line.row.name, line.languages)
+        if key not in seen:
+            seen.add(key)
+            yield line
+
+
+def _slots(job: Job) -> Iterator[Slot]:
+    return (slot for group in job.settings["groups"] for slot in parse_group(group))
+
+
+def _written(figures: Figures) -> dict[str, int]:
+    """Type → human training captions, as the data report counts them; empty if the corpus is not here."""
+    corpus = corpus_job(figures.recipe, figures.workspace)
+    if not figures.workspace.done(corpus):
+        return {}
+    report = json.loads((figures.workspace.folder(corpus) / "report.json").read_text(encoding="utf-8"))
+    return {
+        f"{one['language']}/{HUMAN}": one["captions"] for one in report["captions"]
+        if (one["split"], one["source"]) == ("train", HUMAN)
+    }  # fmt: skip
+
+
+def _synthesised(figures: Figures, trained: Sequence[Job]) -> dict[str, int]:
+    """Type → captions that the inputs of a row's models hold."""
+    found: dict[str, int] = {}
+    for source, job in ((source, job) for one in trained for source, job in one.inputs.items()):
+        if (count := figures.scores(job).get(("", "captions"))) and source != "corpus":
+            found |= {slot.type: int(count) for one in trained for slot in _slots(one) if slot.source == source}
+    return found
+
+
+def _parameters(figures: Figures, trained: Sequence[Job]) -> int | None:
+    """What one more language adds to a row's models; None if one is not here, or not counted."""
+    total = 0
+    for job in trained:
+        path = figures.workspace.folder(job) / "network.json"
+        if not path.is_file():
+            return None
+        network = json.loads(path.read_text(encoding="utf-8"))
+        more = parameters_of_a_language(network["model"], **network["arguments"])
+        if more is None:
+            return None
+        total += more
+    return total

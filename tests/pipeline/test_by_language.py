@@ -1,0 +1,79 @@
+"""The figure of several languages: its points and bars are the results, and it is the same each time."""
+
+import io
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgba
+from PIL import Image
+
+from pipeline.drawing.plots import Mark, Panel, Point, as_png, by_count
+from pipeline.reporting import by_language
+from pipeline.reporting.by_language import CAPTIONS, PARAMETERS, language_figure
+from pipeline.reporting.records import Result
+
+POINTS = [
+    Point("en", "mule: all", 100, 50.0, 48.0, 52.0),
+    Point("fr", "mule: all", 20, 40.0),
+    Point("en", "embn: none", 100, 51.0, 49.0, 53.0),
+]
+BARS = Panel("parameters", [Mark("mule", 0.15), Mark("paper", 1.7, hollow=True)])
+
+
+def result(split: str, system: str, source: str, language: str, metric: str, value: float) -> Result:
+    return Result("tiny", "tiny", split, system, source, language, "task", metric, value, None, None, 1, 4)
+
+
+def results(*languages: str) -> list[Result]:
+    """Recall and captions of a row in some languages, and the parameters of its model."""
+    of_row = ("mule", "all")
+    return [
+        *(result("test", *of_row, one, "mean_recall", 40.0 + n) for n, one in enumerate(languages)),
+        *(result("train", *of_row, one, CAPTIONS, 20.0 + n) for n, one in enumerate(languages)),
+        result("test-1k", *of_row, "en", "mean_recall", 99.0),
+        result("train", *of_row, "", PARAMETERS, 154_625.0),
+    ]
+
+
+def test_points_and_bars_are_drawn_with_their_intervals() -> None:
+    above, below = by_count("recall", ("captions", "percent"), POINTS, BARS).axes
+    dots = [line for line in above.lines if line.get_marker() != "None"]
+    assert [float(np.ravel(dot.get_ydata())[0]) for dot in dots] == [50.0, 40.0, 51.0]
+    assert len(above.lines) == len(dots) + 2  # one has no interval
+    assert dots[0].get_color() == dots[2].get_color() != dots[1].get_color()
+    assert dots[0].get_marker() == dots[1].get_marker() != dots[2].get_marker()
+    places = [float(np.ravel(dot.get_xdata())[0]) for dot in dots]
+    assert places == pytest.approx([100, 20, 100], rel=0.02)
+    assert places[0] < places[2]  # of one count, side by side
+    assert [bar.get_width() for bar in below.patches] == [0.15, 1.7]
+    assert below.patches[1].get_facecolor() == to_rgba("white")
+
+
+def test_without_bars_there_is_one_panel() -> None:
+    assert len(by_count("recall", ("captions", "percent"), POINTS, Panel("parameters", [])).axes) == 1
+
+
+def test_the_figure_shows_the_results_and_the_published_parameters(monkeypatch) -> None:
+    shown = []
+    monkeypatch.setattr(by_language, "by_count", lambda *given: shown.append(given) or by_count(*given))
+    ((title, content),) = language_figure(results("en", "fr"), {"MULE": 1.7e6})
+    assert title == "Languages"
+    assert Image.open(io.BytesIO(content)).format == "PNG"
+    _, _, points, below = shown[0]
+    assert [(one.colour, one.shape, one.count, one.value) for one in points] == [
+        ("en", "mule: all", 20, 40.0), ("fr", "mule: all", 21, 41.0)
+    ]  # fmt: skip
+    assert [(mark.label, mark.value, mark.hollow) for mark in below.marks] == [
+        ("mule", 0.154625, False), ("MULE, published", 1.7, True)
+    ]  # fmt: skip
+
+
+def test_of_one_language_there_is_no_figure() -> None:
+    assert language_figure(results("en"), {}) == []
+    without_counts = [one for one in results("en", "fr") if one.metric != CAPTIONS]
+    assert language_figure(without_counts, {}) == []
+
+
+def test_it_is_the_same_file_each_time() -> None:
+    one, other = (as_png(by_count("recall", ("captions", "percent"), POINTS, BARS)) for _ in range(2))
+    assert one == other
