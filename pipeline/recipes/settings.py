@@ -223,6 +223,9 @@ class VseSettings:
     folds: int = added(1)
     """Equal parts of the test images, in the order of the corpus, each ranked by itself; the means of their figures
     stand beside those on all images (COCO's 1K and 5K: 5). With `fuse`, `translate` or `first` there are none."""
+    retrieved_captions: bool = added(True)
+    """The captions that a model retrieves for the test images are scored as captions of them, by BLEU and CIDEr-D. Not
+    with `fuse`, `translate` or `first`."""
     fuse: list[str] = added([])
     """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
     translate: str | list[str] | None = added(None)
