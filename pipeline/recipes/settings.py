@@ -283,9 +283,10 @@ class System:
     """Of `vse.rows`."""
     vse: VseSettings
     """The recipe's, with what the system says otherwise."""
-    published: dict[str, list[float]]
+    published: dict[str, list[float | None]]
     """Row → the published R@1, 5, 10 text→image, then image→text, each with the median rank behind them if it is known;
-    or the mean of the six alone."""
+    or the mean of the six alone. null stands for what was not published. In a table of captions BLEU-1 to 4 and CIDEr-D
+    × 100 of the captions at rank 1, then at rank 2 …"""
 
 
 @dataclass
@@ -298,6 +299,10 @@ class Table:
     """Of the captions."""
     folds: bool = False
     """Means over `vse.folds` instead of all test images."""
+    captions: bool = False
+    """The quality of the captions that are retrieved, instead of recall."""
+    published: dict[str, list[float | None]] = field(default_factory=dict)
+    """Figures of systems that no model here stands for, by the name that is printed; as those of a system's row."""
     systems: dict[str, System] = field(default_factory=dict)
     """By the name that is printed."""
 

@@ -1,6 +1,6 @@
 """The job that scores the captions that a trained model retrieves for each test image, as captions of it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -12,18 +12,19 @@ from datasets import Dataset as Table
 from numpy.typing import NDArray
 from torch import Tensor
 
-from data.captions import HUMAN, read_captions
+from data.captions import read_captions
 from data.regions import RegionStore
 from data.retrieval import RetrievalData
 from data.text import plain_words
 from modules.caption_metrics import caption_scores
-from modules.cider import CiderD, DocumentFrequencies, document_frequencies
+from modules.cider import CiderD, DocumentFrequencies
 from modules.encodings import Encodings, Similarity
 from modules.metrics import RetrievalRanks, image_folds
 from modules.ranking import first_captions
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.ranks import folds_of, load_module, rank_split, read_arrays
+from pipeline.retrieval.references import training_frequencies
 
 VERSION = 1
 DEPTH = 5
@@ -102,22 +103,6 @@ def read_retrieved(folder: Path, language: str) -> Retrieved:
 def name_of(measure: str, rank: int) -> str:
     """The name of a figure of the captions at a rank: `retrieved_cider@1`."""
     return f"retrieved_{measure}@{rank}"
-
-
-def training_frequencies(captions: Table, language: str) -> DocumentFrequencies | None:
-    """Document frequencies of the human training captions in a language, a document an image; None: it has none."""
-    documents: dict[str, list[list[str]]] = {}
-    for image_id, words in _human(captions, language, "train"):
-        documents.setdefault(image_id, []).append(words)
-    return document_frequencies(documents.values()) if documents else None
-
-
-def _human(captions: Table, language: str, split: str) -> Iterator[tuple[str, list[str]]]:
-    """Image id and words of each human caption of a split in a language, in the table's order."""
-    columns = (captions[name][:] for name in ("image_id", "text", "language", "split", "source"))
-    for image_id, text, *about in zip(*columns, strict=True):
-        if about == [language, split, HUMAN]:
-            yield image_id, plain_words(text, language)
 
 
 class _Scorer:
