@@ -6,8 +6,9 @@ penalty of length; it is what `pycocoevalcap` computes as "Cider".
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +58,7 @@ def document_frequencies(
     counts, total = Counter[_Gram](), 0
     for references in documents:
         total += 1
-        counts.update({gram for one in references for gram in _grams(_ended(one, end), order)})
+        counts.update(set[_Gram]().union(*(_grams(_ended(one, end), order) for one in references)))
     if not total:
         raise ModelError("no document to count n-grams in; expected the references of at least one image")
     log_total = math.log(total)
@@ -159,7 +160,7 @@ class CiderD:
             raise ModelError(f"image {row} has no reference but the one that is left out; expected another one")
         overlaps = [[0.0] * self.order for _ in range(number)]
         squares = [0.0] * self.order
-        for gram, times in _grams(caption, self.order).items():
+        for gram, times in Counter(_grams(caption, self.order)).items():
             weight, n = times * self._idf.get(gram, self._rarest), len(gram) - 1
             squares[n] += weight * weight
             for reference, other in references.weights.get(gram, ()):
@@ -185,7 +186,7 @@ class CiderD:
         weights, norms = dict[_Gram, list[tuple[int, float]]](), []
         for number, sentence in enumerate(sentences):
             squares = [0.0] * self.order
-            for gram, times in _grams(sentence, self.order).items():
+            for gram, times in Counter(_grams(sentence, self.order)).items():
                 weight = times * self._idf.get(gram, self._rarest)
                 squares[len(gram) - 1] += weight * weight
                 weights.setdefault(gram, []).append((number, weight))
@@ -199,10 +200,7 @@ def _ended(sentence: Sentence, end: Token | None) -> Sentence:
     return sentence if end is None or (len(sentence) and sentence[-1] == end) else [*sentence, end]
 
 
-def _grams(sentence: Sentence, order: int) -> Counter[_Gram]:
-    """Counts of n-grams, n = 1 … `order`."""
+def _grams(sentence: Sentence, order: int) -> Iterator[_Gram]:
+    """All n-grams, n = 1 … `order`."""
     shifted = [sentence[start:] for start in range(order)]
-    counts = Counter[_Gram]()
-    for n in range(1, order + 1):
-        counts.update(zip(*shifted[:n], strict=False))
-    return counts
+    return chain.from_iterable(zip(*shifted[:n], strict=False) for n in range(1, order + 1))

@@ -57,7 +57,7 @@ def test_captions_are_scored_in_any_order_and_an_empty_one_scores_nothing(corpus
 
 def test_bad_input_is_one_line(corpus: Path) -> None:
     captions = read_captions(corpus / "captions.parquet")
-    with pytest.raises(RecipeError, match="1 images with a generated .* no human 'en' caption in test, first 'a'"):
+    with pytest.raises(RecipeError, match=r"1 images with a generated .* no human 'en' caption in test, first 'a'"):
         generated_scores(captions, "en", {"x": ["a"], "a": ["a"]})
     with pytest.raises(RecipeError, match="no human caption in 'de' in train to compare"):
         generated_scores(captions, "de", {"x": ["hund"]})
