@@ -21,6 +21,7 @@ from pipeline.retrieval.ranks import load_module, rank_split
 from pipeline.retrieval.references import training_frequencies
 from pipeline.retrieval.retrieved import name_of, read_retrieved
 from pipeline.retrieval.vse import vse_rows
+from tests.pipeline.test_two_processes import run_on_two
 from tests.pipeline.tiny import Tiny
 
 TWO = ["--corpus.captions=2", "--vse.only=[human]", "--vse.epochs=2"]
@@ -195,3 +196,13 @@ def test_bad_input_is_one_line(made: Tiny, tmp_path: Path) -> None:
         (tmp_path / "bad.yaml").write_text(text)
         with pytest.raises(RecipeError, match=said):
             load_recipe(str(tmp_path / "bad.yaml"))
+
+
+@pytest.mark.slow
+def test_two_processes_leave_what_one_leaves(made: Tiny, tmp_path: Path) -> None:
+    two = made.without(tmp_path / "two", "retrieved-*")
+    run_on_two(two, "vse", *TWO, ON)
+    ours, theirs = (one.metrics("retrieved-san-human-1")["test"]["en"] for one in (two, made))
+    assert ours == pytest.approx(theirs)
+    first, second = (read_retrieved(one.job("retrieved-san-human-1"), "en") for one in (two, made))
+    assert (first.captions == second.captions).all()
