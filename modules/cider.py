@@ -84,8 +84,9 @@ class _References:
 class CiderD:
     """CIDEr-D of captions against the references of their images.
 
-    The vectors of an image's references are computed when it is first asked for, and kept. Tokens are compared for
-    equality: words or their numbers, but the same in captions, references and frequencies.
+    The vectors of an image's references are computed when it is first asked for, and kept: about 50 kB for five
+    references of 11 tokens. Tokens are compared for equality: words or their numbers, but the same in captions,
+    references and frequencies.
 
     Args:
         references: of each image, its sentences.
