@@ -18,6 +18,7 @@ from tokenizers.trainers import BpeTrainer
 
 from data.errors import DataError
 from data.segmentation import PACKAGES, segment
+from data.sentences import normalise_sentence
 
 PADDING, BEGIN, END, UNKNOWN = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
@@ -61,6 +62,14 @@ def words_of(text: str, language: str, by: str = CHARACTERS) -> str:
 def spaced(tokens: str, language: str) -> str:
     """Moses tokens as `words_of` has them."""
     return " ".join(re.findall(r"[a-z0-9]+|\S", tokens)) if language in UNSPACED else tokens
+
+
+def plain_words(text: str, language: str) -> list[str]:
+    """Words in lower case without punctuation, as the captions of an image are compared with one another.
+
+    A character is a word in languages that are written without spaces. Surface text and Moses tokens have the same.
+    """
+    return spaced(normalise_sentence(text), language).split()
 
 
 def without_each_word(text: str, language: str, by: str = CHARACTERS) -> tuple[list[str], list[str]]:

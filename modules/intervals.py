@@ -61,6 +61,28 @@ def bootstrap_interval(
     return intervals
 
 
+def mean_interval(runs: Sequence[Tensor], resamples: int = 1000, level: float = 0.95, seed: int = 0) -> Interval:
+    """Return the mean over images and runs, with its percentile interval by bootstrap over images and over seeds.
+
+    Args:
+        runs: of each seed, a value of each image (I,); the same images in each.
+        resamples: number of resamples.
+        level: share of the resamples inside the interval.
+        seed: random seed of the resampling.
+
+    Raises:
+        ModelError: the runs have different numbers of images, or none.
+    """
+    sizes = {len(run) for run in runs}
+    if len(sizes) != 1 or 0 in sizes:
+        raise ModelError(f"values of {sorted(sizes)} images; expected the same images, one or more, in each run")
+    values = torch.stack([run.double() for run in runs])
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randint(values.shape[1], (resamples, values.shape[1]), generator=generator)
+    shifted = values.mean(dim=0)[drawn].mean(dim=1) + seed_shifts(values.mean(dim=1), resamples, seed)
+    return Interval(float(values.mean()), *percentiles(shifted, level))
+
+
 def paired_difference(
     system: RetrievalRanks | Sequence[RetrievalRanks],
     baseline: RetrievalRanks | Sequence[RetrievalRanks],

@@ -106,6 +106,35 @@ def exact_ranks(
     return RetrievalRanks(torch.empty_like(by_text).index_copy(0, order, by_text), by_image, caption_image)
 
 
+def first_captions(similarity: Similarity, images: Encodings, captions: Encodings, k: int, block: int = 512) -> Tensor:
+    """Return the rows of the captions that score highest with each image, best first, (I, k), or fewer if C < k.
+
+    Of equal scores either may stand first.
+
+    Args:
+        similarity: the model's score of encoded images and captions.
+        images: encodings of I images.
+        captions: encodings of C captions.
+        k: how many.
+        block: number of images and of captions in one block of scores.
+
+    Raises:
+        ModelError: a score is not finite.
+    """
+    best: dict[int, tuple[Tensor, Tensor]] = {}
+    for rows, columns, scores in block_similarity(similarity, images, captions, block):
+        require_finite(scores, torch.arange(len(images))[rows], torch.arange(len(captions))[columns])
+        found, places = scores.topk(min(k, scores.shape[1]), dim=1)
+        places = places + columns.start
+        if rows.start in best:
+            before = best[rows.start]
+            found, places = torch.cat([before[0], found], dim=1), torch.cat([before[1], places], dim=1)
+            found, order = found.topk(min(k, found.shape[1]), dim=1)
+            places = places.gather(1, order)
+        best[rows.start] = found, places
+    return torch.cat([places for _, places in best.values()])
+
+
 def block_similarity(
     similarity: Similarity, images: Encodings, captions: Encodings, block: int, wanted: Tensor | None = None
 ) -> Iterator[tuple[slice, slice, Tensor]]:

@@ -28,6 +28,7 @@ from pipeline.recipes.settings import (
     VseSettings,
 )
 from pipeline.recipes.settings import Table as TableSettings
+from pipeline.recipes.table_checks import check_published, check_system
 
 T = TypeVar("T")
 _COMMAND_LINE = "the command line"
@@ -191,21 +192,15 @@ def _table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], where: str, prefix:
         rows = values.get("rows") or list(laid.get("rows") or VseSettings().rows)
         settings = typed(VseSettings, laid | {"only": rows}, where, f"{inner}.vse")
         check(replace(recipe, vse=settings), f"{where}: {inner}")
-        if raw.get("folds") and (settings.folds == 1 or settings.fuse or settings.translate or settings.first):
-            raise RecipeError(
-                f"{where}: {prefix}.folds needs vse.folds of 2 or more, without vse.fuse, vse.translate and vse.first"
-            )
-        if raw.get("language", "en") not in settings.test:
-            raise RecipeError(f"{where}: {prefix}.language is {raw.get('language', 'en')!r}, which vse.test lacks")
+        check_system(raw, settings, f"{where}: {prefix}")
         published = _mapping(values, "published", where, f"{inner}.")
         for row, figures in published.items():
-            numbers = isinstance(figures, list) and all(isinstance(value, int | float) for value in figures)
-            if row not in rows or not numbers or len(figures) not in (1, 6, 8):
-                raise RecipeError(
-                    f"{where}: {inner}.published.{row}: expected R@1, 5, 10 both ways of one of its rows, with or "
-                    "without the median rank behind each three, or the mean of the six alone"
-                )
+            if row not in rows:
+                raise RecipeError(f"{where}: {inner}.published.{row}: expected one of its rows, {', '.join(rows)}")
+            check_published(raw, figures, f"{where}: {inner}.published.{row}")
         systems[str(name)] = System(rows, settings, published)
+    for name, figures in _mapping(raw, "published", where, f"{prefix}.").items():
+        check_published(raw, figures, f"{where}: {prefix}.published.{name}")
     plain = {key: value for key, value in raw.items() if key != "systems"}
     return replace(typed(TableSettings, plain, where, prefix), systems=systems)
 

@@ -224,6 +224,9 @@ class VseSettings:
     folds: int = added(1)
     """Equal parts of the test images, in the order of the corpus, each ranked by itself; the means of their figures
     stand beside those on all images (COCO's 1K and 5K: 5). With `fuse`, `translate` or `first` there are none."""
+    retrieved_captions: bool = added(True)
+    """The captions that a model retrieves for the test images are scored as captions of them, by BLEU and CIDEr-D. Not
+    with `fuse`, `translate` or `first`."""
     fuse: list[str] = added([])
     """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
     translate: str | list[str] | None = added(None)
@@ -286,9 +289,10 @@ class System:
     """Of `vse.rows`."""
     vse: VseSettings
     """The recipe's, with what the system says otherwise."""
-    published: dict[str, list[float]]
+    published: dict[str, list[float | None]]
     """Row → the published R@1, 5, 10 text→image, then image→text, each with the median rank behind them if it is known;
-    or the mean of the six alone."""
+    or the mean of the six alone. null stands for what was not published. In a table of captions BLEU-1 to 4 and CIDEr-D
+    × 100 of the captions at rank 1, then at rank 2 …"""
 
 
 @dataclass
@@ -301,6 +305,10 @@ class Table:
     """Of the captions."""
     folds: bool = False
     """Means over `vse.folds` instead of all test images."""
+    captions: bool = False
+    """The quality of the captions that are retrieved, instead of recall."""
+    published: dict[str, list[float | None]] = field(default_factory=dict)
+    """Figures of systems that no model here stands for, by the name that is printed; as those of a system's row."""
     systems: dict[str, System] = field(default_factory=dict)
     """By the name that is printed."""
 

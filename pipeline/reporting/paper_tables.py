@@ -1,6 +1,6 @@
 """Stage table: a table of the paper, trained where it is not, ours beside the published figures."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from modules.metrics import RECALLS
@@ -12,8 +12,13 @@ from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, Table
 from pipeline.reporting.records import append_runs, read_runs
 from pipeline.reporting.results import MEDIANS, NOT_RUN, R_AT_K, Figures, finished_runs
+from pipeline.reporting.retrieved import published_table
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.vse import vse_rows
+
+SUM = "sum"
+_OF_SUM = ("t2i_r1", "t2i_r10", "i2t_r1", "i2t_r10")
+"""What papers without R@5 sum (GXN, Eq. 13)."""
 
 
 def table_rows(recipe: Recipe, workspace: Workspace, name: str) -> list[tuple[str, str, Row]]:
@@ -36,12 +41,13 @@ def table(recipe: Recipe, workspace: Workspace, name: str | None) -> None:
             raise RecipeError(f"recipe {recipe.name} has no tables; try `make table TABLE=1 RECIPE=multi30k-flickr8k`")
         reason = f"no table {name!r}" if name else "no table is named"
         raise RecipeError(f"{reason}: recipe {recipe.name} has {', '.join(recipe.tables)}; use `make table TABLE=…`")
-    rows = [row for _, _, row in table_rows(recipe, workspace, name)]
-    workspace.expect(everything(row.job for row in rows))
-    for row in rows:
-        workspace.perform_all(row.job)
+    captions = recipe.tables[name].captions
+    jobs = [job for _, _, row in table_rows(recipe, workspace, name) for job in (row.jobs if captions else [row.job])]
+    workspace.expect(everything(jobs))
+    for job in jobs:
+        workspace.perform_all(job)
         if recipe.report.record and rank() == 0:
-            append_runs(recipe.name, list(finished_runs(workspace, chain([row.job], "vse"))))
+            append_runs(recipe.name, list(finished_runs(workspace, chain([job], "vse"))))
     if rank() > 0:
         return
     for sheet in paper_tables(name, Figures(recipe, workspace, read_runs(recipe.name))):
@@ -52,6 +58,8 @@ def paper_tables(name: str, figures: Figures) -> list[TextTable]:
     """The table, ours above the published figures and the difference, and tests between its rows."""
     recipe, workspace = figures.recipe, figures.workspace
     settings, language = recipe.tables[name], recipe.tables[name].language
+    if settings.captions:
+        return [published_table(figures, settings, table_rows(recipe, workspace, name))]
     cells: dict[tuple[str, str], dict[int, Job]] = {}
     titles, tested = {}, {}
     for system, row, cell in table_rows(recipe, workspace, name):
@@ -63,6 +71,8 @@ def paper_tables(name: str, figures: Figures) -> list[TextTable]:
     for (system, row), jobs in cells.items():
         published = settings.systems[system].published.get(row)
         lines += _lines(figures, system, titles[system, row], list(jobs.values()), settings, published)
+    lines += [[system, "published", *_shown(_published(values, list(columns)), columns)]
+              for system, values in settings.published.items()]  # fmt: skip
     heads = ["system", "trained on", *columns.values(), "rsum", "95 %", "val rsum", "seeds"]
     size = "" if settings.folds else figures.size((job for jobs in cells.values() for job in jobs.values()), language)
     title = f"{settings.title}; {figures.label}"
@@ -73,42 +83,58 @@ def paper_tables(name: str, figures: Figures) -> list[TextTable]:
 
 
 def _columns(settings: Table) -> dict[str, str]:
-    """Metric → head of its column: R@K, and median ranks where some are published."""
+    """Metric → head of its column: R@K, median ranks where some are published, and the sum that stands for rsum."""
     heads = dict(zip(RECALLS, R_AT_K, strict=True))
-    ranked = any(len(values) == 8 for system in settings.systems.values() for values in system.published.values())
-    if not ranked:
-        return heads
-    sides = ({name: head for name, head in heads.items() if name.startswith(way)} for way in ("t2i", "i2t"))
-    return {name: head for side, median in zip(sides, MEDIANS, strict=True)
-            for name, head in (side | {median: "median rank"}).items()}  # fmt: skip
+    published = [values for system in settings.systems.values() for values in system.published.values()]
+    published += settings.published.values()
+    if any(len(values) == 8 for values in published):
+        sides = ({name: head for name, head in heads.items() if name.startswith(way)} for way in ("t2i", "i2t"))
+        heads = {name: head for side, median in zip(sides, MEDIANS, strict=True)
+                 for name, head in (side | {median: "median rank"}).items()}  # fmt: skip
+    return heads | ({SUM: "R@1 + R@10"} if any(None in values for values in published) else {})
 
 
 def _lines(
-    figures: Figures, system: str, row: str, jobs: Sequence[Job], settings: Table, published: Sequence[float] | None
-) -> list[list[str]]:
+    figures: Figures, system: str, row: str, jobs: Sequence[Job], settings: Table,
+    published: Sequence[float | None] | None,
+) -> list[list[str]]:  # fmt: skip
     """A cell's figures, mean over seeds; and where there are published ones, those and the difference."""
-    columns = list(_columns(settings))
+    columns = _columns(settings)
     cell = figures.cell(jobs, system, row, settings.language, settings.folds)
-    ours = [system, row, *(cell.shown("rsum", columns) if cell else [NOT_RUN, *[""] * (len(columns) + 3)])]
+    if cell is not None:
+        cell = replace(cell, mean={**cell.mean, SUM: sum(cell.mean[name] for name in _OF_SUM)})
+    ours = [system, row, *(cell.shown("rsum", list(columns)) if cell else [NOT_RUN, *[""] * (len(columns) + 3)])]
     if published is None:
         return [ours]
-    theirs = _published(published, columns)
-    shown = ["" if theirs[name] is None else f"{theirs[name]:.1f}" for name in (*columns, "rsum")]
-    lines = [ours, ["", "published", *shown, "", "", ""]]
+    theirs = _published(published, list(columns))
+    lines = [ours, ["", "published", *_shown(theirs, columns)]]
     if cell is not None:
         away = ["" if (value := theirs[name]) is None else f"{cell.mean[name] - value:+.1f}"
                 for name in (*columns, "rsum")]  # fmt: skip
-        lines.append(["", "difference", *away, cell.bounds("rsum", less=theirs["rsum"]), "", ""])
+        whole = theirs["rsum"]
+        lines.append(["", "difference", *away, "" if whole is None else cell.bounds("rsum", less=whole), "", ""])
     return lines
 
 
-def _published(values: Sequence[float], columns: Sequence[str]) -> dict[str, float | None]:
+def _shown(theirs: Mapping[str, float | None], columns: Iterable[str]) -> list[str]:
+    """The cells of published figures."""
+    return [*("" if theirs[name] is None else f"{theirs[name]:.1f}" for name in (*columns, "rsum")), "", "", ""]
+
+
+def _published(values: Sequence[float | None], columns: Sequence[str]) -> dict[str, float | None]:
     """Metric → what was published of it; None: nothing. Of some rows the mean recall is all there is."""
-    if len(values) == 1:
-        return dict.fromkeys(columns) | {"rsum": len(RECALLS) * values[0]}
-    own = RECALLS if len(values) == len(RECALLS) else columns
-    found: dict[str, float | None] = dict.fromkeys(columns) | dict(zip(own, values, strict=True))
-    return found | {"rsum": sum(value for name, value in found.items() if name in RECALLS and value is not None)}
+    found: dict[str, float | None] = dict.fromkeys((*columns, "rsum"))
+    if len(values) == 1 and values[0] is not None:
+        return found | {"rsum": len(RECALLS) * values[0]}
+    own = RECALLS if len(values) == len(RECALLS) else [name for name in columns if name != SUM]
+    found |= dict(zip(own, values, strict=True))
+    return found | {"rsum": _sum(found, RECALLS)} | ({SUM: _sum(found, _OF_SUM)} if SUM in columns else {})
+
+
+def _sum(figures: Mapping[str, float | None], names: Sequence[str]) -> float | None:
+    """The sum of some figures; None where one is not known."""
+    known = [value for name in names if (value := figures[name]) is not None]
+    return sum(known) if len(known) == len(names) else None
 
 
 def _tests(figures: Figures, cells: dict[tuple[str, str], dict[int, Job]], language: str, title: str) -> TextTable:

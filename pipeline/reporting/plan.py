@@ -17,7 +17,7 @@ def all_jobs(recipe: Recipe, workspace: Workspace) -> list[Job]:
         RecipeError: a row of `vse` cannot be trained.
     """
     rows, translators = all_rows(recipe, workspace), translators_of(recipe, workspace)
-    trained = chain((row.job for row in rows), "vse")
+    trained = chain((job for row in rows for job in row.jobs), "vse")
     reranked = [job for job in rerank_jobs(whose(recipe), workspace) if job not in trained]
     return [
         corpus_job(recipe, workspace),

@@ -32,6 +32,7 @@ from pipeline.reporting.results import (
     Figures,
     finished_runs,
 )
+from pipeline.reporting.retrieved import retrieved_tables
 from pipeline.reporting.sts import sts_tables
 from pipeline.retrieval.ranks import read_ranks
 from pipeline.retrieval.rows import Row
@@ -76,8 +77,8 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
     similar = sts_rows(recipe, workspace) if recipe.sts.sets else []
     compared = choices_jobs(whose(recipe), workspace)
     if recipe.report.record:
-        of_tables = [row.job for name in recipe.tables for _, _, row in table_rows(recipe, workspace, name)]
-        ranked = chain([*(row.job for row in rows), *of_tables], "vse")
+        of_tables = [row for name in recipe.tables for _, _, row in table_rows(recipe, workspace, name)]
+        ranked = chain([job for row in [*rows, *of_tables] for job in row.jobs], "vse")
         of_sentences = [row.job for row in similar if row.job is not None]
         kept = [*translators.values(), *looks.values(), *synthetic.values(), *ranked, *of_sentences, *compared.values()]
         append_runs(recipe.name, list(finished_runs(workspace, kept)))
@@ -93,6 +94,7 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
         *(figures.retrieval(rows, language, folds=True) for language in recipe.vse.test if cut),
         *(figures.differences_of_rows(rows, language) for language in recipe.vse.test),
         figures.across_languages(rows),
+        *(sheet for language in recipe.vse.test for sheet in retrieved_tables(figures, rows, language)),
         *(sheet for name in recipe.tables for sheet in paper_tables(name, figures)),
         *sts_tables(figures, similar),
         *rerank_tables(figures, compared),
@@ -101,7 +103,7 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
                 corpus_job(recipe, workspace),
                 *translators.values(),
                 *synthetic.values(),
-                *chain((row.job for row in rows), "vse"),
+                *chain((job for row in rows for job in row.jobs), "vse"),
             ]
         ),
     ]

@@ -22,6 +22,7 @@ class Row:
         the model and the one whose results it reranks.
         languages: of its figures.
         unseen: which of them it was not trained on.
+        retrieved: what scores the captions that it retrieves; None: they are not scored.
     """
 
     name: str
@@ -31,6 +32,12 @@ class Row:
     system: str
     languages: frozenset[str]
     unseen: frozenset[str]
+    retrieved: Job | None = None
+
+    @property
+    def jobs(self) -> list[Job]:
+        """What tests it: the ranks, and the captions that it retrieves."""
+        return [self.job] if self.retrieved is None else [self.job, self.retrieved]
 
     def title(self, language: str) -> str:
         """The label of its figures in a language; a language that it was not trained on is marked."""

@@ -18,6 +18,7 @@ from pipeline.retrieval.folds import in_folds
 from pipeline.retrieval.fusion import fused
 from pipeline.retrieval.query_translation import by_translation
 from pipeline.retrieval.reranking import index_job, on_first_lists, rerank_job
+from pipeline.retrieval.retrieved import retrieved_job
 from pipeline.retrieval.rows import Evaluation, Row, Training
 from pipeline.retrieval.training import require_languages, training_job, watched_languages
 from pipeline.retrieval.words import require_read
@@ -44,7 +45,10 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
                     recipe, of_model(settings, model), name, seed, corpus, synthetic, workspace, _NOT_OF_TRAINING
                 )
 
-            row = evaluation_of(settings)(Training(recipe, workspace, corpus, name, seed, languages, train))
+            evaluation = evaluation_of(settings)
+            row = evaluation(Training(recipe, workspace, corpus, name, seed, languages, train))
+            if settings.retrieved_captions and evaluation in (as_trained, in_folds):
+                row = replace(row, retrieved=retrieved_job(row.trained[0], corpus, settings))
             if row.unseen and settings.unseen == "error":
                 first = min(row.unseen)
                 raise RecipeError(
@@ -67,8 +71,9 @@ def reranker_row(recipe: Recipe, workspace: Workspace) -> Row | None:
     if not indexed or own.get("model") in (None, settings.model) or name not in (settings.only or settings.rows):
         return None
     plain = replace(
-        settings, reranker={}, only=[name], seeds=settings.seeds[:1], fuse=[], translate=None, first=None, folds=1
-    )
+        settings, reranker={}, only=[name], seeds=settings.seeds[:1], fuse=[], translate=None, first=None, folds=1,
+        retrieved_captions=False,
+    )  # fmt: skip
     second = replace(plain, **{"options": {}, "pretrained": None, "pretrained_rate": 0.0, **own})
     (first_row,), (row,) = (vse_rows(replace(recipe, vse=one), workspace) for one in (plain, second))
     corpus = corpus_job(recipe, workspace)
@@ -102,7 +107,7 @@ EVALUATIONS: dict[str, Evaluation] = {
     "fuse": fused, "translate": by_translation, "first": on_first_lists, "folds": in_folds,
 }  # fmt: skip
 """Setting of `vse` → how rows are tested where it is not at its default."""
-_NOT_OF_TRAINING = {"rows", "only", "seeds", "first_k", "reranker", "unseen", *EVALUATIONS}
+_NOT_OF_TRAINING = {"rows", "only", "seeds", "first_k", "reranker", "unseen", "retrieved_captions", *EVALUATIONS}
 
 
 def of_model(settings: VseSettings, model: str) -> VseSettings:
@@ -115,7 +120,7 @@ def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage, preparing the corpus if necessary."""
     rows, settings = all_rows(recipe, workspace), recipe.vse
     require_segmenters(settings)
-    jobs = chain([row.job for row in rows], "vse")
+    jobs = chain([job for row in rows for job in row.jobs], "vse")
     workspace.expect([corpus_job(recipe, workspace)])
     workspace.expect(jobs, force)
     prepare_if_missing(recipe, workspace)

@@ -17,6 +17,7 @@ from data.text import (
     JointBPE,
     WordVocabulary,
     detokenize,
+    plain_words,
     tokenize,
     words_of,
 )
@@ -228,3 +229,11 @@ def test_languages_without_spaces_are_read_by_character(language: str, text: str
     assert len(known) >= 5
     assert sum(number != vocabulary.UNKNOWN for number in known) > len(known) / 2
     assert len(vocabulary.encode("USB 2000", language)) == 2
+
+
+def test_plain_words_are_those_of_surface_text_and_of_moses_tokens_without_signs() -> None:
+    for text in ("A man's T-Shirt, don't you \"see\"?", "Ein  Mann (grün)."):
+        assert plain_words(text, "en") == plain_words(tokenize(text, "en"), "en")
+    assert plain_words("Ein  Mann (grün).", "de") == ["ein", "mann", "grün"]
+    assert plain_words("一只狗，在跑。", "zh") == list("一只狗在跑")
+    assert plain_words("…", "en") == []

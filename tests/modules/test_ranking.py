@@ -13,7 +13,7 @@ from torch import Tensor
 from modules.encodings import Encoding, Encodings
 from modules.errors import ModelError
 from modules.metrics import RetrievalRanks, retrieval_ranks, retrieval_scores
-from modules.ranking import RetrievalMetric, block_similarity, exact_ranks, ranks_by_index
+from modules.ranking import RetrievalMetric, block_similarity, exact_ranks, first_captions, ranks_by_index
 
 
 def inner_product(images: Encoding, captions: Encoding) -> Tensor:
@@ -156,6 +156,17 @@ def test_blocks_name_a_score_that_is_not_finite_by_its_place_in_the_whole() -> N
         exact_ranks(inner_product, *whole(one_vector(image), one_vector(caption)), links, 4)
     with pytest.raises(ModelError, match="vector 6"):
         ranks_by_index(image, caption, links)
+
+
+def test_the_first_captions_of_blocks_are_those_of_the_whole_matrix() -> None:
+    torch.manual_seed(0)
+    images, captions = one_vector(torch.randn(11, 6)), one_vector(torch.randn(37, 6))
+    expected = inner_product(images, captions).argsort(dim=1, descending=True)
+    for k, block in ((5, 4), (5, 512), (50, 8), (1, 3)):
+        assert torch.equal(first_captions(inner_product, *whole(images, captions), k, block), expected[:, :k])
+    captions[0][30, 0, 2] = torch.nan
+    with pytest.raises(ModelError, match=r"image 0 \(row\) and caption 30 \(column\) is nan"):
+        first_captions(inner_product, *whole(images, captions), 5, 8)
 
 
 def test_no_caption_is_an_error() -> None:

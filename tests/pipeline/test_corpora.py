@@ -78,6 +78,7 @@ def test_a_whole_run(tmp_path: Path, capsys, corpus: str) -> None:
     printed = capsys.readouterr().out
     assert "pairs, regions 2×5\ndata report: 0 errors, " in printed
     metrics = json.loads((made.row(folds) / "manifest.json").read_text())["metrics"]
+    (retrieved,) = (tmp_path / "artifacts" / "jobs").glob("retrieved-*/*/manifest.json")
     whole, mean = metrics["test"]["en"], metrics["folds"]["en"]
     assert mean["images"] == 2
     assert mean.keys() == whole.keys() | {"images"}
@@ -91,10 +92,11 @@ def test_a_whole_run(tmp_path: Path, capsys, corpus: str) -> None:
     assert "en, mean of 5 folds R@1/5/10" in printed
     found = [json.loads(line) for line in (tmp_path / "artifacts/made/report/results.jsonl").read_text().splitlines()]
     of_folds = {row["metric"]: row for row in found if row["split"] == "test-2"}
+    mean |= json.loads(retrieved.read_text())["metrics"]["folds"]["en"]
     assert {metric: row["value"] for metric, row in of_folds.items()} == {
         metric: pytest.approx(mean[metric], abs=1e-4) for metric in of_folds
     }
-    assert "rsum" in of_folds
+    assert {"rsum", "retrieved_cider@1"} <= of_folds.keys()
     assert {(row["low"], row["high"], row["n"]) for row in of_folds.values()} == {(None, None, 2)}
     assert {row["n"] for row in found if row["split"] == "test"} == {10}
 

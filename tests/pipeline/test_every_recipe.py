@@ -69,7 +69,7 @@ def root(tmp_path_factory) -> Path:
     rng, box = np.random.default_rng(0), np.array([0, 0, 1, 1])
     for store, ids, count in (
         ("flickr30k_regions", official + names, 2), ("flickr30k_vgg19", official, 1),
-        ("flickr30k_resnet152", official, 1),
+        ("flickr30k_resnet152", official + names, 1),
         ("coco_regions", [name.removesuffix(".jpg") for name in names], 2),
         ("coco_resnet152", [name.removesuffix(".jpg") for name in names], 1),
     ):  # fmt: skip

@@ -16,6 +16,8 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
+from pipeline.reporting.paper_tables import paper_tables
+from pipeline.reporting.results import Figures
 from pipeline.retrieval.fusion import fuse
 from pipeline.retrieval.ranks import load_module, read_ranks
 from pipeline.translation.leakage import lenders_of, name_of, refuse_seen_images
@@ -284,3 +286,32 @@ def test_a_translator_s_lenders_are_all_that_it_and_its_back_translator_read() -
     assert lenders_of([translator], here) == {"lender": there, "lender2": far}
     assert lenders_of([translator], there) == {"lender": far}
     assert lenders_of([job("mt-en-de", corpus=here)], here) == {}
+
+
+PARTLY = """
+tables:
+  "3":
+    title: Without R@5
+    systems:
+      ours: {rows: [human], published: {human: [1, null, 3, 9, 4, null, 6, 8]}}
+    published:
+      theirs: [10, null, 20, null, 30, null, 40, null]
+"""
+
+
+def test_what_was_not_published_is_blank_and_systems_without_a_model_stand_below(tiny: Tiny, tmp_path: Path) -> None:
+    (tmp_path / "partly.yaml").write_text(f"base: {tiny.yaml}\n{PARTLY}")
+    figures = Figures(load_recipe(str(tmp_path / "partly.yaml")), tiny.workspace, [])
+    sheet, *_ = paper_tables("3", figures)
+    assert sheet.heads[5] == sheet.heads[9] == "median rank"
+    assert sheet.heads[10:12] == ["R@1 + R@10", "rsum"]
+    ours, published, away, theirs = sheet.rows
+    assert published[2:12] == ["1.0", "", "3.0", "9.0", "4.0", "", "6.0", "8.0", "14.0", ""]
+    assert theirs[:12] == ["theirs", "published", "10.0", "", "20.0", "", "30.0", "", "40.0", "", "100.0", ""]
+    assert float(ours[10]) == pytest.approx(sum(float(ours[place]) for place in (2, 4, 6, 8)), abs=0.21)
+    assert float(away[10]) == pytest.approx(float(ours[10]) - 14, abs=0.11)
+    assert [away[place] for place in (3, 7, 11, 12)] == [""] * 4
+    assert {len(line) for line in sheet.rows} == {len(sheet.heads)}
+    (tmp_path / "bad.yaml").write_text(f"base: {tiny.yaml}\n{PARTLY.replace('30, null', '30')}")
+    with pytest.raises(RecipeError, match=r"tables.3.published.theirs: expected R@1, 5, 10 both ways, .* null where"):
+        load_recipe(str(tmp_path / "bad.yaml"))

@@ -49,6 +49,7 @@ vse:
   only: [human, mmt-fb]
   seeds: [1]
   dropout: 0.2
+  retrieved_captions: false
 """
 
 
