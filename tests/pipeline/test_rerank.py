@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -74,14 +75,35 @@ def test_a_tuned_system_is_a_translator_like_the_others(reranked: Tiny, tmp_path
         assert figures["test_ter"] == pytest.approx(
             translation_scores(chosen, [row["reference"] for row in rows], chosen, chosen).ter
         )
-    images = [row["image_id"] for row in read_translations(reranked.job("mt+picture-en-de"), "test")]
-    rows = read_translations(reranked.job("mt+picture-en-de"), "test")
-    for name, lines in (("in.txt", [row["source"] for row in rows]), ("images.txt", images)):
+
+
+@pytest.mark.parametrize("system", ["mt+channel", "mt+picture"])
+def test_translate_and_augment_use_it(reranked: Tiny, tmp_path: Path, capsys, system: str) -> None:
+    rows = read_translations(reranked.job(f"{system}-en-de"), "test")
+    for name, lines in (("in", [row["source"] for row in rows]), ("images", [row["image_id"] for row in rows])):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
-    arguments = ["--with", "mt+picture:en-de", "--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out")]
-    assert reranked.main("translate", *ALL, *arguments) == 1  # it looks at pictures
-    assert reranked.main("translate", *ALL, *arguments, "--images", str(tmp_path / "images.txt")) == 0
+    arguments = [f"--with={system}:en-de", f"--input={tmp_path / 'in'}", f"--output={tmp_path / 'out'}"]
+    assert reranked.main("translate", *ALL, *arguments) == (system == "mt+picture")  # it looks at pictures
+    assert reranked.main("translate", *ALL, *arguments, f"--images={tmp_path / 'images'}") == 0
     assert (tmp_path / "out").read_text().splitlines() == [row["hypothesis"] for row in rows]
+    assert reranked.main("augment", *ALL, f"--augment.paths=[{system}:en-de]") == 0
+    captions = reranked.captions(f"synthetic-{system}-en-de")
+    assert {row["source"] for row in captions} == {f"{system}:en-de"}
+
+
+def test_a_recipe_can_borrow_one_of_several(reranked: Tiny, tmp_path: Path, monkeypatch) -> None:
+    """Also in a process that has not imported what trains the retrieval models of the others."""
+    lender, systems = tmp_path / "lender.yaml", SYSTEMS.partition("=")[2]
+    rerank = {key.removeprefix("--mmt.rerank."): value for key, _, value in (one.partition("=") for one in RERANK[:5])}
+    lender.write_text(
+        f"base: {reranked.yaml}\nvse: {{rows: {{both: [en/human, de/human]}}, only: [both]}}\n"
+        f"mmt: {{systems: {systems}, rerank: {{{', '.join(f'{key}: {value}' for key, value in rerank.items())}}}}}\n"
+    )
+    monkeypatch.setattr("pipeline.translation.reranked._retrieval", [])
+    monkeypatch.delitem(sys.modules, "pipeline.retrieval.features", raising=False)
+    paths = [f"--augment.translators={lender}", "--augment.paths=[mt+channel:en-de]"]
+    assert reranked.main("augment", "--mmt.systems=[mt,mmt,mt+channel]", *paths) == 0
+    assert {row["source"] for row in reranked.captions("synthetic-mt+channel-en-de")} == {"mt+channel:en-de"}
 
 
 SYSTEMS_LEFT = [f"{system}-{way}" for system in ("mmt", "mt", "mt+channel", "mt+picture", "mt+short")
@@ -177,12 +199,6 @@ def test_an_exported_system_that_is_not_whole_is_refused(folder: Path, tmp_path:
     (broken / "model.json").write_text(json.dumps(about))
     with pytest.raises(RecipeError, match=r"mt\+picture-en-de: no whole translator; get the model folder again"):
         ExportedModel.load(broken)
-
-
-def test_captions_by_a_system_that_a_retrieval_model_reranks(reranked: Tiny) -> None:
-    assert reranked.main("augment", *ALL, "--augment.paths=[mt+picture:en-de]") == 0
-    (source,) = {row["source"] for row in reranked.captions("synthetic-mt+picture-en-de")}
-    assert source == "mt+picture:en-de"
 
 
 def test_features_are_compared_and_reported(reranked: Tiny, capsys) -> None:
