@@ -11,15 +11,21 @@ import pytest
 
 from data.errors import DataError
 from data.nbest import read_nbest
+from data.regions import RegionStore
+from data.text import PretrainedTokens
+from modules.retrieval_models import build_model
 from modules.translation_metrics import translation_scores
 from pipeline.cli import main
 from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
+from pipeline.jobs.model_files import save_model
 from pipeline.recipes.loading import load_recipe
+from pipeline.search.export import _copy_translator
 from pipeline.search.exported_model import ExportedModel
 from pipeline.translation.mmt import read_translations, translator_jobs
 from pipeline.translation.reranked import CHOICES, read_lists
 from pipeline.translation.translator_files import load_translator
+from tests.modules.text_models import save
 from tests.pipeline.tiny import Tiny, at
 
 SYSTEMS = "--mmt.systems=[mt,mmt,mt+short,mt+picture,mt+channel]"
@@ -201,13 +207,33 @@ def test_an_exported_system_that_is_not_whole_is_refused(folder: Path, tmp_path:
         ExportedModel.load(broken)
 
 
+def test_a_text_model_of_its_retrieval_model_goes_along(reranked: Tiny, tmp_path: Path) -> None:
+    source, words = shutil.copytree(reranked.job("mt+picture-en-de"), tmp_path / "job"), tmp_path / "bert"
+    words.mkdir()
+    tokens = PretrainedTokens(str(save("bert", words)))
+    dim = RegionStore(reranked.job("corpus") / "regions").dim
+    arguments = {"region_dim": dim, "vocabulary_size": len(tokens), "languages": ["de", "en"], "dim": 8, "word_dim": 8,
+                 "dropout": 0.0, "pretrained": str(words)}  # fmt: skip
+    save_model(source / "retrieval", "san", arguments, build_model("san", **arguments))
+    tokens.save(source / "retrieval" / "words.json")
+    _copy_translator(source, tmp_path / "exported")
+    shutil.rmtree(words)
+    with pytest.raises(DataError, match="no tokenizer of transformers there"):
+        load_translator(source)
+    found, _ = load_translator(tmp_path / "exported")
+    assert found.features["image"].model.languages == ["de", "en"]
+    assert "bert" not in (tmp_path / "exported" / "retrieval" / "network.json").read_text()
+
+
 def test_features_are_compared_and_reported(reranked: Tiny, capsys) -> None:
     about = json.loads((reranked.job("choices-mt-en-de") / "choices.json").read_text())
     assert list(about) == list(CHOICES)
     assert all(len(one["weights"]) == 2 for one in about.values())
-    assert reranked.main("rerank", *ALL) == 0
+    published = "--mmt.rerank.published={en-de: {NMT: {BLEU: 30.9}, NMT + VSE: {BLEU: 35.2, TER: 44.8}}}"
+    assert reranked.main("rerank", *ALL, published) == 0
     printed = capsys.readouterr().out
-    for words in ("log p", *CHOICES, "oracle", "own image − another", "6-best lists of mt-en-de"):
+    for words in ("log p", *CHOICES, "oracle", "own image − another", "6-best lists of mt-en-de",
+                  "NMT + VSE, published", "35.2", "+4.3", "44.8"):  # fmt: skip
         assert words in printed
     assert reranked.main("report", *ALL) == 0
     text = (reranked.workspace.root / "tiny" / "report" / "report.md").read_text()
@@ -277,6 +303,8 @@ def test_what_is_missing_is_said_before_anything_runs(fresh: Tiny, capsys) -> No
         (["--mmt.rerank.list_size=1"], "mmt.rerank.list_size is 1; expected 2 or more"),
         (["--mmt.rerank.passes=0"], "mmt.rerank.passes is 0"),
         (["--mmt.rerank.seeds=[1,1]"], "mmt.rerank.seeds is 1, 1; expected one or more, each once"),
+        (["--mmt.rerank.published={en-fr: {a: {BLEU: 1}}}"], "mmt.rerank.published has 'en-fr'; expected one of"),
+        (["--mmt.rerank.published={en-de: {a: {METEOR: 1}}}"], "published.en-de.a has METEOR; expected BLEU, chrF"),
         (["--mmt.rerank.seeds=[]"], "mmt.rerank.seeds is empty"),
         (["--mmt.rerank.systems={a: [channel]}", "--mmt.systems=[mmt,mmt+a]", "--augment.paths=[]"], "nothing transl"),
     ],
