@@ -1,5 +1,6 @@
 """A translator whose n-best lists are put in another order, by a weighted sum of features of each translation."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -169,8 +170,16 @@ class Reranker(nn.Module):
         return replace(search, beam_size=max(search.beam_size, self.beam_size))
 
     def rerank(self, batch: Batch, found: Found) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence of a batch with their features, best first."""
+        """Return the hypotheses of each sentence of a batch with their features, best first.
+
+        Raises:
+            ModelError: a feature is not a finite number, so there is no order.
+        """
         values = {name: feature(batch, found) for name, feature in self.features.items()}
+        for name, of_feature in values.items():
+            if wrong := [value for some in of_feature for value in some if not math.isfinite(value)]:
+                raise ModelError(f"re-ranking: feature {name!r} of a translation is {wrong[0]}; expected a finite "
+                                 "number: train the model that computes it again")  # fmt: skip
         reranked = []
         for sentence, best in enumerate(found):
             some = []

@@ -30,19 +30,23 @@ app = typer.Typer()
 def translate(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
     path: Annotated[str | None, typer.Option("--with", help="system and languages: mt:en-de, mmt:en-de-en")] = None,
+    model: Annotated[Path | None, typer.Option(help="an exported model, whose translators are used")] = None,
     source: Annotated[Path | None, typer.Option("--input", help="a sentence a line; standard input if none")] = None,
     output: Annotated[Path | None, typer.Option(help="where to; standard output if none")] = None,
-    images: Annotated[Path | None, typer.Option(help="an image id a line, for a system that reads regions")] = None,
+    images: Annotated[Path | None, typer.Option(help="an image a line: its id; with --model, its file")] = None,
     n_best: Annotated[int, typer.Option(help="translations per sentence; more than 1 as JSON lines")] = 1,
     moses: Annotated[bool, typer.Option("--moses", help="write n-best lists in Moses' format")] = False,
 ) -> None:  # fmt: skip
-    """Translate a file line by line with a recipe's translators."""
+    """Translate a file line by line with the translators of a recipe or of an exported model."""
     loaded = recipe_of(ctx, recipe, named)
     if path is None:
         raise RecipeError("translate: --with is missing; expected a system and languages, --with mt:en-de")
-    run = load("pipeline.translation.translate", "translate")
+    request = load("pipeline.translation.translate", "Request")(path, source, output, images, n_best, moses)
     with explained("augment"):
-        run(loaded, open_workspace(), path, source, output, images, n_best, moses)
+        if model is not None:
+            load("pipeline.search.translate_command", "translate_exported")(model, loaded.augment, request)
+        else:
+            load("pipeline.translation.translate", "translate")(loaded, open_workspace(), request)
 
 
 @app.command("rerank-translations")

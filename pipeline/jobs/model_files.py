@@ -13,6 +13,8 @@ from pipeline.jobs.files import fingerprint
 from pipeline.jobs.weights import load_weights, save_weights
 
 MODEL_FILES = ("network.json", "weights.safetensors", "words.json")
+TEXT = "text"
+"""Folder of the text model that an exported model was made on, in the folder of that model."""
 
 
 def save_model(folder: Path, name: str, arguments: Mapping[str, Any], model: RetrievalModel) -> None:
@@ -26,7 +28,8 @@ def load_model(folder: Path, pretrained: str | None = None) -> tuple[RetrievalMo
 
     Args:
         folder: of the job that trained it, or an exported model's.
-        pretrained: where the text model that it was made on lies now, if it has one.
+        pretrained: where the text model that it was made on lies now, if it has one; None: in `TEXT`, if that is there,
+            else where it was.
 
     Raises:
         RecipeError: the folder holds no model, or its parts do not fit.
@@ -48,6 +51,8 @@ def read_network(folder: Path, pretrained: str | None = None) -> tuple[str, dict
         raise RecipeError(
             f"{path}: no retrieval model here ({error!r}); run `make stage-vse` with ARGS=--force"
         ) from None
+    if pretrained is None and (folder / TEXT / "config.json").is_file():
+        pretrained = str(folder / TEXT)
     if pretrained is not None:
         arguments = arguments | {"pretrained": pretrained}
     text = load_text_input(folder / "words.json") if pretrained is None else PretrainedTokens(pretrained)

@@ -3,7 +3,7 @@
 import re
 
 from pipeline.errors import RecipeError
-from pipeline.recipes.rerank_settings import OF_RETRIEVAL
+from pipeline.recipes.rerank_settings import MEASURES, OF_RETRIEVAL
 from pipeline.recipes.settings import MmtSettings
 from pipeline.recipes.systems import CHANNEL, members_of, opposite
 
@@ -38,6 +38,20 @@ def check_rerank(mmt: MmtSettings, where: str) -> None:
         raise RecipeError(f"{where}: {key}.seeds is {shown}; expected one or more, each once, from 0")
     for system in mmt.systems:
         _check_system(mmt, system, where)
+    _check_published(mmt, where)
+
+
+def _check_published(mmt: MmtSettings, where: str) -> None:
+    """Refuse published figures that no table would show, by a RecipeError."""
+    for direction, systems in mmt.rerank.published.items():
+        if direction not in mmt.directions:
+            raise RecipeError(f"{where}: mmt.rerank.published has {direction!r}; expected one of mmt.directions "
+                              f"({', '.join(mmt.directions)})")  # fmt: skip
+        for system, figures in systems.items():
+            if not figures or (unknown := sorted(figures.keys() - {*MEASURES})):
+                shown = unknown[0] if figures else "nothing"
+                raise RecipeError(f"{where}: mmt.rerank.published.{direction}.{system} has {shown}; expected "
+                                  f"{', '.join(MEASURES)}")  # fmt: skip
 
 
 def needs_retrieval(mmt: MmtSettings, reranks: str | None) -> bool:

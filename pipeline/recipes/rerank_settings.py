@@ -6,6 +6,8 @@ from typing import Any, Literal
 Feature = Literal["logp", "length", "channel", "image", "source"]
 CONTROL = "other-image"
 """A feature of the comparison alone: the similarity to another sentence's picture."""
+MEASURES = ("BLEU", "chrF", "TER")
+"""Measures of the comparison."""
 OF_RETRIEVAL = ("image", "source", CONTROL)
 """Features that a retrieval model computes."""
 
@@ -38,3 +40,5 @@ class RerankSettings:
     retrieval: dict[str, Any] = field(default_factory=dict)
     """The retrieval model of `image` and `source`: its `row` of `vse.rows`, and what else differs from `vse` (`model`,
     `seeds: [2]` …)."""
+    published: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    """Direction → system → measure (`BLEU`, `chrF`, `TER`) → a published figure, shown below the recipe's own."""

@@ -1,6 +1,7 @@
 """Stage rerank: re-ranked translators are tuned, and sets of features compared."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pipeline.retrieval.features  # noqa: F401 # gives re-ranked translators their retrieval model
 from modules.intervals import Difference
@@ -95,12 +96,24 @@ def rerank_tables(figures: Figures, jobs: Mapping[str, Job]) -> list[TextTable]:
             value, runs = one.value if one.gain is None else one.gain.value, 1 if one.gain is None else len(seeds)
             target = direction.partition("-")[2]
             figures.add("test", system, f"{direction}, {one.system}", target, metric, value, low, high, runs, count)
-        found.append(comparison_table(title, scored))
+        sheet = comparison_table(title, scored)
+        published = figures.recipe.mmt.rerank.published.get(direction, {})
+        found.append(replace(sheet, rows=[*sheet.rows, *_published(published)]))
         if own := [row for row in rows if f"{row} | BLEU | own" in scores]:
             shown = [[one.measure, *shown_difference(one.gain)] for one in _read(scores, own, " | own") if one.gain]
             heads = ["own image − another", "difference", "95 %", "p"]
             found.append(TextTable(f"Re-ranking {system}-{direction} by the own image or another one", heads, shown))
     return found
+
+
+def _published(systems: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
+    """Lines of published figures, each with its difference from the first system."""
+    lines, first = [], next(iter(systems.values()), {})
+    for system, figures in systems.items():
+        for place, (measure, value) in enumerate(figures.items()):
+            away = f"{value - first[measure]:+.1f}" if figures is not first and measure in first else ""
+            lines.append(["" if place else f"{system}, published", measure, f"{value:.1f}", away, "", ""])
+    return lines
 
 
 def _read(scores: Mapping[str, float], rows: Sequence[str], end: str) -> list[Scored]:

@@ -10,6 +10,7 @@ import yaml
 from rich.markup import escape
 from safetensors.numpy import save_file
 
+import pipeline.retrieval.features  # noqa: F401 # gives re-ranked translators their retrieval model
 from data.extractor import EXTRACTOR_VERSION
 from data.regions import read_standard
 from pipeline.corpus.prepare import about_corpus
@@ -18,8 +19,10 @@ from pipeline.jobs.console import say
 from pipeline.jobs.files import digest_of, rename_whole
 from pipeline.jobs.job import Job
 from pipeline.jobs.locks import lock
+from pipeline.jobs.model_files import MODEL_FILES, TEXT
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
+from pipeline.recipes.systems import members_of
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.vse import reranker_row, vse_rows
 from pipeline.search.exported_model import (
@@ -27,15 +30,14 @@ from pipeline.search.exported_model import (
     FORMAT,
     RERANKER,
     STANDARD,
-    TEXT,
     TRANSLATORS,
     VISION,
     ExportedModel,
     read_about,
 )
 from pipeline.search.model_card import languages_of, model_card, shown_name
-from pipeline.translation.mmt import translators_of
-from pipeline.translation.translator_files import TRANSLATOR_FILES
+from pipeline.translation.mmt import translators_of, whose
+from pipeline.translation.translator_files import RETRIEVAL, files_of
 
 _MARK = ".exporting"
 _BESIDE = ("partial", "ready", "before")
@@ -105,17 +107,10 @@ def _write(recipe: Recipe, workspace: Workspace, chosen: Row, half: Path) -> str
     corpus = workspace.require(chosen.job.inputs["corpus"])
     network = json.loads((source / "network.json").read_text(encoding="utf-8"))
     _copy_model(source, half)
-    if pretrained := network["arguments"].get("pretrained"):
-        _copy_text_model(pretrained, half / TEXT)
-        network["arguments"]["pretrained"] = TEXT
-        (half / "network.json").write_text(json.dumps(network, indent=1), encoding="utf-8")
-        (half / "words.json").write_text(json.dumps({"pretrained": TEXT}), encoding="utf-8")
     regions = _write_regions(recipe, corpus, half)
     translators = exported_translators(recipe, workspace, chosen)
     for one in translators:
-        (half / TRANSLATORS / one.name).mkdir(parents=True)
-        for file in TRANSLATOR_FILES:
-            shutil.copyfile(workspace.folder(one) / file, half / TRANSLATORS / one.name / file)
+        _copy_translator(workspace.folder(one), half / TRANSLATORS / one.name)
     second = None
     if (reranker := trained_reranker(recipe, workspace)) is not None:
         second = _about_reranker(recipe, workspace, reranker)
@@ -134,6 +129,7 @@ def _write(recipe: Recipe, workspace: Workspace, chosen: Row, half: Path) -> str
         "format": FORMAT, "name": name, "languages": languages, "regions": regions, "row": chosen.name,
         "seed": chosen.seed, "job": chosen.job.name, "key": chosen.job.key, "test": manifest["metrics"]["test"],
         "translators": {one.name: one.key for one in translators},
+        "without_regions": whose(recipe).mmt.without_regions,
         "reranker": second,
         "files": {path.relative_to(half).as_posix(): digest_of(path) for path in files},
     }  # fmt: skip
@@ -142,8 +138,24 @@ def _write(recipe: Recipe, workspace: Workspace, chosen: Row, half: Path) -> str
 
 
 def _copy_model(source: Path, target: Path) -> None:
-    for name in ("network.json", "weights.safetensors", "words.json"):
+    """Copy a retrieval model, and the text model that it was made on."""
+    for name in MODEL_FILES:
         shutil.copyfile(source / name, target / name)
+    network = json.loads((target / "network.json").read_text(encoding="utf-8"))
+    if pretrained := network["arguments"].get("pretrained"):
+        _copy_text_model(pretrained, target / TEXT)
+        network["arguments"]["pretrained"] = TEXT
+        (target / "network.json").write_text(json.dumps(network, indent=1), encoding="utf-8")
+        (target / "words.json").write_text(json.dumps({"pretrained": TEXT}), encoding="utf-8")
+
+
+def _copy_translator(source: Path, target: Path) -> None:
+    """Copy a translator, and what re-ranks its lists."""
+    for name in files_of(source):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, target / name)
+    if (target / RETRIEVAL).is_dir():
+        _copy_model(source / RETRIEVAL, target / RETRIEVAL)
 
 
 def trained_reranker(recipe: Recipe, workspace: Workspace) -> Row | None:
@@ -213,12 +225,17 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
 
 
 def exported_translators(recipe: Recipe, workspace: Workspace, chosen: Row) -> list[Job]:
-    """The recipe's MT, and MMT that reads regions as a model does, as far as they have been trained."""
+    """The recipe's MT and MMT and all that is re-ranked, as far as they have been trained.
+
+    Those that look at pictures must read regions as the model does.
+    """
     corpus, found = chosen.job.inputs["corpus"], []
     for name, job in translators_of(recipe, workspace).items():
-        system = name.partition("-")[0]
-        fits = system == "mt" or (system == "mmt" and job.inputs["corpus"].key == corpus.key)
-        if fits and workspace.done(job):
+        members, reranks = members_of(name.partition("-")[0])
+        if members not in (["mt"], ["mmt"]) and reranks is None:
+            continue
+        looks = any(one.startswith("mmt") for one in members) or "image" in job.settings.get("features", ())
+        if (not looks or job.inputs["corpus"].key == corpus.key) and workspace.done(job):
             found.append(job)
     return found
 

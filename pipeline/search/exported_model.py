@@ -5,7 +5,7 @@
 
 The folder holds `network.json`, `weights.safetensors` and `words.json` (with a pretrained text model also `text/`),
 `regions.safetensors` with the standardisation of regions found in pixels (those of a pretrained network: also
-`vision/`), the recipe and its translators (`translators/`), a model card, and `model.json`
+`vision/`), the recipe and its translators (`translators/`, with what re-ranks them), a model card, and `model.json`
 with a digest of each file. Nothing in it is a pickle.
 """
 
@@ -34,16 +34,17 @@ from modules.encodings import Encodings
 from modules.retrieval_models.base import RetrievalModel
 from pipeline.errors import RecipeError
 from pipeline.jobs.files import digest_of
-from pipeline.jobs.model_files import load_model, model_fingerprint
-from pipeline.translation.translator_files import TRANSLATOR_FILES
+from pipeline.jobs.model_files import TEXT, load_model, model_fingerprint
+from pipeline.translation.translator_files import RETRIEVAL, files_of
 
 if TYPE_CHECKING:
     from pipeline.search.exported_translators import ExportedTranslators
 
 FORMAT = 1
-ABOUT, STANDARD, TEXT, VISION = "model.json", "regions.safetensors", "text", "vision"
+ABOUT, STANDARD, VISION = "model.json", "regions.safetensors", "vision"
 TRANSLATORS, RERANKER = "translators", "reranker"
 _BATCH = 128
+_TRANSLATOR = re.compile(r"mm?t\d*(\+\w+)*-[a-z]{2,3}-[a-z]{2,3}", re.ASCII)
 _OF_REGIONS = ("regions", "size", "version")
 _KINDS = (".json", ".safetensors", ".txt", ".model", ".yaml", ".md")
 Regions = tuple[NDArray[np.floating], NDArray[np.floating]]
@@ -63,7 +64,7 @@ class ExportedModel:
         standard: mean and scale (D,) of those regions.
         reads: a digest of how regions are made from pixels; None for a model that reads regions made elsewhere.
         fingerprint: a digest of what decides the vectors.
-        translator_names: `mt-en-de`, `mmt-en-de` …, those of its recipe.
+        translator_names: `mt-en-de`, `mmt-en-de`, `mt+channel-en-de` …, those of its recipe.
         reranker: a second model that reorders the first results of this one; None without.
         first_k: how many results it reorders.
         first_right: by language, the share of test captions in percent whose picture is found first.
@@ -93,10 +94,9 @@ class ExportedModel:
         folder = Path(folder)
         about = read_about(folder)
         _check_files(folder, about["files"])
-        pretrained = str(folder / TEXT) if f"{TEXT}/config.json" in about["files"] else None
-        if pretrained is None and _names_text_model(folder):
-            raise RecipeError(f"{folder}: its text model ({TEXT}/) is missing; get the model folder again")
-        model, text = load_model(folder, pretrained)
+        names = _translators(folder, about["files"])
+        _require_text_models([folder, folder / RERANKER, *(folder / TRANSLATORS / name / RETRIEVAL for name in names)])
+        model, text = load_model(folder)
         if unknown := set(about["languages"]) - set(model.languages):
             raise RecipeError(
                 f"{folder / ABOUT}: the network does not know {min(unknown)!r}; get the model folder again"
@@ -110,7 +110,6 @@ class ExportedModel:
             standard = read_standard(folder / STANDARD, model.region_dim)
             reads = _reads_of(about, standard)
             fingerprint = hashlib.sha256(f"{fingerprint} {reads}".encode()).hexdigest()[:16]
-        names = _translators(folder, about["files"])
         exported = cls(
             folder, about["name"], about["languages"], model, text, extractor, standard, reads, fingerprint, names,
             first_right=_first_right(about),
@@ -273,16 +272,30 @@ def _first_right(about: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _translators(folder: Path, files: Mapping[str, str]) -> list[str]:
-    """The translators of an exported model, each whole and by itself."""
+    """The translators of an exported model, each whole and by itself.
+
+    Raises:
+        RecipeError: one is not.
+    """
     found: dict[str, set[str]] = {}
     for name in files:
         if name.startswith(f"{TRANSLATORS}/"):
             of, _, file = name.removeprefix(f"{TRANSLATORS}/").partition("/")
-            found.setdefault(of, set()).add(file)
+            found.setdefault(of, set())
+            if not file.startswith(f"{RETRIEVAL}/{TEXT}/"):
+                found[of].add(file)
     for name, held in found.items():
-        if not re.fullmatch(r"mm?t-[a-z]{2,3}-[a-z]{2,3}", name) or held != set(TRANSLATOR_FILES):
-            raise RecipeError(f"{folder / TRANSLATORS / name}: no whole translator; get the model folder again")
+        place = folder / TRANSLATORS / name
+        if not _TRANSLATOR.fullmatch(name) or "network.json" not in held or held != files_of(place):
+            raise RecipeError(f"{place}: no whole translator; get the model folder again")
     return sorted(found)
+
+
+def _require_text_models(models: Sequence[Path]) -> None:
+    """Refuse a model folder in which a model names a text model that it does not bring, by a RecipeError."""
+    for folder in models:
+        if _names_text_model(folder) and not (folder / TEXT / "config.json").is_file():
+            raise RecipeError(f"{folder}: its text model ({TEXT}/) is missing; get the model folder again")
 
 
 def _extractor(folder: Path, about: Mapping[str, Any]) -> Extractor:

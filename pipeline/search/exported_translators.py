@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from data.padding import pad
-from data.text import BEGIN, END
+from data.text import BEGIN, END, JointBPE
 from modules.beam import BeamSettings
-from modules.translators import translate
+from modules.translators import Searched, translate
 from pipeline.errors import RecipeError
 from pipeline.translation.translator_files import load_translator
 
@@ -28,6 +28,12 @@ class ExportedTranslators:
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self.names = list(names)
         self._load = cache(lambda name: load_translator(folder / name))
+
+    def load(self, system: str, direction: str) -> tuple[Searched, JointBPE]:
+        """A translator (`mt`, `en-de`) and its vocabulary; RecipeError if there is none."""
+        if (name := f"{system}-{direction}") not in self.names:
+            raise RecipeError(f"translate: no {name} in the model; it has {', '.join(self.names) or 'no translators'}")
+        return self._load(name)
 
     def sources(self, system: str) -> list[str]:
         """The languages that a system translates from."""
@@ -50,18 +56,16 @@ class ExportedTranslators:
 
         Args:
             texts: the sentences.
-            system: `mt` or `mmt`.
+            system: `mt`, `mmt`, or one that is re-ranked, `mt+channel` ….
             source: their language.
             target: the language wanted.
-            regions: (N, R, D) of their pictures, for a system that reads them.
+            regions: (N, R, D) of their pictures, for a system that reads them; all zero where there is none.
 
         Raises:
             RecipeError: there is no such translator, or it reads regions of another width.
         """
         name = f"{system}-{source}-{target}"
-        if name not in self.names:
-            raise RecipeError(f"translate: no {name} in the model; it has {', '.join(self.names) or 'no translators'}")
-        translator, bpe = self._load(name)
+        translator, bpe = self.load(system, f"{source}-{target}")
         tokens = bpe.encode_all(texts, source)
         batch: dict[str, Any] = {
             "source": pad(tokens), "source_lengths": torch.tensor([len(one) for one in tokens]),

@@ -2,8 +2,8 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,24 +13,86 @@ from data.nbest import Candidate, nbest_lines
 from data.regions import RegionStore
 from data.text import MAX_TOKENS, JointBPE, tokenize
 from modules.beam import BeamSettings
+from modules.translators import Searched
 from pipeline.corpus.prepare import corpus_job
 from pipeline.errors import RecipeError
 from pipeline.jobs.files import write_whole
 from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import Recipe
+from pipeline.recipes.settings import AugmentSettings, Recipe
 from pipeline.recipes.systems import parse_path
 from pipeline.translation.batch_translation import Translated, translate_all
 from pipeline.translation.mmt import translator_jobs, whose
 from pipeline.translation.translator_files import load_translator
 
 _BLOCK = 20_000  # lines translated together: what is held of the others is their text alone
+_NAMED = 5  # lines without a picture that are named
 
 
-def translate(
-    recipe: Recipe, workspace: Workspace, path: str, source: Path | None, output: Path | None, images: Path | None,
-    n_best: int, moses: bool = False,
-) -> None:  # fmt: skip
-    """Translate a file line by line, by the settings of the recipe's `augment` section.
+@dataclass(frozen=True)
+class Request:
+    """What `translate` is asked for.
+
+    Attributes:
+        path: `system:languages`, one hop or more; hops but the last are by their best translation.
+        source: a sentence a line; None is standard input.
+        output: where to; None is standard output.
+        images: an image a line, for translators that look at pictures; None: no pictures.
+        n_best: translations a sentence.
+        moses: write lists in Moses' format (`data.nbest`), also where `n_best` is 1.
+    """
+
+    path: str
+    source: Path | None
+    output: Path | None
+    images: Path | None
+    n_best: int = 1
+    moses: bool = False
+
+    @property
+    def directions(self) -> list[str]:
+        """`en-de` … of each hop; RecipeError if the path names a search."""
+        _, languages, search = parse_path(self.path)
+        if search is not None:
+            raise RecipeError(f"translate: {self.path!r} names a search; here it is beam search by augment.beam_size")
+        return [f"{a}-{b}" for a, b in pairwise(languages)]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Where translators that look at pictures find them.
+
+    Attributes:
+        store: gives the regions of named images; an image that it does not hold has none.
+        text_only: lines without a picture are translated, with zeros as regions.
+        missing: what a message says of an image without regions.
+    """
+
+    store: Callable[[Sequence[str]], RegionStore]
+    text_only: bool
+    missing: str
+
+
+def translate(recipe: Recipe, workspace: Workspace, request: Request) -> None:
+    """Translate a file line by line with a recipe's translators; `images` are ids of their corpus.
+
+    Raises:
+        RecipeError: there is no such translator, it has not been trained, or the files do not fit.
+    """
+    options, recipe = recipe.augment, whose(recipe)
+    folders = _translators(recipe, workspace, request)
+    regions = workspace.require(corpus_job(recipe, workspace)) / "regions"
+    sight = Sight(
+        lambda names: RegionStore(regions, check_values=False), recipe.mmt.without_regions == "captions",
+        f"has no regions in the corpus of recipe {recipe.name}; leave its line out, or set mmt.without_regions to "
+        "captions and train so",
+    )  # fmt: skip
+    translate_lines(request, lambda: [load_translator(folder) for folder in folders], options, sight)
+
+
+def translate_lines(
+    request: Request, load: Callable[[], list[tuple[Searched, JointBPE]]], options: AugmentSettings, sight: Sight
+) -> None:
+    """Translate a file line by line with translators.
 
     An empty line (or one of control characters) stays empty, and so does one whose translation at some hop is empty;
     sentences longer than 100 sub-words, at any hop, are cut there; all are counted. Several best are written as JSON
@@ -38,34 +100,25 @@ def translate(
     features `logp` (the score) and `length` (words), where an empty line has one empty translation.
 
     Args:
-        recipe: whose translators.
-        workspace: its artifacts.
-        path: `system:languages`, one hop or more; hops but the last are by their best translation.
-        source: a sentence a line; None is standard input.
-        output: where to; None is standard output.
-        images: an image id a line, of the translators' corpus, for those that read regions; None: no pictures.
-        n_best: translations a sentence.
-        moses: write lists in Moses' format (`data.nbest`), also where `n_best` is 1.
+        request: what to translate.
+        load: gives the translator of each hop and its vocabulary.
+        options: beam, length penalty, batches and devices.
+        sight: where pictures are.
 
     Raises:
-        RecipeError: there is no such translator, it has not been trained, or the files do not fit.
+        RecipeError: an option or a file does not fit.
     """
-    _, languages, _ = parse_path(path)
-    options, recipe = recipe.augment, whose(recipe)
     beam = BeamSettings(options.beam_size, options.length_penalty)
-    folders = _translators(recipe, workspace, path)
-    if n_best < 1 or n_best > beam.beam_size:
-        raise RecipeError(f"translate: --n-best is {n_best}; expected 1 to augment.beam_size ({beam.beam_size})")
-    if output is not None and output.is_dir():
-        raise RecipeError(f"translate: --output {output} is a folder; expected a file")
-    where = "standard input" if source is None else str(source)
-    lines = _standard_input() if source is None else read_lines(source, "a sentence a line")
-    store = RegionStore(workspace.require(corpus_job(recipe, workspace)) / "regions", check_values=False)
-    hops = [load_translator(folder) for folder in folders]
-    looks = [network.regions.in_features for network, _ in hops if network.regions is not None]
+    if request.n_best < 1 or request.n_best > beam.beam_size:
+        raise RecipeError(
+            f"translate: --n-best is {request.n_best}; expected 1 to augment.beam_size ({beam.beam_size})"
+        )
+    if request.output is not None and request.output.is_dir():
+        raise RecipeError(f"translate: --output {request.output} is a folder; expected a file")
+    lines = _standard_input() if request.source is None else read_lines(request.source, "a sentence a line")
+    hops, languages = load(), parse_path(request.path)[1]
     not_empty = [_size(text, hops[0][1], languages[0]) > 0 for text in lines]
-    seen = _images(recipe, images, not_empty, where, store) if looks else None
-    _require_sight(path, looks, store, seen)
+    store, seen = _pictures(request, sight, not_empty, [network for network, _ in hops])
     trainer = replace(options.trainer, progress=False, devices=1, num_nodes=1, strategy="auto")
     cut, silent, written = set[int](), 0, list[str]()
     for start in range(0, len(lines), _BLOCK):
@@ -78,14 +131,15 @@ def translate(
             shown = [seen[place] if seen else None for place in sentences]
             translations = translate_all(
                 network, bpe, bpe.encode_all(list(sentences.values()), language), shown, store, target, beam,
-                options.batch_tokens, trainer, n_best if number == len(hops) else 1,
+                options.batch_tokens, trainer, request.n_best if number == len(hops) else 1,
             )  # fmt: skip
             found = dict(zip(sentences, translations, strict=True))
         silent += len(places) - sum(bool(best.text.strip()) for best, *_ in found.values())
-        written += (_moses if moses else _lines)(start, min(start + _BLOCK, len(lines)), found, n_best)
-    _write("".join(f"{line}\n" for line in written), output)
-    blind = sum(filled and name is None for filled, name in zip(not_empty, seen or (), strict=False))
-    _tell(len(lines), path, {"empty": not_empty.count(False), "silent": silent, "cut": len(cut), "blind": blind})
+        written += (_moses if request.moses else _lines)(start, min(start + _BLOCK, len(lines)), found, request.n_best)
+    _write("".join(f"{line}\n" for line in written), request.output)
+    blind = [place for place, filled in enumerate(not_empty, 1) if seen and filled and seen[place - 1] is None]
+    counts = {"empty": not_empty.count(False), "silent": silent, "cut": len(cut)}
+    _tell(len(lines), request.path, counts, blind)
 
 
 def _write(text: str, output: Path | None) -> None:
@@ -93,42 +147,30 @@ def _write(text: str, output: Path | None) -> None:
     sys.stdout.write(text) if output is None else write_whole(output, text)
 
 
-def _tell(lines: int, path: str, counts: Mapping[str, int]) -> None:
-    """Print a summary of the lines on standard error."""
+def _tell(lines: int, path: str, counts: Mapping[str, int], blind: Sequence[int]) -> None:
+    """Print a summary of the lines on standard error; the first of those without a picture are named."""
+    named = ", ".join(map(str, blind[:_NAMED])) + (" …" if len(blind) > _NAMED else "")
     notes = {
         f"{lines:,} lines by {path}": True,
         f"{counts['empty']:,} empty lines stay empty": counts["empty"],
         f"{counts['silent']:,} lines have an empty translation": counts["silent"],
         f"{counts['cut']:,} lines were cut at {MAX_TOKENS} sub-words": counts["cut"],
-        f"{counts['blind']:,} lines without regions, zeros in their place": counts["blind"],
+        f"{len(blind):,} lines without regions, zeros in their place (lines {named})": blind,
     }
     print("; ".join(note for note, count in notes.items() if count), file=sys.stderr)
 
 
-def _require_sight(path: str, looks: Sequence[int], store: RegionStore, seen: Sequence[str | None] | None) -> None:
-    """Refuse missing regions, or regions of another width, for translators that read them."""
-    system = parse_path(path)[0]
-    if looks and looks[0] != store.dim:
-        raise RecipeError(f"translate: {system} reads regions of {looks[0]} numbers, the corpus has "
-                          f"{store.dim}; run `make stage-mmt` with this recipe")  # fmt: skip
-    if looks and seen is None:
-        raise RecipeError(f"translate: {system} reads regions; give --images, an image id a line, or use mt")
-
-
-def _translators(recipe: Recipe, workspace: Workspace, path: str) -> list[Path]:
+def _translators(recipe: Recipe, workspace: Workspace, request: Request) -> list[Path]:
     """The folders of a path's translators, hop by hop.
 
     Raises:
         RecipeError: the path names a search, or one is not of the recipe or not trained.
     """
-    system, languages, search = parse_path(path)
-    if search is not None:
-        raise RecipeError(f"translate: {path!r} names a search; here it is beam search by augment.beam_size")
-    jobs, directions = translator_jobs(recipe, workspace), [f"{a}-{b}" for a, b in pairwise(languages)]
+    jobs, directions, system = translator_jobs(recipe, workspace), request.directions, parse_path(request.path)[0]
     for direction in directions or [""]:
         if f"{system}-{direction}" not in jobs:
-            raise RecipeError(f"translate: {path!r} needs {system}:{direction}, which recipe {recipe.name} does not "
-                              f"train; its systems: {', '.join(['nmt', *recipe.mmt.systems])}; directions: "
+            raise RecipeError(f"translate: {request.path!r} needs {system}:{direction}, which recipe {recipe.name} "
+                              f"does not train; its systems: {', '.join(['nmt', *recipe.mmt.systems])}; directions: "
                               f"{', '.join(recipe.mmt.directions)}")  # fmt: skip
     return [workspace.require(jobs[f"{system}-{direction}"]) for direction in directions]
 
@@ -149,26 +191,34 @@ def _size(text: str, bpe: JointBPE, language: str) -> int:
     return len(bpe.tokenizer.encode(tokenize(text, language)).ids)
 
 
-def _images(
-    recipe: Recipe, path: Path | None, not_empty: Sequence[bool], where: str, store: RegionStore
-) -> list[str | None] | None:
-    """The image of each line; None for a line without one, where the recipe allows it.
+def _pictures(
+    request: Request, sight: Sight, not_empty: Sequence[bool], networks: Sequence[Searched]
+) -> tuple[RegionStore | None, list[str | None] | None]:
+    """The regions, and the image of each line, None for a line without one; (None, None) where nothing looks.
 
     Raises:
-        RecipeError: there are more or fewer images than lines, or one has no regions and the recipe allows none.
+        RecipeError: there are more or fewer images than lines, one has no regions, or regions are of another width.
     """
-    if path is None:
-        return [None] * len(not_empty) if recipe.mmt.without_regions == "captions" else None
-    names = [name.removesuffix("\r") for name in read_lines(path, "an image id a line")]
+    looks = [network.regions.in_features for network in networks if network.regions is not None]
+    if not looks:
+        return None, None
+    system, path = parse_path(request.path)[0], request.images
+    if path is None and not sight.text_only:
+        raise RecipeError(f"translate: {system} reads regions; give --images, an image a line, or use mt")
+    names = [""] * len(not_empty) if path is None else read_lines(path, "an image a line")
+    names = [name.removesuffix("\r") for name in names]
     if len(names) != len(not_empty):
+        where = "standard input" if request.source is None else str(request.source)
         raise RecipeError(f"{path}: {len(names)} images for {len(not_empty)} lines of {where}; give one a line")
-    if recipe.mmt.without_regions == "captions":
-        return [name if name in store else None for name in names]
+    asked = [name if filled else "" for name, filled in zip(names, not_empty, strict=True)]
+    store = sight.store(list(dict.fromkeys(filter(None, asked))))
+    if looks[0] != store.dim:
+        raise RecipeError(f"translate: {system} reads regions of {looks[0]} numbers, the pictures have {store.dim}; "
+                          "run `make stage-mmt` with this recipe")  # fmt: skip
     for number, (name, filled) in enumerate(zip(names, not_empty, strict=True), 1):
-        if filled and name not in store:
-            raise RecipeError(f"{path}:{number}: image {name!r} has no regions in the corpus of recipe {recipe.name}; "
-                              "leave its line out, or set mmt.without_regions to captions and train so")  # fmt: skip
-    return list(names)
+        if filled and name not in store and not sight.text_only:
+            raise RecipeError(f"{path}:{number}: image {name!r} {sight.missing}")
+    return store, [name if name in store else None for name in names]
 
 
 def _lines(start: int, end: int, found: dict[int, list[Translated]], n_best: int) -> Iterator[str]:

@@ -18,7 +18,7 @@ from modules.translators import Searched, build_translator
 from pipeline.errors import RecipeError
 from pipeline.jobs.model_files import MODEL_FILES, load_model
 from pipeline.jobs.weights import load_weights
-from pipeline.recipes.rerank_settings import CONTROL
+from pipeline.recipes.rerank_settings import CONTROL, OF_RETRIEVAL
 from pipeline.recipes.systems import CHANNEL
 
 LOGP, RERANKING, RETRIEVAL = "logp", "reranking", "retrieval"
@@ -59,19 +59,9 @@ def load_translator(folder: Path) -> tuple[Searched, JointBPE]:
     Raises:
         RecipeError: the folder holds no translator, or its parts do not fit.
     """
-    try:
-        network = json.loads((folder / "network.json").read_text(encoding="utf-8"))
-        members = network.get("ensemble", [])
-        if not all(re.fullmatch(r"mm?t\d*", one) for one in members):
-            raise ValueError("its members are no translators")
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise RecipeError(f"{folder}: no translator here ({error}); run `make stage-mmt`") from None
+    network, members, found = _read(folder)
     if members:
         direct, bpe = load_members([folder / name for name in members])
-        try:
-            found = _reranking(network)
-        except (ValueError, AttributeError, TypeError, KeyError) as error:
-            raise RecipeError(f"{folder}: its re-ranking is not of this code ({error}); run it again") from None
         return (
             direct if found is None else load_reranker(direct, bpe, found, folder / CHANNEL, folder / RETRIEVAL)
         ), bpe
@@ -106,6 +96,41 @@ class Reranking:
     direction: str
     weights: Mapping[str, float]
     beam_size: int
+
+
+def files_of(folder: Path) -> set[str]:
+    """What `load_translator` reads in a folder, relative to it; of a retrieval model without its text model.
+
+    Raises:
+        RecipeError: the folder holds no translator.
+    """
+    _, members, found = _read(folder)
+    if not members:
+        return set(TRANSLATOR_FILES)
+    weights = {} if found is None else found.weights
+    parts = dict.fromkeys([*members, *([CHANNEL] if CHANNEL in weights else [])], TRANSLATOR_FILES)
+    if {*weights} & {*OF_RETRIEVAL}:
+        parts[RETRIEVAL] = MODEL_FILES
+    return {"network.json", *(f"{part}/{file}" for part, files in parts.items() for file in files)}
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], list[str], Reranking | None]:
+    """The contents of `network.json`, the names of its members, and how their lists are re-ranked.
+
+    Raises:
+        RecipeError: the folder holds no translator, or its re-ranking is damaged.
+    """
+    try:
+        network = json.loads((folder / "network.json").read_text(encoding="utf-8"))
+        members = network.get("ensemble", [])
+        if not all(re.fullmatch(r"mm?t\d*", one) for one in members):
+            raise ValueError("its members are no translators")
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise RecipeError(f"{folder}: no translator here ({error}); run `make stage-mmt`") from None
+    try:
+        return network, members, _reranking(network)
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        raise RecipeError(f"{folder}: its re-ranking is not of this code ({error}); run it again") from None
 
 
 def _reranking(network: Mapping[str, Any]) -> Reranking | None:

@@ -103,3 +103,12 @@ def test_a_language_that_the_model_does_not_know_is_refused() -> None:
     for arguments in (("regions", read, "fr"), ("source", read, "de", read, "fr")):
         with pytest.raises(ModelError, match="a retrieval model of de, en scores translations in 'fr'"):
             Similarity(retrieval(), *arguments)
+
+
+def test_a_feature_that_is_no_number_is_one_line() -> None:
+    features = {"logp": LogProbability(), "length": Length(lambda tokens: float("nan") if len(tokens) == 1 else 2.0)}
+    both = Reranker(member("transformer", 1), features, {"logp": 1.0, "length": 0.0}, 2)
+    with pytest.raises(ModelError) as caught:
+        both.rerank(BATCH, FOUND)
+    assert "feature 'length' of a translation is nan; expected a finite number: train" in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -228,9 +228,8 @@ def test_translators_that_are_none_are_refused(exported: ExportedModel, tmp_path
     for number, text in enumerate([*(f'{{"ensemble": {members}}}' for members in ensembles), "5", "[]"]):
         model = tmp_path / f"e{number}"
         shutil.copytree(exported.folder, model)
-        loaded = ExportedModel.load(rewritten(model, {"translators/mt-en-de/network.json": text}))
         with pytest.raises(RecipeError, match="no translator here"):
-            loaded.translators.translate("a bat", "mt", "en", "de")
+            ExportedModel.load(rewritten(model, {"translators/mt-en-de/network.json": text}))
 
 
 def test_an_export_does_not_say_where_networks_lie(tmp_path: Path) -> None:

@@ -80,6 +80,9 @@ def test_further_features_are_weighted_too(files: Path, capsys) -> None:
         ([*TUNE, "--vse.epochs=3"], "takes no settings"),
         ([*TUNE, "--references", "short.de"], "short.de: 1 references, but dev.lists has candidates of 150 sentences"),
         ([*APPLY, "--lists", "broken.lists"], "broken.lists:2: 2 fields; expected"),
+        ([*APPLY, "--lists", "nan.lists"], "nan.lists:2: feature a is 'nan'; expected a finite number"),
+        ([*APPLY, "--lists", "gap.lists"], "gap.lists:2: sentence 2 after sentence 0; expected it or the next one"),
+        ([*APPLY, "--lists", "uneven.lists"], "uneven.lists:2: features are a, b; expected those of line 1, a, b, c"),
         ([*TUNE, "--lists", "other.lists"], "other.lists: no feature 'b'; it has a"),
         ([*TUNE, "--tune", "nowhere.lists"], "nowhere.lists: no such file"),
     ],
@@ -87,6 +90,9 @@ def test_further_features_are_weighted_too(files: Path, capsys) -> None:
 def test_what_does_not_fit_is_one_line(files: Path, capsys, arguments: list[str], words: str) -> None:
     (files / "short.de").write_text("eins\n")
     (files / "broken.lists").write_text("0 ||| a ||| a= 1 b= 2 c= 3\n0 ||| a\n")
+    for name, line in (("nan", "0 ||| b ||| a= nan b= 2 c= 3"), ("gap", "2 ||| b ||| a= 1 b= 2 c= 3"),
+                       ("uneven", "0 ||| b ||| a= 1 b= 2")):  # fmt: skip
+        (files / f"{name}.lists").write_text(f"0 ||| a ||| a= 1 b= 2 c= 3\n{line}\n")
     (files / "other.lists").write_text("0 ||| a ||| a= 1\n")
     assert main(arguments) == 1
     (line,) = capsys.readouterr().err.splitlines()
