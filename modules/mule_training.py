@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from modules.caption_losses import among_captions
+from modules.pretrained import read_words
 from modules.recurrent import widen
 from modules.retrieval import Retrieval, gather_encoding
 from modules.retrieval_models.base import Batch, Pairs, one_vector
@@ -26,7 +27,7 @@ class MuleTraining(Retrieval):
         """Return the losses by name; in pre-training `neighbours_universal` alone."""
         model, world = self.model, self.trainer.world_size
         mask, tokens, lengths = self.augmented(batch)
-        words = model.words(tokens)
+        words, lengths = read_words(model.words, tokens, lengths)
         if self.main_epoch < 0:
             universal = model.universal(words.detach(), lengths, batch["language"])
             no_images = one_vector(universal.new_zeros(len(batch["image_key"]), 1))

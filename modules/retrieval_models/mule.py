@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from modules.batch_norm import GlobalBatchNorm
 from modules.encoders import LanguageEncoders, LastState, masked_mean, real_words
 from modules.errors import ModelError
+from modules.pretrained import read_words
 from modules.recurrent import widen
 from modules.retrieval_models.base import Batch, Encoding, Pairs, RetrievalModel, one_vector, register
 
@@ -70,7 +71,7 @@ class EmbN(RetrievalModel):
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions as single unit vectors."""
-        return self.encode_words(self.words(tokens), lengths, languages)
+        return self.encode_words(*read_words(self.words, tokens, lengths), languages)
 
     def encode_words(self, words: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions whose word vectors (C, L, E) are known as single unit vectors."""
@@ -166,7 +167,7 @@ class Mule(EmbN):
 
     def universal_of(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Tensor:
         """Return u (C, U) of captions with tokens (C, L)."""
-        return self.universal(self.words(tokens), lengths, languages)
+        return self.universal(*read_words(self.words, tokens, lengths), languages)
 
     def name_languages(self, universal: Tensor) -> Tensor:
         """Return logits (C, languages) of the classifier from u (C, U); the gradient of u is −λ2 times it."""
