@@ -38,7 +38,7 @@ class CaptionEncoder(nn.Module):
             self.gru = nn.GRU(word_dim, dim, batch_first=True, bidirectional=True)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Return states (B, L, H), zero after the end of a caption, and their mask (B, L); L is as `read_words` has it."""
+        """Return states (B, L, H), zero after the end of a caption, and their mask (B, L); L as `read_words` has it."""
         words, lengths = read_words(self.words, tokens, lengths)
         words = F.dropout(words, self.dropout, self.training)
         states = self.lstm(words, lengths) if hasattr(self, "lstm") else both_ways(self.gru, words, lengths)

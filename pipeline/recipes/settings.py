@@ -175,7 +175,8 @@ class VseSettings:
     """The model's own settings."""
     rows: dict[str, list[str]] = field(default_factory=lambda: {"none": ["en/human"]})
     """Training configuration, a row of the tables → its caption mix: groups that fill batches in equal shares, each a
-    slot `language/source`, or slots of one image joined by ` + `, with counts (`2*en/human + de/human`)."""
+    slot `language/source`, or slots of one image joined by ` + `, with counts (`2*en/human + de/human`); `0*de/human`
+    takes only images without such captions."""
     only: list[str] = field(default_factory=list)
     """Training configurations to train and show; empty: all."""
     seeds: list[int] = field(default_factory=lambda: [1])

@@ -26,7 +26,7 @@ from pipeline.jobs.trainer import fit, log_folder, make_trainer
 from pipeline.jobs.weights import load_best
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings, job_settings
-from pipeline.retrieval.cautions import advise_on_regions, require_pairs
+from pipeline.retrieval.cautions import advise_on_regions, require_drawn, require_pairs
 from pipeline.retrieval.language_probe import language_probe
 from pipeline.retrieval.ranks import folds_of, validation_scores, write_ranks
 from pipeline.retrieval.rows import recall_headline
@@ -74,6 +74,7 @@ def training_job(
         RecipeError: the row can not be trained with these settings.
     """
     mix = _mix(settings, row, synthetic)
+    require_drawn(row, mix.groups)
     require_pairs(settings, row, mix.groups)
     settings = replace(settings, word_vectors=vectors_of_row(settings, row, mix.languages))
     plain = {key: value for key, value in job_settings(settings).items() if key not in other_settings}

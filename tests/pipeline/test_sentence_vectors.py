@@ -148,7 +148,7 @@ def test_a_text_model_that_is_missing_is_one_line(tiny: Tiny, tmp_path: Path, ca
         (["--vse.pretrained_layer=2"], "vse.pretrained_layer is 2; expected -1 (the last), -2"),
         (
             ["--vse.pretrained_vectors=words", "--vse.pretrained_layer=-2"],
-            "which only vse.pretrained_vectors=sentences",
+            "only vse.pretrained_vectors=sentences",
         ),
         (["--vse.pretrained_vectors=captions"], "pretrained_vectors"),
     ],
