@@ -69,7 +69,8 @@ class SentenceVectors(nn.Module):
 
     It stands where a table of word vectors stands: a caption is one word. A caption is given by its tokens, as
     `PretrainedWords` reads them; or by a single number, where its vector was computed before (`look_up`). The text
-    model is loaded when a caption is first read by its tokens. Its weights are no part of this network's.
+    model is loaded when a caption is first read by its tokens, or by `load_text_model`. Its weights are no part of this
+    network's.
 
     Args:
         name: of the text model, a folder or a name on the Hugging Face hub.
@@ -98,6 +99,12 @@ class SentenceVectors(nn.Module):
         """From now on, read a caption whose first token is at least `first` from row token − `first` of the vectors."""
         self._known = (vectors, first)
 
+    def load_text_model(self) -> None:
+        """Load the text model now, if it has not been loaded: its files may move later; ModelError if it is missing."""
+        if not self._text_model:
+            self._text_model.append(PretrainedWords(self.name))
+            self._text_model[0].freeze()
+
     def forward(self, tokens: Tensor) -> Tensor:
         """Return vectors (B, 1, embedding_dim) of captions with tokens (B, L), 0 being padding."""
         if self._known is None:
@@ -113,9 +120,7 @@ class SentenceVectors(nn.Module):
 
     def encode(self, tokens: Tensor) -> Tensor:
         """Return vectors (B, embedding_dim) of captions with tokens (B, L), by the text model, always in float32."""
-        if not self._text_model:
-            self._text_model.append(PretrainedWords(self.name))
-            self._text_model[0].freeze()
+        self.load_text_model()
         model, mask = self._text_model[0].to(tokens.device), tokens > 0
         with torch.no_grad(), torch.autocast(tokens.device.type, enabled=False):
             shares = mask / mask.sum(1, keepdim=True)

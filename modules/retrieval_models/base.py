@@ -186,6 +186,12 @@ class RetrievalModel(nn.Module, ABC):
             if isinstance(part, SentenceVectors):
                 part.look_up(vectors, first)
 
+    def load_text_model(self) -> None:
+        """Load the text model that sentence vectors are computed by, if there is one; ModelError if it is not found."""
+        for part in self.modules():
+            if isinstance(part, SentenceVectors):
+                part.load_text_model()
+
     def set_word_vectors(self, vectors: Tensor, numbers: Tensor | None = None) -> None:
         """Initialise the word tables with word vectors, before training; may be called several times.
 

@@ -14,7 +14,8 @@ from modules.retrieval_models import build_model
 from tests.modules.text_models import SIZES, save
 
 SENTENCES = ["a red dog", "hund", "ein roter hund house", "a zebra"]
-MODELS = ["embn", "parallel-embn", "mule", "vse++", "pivot-sym", "mlmme", "san", "vse-inf", "diverse-attention", "dan"]
+MODELS = ["embn", "parallel-embn", "mule", "vse++", "pivot-sym", "mlmme", "san", "vse-inf", "dan"]
+MODELS += ["oe", "scan-t2i-avg", "diverse-attention"]
 
 
 @pytest.fixture(scope="module", params=["bert", "xlm-r"])

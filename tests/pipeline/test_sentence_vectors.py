@@ -15,6 +15,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.model_files import load_model
 from pipeline.retrieval.vse import vse_rows
 from pipeline.search.exported_model import ExportedModel
+from pipeline.search.gallery import Gallery
 from tests.modules.text_models import save
 from tests.pipeline.tiny import Tiny
 
@@ -81,17 +82,18 @@ def test_a_trained_model_has_no_weights_of_the_text_model_and_ranks_as_in_traini
     assert trained.metrics("folds-2-embn-both-1")["test"] == trained.metrics("vse-embn-both-1")["test"]
 
 
-def test_it_is_exported_with_the_text_model_and_searches_new_sentences(trained: Tiny, bert: Path, tmp_path) -> None:
-    assert trained.main("export", *arguments(bert), f"--output={tmp_path / 'model'}") == 0
-    shutil.copytree(bert, tmp_path / "bert")
-    exported = ExportedModel.load(tmp_path / "model")
-    queries = ["a red bat", "ein roter ball"]
-    found = exported.encode_captions(queries).single()
-    torch.testing.assert_close(found.norm(dim=-1), torch.ones(2))
+def test_it_is_exported_with_the_text_model_and_searches_new_sentences(trained: Tiny, bert: Path) -> None:
+    assert trained.main("index", *arguments(bert)) == 0
     model, _ = load_model(trained.job("vse-embn-both-1"))
-    tokens = PretrainedTokens(str(tmp_path / "bert"))
-    alone = [model.encode_sentences([tokens.encode(query, "en")], "en")[0][0, 0] for query in queries]
-    torch.testing.assert_close(found, torch.stack(alone).detach(), atol=1e-6, rtol=0)
+    tokens, queries = PretrainedTokens(str(bert)), ["a red bat", "ein roter ball"]
+    alone = [model.encode_sentences([tokens.encode(query, "en")], "en")[0][0, 0].detach() for query in queries]
+    moved = bert.rename(bert.with_name("moved"))  # an exported model brings the text model
+    folder = trained.workspace.root / "tiny"
+    found = ExportedModel.load(folder / "model").encode_captions(queries).single()
+    hits = Gallery.open(folder / "gallery").search("a red bat", top=2)
+    moved.rename(bert)
+    torch.testing.assert_close(found, torch.stack(alone), atol=1e-6, rtol=0)
+    assert len(hits) == 2
 
 
 def test_the_key_is_of_the_text_model_the_layer_and_the_captions(tiny: Tiny, bert: Path, tmp_path: Path) -> None:
