@@ -27,7 +27,10 @@ Visit = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Slot:
-    """So many captions of one language and source, `2*en/human`; a *language type* of the loss is `en/human`."""
+    """So many captions of one language and source, `2*en/human`; a *language type* of the loss is `en/human`.
+
+    A count of 0 chooses images: those without any such caption.
+    """
 
     language: str
     source: str
@@ -42,15 +45,19 @@ class Slot:
 def parse_group(text: str) -> tuple[Slot, ...]:
     """Read a group of slots that an image fills at once: `en/human`, or `2*en/human + de/mmt:en-de`.
 
+    `2*en/human + 0*de/human` is filled by images that have no such German caption.
+
     Raises:
-        DataError: it is not written like that.
+        DataError: it is not written like that, or it draws no caption.
     """
     slots = []
     for part in re.split(r"\+(?=\s*(?:\d+\s*\*\s*)?[a-z]{2,3}/|\s*$)", text):  # not that of `mt+mmt:en-de`
-        match = re.fullmatch(r"(?:([1-9]\d*)\s*\*\s*)?([a-z]{2,3})/([\w:@+-]+)", part.strip())
+        match = re.fullmatch(r"(?:(0|[1-9]\d*)\s*\*\s*)?([a-z]{2,3})/([\w:@+-]+)", part.strip())
         if match is None:
             raise DataError(f"caption group {text!r}: expected `language/source` or `2*en/human + de/mmt:en-de`")
         slots.append(Slot(match[2], match[3], int(match[1] or 1)))
+    if not any(slot.count for slot in slots):
+        raise DataError(f"caption group {text!r} draws no caption; expected `language/source` beside it")
     return tuple(slots)
 
 
@@ -191,11 +198,12 @@ class MixedBatches(Sampler[list[Visit]]):
     def _draw(self, group: tuple[Slot, ...], generator: np.random.Generator) -> list[Visit]:
         """All visits of all images for one group; the captions of each slot in an order of their own."""
         visits: list[Visit] = []
+        drawn = [slot for slot in group if slot.count]
         for of_image in self._captions.values():
-            orders = [generator.permutation(of_image.get(slot.type, [])) for slot in group]
+            orders = [generator.permutation(of_image.get(slot.type, [])) for slot in drawn]
             for turn in range(_turns(of_image, group)):
                 visit: list[int] = []
-                for slot, order in zip(group, orders, strict=True):
+                for slot, order in zip(drawn, orders, strict=True):
                     places = np.arange(turn * slot.count, (turn + 1) * slot.count) % len(order)
                     visit += order[places].tolist()
                 visits.append(tuple(visit))
@@ -204,9 +212,10 @@ class MixedBatches(Sampler[list[Visit]]):
     def _count(self, group: tuple[Slot, ...]) -> int:
         count = sum(_turns(of_image, group) for of_image in self._captions.values())
         if not count:
-            types = " and ".join(slot.type for slot in group)
+            types = " and ".join(slot.type for slot in group if slot.count)
+            absent = "".join(f" and none of type {slot.type}" for slot in group if not slot.count)
             raise DataError(
-                f"no training image has captions of type {types}; run `make stage-augment`, or mend vse.rows"
+                f"no training image has captions of type {types}{absent}; run `make stage-augment`, or mend vse.rows"
             )
         return count
 
@@ -336,6 +345,8 @@ def _captions_of_images(captions: Table) -> dict[str, dict[str, list[int]]]:
 
 
 def _turns(of_image: dict[str, list[int]], group: tuple[Slot, ...]) -> int:
-    """How often an image's captions fill a group; 0 where a slot has none."""
-    counts = [len(of_image.get(slot.type, ())) for slot in group]
-    return max(math.ceil(n / slot.count) for n, slot in zip(counts, group, strict=True)) if all(counts) else 0
+    """How often an image's captions fill a group; 0 where a slot has none, or a slot of count 0 has some."""
+    counts = [(len(of_image.get(slot.type, ())), slot.count) for slot in group]
+    if any(bool(has) != bool(wanted) for has, wanted in counts):
+        return 0
+    return max(math.ceil(has / wanted) for has, wanted in counts if wanted)

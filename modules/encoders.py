@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from modules.errors import ModelError
 from modules.gru import both_ways, packed_states
+from modules.pretrained import read_words
 from modules.recurrent import BiLSTM, Packing, input_gates, recurrent_matrix, scan, widen
 
 
@@ -17,7 +18,8 @@ class CaptionEncoder(nn.Module):
     """A bidirectional recurrent network over word vectors; the two directions are averaged.
 
     Args:
-        words: maps token ids (B, L) to word vectors (B, L, word_dim), such as `nn.Embedding` or `PretrainedWords`.
+        words: maps token ids (B, L) to word vectors (B, L, word_dim), such as `nn.Embedding` or `PretrainedWords`, or
+            to one vector a caption (`SentenceVectors`).
         word_dim: size of a word vector.
         dim: H, size of a state.
         dropout: dropout rate of word vectors.
@@ -36,10 +38,11 @@ class CaptionEncoder(nn.Module):
             self.gru = nn.GRU(word_dim, dim, batch_first=True, bidirectional=True)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Return states (B, L, H), zero after the end of a caption, and their mask (B, L)."""
-        words = F.dropout(self.words(tokens), self.dropout, self.training)
+        """Return states (B, L, H), zero after the end of a caption, and their mask (B, L); L as `read_words` has it."""
+        words, lengths = read_words(self.words, tokens, lengths)
+        words = F.dropout(words, self.dropout, self.training)
         states = self.lstm(words, lengths) if hasattr(self, "lstm") else both_ways(self.gru, words, lengths)
-        return (states[0] + states[1]) / 2, real_words(tokens, lengths)
+        return (states[0] + states[1]) / 2, real_words(words[..., 0], lengths)
 
 
 class LastState(nn.Module):
@@ -66,7 +69,8 @@ class LastState(nn.Module):
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Return the last state of each caption (B, H)."""
-        words = F.dropout(self.words(tokens), self.dropout, self.training)
+        words, lengths = read_words(self.words, tokens, lengths)
+        words = F.dropout(words, self.dropout, self.training)
         if words.is_cuda:
             packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
             found: Tensor = self.lstm(packed)[1][0][0] if hasattr(self, "lstm") else self.gru(packed)[1][0]

@@ -31,8 +31,8 @@ class MuleTraining(Retrieval):
         if self.main_epoch < 0:
             mean = model.mean_words(tokens, lengths).detach()
             return self.losses_of_pretraining(batch, widen(model.to_universal(mean, lengths, languages)))
-        words = model.universal_words(tokens, lengths, languages)
-        universal = masked_mean(words, real_words(tokens, lengths))
+        words, lengths = model.universal_words(tokens, lengths, languages)
+        universal = masked_mean(words, real_words(words[..., 0], lengths))
         images = model.encode_images(widen(batch["regions"]), mask)
         return self.losses_of_training(batch, images, model.encode_universal(words, lengths), universal)
 

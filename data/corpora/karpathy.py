@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from data.captions import Caption, Pair
 from data.corpora import Corpus
 from data.corpora.coco_translations import ImageNames, Translated, place_of, read_splits, read_translated
+from data.corpora.parallel import held_out, read_parallel
 from data.errors import DataError
 from data.lines import read_text, visible_files
 from data.settings import added
@@ -39,6 +40,10 @@ class KarpathySettings:
     translated: dict[str, str] = field(default_factory=dict)
     """Language → a file of captions: a TSV (or .tsv.gz), `image TAB caption`; COCO-CN's `.txt`; YJ Captions' `.json`.
     The image is named by its id, its file name or its COCO number."""
+
+    parallel: dict[str, str] = added({})
+    """Language → parallel text without pictures, for translators: a TSV (or .tsv.gz), `english TAB translation`.
+    Some of it is for validation and test (`data.corpora.parallel`)."""
 
     restval: bool = True
     """Train on COCO's `restval` (30,504 images) too, as all do; false leaves it out."""
@@ -104,15 +109,16 @@ def read(settings: KarpathySettings, root: Path | None, folder: Path) -> Corpus:
     names = ImageNames({image_id: (image.filename, image.number) for image_id, image in images.items()})
     others = {one: list(read_translated(file, one, names, empty)) for one, file in files.items()}
     split_of = _split(settings, images, others, names, root)
+    parallel = {language: root / file for language, file in settings.parallel.items()}
     captions = list(_captions(path if "en" in settings.languages else None, others, images, split_of, empty))
     return Corpus(
         captions=captions,
-        pairs=[],
+        pairs=[pair for language, file in parallel.items() for pair in _pairs(file, language, empty)],
         pictures={} if pictures is None else _pictures(root / pictures, images, split_of),
         regions=None if regions is None else root / regions,
         task=settings.task,
         label=settings.label,
-        place=_Places(path, images, files),
+        place=_Places(path, images, files, parallel),
         empty=empty,
     )
 
@@ -125,7 +131,7 @@ def sources(settings: KarpathySettings, root: Path | None) -> list[Path]:
     """
     root = _require(root)
     names = [settings.captions, *(settings.translated[one] for one in settings.languages if one in settings.translated)]
-    names += settings.splits.values()
+    names += [*settings.splits.values(), *settings.parallel.values()]
     stored = settings.regions or settings.pictures
     return sorted([root / name for name in names] + ([] if stored is None else visible_files(root / stored)))
 
@@ -140,6 +146,9 @@ def _check(settings: KarpathySettings) -> None:
     languages, known = settings.languages, ["en", *settings.translated]
     if "en" in settings.translated:
         raise DataError("karpathy: translated names 'en', but English is in the JSON; leave it out")
+    if unread := sorted(settings.parallel.keys() - ({*languages} - {"en"})):
+        raise DataError(f"karpathy: parallel names {unread[0]!r}, but languages are {', '.join(languages)}; name one "
+                        "of them beside en, or leave it out")  # fmt: skip
     if len(set(languages)) != len(languages) or not languages:
         raise DataError(f"karpathy: languages {languages} must be one or more, each once")
     for language in languages:
@@ -265,16 +274,25 @@ def _captions(
         yield from of_image.pop(image_id, ())
 
 
+def _pairs(path: Path, language: str, empty: list[str]) -> list[Pair]:
+    """Parallel text of English and another language."""
+    return held_out(list(read_parallel(path, language, empty, name=language)))
+
+
 class _Places:
     """Where captions stand, worked out from their ids."""
 
-    def __init__(self, path: Path, images: dict[str, _Image], files: dict[str, Path]) -> None:
-        self._path, self._files = path, files
+    def __init__(
+        self, path: Path, images: dict[str, _Image], files: dict[str, Path], parallel: dict[str, Path]
+    ) -> None:
+        self._path, self._files, self._parallel = path, files, parallel
         self._number = {image_id: number for number, image_id in enumerate(images)}
 
     def __call__(self, item: Caption | Pair, language: str) -> str:
-        """`file: images[0].sentences[0].raw`, or where it stands in the file of another language."""
-        assert isinstance(item, Caption)  # there are no pairs
+        """`file: images[0].sentences[0].raw`, or where it stands in the file of another language or of pairs."""
+        if isinstance(item, Pair):
+            of_pair = next(other for other in item.texts if other != "en")
+            return f"{self._parallel[of_pair]}:{item.pair_id.rpartition('#')[2]}"
         number = int(item.caption_id.removeprefix(f"{item.image_id}#{language}"))
         if language != "en":
             return place_of(self._files[language], number)

@@ -20,8 +20,9 @@ from data.corpora.multi30k_files import (
     require_same_lists,
     sentences,
 )
+from data.corpora.parallel import read_parallel
 from data.errors import DataError
-from data.lines import read_lines, visible_files
+from data.lines import visible_files
 from data.regions import RegionStore
 from data.settings import added
 
@@ -102,7 +103,7 @@ def read(settings: Multi30kSettings, root: Path | None, folder: Path) -> Corpus:
     pairs = list(_task1_pairs(text, settings, official, split_of, empty))
     pairs += _monolingual_rows(text, settings, split_of, empty)
     if settings.parallel is not None:
-        pairs += _parallel_pairs(root / settings.parallel, empty)
+        pairs += read_parallel(root / settings.parallel, "de", empty)
     return Corpus(
         captions=captions,
         pairs=pairs,
@@ -255,20 +256,6 @@ def _monolingual_rows(
     of_task2 = dict.fromkeys(settings.monolingual, "task2")
     for image_id, language, number, line in sentences(text, of_task2, official, train, empty):
         yield Pair(f"task2#{image_id}#{language}{number}", image_id, "train", "task2", {language: line})
-
-
-def _parallel_pairs(path: Path, empty: list[str]) -> Iterator[Pair]:
-    """Pairs about no image; their origin is the name of the file's folder (`tatoeba/deu-eng.tsv.gz`: `tatoeba`)."""
-    origin = path.parent.name
-    for number, line in enumerate(read_lines(path, "a TSV of English and German sentences"), 1):
-        english, tab, rest = line.partition("\t")
-        german = rest.partition("\t")[0].strip()  # newer exports name the authors in a third column
-        if not tab:
-            raise DataError(f"{path}:{number}: no TAB, expected `english TAB german`")
-        if english.strip() and german:
-            yield Pair(f"{origin}#{number}", None, "train", origin, {"en": english.strip(), "de": german})
-        else:
-            empty.append(f"{path}:{number}")
 
 
 def _pictures(folder: Path, image_ids: dict[str, str]) -> dict[str, Path]:

@@ -13,7 +13,7 @@ from modules.beam import BeamSettings
 from modules.encoders import word_table
 from modules.encodings import Encoding
 from modules.errors import ModelError
-from modules.pretrained import PretrainedWords
+from modules.pretrained import PretrainedWords, SentenceVectors, Vectors
 from modules.scores import inner_product, order_violation
 
 Batch = dict[str, Tensor]
@@ -64,6 +64,9 @@ class RetrievalModel(nn.Module, ABC):
         dropout: dropout rate of word vectors.
         pretrained: a text model of `transformers` (a folder, or a name on the hub) whose last hidden states are the
             word vectors; None: a table of word vectors.
+        pretrained_vectors: `words`, or `sentences`: the mean of its states is the only vector of a caption, and it is
+            frozen.
+        pretrained_layer: whose states are averaged for `sentences`, counted from the end.
     """
 
     score: Score = "inner product"
@@ -78,11 +81,13 @@ class RetrievalModel(nn.Module, ABC):
     def __init__(
         self, region_dim: int, vocabulary_size: int, languages: Sequence[str], dim: int = 512,
         word_dim: int = 300, dropout: float = 0.0, pretrained: str | None = None,
+        pretrained_vectors: Literal["words", "sentences"] = "words", pretrained_layer: int = -1,
     ) -> None:  # fmt: skip
         super().__init__()
         self.languages = list(languages)
         self.region_dim, self.vocabulary_size = region_dim, vocabulary_size
         self.dim, self.word_dim, self.dropout, self.pretrained = dim, word_dim, dropout, pretrained
+        self.pretrained_vectors, self.pretrained_layer = pretrained_vectors, pretrained_layer
         self.word_tables: list[nn.Embedding] = []  # made by `make_words`
         self.figures: dict[str, Tensor] = {}  # measured by `auxiliary_losses`, logged beside the losses
 
@@ -191,14 +196,20 @@ class RetrievalModel(nn.Module, ABC):
         """
         raise ModelError(f"{type(self).__name__} draws no images: {_NO_GENERATOR}")
 
-    def make_words(self) -> nn.Embedding | PretrainedWords:
+    def make_words(self) -> nn.Embedding | PretrainedWords | SentenceVectors:
         """Return the layer from token ids (B, L) to word vectors (B, L, its `embedding_dim`), as set in the recipe.
+
+        With sentence vectors it gives one vector a caption, (B, 1, …): read it by `modules.pretrained.read_words`.
 
         Raises:
             ModelError: the pretrained model is not found, or has fewer tokens than the text input.
         """
         if self.pretrained is not None:
-            words = PretrainedWords(self.pretrained)
+            words: PretrainedWords | SentenceVectors
+            if self.pretrained_vectors == "sentences":
+                words = SentenceVectors(self.pretrained, self.pretrained_layer)
+            else:
+                words = PretrainedWords(self.pretrained)
             if self.vocabulary_size - 1 > words.vocabulary_size:  # the text input includes padding
                 raise ModelError(
                     f"vse.pretrained {self.pretrained!r}: its tokenizer has {self.vocabulary_size - 1} entries, but "
@@ -207,6 +218,18 @@ class RetrievalModel(nn.Module, ABC):
             return words
         self.word_tables.append(word_table(self.vocabulary_size, self.word_dim))
         return self.word_tables[-1]
+
+    def look_up_sentences(self, vectors: Vectors, first: int) -> None:
+        """Read captions whose only token is `first` or more from the rows of vectors (n, E) of sentences."""
+        for part in self.modules():
+            if isinstance(part, SentenceVectors):
+                part.look_up(vectors, first)
+
+    def load_text_model(self) -> None:
+        """Load the text model that sentence vectors are computed by, if there is one; ModelError if it is not found."""
+        for part in self.modules():
+            if isinstance(part, SentenceVectors):
+                part.load_text_model()
 
     def set_word_vectors(self, vectors: Tensor, numbers: Tensor | None = None) -> None:
         """Initialise the word tables with word vectors, before training; may be called several times.

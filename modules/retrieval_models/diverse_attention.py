@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from modules.diversity import Reading, diversity, instances, require_reading
 from modules.encoders import CaptionEncoder, HeadsPool, LanguageEncoders, region_layer
 from modules.errors import ModelError
+from modules.pretrained import read_words
 from modules.recurrent import widen
 from modules.retrieval_models.base import Batch, Encoding, Pairs, RetrievalModel, Score, one_vector, register
 from modules.scores import best_assignment
@@ -71,7 +72,7 @@ class DiverseAttention(RetrievalModel):
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions, by the encoder of their language; ModelError if there is none."""
-        return self._encoding(self.captions(self.words(tokens), lengths, languages))
+        return self._encoding(self.captions(*read_words(self.words, tokens, lengths), languages))
 
     def similarity(self, images: Encoding, captions: Encoding) -> Tensor:
         """Return cosines (I, C) of concatenated heads, or mean cosines of the best assigned ones."""

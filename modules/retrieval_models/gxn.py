@@ -21,6 +21,7 @@ from modules.image_generator import (
     RegionGenerator,
     Target,
 )
+from modules.pretrained import read_words
 from modules.recurrent import widen
 from modules.retrieval_models.base import GREEDY, ByOrder, Encoding, RetrievalModel, one_vector, register
 
@@ -138,7 +139,7 @@ class Gxn(ByOrder, RetrievalModel):
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions as single vectors of both branches."""
-        words = self._read(tokens)
+        words, lengths = self._read(tokens, lengths)
         return one_vector(self._joined({name: self._caption(words, lengths, name) for name in self.branches}))
 
     def grounded_images(self, regions: Tensor, mask: Tensor) -> Tensor:
@@ -147,7 +148,7 @@ class Gxn(ByOrder, RetrievalModel):
 
     def grounded_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Return t_l (C, H) of captions, non-negative unit vectors."""
-        return self._caption(self._read(tokens), lengths, "grounded")
+        return self._caption(*self._read(tokens, lengths), "grounded")
 
     def write_captions(
         self, regions: Tensor, mask: Tensor, languages: Tensor, settings: BeamSettings = GREEDY
@@ -189,8 +190,9 @@ class Gxn(ByOrder, RetrievalModel):
         condition = mean + log_deviation.exp() * condition_noise
         return self.generator(torch.cat([condition, noise], 1)), mean, log_deviation
 
-    def _read(self, tokens: Tensor) -> Tensor:
-        return F.dropout(self.words(tokens), self.dropout, self.training)
+    def _read(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        words, lengths = read_words(self.words, tokens, lengths)
+        return F.dropout(words, self.dropout, self.training), lengths
 
     def _image(self, mean: Tensor, branch: str) -> Tensor:
         vectors = F.dropout(self.images[branch](mean), self.dropout, self.training)

@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from modules.encoders import LanguageEncoders, LastState, masked_mean
 from modules.errors import ModelError
+from modules.pretrained import read_words
 from modules.recurrent import widen
 from modules.retrieval_models.base import Encoding, RetrievalModel, one_vector, register
 
@@ -65,7 +66,8 @@ class Mlmme(RetrievalModel):
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions as single unit vectors; ModelError if a language has no encoder."""
-        states = F.dropout(self.states(self.words(tokens), lengths, languages), self.dropout, self.training)
+        states = self.states(*read_words(self.words, tokens, lengths), languages)
+        states = F.dropout(states, self.dropout, self.training)
         if "shared" in self.maps:
             mapped = self.maps["shared"](states)
         else:

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from modules.batch_norm import GlobalBatchNorm
 from modules.encoders import LanguageEncoders, LastState, masked_mean, real_words
 from modules.errors import ModelError
+from modules.pretrained import read_words
 from modules.recurrent import widen
 from modules.retrieval_models.base import Batch, Encoding, Pairs, RetrievalModel, one_vector, register
 
@@ -70,7 +71,7 @@ class EmbN(RetrievalModel):
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions as single unit vectors."""
-        return self.encode_words(self.words(tokens), lengths, languages)
+        return self.encode_words(*read_words(self.words, tokens, lengths), languages)
 
     def encode_words(self, words: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions whose word vectors (C, L, E) are known as single unit vectors."""
@@ -153,21 +154,21 @@ class Mule(EmbN):
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions as single unit vectors; ModelError if a language has no layer."""
-        return self.encode_universal(self.universal_words(tokens, lengths, languages), lengths)
+        return self.encode_universal(*self.universal_words(tokens, lengths, languages))
 
-    def universal_words(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Tensor:
-        """Return the universal vectors (C, L, U) of the words of captions with tokens (C, L).
+    def universal_words(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the universal vectors (C, L, U) of the words of captions with tokens (C, L), and lengths (C,).
 
         A word that occurs several times in one language is taken to the universal space once. Contextual word vectors
-        (`vse.pretrained`) differ at each place.
+        (`vse.pretrained`) differ at each place; of sentence vectors there is one a caption.
         """
         if not isinstance(self.words, nn.Embedding):
-            found: Tensor = self.to_universal(self.words(tokens), lengths, languages)
-            return found
+            words, lengths = read_words(self.words, tokens, lengths)
+            return self.to_universal(words, lengths, languages), lengths
         used, place = (tokens + self.vocabulary_size * languages[:, None]).unique(return_inverse=True)
         ones = torch.ones(len(used), dtype=torch.long)
         table = self.to_universal(self.words(used % self.vocabulary_size), ones, used // self.vocabulary_size)
-        return F.embedding(place, widen(table))  # in float32: the gradient of a frequent word is a long sum
+        return F.embedding(place, widen(table)), lengths  # in float32: the gradient of a frequent word is a long sum
 
     def encode_universal(self, words: Tensor, lengths: Tensor) -> Encoding:
         """Encode captions with universal word vectors (C, L, U) as single unit vectors."""
@@ -175,9 +176,10 @@ class Mule(EmbN):
 
     def mean_words(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Return the mean word vectors (C, E) of captions with tokens (C, L)."""
-        real = real_words(tokens, lengths)
         if not isinstance(self.words, nn.Embedding):
-            return masked_mean(self.words(tokens), real)
+            words, lengths = read_words(self.words, tokens, lengths)
+            return masked_mean(words, real_words(words[..., 0], lengths))
+        real = real_words(tokens, lengths)
         starts = F.pad(lengths.cumsum(0)[:-1], (1, 0)).to(tokens.device)
         return F.embedding_bag(tokens[real], self.words.weight, starts, mode="mean")
 

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from modules.caption_losses import between_captions
 from modules.encoders import LanguageEncoders, LastState, masked_mean, region_layer
+from modules.pretrained import read_words
 from modules.recurrent import widen
 from modules.retrieval_models.base import Batch, ByOrder, Encoding, Pairs, RetrievalModel, one_vector, register
 from modules.triplet_losses import sum_of_hinges_loss
@@ -39,7 +40,8 @@ class Pivot(RetrievalModel):
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions as single unit vectors by the encoder of their language; ModelError if there is none."""
-        return one_vector(F.normalize(widen(self.captions(self.words(tokens), lengths, languages)), dim=-1))
+        words, lengths = read_words(self.words, tokens, lengths)
+        return one_vector(F.normalize(widen(self.captions(words, lengths, languages)), dim=-1))
 
 
 @register("pivot-asym")

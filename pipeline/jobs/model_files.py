@@ -38,6 +38,7 @@ def load_model(folder: Path, pretrained: str | None = None) -> tuple[RetrievalMo
     with refusing_other_code(folder):
         model = build_model(name, **arguments)
     load_weights(model, folder / "weights.safetensors")
+    model.load_text_model()
     return model.eval(), text
 
 

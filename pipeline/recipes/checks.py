@@ -135,11 +135,29 @@ def _check_words(vse: VseSettings, where: str) -> None:
     for name, other in (("words is fasttext", vse.words == "fasttext"), ("pretrained is set", vse.pretrained)):
         if other and vse.word_vectors:
             raise RecipeError(f"{where}: vse.{name}, but vse.word_vectors names files too; leave one out")
+    _check_sentences(vse, where)
     for language, file in vse.word_vectors.items():
         if not file.endswith(WORD_VECTORS):
             raise RecipeError(
                 f"{where}: vse.word_vectors.{language} is {file!r}; expected a file {', '.join(WORD_VECTORS)}"
             )
+
+
+def _check_sentences(vse: VseSettings, where: str) -> None:
+    """Refuse sentence vectors without a text model, of one that is trained, or without some of their words."""
+    if vse.pretrained_vectors != "sentences":
+        if vse.pretrained_layer != -1:
+            raise RecipeError(f"{where}: vse.pretrained_layer is {vse.pretrained_layer}, which only "
+                              "vse.pretrained_vectors=sentences reads; leave it out")  # fmt: skip
+        return
+    if vse.pretrained is None:
+        raise RecipeError(f"{where}: vse.pretrained_vectors is sentences, but vse.pretrained names no text model; name "
+                          "a folder or a model of the hub")  # fmt: skip
+    for name in ("pretrained_rate", "drop_words"):
+        if value := getattr(vse, name):
+            raise RecipeError(f"{where}: vse.{name} is {value:g}, but sentence vectors are computed once; set it to 0")
+    if vse.pretrained_layer >= 0:
+        raise RecipeError(f"{where}: vse.pretrained_layer is {vse.pretrained_layer}; expected -1 (the last), -2 …")
 
 
 _AT_LEAST = {1: ("epochs", "batch_size", "folds", "dim", "word_dim", "min_count", "first_k"),

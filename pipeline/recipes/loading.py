@@ -45,10 +45,12 @@ SECTIONS: dict[str, type] = {
 # What makes a system of a table what it is: on the command line these are for `stage-vse`, not for tables.
 _OF_A_SYSTEM = {
     "model", "options", "fuse", "translate", "first", "first_k", "loss", "words", "word_vectors", "pretrained",
-    "pretrained_rate", "drop_regions", "drop_words", "rows", "only", "select", "test", "folds",
+    "pretrained_rate", "pretrained_vectors", "pretrained_layer", "drop_regions", "drop_words", "rows",
+    "only", "select", "test", "folds",
 }  # fmt: skip
 _NOT_OF_A_RERANKER = {
-    "rows", "only", "seeds", "first", "fuse", "translate", "folds", "pretrained", "reranker", "select", "test",
+    "rows", "only", "seeds", "first", "fuse", "translate", "folds", "pretrained", "pretrained_vectors",
+    "pretrained_layer", "reranker", "select", "test",
 }  # fmt: skip
 _TOP = {"base", "seed", "trainer", "corpus", "tables", *SECTIONS}
 

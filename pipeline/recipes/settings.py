@@ -176,7 +176,8 @@ class VseSettings:
     """The model's own settings."""
     rows: dict[str, list[str]] = field(default_factory=lambda: {"none": ["en/human"]})
     """Training configuration, a row of the tables → its caption mix: groups that fill batches in equal shares, each a
-    slot `language/source`, or slots of one image joined by ` + `, with counts (`2*en/human + de/human`)."""
+    slot `language/source`, or slots of one image joined by ` + `, with counts (`2*en/human + de/human`); `0*de/human`
+    takes only images without such captions."""
     only: list[str] = field(default_factory=list)
     """Training configurations to train and show; empty: all."""
     seeds: list[int] = field(default_factory=lambda: [1])
@@ -255,6 +256,11 @@ class VseSettings:
     """A text model of `transformers` (folder or hub name) whose states stand for word vectors; null: none."""
     pretrained_rate: float = added(0.0)
     """Its learning rate as a share of `learning_rate`; 0 freezes it."""
+    pretrained_vectors: Literal["words", "sentences"] = added("words")
+    """A vector of it for each sub-word, or one for each caption: the mean over its sub-words, computed once for all
+    rows and seeds and kept on disk, by the frozen model."""
+    pretrained_layer: int = added(-1)
+    """Whose states `sentences` averages, counted from the end: -1 is the last layer."""
     word_vectors: dict[str, str] = added({})
     """Language → file of published vectors (.vec, .vec.gz, .bin), below the data root, that its words start from."""
     caption_loss: float = added(0.0)

@@ -32,7 +32,7 @@ def require_pairs(settings: VseSettings, row: str, groups: Sequence[tuple[Slot, 
         RecipeError: none of its groups has two languages for `vse.caption_loss`, or two captions for the model's loss.
     """
     known = ", ".join(sorted({slot.language for group in groups for slot in group}))
-    if settings.caption_loss and all(len({slot.language for slot in group}) == 1 for group in groups):
+    if settings.caption_loss and all(len({slot.language for slot in group if slot.count}) == 1 for group in groups):
         raise RecipeError(
             f"vse.caption_loss is {settings.caption_loss:g}, but no group of vse.rows.{row} has captions of two "
             f"languages (it reads {known}); join slots like `en/human + de/human`, or set vse.caption_loss=0"
@@ -43,6 +43,20 @@ def require_pairs(settings: VseSettings, row: str, groups: Sequence[tuple[Slot, 
             f"vse.model {settings.model} compares the captions of an image, but no group of vse.rows.{row} draws two "
             f"of them together (it reads {known}); join slots like `2*en/human + de/human`, or set the model's weights "
             "of these losses to 0 in vse.options"
+        )
+
+
+def require_drawn(row: str, groups: Sequence[tuple[Slot, ...]]) -> None:
+    """Refuse a group that leaves out images with captions which no other group of the row draws.
+
+    Raises:
+        RecipeError: there is one; the row would seem to be trained on such captions.
+    """
+    drawn = {slot.type for group in groups for slot in group if slot.count}
+    for slot in (slot for group in groups for slot in group if slot.type not in drawn):
+        raise RecipeError(
+            f"vse.rows.{row} has `0*{slot.type}`, but none of its groups draws {slot.type}; leave it out, or add "
+            "a group that draws them"
         )
 
 

@@ -28,10 +28,11 @@ from pipeline.jobs.trainer import fit, log_folder, make_trainer
 from pipeline.jobs.weights import load_best
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings, job_settings, overlaid
-from pipeline.retrieval.cautions import advise_on_regions, require_pairs
+from pipeline.retrieval.cautions import advise_on_regions, require_drawn, require_pairs
 from pipeline.retrieval.language_probe import language_probe
 from pipeline.retrieval.ranks import folds_of, validation_scores, write_ranks
 from pipeline.retrieval.rows import recall_headline
+from pipeline.retrieval.sentence_vectors import sentence_jobs
 from pipeline.retrieval.start import start_weights
 from pipeline.retrieval.twins import twin_scores
 from pipeline.retrieval.words import files_of_words, start_words, text_input, vectors_of_row
@@ -76,10 +77,12 @@ def training_job(
         RecipeError: the row can not be trained with these settings.
     """
     mix = _mix(settings, row, synthetic)
+    require_drawn(row, mix.groups)
     require_pairs(settings, row, mix.groups)
     settings = replace(settings, word_vectors=vectors_of_row(settings, row, mix.languages))
     plain = {key: value for key, value in job_settings(settings).items() if key not in other_settings}
-    plain |= {"groups": settings.rows[row], "seed": seed} | files_of_words(recipe, settings, workspace)
+    files = files_of_words(recipe, settings, workspace)
+    plain |= {"groups": settings.rows[row], "seed": seed} | files
     name = f"vse-{settings.model}-{row}-{seed}"
     starts = [
         training_job(recipe, overlaid(settings, one), row, seed, corpus, synthetic, workspace, other_settings)
@@ -93,7 +96,7 @@ def training_job(
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Train, choose the best epoch, rank the test."""
         store, captions = RegionStore(inputs["corpus"] / "regions", check_values=False), _captions(inputs, mix)
-        text = text_input(settings, captions, mix.types, folder)
+        text = text_input(settings, captions, mix.types, folder, inputs)
         pictures = PixelStore(inputs["pixels"]) if "pixels" in inputs else None
         data = _data(settings, captions, store, text, mix, seed, pictures)
         arguments = _arguments(settings, store, text, sorted(mix.languages | set(settings.test)))
@@ -124,6 +127,7 @@ def training_job(
             **started, **language_probe(module.model, captions, text, mix.languages),
         }  # fmt: skip
 
+    inputs |= sentence_jobs(settings, files.get("pretrained"), inputs)
     return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
 
 
@@ -187,8 +191,15 @@ def _arguments(settings: VseSettings, store: RegionStore, text: TextInput, langu
     return {
         "region_dim": store.dim, "vocabulary_size": len(text), "languages": languages, "dim": settings.dim,
         "word_dim": settings.word_dim, "dropout": settings.dropout, "pretrained": settings.pretrained,
-        **settings.options,
+        **_sentences(settings), **settings.options,
     }  # fmt: skip
+
+
+def _sentences(settings: VseSettings) -> dict[str, Any]:
+    """The arguments of a model that reads a vector a sentence."""
+    if settings.pretrained_vectors == "words":
+        return {}
+    return {"pretrained_vectors": settings.pretrained_vectors, "pretrained_layer": settings.pretrained_layer}
 
 
 def _module(settings: VseSettings, arguments: dict[str, Any], types: list[str], seed: int) -> Retrieval:

@@ -1,6 +1,7 @@
 """Stage vse: a retrieval model for each row and seed, selected on validation, ranked on test."""
 
 from dataclasses import replace
+from typing import Any
 
 from datasets import Dataset as Table
 
@@ -74,7 +75,7 @@ def reranker_row(recipe: Recipe, workspace: Workspace) -> Row | None:
         settings, reranker={}, only=[name], seeds=settings.seeds[:1], fuse=[], translate=None, first=None, folds=1,
         retrieved_captions=False,
     )  # fmt: skip
-    second = replace(plain, **{"options": {}, "pretrained": None, "pretrained_rate": 0.0, **own})
+    second = replace(plain, **_OF_ANOTHER | {"options": {}} | own)
     (first_row,), (row,) = (vse_rows(replace(recipe, vse=one), workspace) for one in (plain, second))
     corpus = corpus_job(recipe, workspace)
     index = index_job(first_row.job, corpus, plain)
@@ -107,6 +108,9 @@ EVALUATIONS: dict[str, Evaluation] = {
     "fuse": fused, "translate": by_translation, "first": on_first_lists, "folds": in_folds,
 }  # fmt: skip
 """Setting of `vse` → how rows are tested where it is not at its default."""
+_OF_ANOTHER: dict[str, Any] = {
+    "pretrained": None, "pretrained_rate": 0.0, "pretrained_vectors": "words", "pretrained_layer": -1,
+}  # fmt: skip
 _NOT_OF_TRAINING = {"rows", "only", "seeds", "first_k", "reranker", "unseen", "retrieved_captions", *EVALUATIONS}
 
 

@@ -1,6 +1,6 @@
 """The words of a retrieval model: its text input, and what its word vectors start from."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from datasets import Dataset as Table
 from data.lines import WORD_VECTORS
 from data.published_vectors import read_vectors
 from data.retrieval import parse_group
+from data.sentence_vectors import KnownSentences
 from data.text import PretrainedTokens, TextInput, WordVocabulary
 from data.vectors import train_vectors
 from modules.retrieval_models import RetrievalModel
@@ -19,14 +20,30 @@ from pipeline.jobs.console import detail, escaped, passing, say
 from pipeline.jobs.files import fingerprint
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings
+from pipeline.retrieval.sentence_vectors import known_sentences
 
 _READ_BY_TRANSFORMERS = (".json", ".txt", ".model", ".safetensors", ".bin")
 
 
-def text_input(settings: VseSettings, captions: Table, types: Collection[str], folder: Path) -> TextInput:
-    """The words of training captions of these types (`en/human`), or a pretrained model's; saved in a job's folder."""
+def text_input(
+    settings: VseSettings, captions: Table, types: Collection[str], folder: Path, inputs: Mapping[str, Path]
+) -> TextInput:
+    """The words of training captions of these types (`en/human`), or a pretrained model's; saved in a job's folder.
+
+    Args:
+        settings: of the model.
+        captions: all that are trained and tested on.
+        types: of the training captions.
+        folder: of the job.
+        inputs: of the job; those that hold sentence vectors are looked into.
+
+    Raises:
+        DataError: there is no such tokenizer, sentence vectors are damaged, or a caption has none.
+    """
     if settings.pretrained is not None:
-        tokens = PretrainedTokens(settings.pretrained)
+        tokens = known_sentences(PretrainedTokens(settings.pretrained), inputs)
+        if isinstance(tokens, KnownSentences):
+            tokens.require(captions)
         tokens.save(folder / "words.json")
         return tokens
     training = _training_text(captions, types)
@@ -39,7 +56,7 @@ def start_words(
     model: RetrievalModel, recipe: Recipe, settings: VseSettings, captions: Table, types: Collection[str],
     text: TextInput, folder: Path,
 ) -> dict[str, Any]:  # fmt: skip
-    """Let the word vectors of a model start as the settings say, instead of at random.
+    """Let the word vectors of a model start as the settings say, instead of at random; or look sentences up.
 
     Args:
         model: new, its word vectors random.
@@ -59,6 +76,8 @@ def start_words(
     """
     if settings.words == "fasttext":
         model.set_word_vectors(_trained_vectors(settings, captions, types, text, folder))
+    if isinstance(text, KnownSentences):
+        model.look_up_sentences(text.vectors, len(text))
     if not settings.word_vectors:
         return {}
     assert isinstance(text, WordVocabulary)

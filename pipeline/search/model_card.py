@@ -60,10 +60,10 @@ def model_card(
     reranker: Mapping[str, Any] | None,
 ) -> str:  # fmt: skip
     """The model card."""
-    slots = {slot for text in recipe.vse.rows[row.name] for slot in parse_group(text)}
+    types = {(slot.language, slot.source) for text in recipe.vse.rows[row.name] for slot in parse_group(text)}
     captions = ", ".join(
-        f"{slot.language} captions by {'people' if slot.source == HUMAN else f'a translator ({slot.source})'}"
-        for slot in sorted(slots, key=lambda slot: (slot.language, slot.source))
+        f"{language} captions by {'people' if source == HUMAN else f'a translator ({source})'}"
+        for language, source in sorted(types)
     )
     lines, of_language = [], corpus.get("tasks", {})
     for language, scores in test.items():

@@ -112,8 +112,9 @@ def _model_job(recipe: Recipe, sets: dict[str, str | None], trained: Job, pretra
         for name, one in pairs.items():
             first, second = ([text.encode(words, language) for words in side] for side in (one.first, one.second))
             predictions[name] = pair_similarity(model, first, second, language)
-        captions = [inputs[name] for name in trained.inputs]
-        return write_sets(folder, pairs, predictions, training_text(captions, _types(trained)), language)
+        types = _types(trained)
+        captions = [inputs[name] for name in trained.inputs if name == "corpus" or _source(types, name)]
+        return write_sets(folder, pairs, predictions, training_text(captions, types), language)
 
     inputs = {**trained.inputs, "model": trained}
     name = trained.name.replace("vse-", "sts-", 1)

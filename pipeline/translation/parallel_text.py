@@ -54,6 +54,8 @@ class ParallelText:
         rows = [row for row in self._rows if row["split"] == split]
         if captions is None or (captions is False and all(row["caption"] or row["made_up"] for row in rows)):
             return rows  # there is no text without pictures: use all of it
+        if captions and not any(row["caption"] for row in self._rows):
+            return [row for row in rows if not row["made_up"]]  # no pair is about a picture: use the text
         return [row for row in rows if row["caption"] == captions]
 
     def select(self, split: str, captions: bool | None, repeat: Mapping[str, int] | None = None) -> Sentences:

@@ -1,8 +1,9 @@
 """MS-COCO in three languages: YJ Captions' and COCO-CN's layouts, MULE's split, and how its groups fill batches."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import chain, combinations
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from data.captions import read_captions, write_captions
 from data.corpora.karpathy import KarpathySettings, read, sources
 from data.errors import DataError
 from data.retrieval import MixedBatches, parse_group
+from pipeline.recipes.loading import load_recipe
 from tests.data.layouts import entries, write_json
 from tests.data.official import pack
 
@@ -154,23 +156,56 @@ def test_a_number_behind_the_image_is_coco_cns_alone(root: Path) -> None:
 
 @pytest.fixture
 def train(root: Path) -> Dataset:
-    """The training captions of a drawn split: six images with English, four with Japanese, five or so with Chinese."""
-    write_captions([c for c in load(root, drawn=1).captions if c.split == "train"], root / "captions.parquet")
+    """Captions; of training images six have English alone, three Japanese too, three Chinese too, one all three."""
+    found = entries({"train": 13, "val": 1, "test": 1}, each=5)
+    for image in found:
+        image["filename"] = f"{coco_name(image['cocoid'])}.jpg"
+    write_json(root / "dataset.json", found)
+    (root / "yj.json").write_text(json.dumps({"annotations": japanese(found[6:9] + found[12:])}))
+    pack(root / "cn.txt", [f"{coco_name(100 + number)}#0\t一只狗在公园{number}里" for number in range(9, 15)])
+    write_captions(load(root).captions, root / "captions.parquet")
     return read_captions(root / "captions.parquet")
 
 
+GROUPS = [("en", "en"), ("en", "en", "ja", "ja"), ("en", "en", "zh")]
+
+
 def test_groups_of_languages_are_equally_often_and_bring_two_two_and_one_caption(train: Dataset) -> None:
-    """MULE, supplement: English alone, with Japanese, with Chinese; two, two and one caption an image."""
-    groups = [parse_group(text) for text in ("2*en/human", "2*en/human + 2*ja/human", "2*en/human + zh/human")]
-    sampler = MixedBatches(train, groups, batch_size=9, seed=1, steps=20)
-    image, language = train["image_id"][:], train["language"][:]
-    drawn = Counter[tuple[str, ...]]()
-    for batch in sampler:
+    """MULE, supplement: English only, English-Japanese, English-Chinese; two, two and one caption an image."""
+    groups = [parse_group(text) for text in load_recipe("coco-3").vse.rows["all"]]
+    own = train.select([number for number, one in enumerate(train["split"][:]) if one == "train"])
+    image, language = own["image_id"][:], own["language"][:]
+    of_image = {one: {language[number] for number, name in enumerate(image) if name == one} for one in set(image)}
+    assert Counter("".join(sorted(found)) for found in of_image.values()) == {
+        "en": 6,
+        "enja": 3,
+        "enzh": 3,
+        "enjazh": 1,
+    }
+    drawn, visited = Counter[tuple[str, ...]](), defaultdict[tuple[str, ...], Counter[str]](Counter)
+    for batch in MixedBatches(own, groups, batch_size=9, seed=1, steps=20):
         kinds = Counter(tuple(language[number] for number in visit) for visit in batch)
-        assert kinds == {("en", "en"): 3, ("en", "en", "ja", "ja"): 3, ("en", "en", "zh"): 3}
+        assert kinds == dict.fromkeys(GROUPS, 3)
         drawn += kinds
         assert Counter(language[number] for number in chain.from_iterable(batch)) == {"en": 18, "ja": 6, "zh": 3}
         for visit in batch:
-            assert len({image[number] for number in visit}) == 1
+            (name,) = {image[number] for number in visit}
+            visited[tuple(language[number] for number in visit)][name] += 1
             assert len(set(visit)) == len(visit)
-    assert set(drawn.values()) == {60}
+    assert drawn == dict.fromkeys(GROUPS, 60)
+    alone, with_japanese, with_chinese = (
+        {one for one, found in of_image.items() if wanted(found)}
+        for wanted in (lambda found: found == {"en"}, lambda found: "ja" in found, lambda found: "zh" in found)
+    )
+    assert [set(visited[group]) for group in GROUPS] == [alone, with_japanese, with_chinese]
+    assert [len(visited[group]) for group in GROUPS] == [6, 4, 4]  # so images of the smaller groups come more often
+    assert [sum(visited[group].values()) for group in GROUPS] == [60, 60, 60]
+
+
+def test_images_with_other_captions_are_left_out_of_a_group(train: Dataset) -> None:
+    own = train.select([number for number, one in enumerate(train["split"][:]) if one == "train"])
+    every = MixedBatches(own, [parse_group("2*en/human")], 4, 1)
+    alone = MixedBatches(own, [parse_group("2*en/human + 0*ja/human + 0*zh/human")], 4, 1)
+    assert (len(every), len(alone)) == (ceil(13 * 3 / 4), ceil(6 * 3 / 4))
+    with pytest.raises(DataError, match="no training image has captions of type ja/human and none of type en/human;"):
+        MixedBatches(own, [parse_group("ja/human + 0*en/human")], 4, 1)

@@ -78,10 +78,23 @@ def test_groups_are_read() -> None:
     assert parse_group(" 2*en/human +de/mmt:en-de-en ") == (Slot("en", "human", 2), Slot("de", "mmt:en-de-en"))
     assert parse_group("12 * fr/mt:en-fr")[0].count == 12
     assert parse_group("de/mmt:en-de")[0].type == "de/mmt:en-de"
+    assert parse_group("2*en/human + 0*de/human") == (Slot("en", "human", 2), Slot("de", "human", 0))
 
 
 @pytest.mark.parametrize(
-    "text", ["", "en", "en/", "/human", "0*en/human", "en/human +", "x*en/human", "EN/human", "en human"]
+    "text",
+    [
+        "",
+        "en",
+        "en/",
+        "/human",
+        "0*en/human",
+        "00*en/human + de/human",
+        "en/human +",
+        "x*en/human",
+        "EN/human",
+        "en human",
+    ],
 )
 def test_groups_that_cannot_be_read_are_named(text: str) -> None:
     with pytest.raises(DataError, match=r"caption group .*expected `language/source`"):

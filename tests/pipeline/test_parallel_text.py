@@ -58,3 +58,11 @@ def test_without_text_all_is_pretrained_on_and_back_translations_push_none_out(c
     assert ids(corpus, False, back=False) == ["seen"]
     assert ids(corpus, False) == ["seen", "alone"]
     assert ids(corpus, True) == ["seen"]
+
+
+def test_without_pairs_about_pictures_text_is_fine_tuned_on(corpus: Path) -> None:
+    both = {"en": "a", "de": "ein"}
+    write(corpus, [Pair("text", None, "train", "tatoeba", both), Pair("alone", None, "train", "task2", {"de": "ein"})])
+    for without_regions in ("text", "captions"):
+        assert ids(corpus, True, without_regions) == ["text"]
+        assert ids(corpus, False, without_regions) == ["text", "alone"]

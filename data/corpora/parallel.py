@@ -1,0 +1,49 @@
+"""Parallel text about no image, as Tatoeba's exports have it: lines `english TAB translation`."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from data.captions import Pair
+from data.errors import DataError
+from data.lines import read_lines
+
+MOST_HELD_OUT = 1000
+"""Sentences for validation, and as many for the test, where parallel text is all that translators have."""
+
+
+def read_parallel(path: Path, language: str, empty: list[str], name: str | None = None) -> Iterator[Pair]:
+    """Pairs for training; their origin is the name of the file's folder (`tatoeba/deu-eng.tsv.gz`: `tatoeba`).
+
+    Args:
+        path: a TSV (or .tsv.gz).
+        language: of the second column.
+        empty: where lines that lack a side are added.
+        name: what the ids of pairs start with; None: the origin.
+
+    Raises:
+        DataError: the file is missing, is not UTF-8, or a line has no TAB.
+    """
+    origin = path.parent.name
+    for number, line in enumerate(read_lines(path, f"a TSV of sentences, `english TAB {language}`"), 1):
+        english, tab, rest = line.partition("\t")
+        other = rest.partition("\t")[0].strip()  # newer exports name the authors in a third column
+        if not tab:
+            raise DataError(f"{path}:{number}: no TAB, expected `english TAB {language}`")
+        if english.strip() and other:
+            yield Pair(f"{name or origin}#{number}", None, "train", origin, {"en": english.strip(), language: other})
+        else:
+            empty.append(f"{path}:{number}")
+
+
+def held_out(pairs: list[Pair]) -> list[Pair]:
+    """The pairs, some of them for validation and test; those of one English sentence are in one split.
+
+    At most 1,000 sentences are for validation and as many for the test, and at most a tenth each. Which ones depends on
+    the sentences alone.
+    """
+    sentences = sorted({pair.texts["en"] for pair in pairs}, key=lambda text: hashlib.sha256(text.encode()).digest())
+    count = min(MOST_HELD_OUT, len(sentences) // 10)
+    split_of = dict.fromkeys(sentences[:count], "val") | dict.fromkeys(sentences[count : 2 * count], "test")
+    return [replace(pair, split=split_of.get(pair.texts["en"], "train")) for pair in pairs]

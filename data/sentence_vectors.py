@@ -1,0 +1,150 @@
+"""Sentence vectors on disk: computed once for every different sentence of a caption table, then looked up."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from datasets import Dataset as Table
+from numpy.typing import NDArray
+from torch import Tensor
+
+from data.errors import DataError
+from data.padding import pad
+from data.progress import shown
+from data.text import PretrainedTokens
+
+_SENTENCES, _VECTORS = "sentences.parquet", "vectors.npy"
+_BATCH, _PART = 64, 4096
+Encode = Callable[[Tensor], NDArray[np.float32]]
+"""A text model's: token numbers (B, L), 0 being padding, to vectors (B, E)."""
+
+
+def compute_vectors(texts: Iterable[str], tokens: PretrainedTokens, encode: Encode, folder: Path, parts: Path) -> int:
+    """Write `sentences.parquet` (column `text`) and `vectors.npy` (n, E) float32, a row for each different sentence.
+
+    Sentences are read in the order of their lengths, in batches that are always the same. What is finished is kept in
+    files of 4,096 vectors, from which the next call goes on; a file has its name when it is whole.
+
+    Args:
+        texts: at least one sentence; equal ones are read once.
+        tokens: the text model's sub-words.
+        encode: its vectors.
+        folder: to write into.
+        parts: folder of the finished parts; it can be deleted afterwards.
+
+    Returns:
+        n.
+    """
+    numbers = {text: tokens.encode(text, "") for text in set(texts)}
+    order = sorted(numbers, key=lambda text: (len(numbers[text]), text))
+    parts.mkdir(exist_ok=True)
+    starts = range(0, len(order), _PART)
+    for start in shown(starts, "sentence vectors", len(starts)):
+        if not _part(parts, start).is_file():
+            _write_part([numbers[text] for text in order[start : start + _PART]], encode, _part(parts, start))
+    dim = np.load(_part(parts, 0), mmap_mode="r").shape[1]
+    vectors = np.lib.format.open_memmap(folder / _VECTORS, "w+", np.float32, (len(order), dim))
+    for start in starts:
+        vectors[start : start + _PART] = np.load(_part(parts, start))
+    vectors.flush()
+    pq.write_table(pa.table({"text": order}), folder / _SENTENCES)
+    return len(order)
+
+
+def _part(parts: Path, start: int) -> Path:
+    return parts / f"{start:09d}.npy"
+
+
+def _write_part(sentences: Sequence[Sequence[int]], encode: Encode, path: Path) -> None:
+    """Write the vectors of sentences, given as token numbers, whole or not at all."""
+    batches = (sentences[start : start + _BATCH] for start in range(0, len(sentences), _BATCH))
+    vectors = np.concatenate([encode(pad(batch)) for batch in batches])
+    temporary = path.with_suffix(".half")
+    with temporary.open("wb") as file:
+        np.save(file, vectors)
+    temporary.replace(path)
+
+
+class Arrays:
+    """Arrays of equal width on disk, one behind the other, of which rows are chosen by their numbers.
+
+    Args:
+        arrays: (n, E) each.
+    """
+
+    def __init__(self, arrays: Sequence[NDArray[np.float32]]) -> None:
+        self._arrays = list(arrays)
+        self._starts = np.cumsum([0] + [len(one) for one in arrays])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        found = np.empty((len(rows), self._arrays[0].shape[1]), np.float32)
+        of_array = np.searchsorted(self._starts, rows, side="right") - 1
+        for number in np.unique(of_array):
+            own = of_array == number
+            found[own] = self._arrays[number][rows[own] - self._starts[number]]
+        return found
+
+
+class KnownSentences:
+    """A text input for which a sentence with a known vector is one token, numbered behind the sub-words.
+
+    Other sentences (queries, single words) are sub-words, which a text model reads.
+
+    Args:
+        tokens: the sub-words.
+        folders: what `compute_vectors` wrote, a folder for each caption table.
+
+    Raises:
+        DataError: a folder is damaged.
+    """
+
+    def __init__(self, tokens: PretrainedTokens, folders: Sequence[Path]) -> None:
+        self.tokens, self.folders = tokens, list(folders)
+        self._numbers: dict[str, int] = {}
+        arrays: list[NDArray[np.float32]] = []
+        for folder in folders:
+            sentences, vectors = _open(folder)
+            start = sum(map(len, arrays))
+            self._numbers |= {text: start + number for number, text in enumerate(sentences)}
+            arrays.append(vectors)
+        self.vectors = Arrays(arrays)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def encode(self, text: str, language: str) -> list[int]:
+        """The number of a sentence with a known vector, else its sub-words."""
+        number = self._numbers.get(text)
+        return self.tokens.encode(text, language) if number is None else [len(self.tokens) + number]
+
+    def save(self, path: Path) -> None:
+        """Write the text model's name; trained models read sentences by it."""
+        self.tokens.save(path)
+
+    def require(self, captions: Table) -> None:
+        """Refuse captions of which one has no vector, by a DataError."""
+        for caption_id, text in zip(captions["caption_id"][:], captions["text"][:], strict=True):
+            if text not in self._numbers:
+                where = ", ".join(map(str, self.folders))
+                raise DataError(
+                    f"caption {caption_id!r} has no sentence vector in {where}; delete what is there, and run "
+                    "`make stage-vse` again"
+                )
+
+
+def _open(folder: Path) -> tuple[list[str], NDArray[np.float32]]:
+    """The sentences of a folder and their vectors (n, E), memory-mapped."""
+    try:
+        sentences = pq.read_table(folder / _SENTENCES, columns=["text"])["text"].to_pylist()
+        vectors = np.load(folder / _VECTORS, mmap_mode="r", allow_pickle=False)
+        if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != len(sentences):
+            raise ValueError(f"{len(sentences)} sentences, but vectors {vectors.shape} of {vectors.dtype}")
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{folder}: no sentence vectors ({reason}); delete it and run `make stage-vse` again") from None
+    return sentences, vectors
