@@ -13,7 +13,8 @@ from modules.translators import build_translator, network_options
 from pipeline.errors import RecipeError
 from pipeline.recipes.checks import refuse_unknown
 from pipeline.recipes.decoding import decoding_of
-from pipeline.recipes.settings import MmtSettings, Recipe, VseSettings, overlaid
+from pipeline.recipes.settings import MmtSettings, Recipe, VseSettings
+from pipeline.recipes.starts import overlaid
 
 
 def check_networks(recipe: Recipe, where: str) -> None:

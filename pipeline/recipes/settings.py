@@ -1,7 +1,6 @@
 """All settings of a recipe, section by section. The defaults are the main paper's settings where it names them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from data.extractor import ExtractorSettings
@@ -335,12 +334,6 @@ class Recipe:
     tables: dict[str, Table] = field(default_factory=dict)
     lent: list[str] = field(default_factory=list)
     """Overrides that a recipe it borrows from gets too: those of trainers and of the data root."""
-
-
-def overlaid(settings: VseSettings, change: Mapping[str, Any]) -> VseSettings:
-    """The settings of a training that comes before one with `settings`: `change` is an entry of `vse.start`."""
-    options = settings.options | change.get("options", {})
-    return replace(settings, **{**change, "options": options, "start": []})
 
 
 def job_settings(settings: Any) -> dict[str, Any]:

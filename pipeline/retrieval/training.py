@@ -27,7 +27,8 @@ from pipeline.jobs.model_files import save_model
 from pipeline.jobs.trainer import fit, log_folder, make_trainer
 from pipeline.jobs.weights import load_best
 from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import Recipe, VseSettings, job_settings, overlaid
+from pipeline.recipes.settings import Recipe, VseSettings, job_settings
+from pipeline.recipes.starts import overlaid
 from pipeline.retrieval.cautions import advise_on_regions, require_drawn, require_pairs
 from pipeline.retrieval.language_probe import language_probe
 from pipeline.retrieval.ranks import folds_of, validation_scores, write_ranks

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from datasets import Dataset as Table
 
+from data.caption_batches import CaptionBatches
 from data.captions import HUMAN
 from data.regions import RegionStore
-from data.retrieval import CaptionBatches
 from data.text import TextInput
 from modules.retrieval import Retrieval
 
