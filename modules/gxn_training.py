@@ -113,6 +113,8 @@ class GxnTraining(Retrieval):
         mask, _, _ = self.augmented(batch)
         images = model.grounded_images(widen(batch["regions"]), mask)
         vectors = model.scaled(images)[batch["image_index"]]
+        if model.shuffled:
+            vectors = vectors.roll(len(vectors) // 2, 0)
         tokens, lengths, languages = batch["tokens"], batch["lengths"], batch["language"]
         share = model.scheduled_sampling * self.main_epoch / max(1, self._epochs - 1)
         fed = None

@@ -53,6 +53,7 @@ class Gxn(ByOrder, RetrievalModel):
         samples: captions sampled of each vector; `others` needs at least 2.
         scheduled_sampling: share of words that the decoder draws itself in the last epoch, from 0 in the first one.
         longest: words of a written caption, at most.
+        shuffled: the decoder learns captions of other images: a control, which has no grounding.
         target: what `t2i` generates: `pixels`, or mean `regions` for a corpus without pictures.
         picture_size: height and width of pictures.
         picture_width: channels of the generator's last maps (StackGAN: 96) and of the discriminator's first ones (96).
@@ -72,8 +73,8 @@ class Gxn(ByOrder, RetrievalModel):
         self, branches: Sequence[Branch] = ("abstract", "grounded"), mixing: float = 0.5,
         generate: Sequence[Generation] = (), state_dim: int | None = None, reinforce_epoch: int | None = None,
         gamma: Sequence[float] = (0.05, 0.95), baseline: Baseline = "greedy", samples: int = 1,
-        scheduled_sampling: float = 0.25, longest: int = 30, target: Target = "pixels", picture_size: int = 64,
-        picture_width: int = 32, picture_epochs: int = 0, fake_weight: float = 0.5, wrong_weight: float = 0.5,
+        scheduled_sampling: float = 0.25, longest: int = 30, shuffled: bool = False,
+        target: Target = "pixels", picture_size: int = 64, picture_width: int = 32, picture_epochs: int = 0, fake_weight: float = 0.5, wrong_weight: float = 0.5,
         smoothing: float = 2.0, **common: Any,
     ) -> None:  # fmt: skip
         super().__init__(**common)
@@ -86,6 +87,7 @@ class Gxn(ByOrder, RetrievalModel):
         self.scheduled_sampling, self.longest, self.target, self.picture_size = (
             scheduled_sampling, longest, target, picture_size,
         )  # fmt: skip
+        self.shuffled = shuffled
         self.fake_weight, self.wrong_weight, self.smoothing = fake_weight, wrong_weight, smoothing
         self.pretrain_epochs = picture_epochs if "t2i" in self.generate else 0
         state_dim = state_dim or self.dim
