@@ -9,6 +9,7 @@ from datasets import Dataset as Table
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from data.captions import HUMAN
 from data.padding import pad
 from data.pixels import PixelStore
 from data.regions import RegionStore
@@ -49,6 +50,7 @@ class CaptionBatches(Dataset):
         self.image_sentences = np.unique(pairs, axis=0)  # in the order of rows
         place = {language: number for number, language in enumerate(languages)}
         self.languages = np.array([place.get(language, -1) for language in caption_languages])
+        self.human = [source == HUMAN for source in sources]
         kind = {name: number for number, name in enumerate(types)}
         self.types = np.array(
             [kind.get(f"{language}/{source}", -1) for language, source in zip(caption_languages, sources, strict=True)]
@@ -79,8 +81,12 @@ class CaptionBatches(Dataset):
         return batch
 
     def references(self) -> dict[tuple[int, int], list[list[int]]]:
-        """`image_key` and language → the captions of the table as token numbers."""
-        found: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
-        for row, language, tokens in zip(self.rows.tolist(), self.languages.tolist(), self.tokens, strict=True):
-            found[row, language].append(tokens)
-        return dict(found)
+        """`image_key` and language → the human captions of the table as token numbers; all where none is human."""
+        human: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
+        written: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
+        columns = (self.rows.tolist(), self.languages.tolist(), self.human, self.tokens)
+        for row, language, by_human, tokens in zip(*columns, strict=True):
+            written[row, language].append(tokens)
+            if by_human:
+                human[row, language].append(tokens)
+        return written | human

@@ -130,10 +130,10 @@ class CaptionDecoder(nn.Module):
             tokens: (B, L), padded with zeros.
             languages: (B,) as indexes.
             share: probability of a replacement.
-            numbers: (B, 2 · L) in [0, 1): whether to replace each word, then what to draw.
+            numbers: (B, 2 · L) in [0, 1): for each word whether to replace it, and what to draw.
         """
         state, word, mixed = self.first_state(vectors), self.begin(languages), []
-        whether, which = numbers.chunk(2, 1)
+        whether, which = numbers[:, 0::2], numbers[:, 1::2]
         for place, token in enumerate(tokens.unbind(1)):
             logits, state = self._step(word, state)
             drawn = _sample(logits, which[:, place])

@@ -23,6 +23,7 @@ ORDER = 4
 """Longest n-grams."""
 SIGMA = 6.0
 """Standard deviation of the penalty of length, in tokens."""
+_KEPT = 20_000  # images
 _Gram = tuple[Token, ...]
 
 
@@ -192,6 +193,8 @@ class CiderD:
                 squares[len(gram) - 1] += weight * weight
                 weights.setdefault(gram, []).append((number, weight))
             norms.append([math.sqrt(one) for one in squares])
+        if len(self._known) >= _KEPT:
+            del self._known[next(iter(self._known))]
         self._known[row] = found = _References(weights, norms, [len(one) for one in sentences])
         return found
 

@@ -1,6 +1,6 @@
-"""Random numbers that belong to a caption and a step, so that they do not depend on the number of processes."""
+"""Random numbers that belong to a caption and a seed, so that they do not depend on the number of processes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -10,22 +10,22 @@ from torch import Tensor
 Kind = Literal["uniform", "normal"]
 
 
-def draws(keys: Tensor, step: int, count: int, kind: Kind, purpose: int = 0) -> Tensor:
+def draws(keys: Tensor, seed: Sequence[int], count: int, kind: Kind, purpose: int = 0) -> Tensor:
     """Return random numbers for each caption of a batch.
 
     Args:
         keys: (C,) integer ids of the captions, 0 or more; equal ones draw equal numbers.
-        step: of training; each has other numbers.
+        seed: numbers of 0 or more that the draws go by, such as those of a seed and of a step of training.
         count: numbers per caption.
         kind: `uniform` in [0, 1), or standard `normal`.
-        purpose: draws of one step for different purposes are independent.
+        purpose: draws of one seed for different purposes are independent.
 
     Returns:
         (C, count), float32, on the device of `keys`.
     """
     rows = np.empty((len(keys), count), dtype=np.float32)
     for row, key in enumerate(keys.tolist()):
-        generator = np.random.default_rng((step, purpose, key))
+        generator = np.random.default_rng((*seed, purpose, key))
         draw: Callable[..., object] = generator.random if kind == "uniform" else generator.standard_normal
         draw(dtype=np.float32, out=rows[row])
     return torch.from_numpy(rows).to(keys.device)

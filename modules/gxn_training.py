@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from modules.caption_decoder import END
+from modules.caption_decoder import END, UNKNOWN
 from modules.cider import CiderD
 from modules.distributed import gather_rows, sum_over_ranks, touch
 from modules.draws import draws
@@ -15,9 +15,12 @@ from modules.image_generator import discriminator_losses, divergence_from_normal
 from modules.recurrent import widen
 from modules.retrieval import Retrieval
 from modules.retrieval_models.base import Batch
+from modules.retrieval_models.gxn import CONDITION, NOISE
 from modules.self_critical import advantages, mixed_losses, policy_losses, share_of_rewards
+from modules.training import batches_of
 
 _WORDS, _SAMPLES, _CONDITION, _NOISE = range(4)  # purposes of random numbers
+_NO_WORD = -1
 _ADVERSARIAL = (0.5, 0.999)  # Adam's betas for a GAN, as in StackGAN
 _LEARNS = {
     "ranking": ("words", "images", "states", "captions"),
@@ -47,7 +50,7 @@ class GxnTraining(Retrieval):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.automatic_optimization = not self.model.generate
-        self._rewards: CiderD | None = None
+        self._rewards: dict[int, CiderD] = {}
         self._rows: dict[tuple[int, int], int] = {}
 
     def on_fit_start(self) -> None:
@@ -56,8 +59,10 @@ class GxnTraining(Retrieval):
             return
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         references = data.references()
-        self._rows = {key: row for row, key in enumerate(references)}
-        self._rewards = CiderD(list(references.values()), end=END)
+        for language in {language for _, language in references}:  # words are common or rare in one language
+            own = {image: captions for (image, of), captions in references.items() if of == language}
+            self._rows |= {(image, language): row for row, image in enumerate(own)}
+            self._rewards[language] = CiderD(list(own.values()), end=END)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor | None:
         """Update by each loss in turn."""
@@ -71,8 +76,9 @@ class GxnTraining(Retrieval):
         if self.trainer.is_last_batch and self.main_epoch >= 0:
             for schedule in self.lr_schedulers():  # type: ignore[union-attr]
                 schedule.step()
-        self.log_losses(torch.stack(list(found.values())).sum(), found, batch)
-        return None
+        total = torch.stack(list(found.values())).sum()
+        self.log_losses(total, found, batch)
+        return total
 
     def _updates(self, batch: Batch) -> Iterator[tuple[str, dict[str, Tensor]]]:
         """The optimizer and the losses of each update, computed when it is their turn."""
@@ -119,7 +125,7 @@ class GxnTraining(Retrieval):
         share = model.scheduled_sampling * self.main_epoch / max(1, self._epochs - 1)
         fed = None
         if share:
-            numbers = draws(batch["caption_key"], self._step, 2 * tokens.shape[1], "uniform", _WORDS)
+            numbers = draws(batch["caption_key"], self._seed, 2 * tokens.shape[1], "uniform", _WORDS)
             fed = model.decoder.mixed_words(words, vectors, tokens, languages, share, numbers)
         losses = model.decoder.surprise(words, vectors, tokens, lengths, languages, fed)
         model.figures["cross_entropy"] = (losses.detach() / (lengths.to(losses) + 1)).mean()
@@ -134,7 +140,7 @@ class GxnTraining(Retrieval):
         model, count, longest = self.model, self.model.samples, self.model.longest
         greedy = model.baseline == "greedy"
         keys, languages = batch["caption_key"], batch["language"]
-        numbers = draws(keys, self._step, count * longest, "uniform", _SAMPLES).unflatten(1, (count, longest))
+        numbers = draws(keys, self._seed, count * longest, "uniform", _SAMPLES).unflatten(1, (count, longest))
         if greedy:
             numbers = torch.cat([numbers, torch.full_like(numbers[:, :1], -1.0)], 1)
         several = numbers.shape[1]
@@ -153,15 +159,25 @@ class GxnTraining(Retrieval):
         return policy_losses(surprise, advantage.flatten()).unflatten(0, (-1, count)).mean(1)
 
     def _reward(self, batch: Batch, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """CIDEr-D (N,) of captions, N / C for each of the batch, against the image's captions in its language."""
-        assert self._rewards is not None
-        images = batch["image_key"][batch["image_index"]].tolist()
-        rows = [self._rows[key] for key in zip(images, batch["language"].tolist(), strict=True)]
-        several = len(tokens) // len(rows)
-        written = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
+        """CIDEr-D (N,) of captions, N / C for each of the batch, against the image's captions in its language.
+
+        A word that the vocabulary lacks is like no word of a reference.
+        """
+        several = len(tokens) // len(batch["language"])
+        languages = batch["language"].repeat_interleave(several)
+        images = batch["image_key"][batch["image_index"]].repeat_interleave(several).tolist()
+        known = tokens.masked_fill(tokens == UNKNOWN, _NO_WORD).tolist()
+        written = [row[:length] for row, length in zip(known, lengths.tolist(), strict=True)]
         ended = [length < self.model.longest for length in lengths.tolist()]
-        scores = self._rewards.score(written, [row for row in rows for _ in range(several)], ended=ended)
-        return torch.as_tensor(scores, dtype=torch.float32, device=tokens.device)
+        found = torch.zeros(len(tokens))
+        for language, rewards in self._rewards.items():
+            own = (languages == language).nonzero()[:, 0].tolist()
+            scores = rewards.score(
+                [written[one] for one in own], [self._rows[images[one], language] for one in own],
+                ended=[ended[one] for one in own],
+            )  # fmt: skip
+            found[own] = torch.as_tensor(scores, dtype=found.dtype)
+        return found.to(tokens.device)
 
     def _discriminator_loss(self, batch: Batch) -> dict[str, Tensor]:
         """The loss of the discriminator (Eq. 11); nothing but the discriminator gets a gradient of it."""
@@ -169,13 +185,13 @@ class GxnTraining(Retrieval):
         with torch.no_grad():
             captions = model.grounded_captions(batch["tokens"], batch["lengths"])
             fake, mean, _ = model.imagine(captions, *self._noise(batch))
-            wrong = self._captions_of_others(batch, mean)
+            wrong, has_wrong = self._captions_of_others(batch, mean)
         real = self._real(batch)
         features, own = model.discriminator.features(real), batch["image_index"]
         judge = model.discriminator
         losses = discriminator_losses(
             judge(features[own], mean), judge(judge.features(fake), mean), judge(features[own], wrong),
-            model.fake_weight, model.wrong_weight,
+            model.fake_weight, model.wrong_weight * has_wrong,
         )  # fmt: skip
         return {"discriminator": self._mean(losses)}
 
@@ -191,20 +207,23 @@ class GxnTraining(Retrieval):
 
     def _noise(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Noise of the condition and z, the same for both losses of a step."""
-        keys, step = batch["caption_key"], self._step
-        sizes = (self.model.condition.layer.out_features // 2, 100)
-        kinds = (_CONDITION, _NOISE)
-        one, other = (draws(keys, step, n, "normal", kind) for n, kind in zip(sizes, kinds, strict=True))
+        one, other = (
+            draws(batch["caption_key"], self._seed, count, "normal", purpose)
+            for count, purpose in ((CONDITION, _CONDITION), (NOISE, _NOISE))
+        )
         return one, other
 
     def _real(self, batch: Batch) -> Tensor:
         """What the generator imitates: pictures in −1…1, or mean regions."""
         if self.model.target == "regions":
-            return masked_mean(batch["regions"], batch["region_mask"])
+            return masked_mean(widen(batch["regions"]), batch["region_mask"])
         return batch["pixels"].to(self.dtype) / 127.5 - 1
 
-    def _captions_of_others(self, batch: Batch, conditions: Tensor) -> Tensor:
-        """For each caption the condition of the next one, in the order of sentences, that is not of its image."""
+    def _captions_of_others(self, batch: Batch, conditions: Tensor) -> tuple[Tensor, Tensor]:
+        """For each caption the condition of the next one, in the order of sentences, that is not of its image.
+
+        And whether there is one (C,): where all captions of the batch are of one image, there is none.
+        """
         empty = (conditions[:, None], torch.ones_like(conditions[:, :1]).bool())
         no_images = torch.zeros(len(batch["image_key"]), 1, 1, device=conditions.device)
         pairs = self.gather(batch, (no_images, no_images[..., 0] == 0), empty)
@@ -214,9 +233,9 @@ class GxnTraining(Retrieval):
         other = pairs.negatives[row][:, order]  # (C, all captions)
         place = torch.searchsorted(pairs.sentences[order], batch["sentence"])
         turn = (place[:, None] + torch.arange(len(order), device=order.device)) % len(order)
-        first = other.gather(1, turn).long().argmax(1)
+        first = other.gather(1, turn).long().argmax(1)  # 0, the caption itself, where there is none
         chosen = order[turn.gather(1, first[:, None])[:, 0]]
-        return pairs.captions[0][chosen, 0]
+        return pairs.captions[0][chosen, 0], other.any(1)
 
     def _mean(self, losses: Tensor) -> Tensor:
         """The mean over the captions of all devices, such that DDP's average of gradients is that of the mean."""
@@ -225,9 +244,9 @@ class GxnTraining(Retrieval):
         return losses.sum() * world / count
 
     @property
-    def _step(self) -> int:
-        """The number of batches so far; Lightning's `global_step` counts each optimizer's steps."""
-        return self.trainer.fit_loop.total_batch_idx
+    def _seed(self) -> tuple[int, int]:
+        """What random numbers are drawn by beside the caption: the seed of this epoch, and the number of the batch."""
+        return torch.initial_seed() - self.trainer.global_rank, batches_of(self.trainer)
 
     @property
     def _epochs(self) -> int:
@@ -241,9 +260,8 @@ class GxnTraining(Retrieval):
         optimizers = []
         for name in self._names():
             prefixes = tuple(f"model.{part}." for part in _LEARNS[name])
+            prefixes += ("loss.", "caption_loss.") if name == "ranking" else ()
             own = [parameter for place, parameter in self.named_parameters() if place.startswith(prefixes)]
-            own += [*self.loss.parameters()] if name == "ranking" else []
             betas = _ADVERSARIAL if name in ("discriminator", "generator") else (0.9, 0.999)
-            decay = self.hparams["weight_decay"]
-            optimizers.append(torch.optim.Adam(own, self.hparams["learning_rate"], betas, weight_decay=decay))
+            optimizers.append(self.adam(own, betas))
         return optimizers, [self.schedule(one, 0) for one in optimizers]

@@ -82,6 +82,9 @@ class MapNorm(GlobalBatchNorm):
     def forward(self, maps: Tensor) -> Tensor:
         """Normalise maps."""
         if not (self.training and dist.is_available() and dist.is_initialized()):
+            if self.training:
+                assert self.num_batches_tracked is not None
+                self.num_batches_tracked += 1
             return F.batch_norm(
                 widen(maps), self.running_mean, self.running_var, self.weight, self.bias, self.training,
                 self.momentum or 0.0, self.eps,

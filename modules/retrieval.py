@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor
+from torch.nn import Parameter
 from torch.nn import functional as F
-from torch.optim import Optimizer
+from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import MultiStepLR
 
 from modules.augmentation import drop_regions, drop_words
@@ -222,17 +223,21 @@ class Retrieval(TrainedModule):
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Return Adam with one learning rate decay; a pretrained text model has its own learning rate."""
-        rate, share = self.hparams["learning_rate"], self.hparams["pretrained_rate"]
-        pretrained = [p for part in self.modules() if isinstance(part, PretrainedWords) for p in part.parameters()]
-        pretrained_ids = {id(parameter) for parameter in pretrained}
-        groups = [{"params": [p for p in self.parameters() if id(p) not in pretrained_ids]}]
-        if pretrained and share:
-            groups.append({"params": pretrained, "lr": rate * share})
-        optimizer = torch.optim.Adam(groups, lr=rate, weight_decay=self.hparams["weight_decay"], fused=True)
+        optimizer = self.adam(list(self.parameters()))
         return {
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": self.schedule(optimizer, self.model.pretrain_epochs)},
         }
+
+    def adam(self, parameters: Sequence[Parameter], betas: tuple[float, float] = (0.9, 0.999)) -> Adam:
+        """Return Adam over some of the parameters; those of a pretrained text model have their own learning rate."""
+        rate, share = self.hparams["learning_rate"], self.hparams["pretrained_rate"]
+        pretrained = {id(p) for part in self.modules() if isinstance(part, PretrainedWords) for p in part.parameters()}
+        groups: list[dict[str, Any]] = [{"params": [one for one in parameters if id(one) not in pretrained]}]
+        texts = [one for one in parameters if id(one) in pretrained]
+        if texts and share:
+            groups.append({"params": texts, "lr": rate * share})
+        return Adam(groups, lr=rate, betas=betas, weight_decay=self.hparams["weight_decay"], fused=True)
 
     def schedule(self, optimizer: Optimizer, before: int) -> MultiStepLR:
         """Return the decay of an optimizer's learning rate, for a schedule that has `before` epochs of pre-training."""

@@ -41,3 +41,8 @@ class TrainedModule(BatchModule):
         """Clip to the trainer's `gradient_clip_val`."""
         if gradient_clip_val:
             torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+
+
+def batches_of(trainer: pl.Trainer) -> int:
+    """The number of training batches so far; Lightning's `global_step` counts the steps of each optimizer."""
+    return trainer.fit_loop.total_batch_idx + 1

@@ -28,8 +28,10 @@ from modules.retrieval_models.base import GREEDY, ByOrder, Encoding, RetrievalMo
 Branch = Literal["abstract", "grounded"]
 Generation = Literal["i2t", "t2i"]
 Baseline = Literal["greedy", "others"]
-_NOISE = 100  # numbers of z, as in StackGAN
-_CONDITION = 128  # numbers of t_c
+NOISE = 100
+"""Numbers of z, as in StackGAN."""
+CONDITION = 128
+"""Numbers of t_c, as in StackGAN."""
 
 
 @register("gxn")
@@ -74,11 +76,12 @@ class Gxn(ByOrder, RetrievalModel):
         generate: Sequence[Generation] = (), state_dim: int | None = None, reinforce_epoch: int | None = None,
         gamma: Sequence[float] = (0.05, 0.95), baseline: Baseline = "greedy", samples: int = 1,
         scheduled_sampling: float = 0.25, longest: int = 30, shuffled: bool = False,
-        target: Target = "pixels", picture_size: int = 64, picture_width: int = 32, picture_epochs: int = 0, fake_weight: float = 0.5, wrong_weight: float = 0.5,
-        smoothing: float = 2.0, **common: Any,
+        target: Target = "pixels", picture_size: int = 64, picture_width: int = 32, picture_epochs: int = 0,
+        fake_weight: float = 0.5, wrong_weight: float = 0.5, smoothing: float = 2.0, **common: Any,
     ) -> None:  # fmt: skip
         super().__init__(**common)
         _require_options(branches, mixing, generate, baseline, samples, target)
+        _require_numbers(longest, gamma, scheduled_sampling, picture_epochs, picture_width, reinforce_epoch)
         self.branches, self.generate = tuple(branches), tuple(generate)
         self.weights: dict[str, float] = (
             {"abstract": mixing, "grounded": 1 - mixing} if len(self.branches) == 2 else {branches[0]: 1.0}
@@ -111,14 +114,14 @@ class Gxn(ByOrder, RetrievalModel):
 
     def _add_generator(self, width: int) -> None:
         """Make the networks of the path from text to images."""
-        self.condition = ConditioningAugmentation(self.dim, _CONDITION)
-        inputs = _CONDITION + _NOISE
+        self.condition = ConditioningAugmentation(self.dim, CONDITION)
+        inputs = CONDITION + NOISE
         if self.target == "pixels":
             self.generator: nn.Module = PictureGenerator(inputs, width, self.picture_size)
-            self.discriminator: nn.Module = PictureDiscriminator(_CONDITION, width, self.picture_size)
+            self.discriminator: nn.Module = PictureDiscriminator(CONDITION, width, self.picture_size)
         else:
             self.generator = RegionGenerator(inputs, 8 * width, self.region_dim)
-            self.discriminator = RegionDiscriminator(_CONDITION, 8 * width, self.region_dim)
+            self.discriminator = RegionDiscriminator(CONDITION, 8 * width, self.region_dim)
 
     @classmethod
     def module(cls) -> type:
@@ -167,8 +170,8 @@ class Gxn(ByOrder, RetrievalModel):
         if "t2i" not in self.generate or self.target != "pixels":
             return super().draw_images(tokens, lengths, languages, seed)
         rows = torch.arange(len(tokens))
-        sizes = (_CONDITION, _NOISE)
-        noise = [draws(rows, seed, n, "normal", purpose).to(tokens.device) for purpose, n in enumerate(sizes)]
+        sizes = (CONDITION, NOISE)
+        noise = [draws(rows, (seed,), n, "normal", purpose).to(tokens.device) for purpose, n in enumerate(sizes)]
         with torch.no_grad():
             found: Tensor = self.imagine(self.grounded_captions(tokens, lengths), noise[0], noise[1])[0]
         return found
@@ -229,8 +232,8 @@ def _require_options(
         raise ModelError(f"branches {list(branches)}: expected abstract, grounded or both")
     if not 0 < mixing < 1:
         raise ModelError(f"mixing is {mixing}; expected more than 0 and less than 1; name one branch to use it alone")
-    if set(generate) - {"i2t", "t2i"}:
-        raise ModelError(f"generate {list(generate)}: expected i2t (image to text), t2i (text to image) or both")
+    if isinstance(generate, str) or set(generate) - {"i2t", "t2i"}:
+        raise ModelError(f"generate {generate!r}: expected a list of i2t (image to text), t2i (text to image) or both")
     if generate and "grounded" not in branches:
         raise ModelError(f"generate {list(generate)}: what generates is the grounded branch; add it to branches")
     if target not in ("pixels", "regions"):
@@ -238,4 +241,21 @@ def _require_options(
     if baseline not in ("greedy", "others") or samples < (2 if baseline == "others" else 1):
         raise ModelError(
             f"baseline {baseline!r} with {samples} samples: expected greedy with 1 or more, or others with 2 or more"
+        )
+
+
+def _require_numbers(
+    longest: int, gamma: Sequence[float], scheduled_sampling: float, picture_epochs: int, picture_width: int,
+    reinforce_epoch: int | None,
+) -> None:  # fmt: skip
+    """Refuse numbers out of range."""
+    if longest < 1 or picture_width < 1:
+        raise ModelError(f"longest is {longest}, picture_width {picture_width}; expected 1 or more of each")
+    if len(gamma) != 2 or not all(0 <= share <= 1 for share in gamma):
+        raise ModelError(f"gamma is {list(gamma)}; expected two shares from 0 to 1, of the first and of the last epoch")
+    if not 0 <= scheduled_sampling <= 1:
+        raise ModelError(f"scheduled_sampling is {scheduled_sampling}; expected a share from 0 to 1")
+    if picture_epochs < 0 or (reinforce_epoch or 0) < 0:
+        raise ModelError(
+            f"picture_epochs is {picture_epochs}, reinforce_epoch {reinforce_epoch}; expected 0 or more of each"
         )

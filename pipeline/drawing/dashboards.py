@@ -20,6 +20,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from data.captions import HUMAN
 from data.regions import RegionStore
+from modules.training import batches_of
 from pipeline.drawing.encoded import encoded_captions, encoded_images
 from pipeline.drawing.pages import render
 from pipeline.drawing.pictures import BLACK, GREEN, GREY, Hit, Line, embedded, hit_sheet, picture_sheet, read_thumbnail
@@ -143,7 +144,7 @@ class QueryGallery(pl.Callback):
             trainer.precision_plugin.val_step_context(),
             _evaluating(module),
         ):
-            self._show(boards[0], module, trainer.global_step)
+            self._show(boards[0], module, batches_of(trainer))
 
     def _show(self, board: SummaryWriter, module: Any, step: int) -> None:
         sheets = self._found_images(module) | {"image_to_text": self._found_captions(module)}

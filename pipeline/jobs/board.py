@@ -15,6 +15,7 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from tensorboard.plugins.hparams.summary_v2 import HParam, Metric, hparams_config_pb, hparams_pb
 from torch.utils.tensorboard import SummaryWriter
 
+from modules.training import batches_of
 from pipeline.jobs.cost import peak_memory_mb
 
 LOG_EVERY = 10  # steps
@@ -80,7 +81,7 @@ class Pace(Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Begin to count steps."""
-        self._steps, self._step = _Clock(), trainer.global_step
+        self._steps, self._step = _Clock(), batches_of(trainer)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Begin to count what an epoch reads."""
@@ -101,14 +102,14 @@ class Pace(Callback):
     ) -> None:
         """Count what the step has read; log steps and memory each time that a loss is logged."""
         self._read += _contents(batch)
-        steps = trainer.global_step - self._step
+        steps = batches_of(trainer) - self._step
         if steps < LOG_EVERY or trainer.logger is None:
             return
         memory = peak_memory_mb()
         if pl_module.device.type == "cuda":
             memory = torch.cuda.max_memory_allocated(pl_module.device) / 1e6
         pace = {"pace/steps a second": steps / self._steps.seconds(), "pace/peak MB": memory}
-        trainer.logger.log_metrics(pace, trainer.global_step)
+        trainer.logger.log_metrics(pace, batches_of(trainer))
         self.on_train_start(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -118,7 +119,7 @@ class Pace(Callback):
             total = trainer.strategy.reduce(torch.tensor(float(count), device=pl_module.device), reduce_op="sum")
             pace[f"pace/{what} a second"] = float(total) / seconds
         if trainer.logger is not None:
-            trainer.logger.log_metrics(pace, trainer.global_step)
+            trainer.logger.log_metrics(pace, batches_of(trainer))
 
 
 def _columns(languages: Sequence[str]) -> Summary:

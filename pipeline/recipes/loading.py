@@ -46,7 +46,14 @@ SECTIONS: dict[str, type] = {
 _OF_A_SYSTEM = {
     "model", "options", "fuse", "translate", "first", "first_k", "loss", "words", "word_vectors", "pretrained",
     "pretrained_rate", "pretrained_vectors", "pretrained_layer", "drop_regions", "drop_words", "rows",
-    "only", "select", "test", "folds",
+    "only", "select", "test", "folds", "start",
+}  # fmt: skip
+_GOES_WITH = (
+    ("network", "network_options"), ("model", "options"), ("model", "start"), ("pretrained", "word_vectors"),
+)  # fmt: skip
+_OF_A_START = {  # not what decides how words and images are read: the later training goes on with the same parts
+    "options", "epochs", "steps", "batch_size", "learning_rate", "decay_epoch", "decay", "decay_every", "warmup_epochs",
+    "loss", "margin",
 }  # fmt: skip
 _NOT_OF_A_RERANKER = {
     "rows", "only", "seeds", "first", "fuse", "translate", "folds", "pretrained", "pretrained_vectors",
@@ -125,7 +132,7 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
     recipe = Recipe(name=name, seed=seed, corpus=_corpus(_mapping(raw, "corpus", where), where), **sections)
     check(recipe, where)
     _check_reranker(recipe, values_of["vse"], where)
-    _check_starts(recipe, values_of["vse"], where)
+    _check_starts(recipe, recipe.vse, values_of["vse"], where, "vse")
     _check_features(recipe, values_of["vse"], where)
     below = {key: value for key, value in values_of["vse"].items() if file_vse is None or key not in _OF_A_SYSTEM}
     below |= {key: value for key, value in (file_vse or {}).items() if key in _OF_A_SYSTEM}
@@ -162,13 +169,15 @@ def _check_reranker(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
     check(replace(recipe, vse=typed(VseSettings, {**vse, **own}, where, "vse")), f"{where}: vse.reranker")
 
 
-def _check_starts(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
-    """Refuse a training of `vse.start` whose settings make no sense."""
-    for number, own in enumerate(recipe.vse.start):
-        key = f"vse.start[{number}]"
-        refuse_unknown(own, _names(VseSettings) - _NOT_OF_A_RERANKER - {"model"}, where, f"{key}.")
-        plain = {**vse, **own, "options": recipe.vse.options | own.get("options", {}), "start": []}
-        check(replace(recipe, vse=typed(VseSettings, plain, where, key)), f"{where}: {key}")
+def _check_starts(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any], where: str, key: str) -> None:
+    """Refuse a training of `start` whose settings make no sense; the others get the types of settings."""
+    for number, own in enumerate(settings.start):
+        place = f"{key}.start[{number}]"
+        refuse_unknown(own, _OF_A_START, where, f"{place}.")
+        plain = {**vse, **own, "options": settings.options | own.get("options", {}), "start": []}
+        of_start = typed(VseSettings, plain, where, place)
+        check(replace(recipe, vse=of_start), f"{where}: {place}")
+        settings.start[number] = {name: own[name] if name == "options" else getattr(of_start, name) for name in own}
 
 
 def _check_features(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
@@ -194,6 +203,7 @@ def _table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], where: str, prefix:
         rows = values.get("rows") or list(laid.get("rows") or VseSettings().rows)
         settings = typed(VseSettings, laid | {"only": rows}, where, f"{inner}.vse")
         check(replace(recipe, vse=settings), f"{where}: {inner}")
+        _check_starts(recipe, settings, laid, where, f"{inner}.vse")
         check_system(raw, settings, f"{where}: {prefix}")
         published = _mapping(values, "published", where, f"{inner}.")
         for row, figures in published.items():
@@ -267,7 +277,7 @@ def _corpus_name(raw: Mapping[str, Any]) -> Any:
 def _merge(below: dict[str, Any], above: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Lay one mapping over another; `rows` and other mappings are laid over key by key, lists replaced."""
     merged = dict(below)
-    for kind, own in (("network", "network_options"), ("model", "options"), ("pretrained", "word_vectors")):
+    for kind, own in _GOES_WITH:
         if above.get(kind, below.get(kind)) != below.get(kind):
             merged.pop(own, None)  # another network or model has other options, a pretrained one reads no vectors
     for key, value in above.items():

@@ -32,9 +32,9 @@ def check_networks(recipe: Recipe, where: str) -> None:
     own = {key: value for key, value in recipe.vse.reranker.items() if key != "row"}
     if own.get("model") is not None:
         of_tables[f"{where}: vse.reranker"] = replace(recipe.vse, **{"options": {}, **own})
-    for number, change in enumerate(recipe.vse.start):
-        of_tables[f"{where}: vse.start[{number}]"] = overlaid(recipe.vse, change)
     for place, vse in {where: recipe.vse, **of_tables}.items():
+        for number, change in enumerate(vse.start):
+            _check_retrieval_models(overlaid(vse, change), f"{place}: vse.start[{number}]")
         _check_retrieval_models(vse, place)
         _check_loss(vse, place)
     _check_translator(recipe.mmt, where)

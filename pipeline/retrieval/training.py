@@ -85,14 +85,15 @@ def training_job(
     files = files_of_words(recipe, settings, workspace)
     plain |= {"groups": settings.rows[row], "seed": seed} | files
     name = f"vse-{settings.model}-{row}-{seed}"
+    inputs = {"corpus": corpus} | {source: synthetic[source] for source in mix.sources}
+    inputs |= sentence_jobs(settings, files.get("pretrained"), inputs)
+    if (size := model_class(settings.model).pixels_with(**settings.options)) is not None:
+        inputs["pixels"] = pixels_job(corpus, size)  # before the trainings that come first: it may find none
     starts = [
         training_job(recipe, overlaid(settings, one), row, seed, corpus, synthetic, workspace, other_settings)
         for one in settings.start
     ]
-    inputs = {"corpus": corpus} | {source: synthetic[source] for source in mix.sources}
     inputs |= {f"start-{number}": one for number, one in enumerate(starts)}
-    if (size := model_class(settings.model).pixels_with(**settings.options)) is not None:
-        inputs["pixels"] = pixels_job(corpus, size)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Train, choose the best epoch, rank the test."""
@@ -128,7 +129,6 @@ def training_job(
             **started, **language_probe(module.model, captions, text, mix.languages),
         }  # fmt: skip
 
-    inputs |= sentence_jobs(settings, files.get("pretrained"), inputs)
     return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
 
 

@@ -110,6 +110,7 @@ EVALUATIONS: dict[str, Evaluation] = {
 """Setting of `vse` → how rows are tested where it is not at its default."""
 _OF_ANOTHER: dict[str, Any] = {
     "pretrained": None, "pretrained_rate": 0.0, "pretrained_vectors": "words", "pretrained_layer": -1,
+    "start": [],
 }  # fmt: skip
 _NOT_OF_TRAINING = {"rows", "only", "seeds", "first_k", "reranker", "unseen", "retrieved_captions", *EVALUATIONS}
 
@@ -117,7 +118,8 @@ _NOT_OF_TRAINING = {"rows", "only", "seeds", "first_k", "reranker", "unseen", "r
 def of_model(settings: VseSettings, model: str) -> VseSettings:
     """The settings for one of several models: of the options, those that are its own."""
     own = option_names(model_class(model))
-    return replace(settings, model=model, options={key: one for key, one in settings.options.items() if key in own})
+    plain = {key: one for key, one in settings.options.items() if key in own}
+    return replace(settings, model=model, options=plain, start=settings.start if model == settings.model else [])
 
 
 def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:

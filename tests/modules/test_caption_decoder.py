@@ -138,3 +138,12 @@ def test_what_is_read_does_not_change_what_is_to_be_written() -> None:
         logits, state = decoder._step(read, state)
         loss, read = loss - logits.log_softmax(-1)[0, word], words(torch.tensor([3]))
     torch.testing.assert_close(found[0], loss, atol=1e-12, rtol=0)
+
+
+def test_padding_does_not_change_what_is_drawn() -> None:
+    decoder, words, vectors = make()
+    numbers = torch.rand(3, 12, generator=torch.Generator().manual_seed(0))
+    mixed = decoder.mixed_words(words, vectors, TOKENS, LANGUAGES, 0.7, numbers[:, :6])
+    assert not torch.equal(mixed, TOKENS)
+    padded = decoder.mixed_words(words, vectors, F.pad(TOKENS, (0, 3)), LANGUAGES, 0.7, numbers)
+    assert torch.equal(padded[:, :3], mixed)

@@ -50,7 +50,8 @@ GXN_LOSSES = {
 }
 OPTIONS = {
     "mule": {"universal_dim": 7, "pretrain_epochs": 1, "anchor": 0.1, "classifier": 0.5}, "mlmme": {"beta": 0.25},
-    "gxn": {"generate": ["i2t", "t2i"], "reinforce_epoch": 1, "picture_size": 8, "picture_width": 2, "longest": 3},
+    "gxn": {"generate": ["i2t", "t2i"], "reinforce_epoch": 1, "picture_size": 8, "picture_width": 2, "longest": 3,
+            "scheduled_sampling": 1.0},
 }  # fmt: skip
 HYPERPARAMETERS = {
     "loss": None, "margin": 0.5, "warmup_epochs": 1, "learning_rate": 0.01, "decay_epoch": 5, "decay": 0.1,
@@ -133,7 +134,7 @@ def results_of_own_steps(case: str, visits: list, world: int) -> tuple[Tensor, d
     data = SimpleNamespace(references=lambda: {(image, kind): [[2, 3], [4]] for image, _, kind in VISITS})
     module._trainer = SimpleNamespace(
         world_size=world, current_epoch=epoch, global_step=7, max_epochs=3, datamodule=data,
-        fit_loop=SimpleNamespace(total_batch_idx=7),
+        fit_loop=SimpleNamespace(total_batch_idx=7), global_rank=0,
     )  # fmt: skip
     module.on_fit_start()
     losses = getattr(module, GXN_LOSSES.get(case.rpartition(", ")[2], "losses"))(visits_batch(visits))

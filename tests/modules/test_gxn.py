@@ -1,5 +1,7 @@
 """GXN against its formulas in float64, and its training: which loss moves which part."""
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from data.retrieval import parse_group
 from modules.errors import ModelError
 from modules.gxn_training import GxnTraining
 from modules.retrieval import Retrieval
@@ -22,6 +25,7 @@ from tests.modules.cases import (
     plain_scores,
 )
 from tests.modules.small import Corpus, Diary, make_trainer
+from tests.modules.text_models import save
 
 BOTH = ["abstract", "grounded"]
 PATHS: dict[str, dict[str, Any]] = {
@@ -125,9 +129,9 @@ def test_each_path_trains_beside_the_ranking_loss(corpus: Corpus, path: str) -> 
         ["captioning", "cross_entropy"], ["discriminator", "generator", "smoothness"]))  # fmt: skip
     for names, wanted in ((i2t, "i2t"), (t2i, "t2i")):
         assert names <= set(last) if wanted in PATHS[path]["generate"] else not names & set(last)
-    if wanted := PATHS[path]["generate"] == ["i2t"]:
+    if "i2t" in PATHS[path]["generate"]:
         assert last["train/cross_entropy"] < first["train/cross_entropy"]
-    assert ("train/reward" in last) == ("reinforce_epoch" in PATHS[path]), wanted
+    assert ("train/reward" in last) == ("reinforce_epoch" in PATHS[path])
 
 
 def test_rewards_raise_the_reward(corpus: Corpus) -> None:
@@ -144,6 +148,48 @@ def test_without_a_path_it_is_plain_training(corpus: Corpus) -> None:
     other, theirs = Retrieval("gxn", arguments, **keep), Diary()
     make_trainer(2, theirs, check_val_every_n_epoch=2).fit(other, corpus.data())
     assert diary.logged[-1]["train/loss"] == theirs.logged[-1]["train/loss"]
+
+
+def test_the_wrong_caption_of_an_image_is_never_its_own(corpus: Corpus) -> None:
+    seen: list[Tensor] = []
+
+    class Watched(GxnTraining):
+        """Keeps, for each caption, the image of the one that counts as wrong."""
+
+        def _captions_of_others(self, batch: dict[str, Tensor], conditions: Tensor) -> tuple[Tensor, Tensor]:
+            rows = torch.arange(len(conditions), dtype=conditions.dtype)[:, None].expand_as(conditions)
+            chosen, found = super()._captions_of_others(batch, rows)
+            wrong = chosen[:, 0].long()
+            seen.append(torch.stack([batch["image_index"], batch["image_index"][wrong], found.long()], 1))
+            return super()._captions_of_others(batch, conditions)
+
+    torch.manual_seed(0)
+    sizes = {"region_dim": 16, "vocabulary_size": len(corpus.words), "languages": ["de", "en"], "dim": 8, "word_dim": 4}
+    options = {"generate": ["t2i"], "target": "regions", "picture_width": 2}
+    module = Watched("gxn", sizes | options, None, 0.05, None, 0, 0.01, 9, 0.1, ["de", "en"], ["de", "en"])
+    groups = [parse_group("en/human + de/human")]
+    make_trainer(1, limit_val_batches=0).fit(module, corpus.data(groups=groups))
+    own, wrong, found = torch.cat(seen).unbind(1)
+    assert bool((own != wrong).all())
+    assert bool(found.all())
+    batch = next(iter(corpus.data(groups=groups).train_dataloader()))
+    some = batch["image_index"] == 0
+    one = {name: value[some] for name, value in batch.items() if len(value) == len(some)}
+    one |= {"image_key": batch["image_key"][:1], "image_sentences": batch["image_sentences"]}
+    assert not module._captions_of_others(one, torch.zeros(int(some.sum()), 3))[1].any()
+
+
+def test_a_text_model_has_its_own_learning_rate_for_each_loss(corpus: Corpus, tmp_path: Path) -> None:
+    sizes = {"region_dim": 16, "vocabulary_size": 12, "languages": ["de", "en"], "dim": 8, "word_dim": 4}
+    options = {"generate": ["t2i"], "target": "regions", "picture_width": 2, "pretrained": str(save("bert", tmp_path))}
+    plain = (None, 0.05, None, 0, 0.01, 9, 0.1, ["de", "en"], ["de", "en"])
+    module = GxnTraining("gxn", sizes | options, *plain, pretrained_rate=0.1)
+    module._trainer = SimpleNamespace(max_epochs=3)
+    found = dict(zip(module._names(), module.configure_optimizers()[0], strict=True))
+    text = {id(parameter) for parameter in module.model.words.parameters()}
+    for name in ("ranking", "generator"):
+        rates = {group["lr"] for group in found[name].param_groups if {id(one) for one in group["params"]} & text}
+        assert rates == {pytest.approx(0.001)}
 
 
 def moved(module: GxnTraining, name: str, losses: dict[str, Tensor]) -> set[str]:
@@ -186,8 +232,14 @@ def test_each_update_moves_its_own_parts_alone(corpus: Corpus) -> None:
     ({"branches": ["grounded", "grounded"]}, "expected abstract, grounded or both"),
     ({"branches": ["ground"]}, "expected abstract, grounded or both"),
     ({"mixing": 1.0}, "mixing is 1.0; expected more than 0 and less than 1"),
-    ({"generate": ["t2t"]}, r"generate \['t2t'\]: expected i2t"),
+    ({"generate": ["t2t"]}, r"generate \['t2t'\]: expected a list of i2t"),
     ({"generate": ["i2t"], "branches": ["abstract"]}, "what generates is the grounded branch"),
+    ({"generate": "i2t"}, "generate 'i2t': expected a list of i2t"),
+    ({"longest": 0}, "longest is 0, picture_width 32; expected 1 or more"),
+    ({"gamma": [0.5]}, r"gamma is \[0.5\]; expected two shares from 0 to 1"),
+    ({"gamma": [0.5, 7]}, r"gamma is \[0.5, 7\]; expected two shares"),
+    ({"scheduled_sampling": 5}, "scheduled_sampling is 5; expected a share from 0 to 1"),
+    ({"picture_epochs": -1}, "picture_epochs is -1, reinforce_epoch None; expected 0 or more"),
     ({"target": "voxels"}, "target 'voxels': expected pixels or regions"),
     ({"baseline": "mean"}, "baseline 'mean' with 1 samples: expected greedy with 1 or more"),
     ({"baseline": "others", "samples": 1}, "or others with 2 or more"),

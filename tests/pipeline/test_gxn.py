@@ -11,9 +11,14 @@ from safetensors.torch import load_file
 from data.pixels import PixelStore
 from pipeline.cli import main
 from pipeline.errors import RecipeError
+from pipeline.jobs.job import Job
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.starts import overlaid
 from pipeline.retrieval.start import start_weights
+from pipeline.retrieval.vse import of_model, vse_rows
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.generation import captions_of, picture_of
+from tests.modules.text_models import save
 from tests.pipeline.tiny import Tiny
 
 OPTIONS = "{generate: [i2t, t2i], picture_size: 8, picture_width: 2, reinforce_epoch: 1, longest: 6}"
@@ -126,9 +131,39 @@ def test_a_model_without_decoder_or_generator_says_so(exported: ExportedModel, u
 
 @pytest.mark.parametrize(("start", "says"), [
     ("[{colour: red}]", r"vse\.start\[0\]\.colour"),
-    ("[{options: {generate: [x2y]}}]", r"generate \['x2y'\]: expected i2t"),
+    ("[{options: {generate: [x2y]}}]", r"generate \['x2y'\]: expected a list of i2t"),
     ("[{epochs: -1}]", "epochs"),
+    ("[{dim: 8}]", r"vse\.start\[0\]\.dim"),
+    ("[{trainer: {devices: 2}}]", r"vse\.start\[0\]\.trainer"),
 ])  # fmt: skip
 def test_trainings_to_start_from_are_checked_before_anything_runs(tiny: Tiny, start: str, says: str) -> None:
     with pytest.raises(RecipeError, match=says):
         tiny.recipe(*ARGUMENTS, f"--vse.start={start}")
+
+
+def test_settings_of_starts_are_typed_and_belong_to_the_model_alone(tiny: Tiny) -> None:
+    recipe = tiny.recipe(*ARGUMENTS, "--vse.start=[{learning_rate: 1e-4}]")
+    assert recipe.vse.start == [{"learning_rate": 1e-4}]
+    assert of_model(recipe.vse, "vse++").start == []
+    assert of_model(recipe.vse, "gxn").start == recipe.vse.start
+
+
+def test_sentence_vectors_are_of_caption_tables_alone(tiny: Tiny, tmp_path: Path) -> None:
+    folder = save("bert", tmp_path)
+    more = [f"--vse.pretrained={folder}", "--vse.pretrained_vectors=sentences", "--vse.options.generate=[t2i]"]
+    starts = "--vse.start=[{options: {target: regions}, epochs: 1}]"
+    (row,) = vse_rows(tiny.recipe(*ARGUMENTS, *more, starts), tiny.workspace)
+    inputs = trained_by(row.job).inputs
+    assert {name for name in inputs if name.startswith("sentences-")} == {"sentences-corpus"}
+    assert list(inputs).index("pixels") < list(inputs).index("start-0")
+
+
+def trained_by(job: Job) -> Job:
+    """The training behind a job of a row."""
+    return job if job.name.startswith("vse-") else trained_by(next(iter(job.inputs.values())))
+
+
+def test_the_full_model_starts_from_the_rows_of_its_parts() -> None:
+    systems = load_recipe("multi30k-flickr8k-gxn", ["--corpus.root=/nowhere"]).tables["en"].systems
+    full, *parts = (systems[name].vse for name in ("i2t + t2i", "i2t, mix", "t2i"))
+    assert [overlaid(full, one) for one in full.start] == parts
