@@ -201,7 +201,9 @@ class GxnTraining(Retrieval):
         captions = model.grounded_captions(batch["tokens"], batch["lengths"])
         fake, mean, log_deviation = model.imagine(captions, *self._noise(batch))
         judge = model.discriminator
+        judge.requires_grad_(False)  # its own gradient is not needed, and is half of the work
         adversarial = generator_losses(judge(judge.features(fake), mean.detach()))
+        judge.requires_grad_(True)
         smoothness = model.smoothing * divergence_from_normal(mean, log_deviation)
         return {"generator": self._mean(adversarial), "smoothness": self._mean(smoothness)}
 
