@@ -20,6 +20,7 @@ from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import parse_path
 from pipeline.reporting.by_language import add_counts, language_figure
 from pipeline.reporting.drawings import finished_drawings
+from pipeline.reporting.generated import generated_tables
 from pipeline.reporting.page import report_page
 from pipeline.reporting.paper_tables import paper_tables, table_rows
 from pipeline.reporting.records import Result, append_runs, read_runs, write_results
@@ -95,6 +96,7 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
         *(figures.differences_of_rows(rows, language) for language in recipe.vse.test),
         figures.across_languages(rows),
         *(sheet for language in recipe.vse.test for sheet in retrieved_tables(figures, rows, language)),
+        *generated_tables(figures, rows),
         *(sheet for name in recipe.tables for sheet in paper_tables(name, figures)),
         *sts_tables(figures, similar),
         *rerank_tables(figures, compared),
