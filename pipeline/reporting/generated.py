@@ -15,9 +15,9 @@ HEADS = ["BLEU-1", "2", "3", "4", "CIDEr-D", "95 %", "seeds", "empty"]
 def generated_tables(figures: Figures, rows: Sequence[Row]) -> Iterator[TextTable]:
     """A table for each language of rows whose model has a decoder: a line a row, then the floors."""
     named: dict[tuple[str, str], list[Job]] = {}  # language and row → a job a seed
-    for row in rows:
-        for language in [] if row.generated is None else row.generated.settings["languages"]:
-            named.setdefault((language, row.name), []).append(row.generated)
+    for name, job in [(row.name, row.generated) for row in rows if row.generated is not None]:
+        for language in job.settings["languages"]:
+            named.setdefault((language, name), []).append(job)
     for language in sorted({language for language, _ in named}):
         mine = {name: jobs for (one, name), jobs in named.items() if one == language}
         lines = [[name, *_cells(figures, jobs, rows[0].system, name, language)] for name, jobs in mine.items()]
@@ -27,8 +27,8 @@ def generated_tables(figures: Figures, rows: Sequence[Row]) -> Iterator[TextTabl
         ]
         lines += [[name, *_cells(figures, [floors], name, "–", language, short)[:-2], "", ""] for short, name in known]
         yield TextTable(
-            f"Generated captions, {rows[0].system}, {language}, {figures.label} ({figures.task_of(language)}): compared "
-            f"with all captions of the image; CIDEr-D × 100; {INTERVALS}", ["trained on", *HEADS], lines,
+            f"Generated captions, {rows[0].system}, {language}, {figures.label} ({figures.task_of(language)}): "
+            f"compared with all captions of the image; CIDEr-D × 100; {INTERVALS}", ["trained on", *HEADS], lines,
         )  # fmt: skip
 
 

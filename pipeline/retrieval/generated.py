@@ -41,7 +41,7 @@ _BLOCK = 1024
 class Empty(NamedTuple):
     """Empty captions among generated ones: how many, and the language and image of the first."""
 
-    count: int
+    total: int
     language: str
     image: str
 
@@ -240,4 +240,4 @@ def _headline(figures: Mapping[str, Any]) -> str:
     if "empty" not in figures:
         return shown
     empty = Empty(*figures["empty"])
-    return f"{shown}; empty captions, which score 0: {empty.count:,}, first of {empty.image!r} in {empty.language}"
+    return f"{shown}; empty captions, which score 0: {empty.total:,}, first of {empty.image!r} in {empty.language}"

@@ -1,6 +1,6 @@
 """Stage vse: a retrieval model for each row and seed, selected on validation, ranked on test."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -101,6 +101,12 @@ def all_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
     return ([] if second is None else [second]) + vse_rows(recipe, workspace)
 
 
+def vse_jobs(recipe: Recipe, workspace: Workspace, rows: Sequence[Row]) -> list[Job]:
+    """The jobs of the stage, each after what it needs: captions of pictures with what writes them, then the rows'."""
+    written = [job for job in synthesis_jobs(recipe, workspace).values() if job.stage == "vse"]
+    return chain([*written, *(job for row in rows for job in row.jobs)], "vse")
+
+
 def evaluation_of(settings: VseSettings) -> Evaluation:
     """How rows with these settings are tested: by the first of `EVALUATIONS` whose setting is not at its default."""
     default = VseSettings()
@@ -135,7 +141,7 @@ def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage, preparing the corpus if necessary."""
     rows, settings = all_rows(recipe, workspace), recipe.vse
     require_segmenters(settings)
-    jobs = chain([job for row in rows for job in row.jobs], "vse")
+    jobs = vse_jobs(recipe, workspace, rows)
     workspace.expect([corpus_job(recipe, workspace)])
     workspace.expect(jobs, force)
     prepare_if_missing(recipe, workspace)
