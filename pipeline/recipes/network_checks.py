@@ -79,8 +79,8 @@ def _check_options(model: str, options: dict[str, Any], where: str) -> None:
 def _check_decoder(vse: VseSettings, where: str) -> None:
     """Refuse a model that is to write captions and has no decoder."""
     if not model_class(vse.model).writes_with(**vse.options):
-        raise RecipeError(f"{where}: {vse.model!r} has no decoder with these options, so it writes no captions; expected "
-                          "model: gxn with options.generate: [i2t]")  # fmt: skip
+        raise RecipeError(f"{where}: {vse.model!r} has no decoder with these options, so it writes no captions; "
+                          "expected model: gxn with options.generate: [i2t]")  # fmt: skip
 
 
 def _check_loss(vse: VseSettings, where: str) -> None:

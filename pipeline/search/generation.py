@@ -12,6 +12,7 @@ from PIL import Image
 from data.padding import pad
 from modules.beam import BeamSettings
 from modules.errors import ModelError
+from pipeline.drawing.pictures import of_generator
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import printable, say
 from pipeline.jobs.workspace import Workspace
@@ -116,8 +117,7 @@ def picture_of(exported: ExportedModel, text: str, language: str | None = None, 
         found = exported.model.draw_images(pad([numbers]), torch.tensor([len(numbers)]), place, seed)
     except ModelError as error:
         raise RecipeError(f"{exported.folder}: {error}") from None
-    pixels = ((found[0] + 1) * 127.5).round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
-    return Image.fromarray(pixels).resize((ENLARGED, ENLARGED), Image.Resampling.BICUBIC)
+    return of_generator(found[0].numpy(), ENLARGED)
 
 
 def _loaded(recipe: Recipe, workspace: Workspace, model: Path | None) -> ExportedModel:

@@ -16,7 +16,8 @@ from tests.pipeline.tiny import Tiny
 MODEL = "model: gxn, options: {generate: [i2t], longest: 6}, epochs: 1, warmup_epochs: 0"
 SETTINGS = [
     "--vse.rows={both: [en/human + de/human], more: [en/human, 'de/caption:de']}", "--vse.only=[more]",
-    "--vse.epochs=1", "--augment.paths=[caption:de]", f"--augment.captioner={{row: both, {MODEL}}}", "--vse.reranker.model=null",
+    "--vse.epochs=1", "--augment.paths=[caption:de]", f"--augment.captioner={{row: both, {MODEL}}}",
+    "--vse.reranker.model=null",
 ]  # fmt: skip
 
 

@@ -7,7 +7,9 @@ import pytest
 
 from data.captions import read_captions
 from data.text import plain_words
+from pipeline.drawing.pictures import picture_sheet
 from pipeline.errors import RecipeError
+from pipeline.reporting import generation
 from pipeline.reporting.generated import generated_tables
 from pipeline.reporting.results import Figures
 from pipeline.retrieval.generated import (
@@ -98,3 +100,29 @@ def test_damaged_captions_are_one_line(tmp_path) -> None:
     (tmp_path / "captions.jsonl").write_text('{"language": "en"}\n')
     with pytest.raises(RecipeError, match=r"captions\.jsonl: not readable \('caption'\); delete .* `make stage-vse`"):
         read_generated(tmp_path)
+
+
+def test_captions_and_pictures_stand_side_by_side_in_the_report(gxn: Tiny, tmp_path, monkeypatch) -> None:
+    """For each test image its captions, and below it what is drawn of the human one."""
+    sheets = []
+    monkeypatch.setattr(generation, "picture_sheet", lambda rows: sheets.append(rows) or picture_sheet(rows))
+    made = gxn.without(tmp_path, "draw-*")
+    assert made.main("draw", *GXN) == 0
+    (rows,) = sheets
+    assert len(rows) == 2 * 4
+    texts = {row["text"] for row in read_captions(made.job("corpus") / "captions.parquet").to_list()}
+    written = read_generated(made.job(NAME))
+    for (picture, lines), (drawn, below) in zip(rows[::2], rows[1::2], strict=True):
+        assert [text.partition(":")[0] for text, _ in lines] == [
+            "English, human", "retrieved", "generated", "German, human", "retrieved", "generated",
+        ]  # fmt: skip
+        said = [text.partition(": ")[2] for text, _ in lines]
+        assert {said[0], said[1], said[3], said[4]} <= texts
+        assert (said[2], said[5]) == tuple(written[one][picture.stem] or "(empty)" for one in ("en", "de"))
+        assert below[0][0] == f"drawn of: {said[0]}"
+        assert drawn.size == (128, 128)
+    assert (made.job("draw-gxn-both-1") / "generation.png").is_file()
+    assert made.main("report", *GXN) == 0
+    page = (made.workspace.root / "tiny" / "report" / "report.html").read_text()
+    assert "vse-gxn-both-1, generation" in page
+    assert "Generated captions, gxn, en" in page
