@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -45,6 +46,7 @@ def caption(
     if not pictures:
         raise RecipeError("caption: give a picture, or several")
     exported = _loaded(recipe, workspace, model)
+    exported = generating(exported, "writes") or exported
     for picture in pictures:
         for one in exported.languages if language is None else [exported.require_language(language)]:
             text = captions_of(exported, [picture], one, beam)[0]
@@ -81,6 +83,12 @@ def imagine(
     say(f"wrote {output}")
 
 
+def generating(exported: ExportedModel, what: Literal["writes", "draws"]) -> ExportedModel | None:
+    """The exported model, or else its reranker, if it writes captions or draws pictures; None where neither does."""
+    models = [exported] if exported.reranker is None else [exported, exported.reranker]
+    return next((one for one in models if getattr(one.model, what)), None)
+
+
 def captions_of(
     exported: ExportedModel, pictures: Sequence[str | Path | Image.Image], language: str, beam: int = 5
 ) -> list[str]:
@@ -97,6 +105,7 @@ def captions_of_regions(
     exported: ExportedModel, regions: NDArray[np.floating], language: str, beam: int = 5
 ) -> list[str]:
     """Captions of pictures by their regions (N, R, D), as the model reads them; errors as for `captions_of`."""
+    exported = generating(exported, "writes") or exported
     language = exported.require_language(language)
     try:
         return written_captions(exported.model, exported.text, regions, language, BeamSettings(beam))
@@ -110,6 +119,7 @@ def picture_of(exported: ExportedModel, text: str, language: str | None = None, 
     Raises:
         RecipeError: the model draws no pictures, or was not trained on the language.
     """
+    exported = generating(exported, "draws") or exported
     language = exported.language_of(text) if language is None else exported.require_language(language)
     numbers = exported.text.encode(text, language)
     place = torch.tensor([exported.model.languages.index(language)])
