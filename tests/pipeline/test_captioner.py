@@ -104,3 +104,10 @@ def test_captions_of_pictures_need_a_captioner(tiny: Tiny) -> None:
         RecipeError, match=r"augment\.paths has 'caption:de', but nothing writes captions; set augment\."
     ):
         tiny.recipe("--augment.paths=[caption:de]")
+
+
+def test_the_model_card_says_who_wrote_them(written: Tiny) -> None:
+    assert written.main("export", *SETTINGS, "--output", str(written.folder / "model")) == 0
+    assert "de captions by a retrieval model (caption:de), en captions by people" in (
+        (written.folder / "model" / "README.md").read_text()
+    )
