@@ -21,9 +21,9 @@ TRAINING_SPLITS = ("train", "translation")  # retrieval trains on the first; tra
 class Caption:
     """One sentence about one image.
 
-    `source` is who wrote it: `human`, or the translator and its path (`mmt:en-de`, `mt:en-de-en`).
-    A synthetic caption names the human caption it came from as `parent` and what the search
-    scored it as `score` (length-normalised log-probability, plus a channel's share where there is one).
+    `source` is who wrote it: `human`, the translator and its path (`mmt:en-de`, `mt:en-de-en`), or a model that saw the
+    picture alone (`caption:de`). A translated caption names the human caption it came from as `parent` and what the
+    search scored it as `score` (length-normalised log-probability, plus a channel's share where there is one).
     """
 
     image_id: str

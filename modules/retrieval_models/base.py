@@ -77,6 +77,10 @@ class RetrievalModel(nn.Module, ABC):
     """Epochs of pre-training; the epochs, the warm-up and the learning rate of a recipe count from their end."""
     languages_apart: ClassVar[bool] = False
     """Sum the ranking losses of each language's captions, instead of one loss of all captions."""
+    writes: bool = False
+    """Does this model write captions (`write_captions`)? What `writes_with` gives for its options."""
+    draws: bool = False
+    """Does this model draw pictures (`draw_images`)? What `draws_with` gives for its options."""
 
     def __init__(
         self, region_dim: int, vocabulary_size: int, languages: Sequence[str], dim: int = 512,
@@ -113,6 +117,16 @@ class RetrievalModel(nn.Module, ABC):
     def pixels_with(cls, **options: Any) -> int | None:
         """Return the size of the pictures that a model with these options learns from; None, the default: none."""
         return None
+
+    @classmethod
+    def writes_with(cls, **options: Any) -> bool:
+        """Return whether a model with these options writes captions; by default it does not."""
+        return False
+
+    @classmethod
+    def draws_with(cls, **options: Any) -> bool:
+        """Return whether a model with these options draws pictures; by default it does not."""
+        return False
 
     @abstractmethod
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:

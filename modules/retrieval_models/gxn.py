@@ -83,6 +83,8 @@ class Gxn(ByOrder, RetrievalModel):
         _require_options(branches, mixing, generate, baseline, samples, target)
         _require_numbers(longest, gamma, scheduled_sampling, picture_epochs, picture_width, reinforce_epoch)
         self.branches, self.generate = tuple(branches), tuple(generate)
+        self.writes = self.writes_with(generate=generate)
+        self.draws = self.draws_with(generate=generate, target=target)
         self.weights: dict[str, float] = (
             {"abstract": mixing, "grounded": 1 - mixing} if len(self.branches) == 2 else {branches[0]: 1.0}
         )
@@ -104,7 +106,7 @@ class Gxn(ByOrder, RetrievalModel):
         if "grounded" in self.branches:
             self.states["grounded"] = LastState(nn.Identity(), word_dim, state_dim, 0.0)
             self.captions["grounded"] = nn.Linear(state_dim, self.dim)
-        if "i2t" in self.generate:
+        if self.writes:
             if not isinstance(self.words, nn.Embedding):
                 raise ModelError("generate i2t: a decoder needs word vectors; leave vse.pretrained out")
             sizes = (self.vocabulary_size, word_dim, len(self.languages), self.dim, state_dim)
@@ -133,9 +135,17 @@ class Gxn(ByOrder, RetrievalModel):
     @classmethod
     def pixels_with(cls, **options: Any) -> int | None:
         """Return the size of the pictures that a model with these options learns from; None: it needs none."""
-        if "t2i" in options.get("generate", ()) and options.get("target", "pixels") == "pixels":
-            return int(options.get("picture_size", 64))
-        return None
+        return int(options.get("picture_size", 64)) if cls.draws_with(**options) else None
+
+    @classmethod
+    def writes_with(cls, **options: Any) -> bool:
+        """Return whether a model with these options has a decoder."""
+        return "i2t" in options.get("generate", ())
+
+    @classmethod
+    def draws_with(cls, **options: Any) -> bool:
+        """Return whether a model with these options has a generator of pictures."""
+        return "t2i" in options.get("generate", ()) and options.get("target", "pixels") == "pixels"
 
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
         """Encode images as single vectors of both branches."""
@@ -159,7 +169,7 @@ class Gxn(ByOrder, RetrievalModel):
         self, regions: Tensor, mask: Tensor, languages: Tensor, settings: BeamSettings = GREEDY
     ) -> list[list[int]]:
         """Return a caption of each image, of at most `longest` words."""
-        if "i2t" not in self.generate:
+        if not self.writes:
             return super().write_captions(regions, mask, languages, settings)
         with torch.no_grad():
             vectors = self.scaled(self.grounded_images(regions, mask))
@@ -167,7 +177,7 @@ class Gxn(ByOrder, RetrievalModel):
 
     def draw_images(self, tokens: Tensor, lengths: Tensor, languages: Tensor, seed: int) -> Tensor:
         """Return pictures of captions."""
-        if "t2i" not in self.generate or self.target != "pixels":
+        if not self.draws:
             return super().draw_images(tokens, lengths, languages, seed)
         rows = torch.arange(len(tokens))
         sizes = (CONDITION, NOISE)

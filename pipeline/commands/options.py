@@ -51,16 +51,14 @@ def recipe_of(ctx: typer.Context, name: str | None, named: str | None, networks:
     if name and named and name != named:
         raise RecipeError(f"two recipes are named, {name!r} and {named!r}; name one")
     recipe: Recipe = load("pipeline.recipes.loading", "load_recipe")(name or named or "scenes", ctx.obj, networks)
-    if networks and _reranks_by_retrieval(recipe):
-        import_module("pipeline.retrieval.features")  # gives re-ranked translators their retrieval model
+    if networks:
+        other = recipe.augment.captions or recipe.augment.translators
+        whose: Recipe = load("pipeline.recipes.loading", "lender")(recipe, other) if other else recipe
+        if whose.mmt.rerank.retrieval:
+            import_module("pipeline.retrieval.features")  # gives re-ranked translators their retrieval model
+        if recipe.augment.captioner or whose.augment.captioner:
+            import_module("pipeline.retrieval.captioner")  # writes the captions of `caption:de`
     return recipe
-
-
-def _reranks_by_retrieval(recipe: "Recipe") -> bool:
-    """Does a recipe, or one whose translators it uses, have features of a retrieval model?"""
-    other = recipe.augment.captions or recipe.augment.translators
-    whose: Recipe = load("pipeline.recipes.loading", "lender")(recipe, other) if other else recipe
-    return bool(whose.mmt.rerank.retrieval)
 
 
 def refuse_settings(ctx: typer.Context) -> None:

@@ -21,6 +21,7 @@ from data.errors import DataError
 from data.images import open_picture
 
 Line = str | tuple[str, str]  # text on a sheet; black, or with its colour
+Shown = Path | Image.Image | None  # a file, or a picture that fits into a square of 128 pixels
 Hit = tuple[Path | None, str, bool]  # a picture that was found, what is written below it, whether it is the right one
 GREEN, GREY, BLACK = "#1a7f37", "#6e7781", "#1f2328"
 _SIZE, _LINE, _THUMBNAIL, _GAP = 15, 20, 128, 10
@@ -42,7 +43,13 @@ def cut_out(picture: Image.Image | None, box: NDArray[np.floating]) -> Image.Ima
     return picture.crop((x1, y1, x2, y2)) if x1 < x2 and y1 < y2 else None
 
 
-def picture_sheet(rows: Sequence[tuple[Path | None, Sequence[Line]]], width: int = 760) -> Image.Image:
+def of_generator(pixels: NDArray[np.floating], size: int = _THUMBNAIL) -> Image.Image:
+    """A picture that a model has drawn, pixels (3, S, S) in −1…1, enlarged to a square of `size`."""
+    values = ((pixels + 1) * 127.5).round().clip(0, 255).astype(np.uint8).transpose(1, 2, 0)
+    return Image.fromarray(values).resize((size, size), Image.Resampling.BICUBIC)
+
+
+def picture_sheet(rows: Sequence[tuple[Shown, Sequence[Line]]], width: int = 760) -> Image.Image:
     """A contact sheet: pictures below each other, a grey box where there is none; beside each its lines, wrapped."""
     left = _THUMBNAIL + 2 * _GAP
     wrapped = [[piece for line in lines for piece in wrap(line, width - left - _GAP)] for _, lines in rows]
@@ -86,9 +93,10 @@ def embedded(picture: Image.Image | None) -> str:
     return f'<img alt="" width="{picture.width}" height="{picture.height}" src="data:image/jpeg;base64,{data}">'
 
 
-def _paste(sheet: Image.Image, path: Path | None, left: int, top: int) -> None:
+def _paste(sheet: Image.Image, shown: Shown, left: int, top: int) -> None:
     """Put a picture into the middle of its square, or a grey box."""
-    picture = read_thumbnail(path) or Image.new("RGB", (_THUMBNAIL, _THUMBNAIL), "#d8dee4")
+    found = shown if isinstance(shown, Image.Image) else read_thumbnail(shown)
+    picture = found or Image.new("RGB", (_THUMBNAIL, _THUMBNAIL), "#d8dee4")
     sheet.paste(picture, (left + (_THUMBNAIL - picture.width) // 2, top + (_THUMBNAIL - picture.height) // 2))
 
 

@@ -11,9 +11,10 @@ from typing import Any
 from data.lines import WORD_VECTORS
 from data.sts import GOLD, INPUT, StsSettings
 from pipeline.errors import RecipeError
+from pipeline.recipes.caption_checks import check_caption_path
 from pipeline.recipes.rerank_checks import check_rerank, needs_retrieval
 from pipeline.recipes.settings import MmtSettings, Recipe, TrainerSettings, VseSettings
-from pipeline.recipes.systems import CHANNEL, members_of, parse_path, parse_system
+from pipeline.recipes.systems import CAPTION, CHANNEL, members_of, parse_path, parse_system
 
 HIGHEST_RATE = 1.0
 """Of learning rates: with more, no training of ours converges."""
@@ -195,6 +196,9 @@ def _check_paths(recipe: Recipe, where: str) -> None:
             raise RecipeError(f"{where}: augment.searches has {name!r}; expected letters and digits")
     for path in recipe.augment.paths:
         system, languages, search = parse_path(path)
+        if system == CAPTION:
+            check_caption_path(recipe, path, where)
+            continue
         if system not in mmt.systems or len(languages) < 2:
             known = ", ".join(mmt.systems)
             raise RecipeError(f"{where}: augment.paths has {path!r}; expected SYSTEM:en-de, SYSTEM:en-de-en … with a "

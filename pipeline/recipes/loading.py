@@ -16,6 +16,7 @@ from data.corpora.registry import CORPORA
 from data.extractor import ExtractorSettings
 from data.sts import StsSettings
 from pipeline.errors import RecipeError
+from pipeline.recipes.caption_checks import check_captioning_row
 from pipeline.recipes.checks import check, refuse_unknown
 from pipeline.recipes.settings import (
     AugmentSettings,
@@ -28,6 +29,7 @@ from pipeline.recipes.settings import (
     VseSettings,
 )
 from pipeline.recipes.settings import Table as TableSettings
+from pipeline.recipes.starts import ALONE, captioner_settings
 from pipeline.recipes.table_checks import check_published, check_system
 
 T = TypeVar("T")
@@ -134,6 +136,7 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
     _check_reranker(recipe, values_of["vse"], where)
     _check_starts(recipe, recipe.vse, values_of["vse"], where, "vse")
     _check_features(recipe, values_of["vse"], where)
+    _check_captioner(recipe, values_of["vse"], where)
     below = {key: value for key, value in values_of["vse"].items() if file_vse is None or key not in _OF_A_SYSTEM}
     below |= {key: value for key, value in (file_vse or {}).items() if key in _OF_A_SYSTEM}
     for title, table in _mapping(raw, "tables", where).items():
@@ -188,8 +191,19 @@ def _check_features(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
     refuse_unknown(own, _names(VseSettings) - _NOT_OF_A_RERANKER | {"row", "seeds"}, where, f"{key}.")
     if (row := own.pop("row", None)) not in recipe.vse.rows:
         raise RecipeError(f"{where}: {key}.row is {row!r}; expected one of vse.rows: {', '.join(recipe.vse.rows)}")
-    alone: dict[str, Any] = {"fuse": [], "translate": None, "first": None, "reranker": {}}
-    check(replace(recipe, vse=typed(VseSettings, {**vse, **own, **alone}, where, "vse")), f"{where}: {key}")
+    check(replace(recipe, vse=typed(VseSettings, {**vse, **own, **ALONE}, where, "vse")), f"{where}: {key}")
+
+
+def _check_captioner(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
+    """Refuse a retrieval model of `augment.captioner` that cannot be trained."""
+    own, key = dict(recipe.augment.captioner), "augment.captioner"
+    if not own:
+        return
+    refuse_unknown(own, _names(VseSettings) - _NOT_OF_A_RERANKER - {"trainer"} | {"row", "seeds"}, where, f"{key}.")
+    check_captioning_row(recipe, where)
+    own.pop("row")
+    typed(VseSettings, {**vse, **own, **ALONE}, where, key)
+    check(replace(recipe, vse=captioner_settings(recipe.vse, recipe.augment.captioner)), f"{where}: {key}")
 
 
 def _table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], where: str, prefix: str) -> TableSettings:

@@ -14,7 +14,7 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.checks import refuse_unknown
 from pipeline.recipes.decoding import decoding_of
 from pipeline.recipes.settings import MmtSettings, Recipe, VseSettings
-from pipeline.recipes.starts import overlaid
+from pipeline.recipes.starts import captioner_settings, overlaid
 
 
 def check_networks(recipe: Recipe, where: str) -> None:
@@ -32,11 +32,15 @@ def check_networks(recipe: Recipe, where: str) -> None:
     own = {key: value for key, value in recipe.vse.reranker.items() if key != "row"}
     if own.get("model") is not None:
         of_tables[f"{where}: vse.reranker"] = replace(recipe.vse, **{"options": {}, **own})
+    if recipe.augment.captioner:
+        of_tables[f"{where}: augment.captioner"] = captioner_settings(recipe.vse, recipe.augment.captioner)
     for place, vse in {where: recipe.vse, **of_tables}.items():
         for number, change in enumerate(vse.start):
             _check_retrieval_models(overlaid(vse, change), f"{place}: vse.start[{number}]")
         _check_retrieval_models(vse, place)
         _check_loss(vse, place)
+    if recipe.augment.captioner:
+        _check_decoder(of_tables[f"{where}: augment.captioner"], f"{where}: augment.captioner")
     _check_translator(recipe.mmt, where)
     for section in (recipe.mmt, recipe.augment):
         name = "mmt" if section is recipe.mmt else "augment"
@@ -70,6 +74,13 @@ def _check_options(model: str, options: dict[str, Any], where: str) -> None:
             build_model(model, region_dim=4, vocabulary_size=4, languages=["en"], dim=4, word_dim=4, **options)
     except (ModelError, TypeError, ValueError, RuntimeError) as error:
         raise RecipeError(f"{where}: vse.model {model!r}, vse.options: {error}") from None
+
+
+def _check_decoder(vse: VseSettings, where: str) -> None:
+    """Refuse a model that is to write captions and has no decoder."""
+    if not model_class(vse.model).writes_with(**vse.options):
+        raise RecipeError(f"{where}: {vse.model!r} has no decoder with these options, so it writes no captions; "
+                          "expected model: gxn with options.generate: [i2t]")  # fmt: skip
 
 
 def _check_loss(vse: VseSettings, where: str) -> None:

@@ -148,13 +148,16 @@ class AugmentSettings:
 
     paths: list[str] = field(default_factory=lambda: ["mmt:en-de", "mt:en-de", "mmt:en-de-en", "mt:en-de-en"])
     """`system:languages` on the way; each hop starts from the path without its last language. `system:languages@NAME`
-    makes the last hop by a search of `searches`."""
+    makes the last hop by a search of `searches`. `caption:de` are captions of the pictures by `captioner`."""
     searches: dict[str, SearchSettings] = added({})
     """Other searches than `beam_size` and `length_penalty` say, by name."""
     translators: str | None = added(None)
     """Another recipe, whose translators are used (COCO's captions by Multi30K's); null: this recipe's own."""
     captions: str | None = added(None)
     """Another recipe on the same images, whose synthetic captions are used; null: this recipe's own."""
+    captioner: dict[str, Any] = added({})
+    """The retrieval model that writes the captions of `caption:de`: its `row` of `vse.rows`, and what else differs from
+    `vse` (`model: gxn`, `options: {generate: [i2t]}`, `seeds: [2]` …)."""
     beam_size: int = 5
     """Hypotheses kept while searching."""
     length_penalty: float = 1.0

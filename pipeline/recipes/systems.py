@@ -3,6 +3,8 @@
 import re
 
 CHANNEL = "channel"
+CAPTION = "caption"
+"""System of the paths by which a retrieval model writes captions of pictures: `caption:de`."""
 
 
 def parse_system(system: str) -> tuple[str, int]:
@@ -24,7 +26,10 @@ def members_of(system: str) -> tuple[list[str], str | None]:
 
 
 def parse_path(path: str) -> tuple[str, list[str], str | None]:
-    """A path of captions: its system, its languages and its search; `mt:en-de@wide` → (`mt`, [`en`, `de`], `wide`)."""
+    """A path of captions: its system, its languages and its search; `mt:en-de@wide` → (`mt`, [`en`, `de`], `wide`).
+
+    Captions of pictures have one language: `caption:de` → (`caption`, [`de`], None).
+    """
     system, _, rest = path.partition(":")
     way, _, search = rest.partition("@")
     return system, way.split("-"), search if "@" in rest else None

@@ -1,4 +1,4 @@
-"""Pictures of what trained retrieval models look at (grounding) and of their joint space (t-SNE)."""
+"""Pictures of what trained retrieval models look at, of their joint space (t-SNE), and of what they generate."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from data.function_words import frequent_content_words
 from data.regions import RegionStore
 from data.retrieval import parse_group
 from data.text import TextInput
-from modules.retrieval_models import RetrievalModel
+from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.corpus.prepare import corpus_job, pictures_of
 from pipeline.drawing.dashboards import log_pictures
 from pipeline.drawing.grounding import grounded, grounding_figure
@@ -29,6 +29,7 @@ from pipeline.jobs.ranks import rank
 from pipeline.jobs.trainer import log_folder
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
+from pipeline.reporting.generation import GALLERY, GENERATION, generation_sheet
 from pipeline.similarity.models import models_of
 
 VERSION = 1
@@ -86,6 +87,9 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
     learned = {slot.language for group in trained.settings["groups"] for slot in parse_group(group)}
     languages = [one for one in recipe.vse.test if one in learned][:_LANGUAGES] or recipe.vse.test[:1]
 
+    kind, options = model_class(trained.settings["model"]), trained.settings["options"]
+    generates = kind.writes_with(**options) or kind.draws_with(**options)
+
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the pictures."""
         model, text = load_model(inputs["model"], pretrained)
@@ -96,6 +100,11 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
             for number, image_id in enumerate(images.ids[:_GROUNDED], 1):
                 figures[f"grounding/{number}"] = _grounding(model, text, images, image_id, title)
         pictures = {tag: as_pixels(figure) for tag, figure in figures.items()}
+        if generates:
+            ids = images.ids[:GALLERY]
+            regions = images.store.take(images.store.rows(ids))
+            sheet = generation_sheet(model, text, ids, regions, images.pictures, images.captions)
+            pictures[GENERATION] = np.asarray(sheet)
         for tag, pixels in pictures.items():
             (folder / _file_of(tag)).write_bytes(png_of(pixels))
         log_pictures(log_folder(recipe, trained.name, trained.key), pictures)
@@ -103,7 +112,8 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
 
     inputs = {"corpus": corpus, "model": trained}
     name = trained.name.replace("vse-", "draw-", 1)
-    return Job(name, "draw", VERSION, {"languages": languages}, inputs, run, headline=_headline)
+    plain = {"languages": languages} | ({GENERATION: True} if generates else {})
+    return Job(name, "draw", VERSION, plain, inputs, run, headline=_headline)
 
 
 def _file_of(tag: str) -> str:

@@ -13,13 +13,14 @@ from pipeline.corpus.prepare import corpus_job
 from pipeline.drawing.text_table import TextTable, shown_difference
 from pipeline.jobs.console import say
 from pipeline.jobs.files import write_whole
-from pipeline.jobs.job import Job, chain
+from pipeline.jobs.job import Job
 from pipeline.jobs.trainer import log_folder
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import parse_path
 from pipeline.reporting.by_language import add_counts, language_figure
 from pipeline.reporting.drawings import finished_drawings
+from pipeline.reporting.generated import generated_tables
 from pipeline.reporting.page import report_page
 from pipeline.reporting.paper_tables import paper_tables, table_rows
 from pipeline.reporting.records import Result, append_runs, read_runs, write_results
@@ -36,7 +37,7 @@ from pipeline.reporting.retrieved import retrieved_tables
 from pipeline.reporting.sts import sts_tables
 from pipeline.retrieval.ranks import read_ranks
 from pipeline.retrieval.rows import Row
-from pipeline.retrieval.vse import vse_rows
+from pipeline.retrieval.vse import vse_jobs, vse_rows
 from pipeline.similarity.models import sts_rows
 from pipeline.translation.augment import synthesis_jobs
 from pipeline.translation.incongruent_images import SHOWN
@@ -74,13 +75,14 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
     rows, translators = vse_rows(recipe, workspace), translators_of(recipe, workspace)
     looks = incongruent_jobs_of(recipe, workspace)
     synthetic = synthesis_jobs(recipe, workspace)
+    translated = [job for job in synthetic.values() if job.stage == "augment"]
     similar = sts_rows(recipe, workspace) if recipe.sts.sets else []
     compared = choices_jobs(whose(recipe), workspace)
     if recipe.report.record:
         of_tables = [row for name in recipe.tables for _, _, row in table_rows(recipe, workspace, name)]
-        ranked = chain([job for row in [*rows, *of_tables] for job in row.jobs], "vse")
+        ranked = vse_jobs(recipe, workspace, [*rows, *of_tables])
         of_sentences = [row.job for row in similar if row.job is not None]
-        kept = [*translators.values(), *looks.values(), *synthetic.values(), *ranked, *of_sentences, *compared.values()]
+        kept = [*translators.values(), *looks.values(), *translated, *ranked, *of_sentences, *compared.values()]
         append_runs(recipe.name, list(finished_runs(workspace, kept)))
     committed = read_runs(recipe.name)
     figures = _ReportTables(recipe, workspace, committed)
@@ -95,6 +97,7 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
         *(figures.differences_of_rows(rows, language) for language in recipe.vse.test),
         figures.across_languages(rows),
         *(sheet for language in recipe.vse.test for sheet in retrieved_tables(figures, rows, language)),
+        *generated_tables(figures, rows),
         *(sheet for name in recipe.tables for sheet in paper_tables(name, figures)),
         *sts_tables(figures, similar),
         *rerank_tables(figures, compared),
@@ -102,8 +105,8 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
             [
                 corpus_job(recipe, workspace),
                 *translators.values(),
-                *synthetic.values(),
-                *chain((job for row in rows for job in row.jobs), "vse"),
+                *translated,
+                *vse_jobs(recipe, workspace, rows),
             ]
         ),
     ]

@@ -23,6 +23,7 @@ class Row:
         languages: of its figures.
         unseen: which of them it was not trained on.
         retrieved: what scores the captions that it retrieves; None: they are not scored.
+        generated: what writes captions of the test images and scores them; None: its model has no decoder.
     """
 
     name: str
@@ -33,11 +34,12 @@ class Row:
     languages: frozenset[str]
     unseen: frozenset[str]
     retrieved: Job | None = None
+    generated: Job | None = None
 
     @property
     def jobs(self) -> list[Job]:
-        """What tests it: the ranks, and the captions that it retrieves."""
-        return [self.job] if self.retrieved is None else [self.job, self.retrieved]
+        """What tests it: the ranks, and the captions that it retrieves and generates."""
+        return [job for job in (self.job, self.retrieved, self.generated) if job is not None]
 
     def title(self, language: str) -> str:
         """The label of its figures in a language; a language that it was not trained on is marked."""

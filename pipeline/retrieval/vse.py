@@ -1,5 +1,6 @@
 """Stage vse: a retrieval model for each row and seed, selected on validation, ranked on test."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from pipeline.recipes.settings import Recipe, VseSettings
 from pipeline.retrieval.cautions import require_segmenters
 from pipeline.retrieval.folds import in_folds
 from pipeline.retrieval.fusion import fused
+from pipeline.retrieval.generated import generated_job
 from pipeline.retrieval.query_translation import by_translation
 from pipeline.retrieval.reranking import index_job, on_first_lists, rerank_job
 from pipeline.retrieval.retrieved import retrieved_job
@@ -48,8 +50,8 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
 
             evaluation = evaluation_of(settings)
             row = evaluation(Training(recipe, workspace, corpus, name, seed, languages, train))
-            if settings.retrieved_captions and evaluation in (as_trained, in_folds):
-                row = replace(row, retrieved=retrieved_job(row.trained[0], corpus, settings))
+            if evaluation in (as_trained, in_folds):
+                row = _with_captions(row, corpus, settings, languages)
             if row.unseen and settings.unseen == "error":
                 first = min(row.unseen)
                 raise RecipeError(
@@ -58,6 +60,15 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
                 )
             rows.append(row)
     return rows
+
+
+def _with_captions(row: Row, corpus: Job, settings: VseSettings, languages: Collection[str]) -> Row:
+    """A row of one model with the jobs that score the captions that it retrieves and generates."""
+    (trained,) = row.trained
+    retrieved = retrieved_job(trained, corpus, settings) if settings.retrieved_captions else None
+    writes = model_class(settings.model).writes_with(**settings.options)
+    generated = generated_job(trained, corpus, settings, languages) if writes else None
+    return replace(row, retrieved=retrieved, generated=generated)
 
 
 def reranker_row(recipe: Recipe, workspace: Workspace) -> Row | None:
@@ -81,13 +92,19 @@ def reranker_row(recipe: Recipe, workspace: Workspace) -> Row | None:
     index = index_job(first_row.job, corpus, plain)
     job = rerank_job(f"rerank-{settings.model}-{second.model}-{name}-{row.seed}", index, row.job, corpus, second)
     system = f"{second.model} on the first {second.first_k} of {settings.model}"
-    return replace(row, job=job, trained=(row.job, first_row.job), system=system)
+    return replace(row, job=job, trained=(row.job, first_row.job), system=system, generated=None)
 
 
 def all_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
     """All that the stage trains and tests: the reranker's row, which takes longest, then those of the table."""
     second = reranker_row(recipe, workspace)
     return ([] if second is None else [second]) + vse_rows(recipe, workspace)
+
+
+def vse_jobs(recipe: Recipe, workspace: Workspace, rows: Sequence[Row]) -> list[Job]:
+    """The jobs of the stage, each after what it needs: captions of pictures with what writes them, then the rows'."""
+    written = [job for job in synthesis_jobs(recipe, workspace).values() if job.stage == "vse"]
+    return chain([*written, *(job for row in rows for job in row.jobs)], "vse")
 
 
 def evaluation_of(settings: VseSettings) -> Evaluation:
@@ -126,7 +143,7 @@ def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage, preparing the corpus if necessary."""
     rows, settings = all_rows(recipe, workspace), recipe.vse
     require_segmenters(settings)
-    jobs = chain([job for row in rows for job in row.jobs], "vse")
+    jobs = vse_jobs(recipe, workspace, rows)
     workspace.expect([corpus_job(recipe, workspace)])
     workspace.expect(jobs, force)
     prepare_if_missing(recipe, workspace)

@@ -10,6 +10,7 @@ import yaml
 from rich.markup import escape
 from safetensors.numpy import save_file
 
+import pipeline.retrieval.captioner  # writes the captions of `caption:de`
 import pipeline.retrieval.features  # noqa: F401 # gives re-ranked translators their retrieval model
 from data.extractor import EXTRACTOR_VERSION
 from data.regions import read_standard

@@ -3,20 +3,22 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 
 from data.padding import pad
-from data.text import WordVocabulary
 from modules.beam import BeamSettings
 from modules.errors import ModelError
+from pipeline.drawing.pictures import of_generator
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import printable, say
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
-from pipeline.search.export import model_of
+from pipeline.retrieval.written import written_captions
 from pipeline.search.exported_model import ExportedModel
 
 ENLARGED = 256
@@ -43,7 +45,8 @@ def caption(
     """
     if not pictures:
         raise RecipeError("caption: give a picture, or several")
-    exported = ExportedModel.load(model or model_of(recipe, workspace))
+    exported = _loaded(recipe, workspace, model)
+    exported = generating(exported, "writes") or exported
     for picture in pictures:
         for one in exported.languages if language is None else [exported.require_language(language)]:
             text = captions_of(exported, [picture], one, beam)[0]
@@ -72,12 +75,18 @@ def imagine(
     """
     if not text or not text.strip():
         raise RecipeError("imagine: give a sentence")
-    picture = picture_of(ExportedModel.load(model or model_of(recipe, workspace)), text, language, recipe.seed)
+    picture = picture_of(_loaded(recipe, workspace, model), text, language, recipe.seed)
     try:
         picture.save(output, "PNG")
     except OSError as error:
         raise RecipeError(f"--output {output}: {error.strerror}; expected a file in a folder") from None
     say(f"wrote {output}")
+
+
+def generating(exported: ExportedModel, what: Literal["writes", "draws"]) -> ExportedModel | None:
+    """The exported model, or else its reranker, if it writes captions or draws pictures; None where neither does."""
+    models = [exported] if exported.reranker is None else [exported, exported.reranker]
+    return next((one for one in models if getattr(one.model, what)), None)
 
 
 def captions_of(
@@ -89,16 +98,19 @@ def captions_of(
         DataError: a picture cannot be read.
         RecipeError: the model writes no captions, or reads regions made elsewhere.
     """
-    regions = torch.from_numpy(np.stack([exported.regions_of(one)[0] for one in pictures]).astype(np.float32))
-    languages = torch.full((len(regions),), exported.model.languages.index(exported.require_language(language)))
+    return captions_of_regions(exported, np.stack([exported.regions_of(one)[0] for one in pictures]), language, beam)
+
+
+def captions_of_regions(
+    exported: ExportedModel, regions: NDArray[np.floating], language: str, beam: int = 5
+) -> list[str]:
+    """Captions of pictures by their regions (N, R, D), as the model reads them; errors as for `captions_of`."""
+    exported = generating(exported, "writes") or exported
+    language = exported.require_language(language)
     try:
-        found = exported.model.write_captions(
-            regions, torch.ones(regions.shape[:2]).bool(), languages, BeamSettings(beam)
-        )
+        return written_captions(exported.model, exported.text, regions, language, BeamSettings(beam))
     except ModelError as error:
         raise RecipeError(f"{exported.folder}: {error}") from None
-    assert isinstance(exported.text, WordVocabulary)  # a decoder has word vectors
-    return [exported.text.decode(tokens, language) for tokens in found]
 
 
 def picture_of(exported: ExportedModel, text: str, language: str | None = None, seed: int = 0) -> Image.Image:
@@ -107,6 +119,7 @@ def picture_of(exported: ExportedModel, text: str, language: str | None = None, 
     Raises:
         RecipeError: the model draws no pictures, or was not trained on the language.
     """
+    exported = generating(exported, "draws") or exported
     language = exported.language_of(text) if language is None else exported.require_language(language)
     numbers = exported.text.encode(text, language)
     place = torch.tensor([exported.model.languages.index(language)])
@@ -114,5 +127,11 @@ def picture_of(exported: ExportedModel, text: str, language: str | None = None, 
         found = exported.model.draw_images(pad([numbers]), torch.tensor([len(numbers)]), place, seed)
     except ModelError as error:
         raise RecipeError(f"{exported.folder}: {error}") from None
-    pixels = ((found[0] + 1) * 127.5).round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
-    return Image.fromarray(pixels).resize((ENLARGED, ENLARGED), Image.Resampling.BICUBIC)
+    return of_generator(found[0].numpy(), ENLARGED)
+
+
+def _loaded(recipe: Recipe, workspace: Workspace, model: Path | None) -> ExportedModel:
+    """The given model, or else the recipe's."""
+    from pipeline.search.export import model_of  # imports what trains: seconds, and the page does not need it
+
+    return ExportedModel.load(model or model_of(recipe, workspace))

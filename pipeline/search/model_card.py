@@ -9,6 +9,7 @@ import yaml
 from data.captions import HUMAN
 from data.retrieval import parse_group
 from pipeline.recipes.settings import Recipe
+from pipeline.recipes.systems import CAPTION, parse_path
 from pipeline.retrieval.rows import Row
 from pipeline.search.exported_model import ABOUT, RERANKER, TRANSLATORS, VISION
 
@@ -61,10 +62,7 @@ def model_card(
 ) -> str:  # fmt: skip
     """The model card."""
     types = {(slot.language, slot.source) for text in recipe.vse.rows[row.name] for slot in parse_group(text)}
-    captions = ", ".join(
-        f"{language} captions by {'people' if source == HUMAN else f'a translator ({source})'}"
-        for language, source in sorted(types)
-    )
+    captions = ", ".join(f"{language} captions by {_writer(source)}" for language, source in sorted(types))
     lines, of_language = [], corpus.get("tasks", {})
     for language, scores in test.items():
         ways = [" / ".join(f"{scores[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)) for way in ("t2i", "i2t")]
@@ -108,3 +106,9 @@ def _front_matter(name: str, languages: list[str], test: Mapping[str, Mapping[st
         "model-index": [{"name": name, "results": results}],
     }  # fmt: skip
     return str(yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True, width=1000))
+
+
+def _writer(source: str) -> str:
+    """Who wrote the captions of a source."""
+    kind = "a retrieval model" if parse_path(source)[0] == CAPTION else "a translator"
+    return "people" if source == HUMAN else f"{kind} ({source})"

@@ -12,6 +12,7 @@ from pipeline.drawing.pictures import read_thumbnail
 from pipeline.search.examples import Sentence
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.gallery import Gallery, Hit
+from pipeline.search.generation import captions_of_regions, generating
 from pipeline.search.page_results import WHY, Request, explained, show_hits
 from pipeline.search.page_text import SIZE, plain, scaled
 from pipeline.search.page_translation import TITLE, Seen, can_compare, compare_translations
@@ -20,7 +21,7 @@ _CAPTIONS = 3  # nearest ones that are shown, of each language
 
 
 def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> None:
-    """Show an uploaded picture and what is nearest to it.
+    """Show an uploaded picture, what is nearest to it, and what the model writes of it if it can.
 
     Args:
         gallery: that is searched.
@@ -48,6 +49,8 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> N
             st.caption(WHY)
     with right:
         _captions(captions)
+        if (writer := generating(exported, "writes")) is not None:
+            _written(writer, seen)
     translated = next((one for one in sentences if can_compare(exported, one.language)), None)
     if translated is not None:
         st.subheader(TITLE, anchor=False)
@@ -75,3 +78,12 @@ def _captions(captions: Mapping[str, Sequence[Hit]]) -> None:
             st.markdown(f"**Nearest captions, {plain(language_name(language))}**")
             for hit in found:
                 st.markdown(f"{hit.score:.3f}  {plain(hit.name)}")
+
+
+def _written(writer: ExportedModel, seen: Seen) -> None:
+    """The caption that the model itself writes of the picture, a column for each language."""
+    for place, language in zip(st.columns(len(writer.languages)), writer.languages, strict=True):
+        with place.container(gap="xxsmall"):
+            st.markdown(f"**The model's own caption, {plain(language_name(language))}**")
+            (text,) = captions_of_regions(writer, seen.regions[None], language)
+            st.markdown(plain(text) or "*an empty caption*")

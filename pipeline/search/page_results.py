@@ -14,10 +14,13 @@ from pipeline.search.examples import Sentence
 from pipeline.search.explanation import Word, explain
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.gallery import Gallery, Hit
+from pipeline.search.generation import generating, picture_of
 from pipeline.search.page_text import COLOURS, plain, runs
 from pipeline.search.page_translation import Seen, can_compare, seen_in, translation_dialog
 
 COLUMNS = 4
+DRAWN = "What the model draws of these words"
+_DRAWN = 128  # pixels of that picture
 _LEAST = 0.25  # of the strongest word's effect: weaker words have no colour
 WHY = (
     "Why? A word has the colour of the frame around the region that it depends on most: without this region it adds "
@@ -55,8 +58,16 @@ def results(gallery: Gallery, request: Request) -> None:
             with st.container(gap="small"):
                 st.subheader(plain(title), anchor=False)
                 st.markdown(plain(f"“{sentence.text[:200]}”"))
+            _drawn(exported, sentence)
             hits = gallery.search(sentence.text, request.top, sentence.language) if sentence.text.strip() else []
             show_hits(gallery, hits, sentence, request.why, COLUMNS // len(sentences))
+
+
+def _drawn(exported: ExportedModel, sentence: Sentence) -> None:
+    """The small picture that the model draws of a sentence, if it draws and reads the language."""
+    drawer = generating(exported, "draws")
+    if drawer is not None and sentence.text.strip() and sentence.language in drawer.languages:
+        st.image(picture_of(drawer, *sentence), DRAWN, width=_DRAWN, alt=DRAWN)
 
 
 def show_hits(

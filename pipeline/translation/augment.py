@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.decoding import decoding_of
 from pipeline.recipes.loading import lender
 from pipeline.recipes.settings import Recipe, SearchSettings, job_settings
-from pipeline.recipes.systems import parse_path
+from pipeline.recipes.systems import CAPTION, parse_path
 from pipeline.translation.batch_translation import Translated, translate_all
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.translation.mmt import translators_of
@@ -29,23 +29,48 @@ from pipeline.translation.translator_files import load_translator
 VERSION = 1
 _EXAMPLES = 20
 _BLEU_IMAGES, _BLEU_CAPTIONS = 500, 5
-_NOT_OF_A_PATH = ("paths", "batch_tokens", "translators", "captions", "searches")
+_NOT_OF_A_PATH = ("paths", "batch_tokens", "translators", "captions", "searches", "captioner")
+CaptionsJob = Callable[[Recipe, Workspace, str], Job]
+_captions: list[CaptionsJob] = []
+
+
+def writes_captions(function: CaptionsJob) -> CaptionsJob:
+    """Register what gives the job that writes captions of pictures for a path `caption:de`.
+
+    Retrieval models write them, and may be trained on captions of translators, so this package cannot import theirs.
+    """
+    _captions[:] = [function]
+    return function
 
 
 def synthesis_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
-    """A job for each path that a recipe names, and for each shorter path that it goes through."""
+    """A job for each path that a recipe names, and for each shorter path that it goes through.
+
+    Those of stage `augment` translate; captions of pictures, `caption:de`, are written in stage `vse`.
+    """
     if recipe.augment.captions:
         return synthesis_jobs(lender(recipe, recipe.augment.captions), workspace)
     corpus, translators = corpus_job(recipe, workspace), translators_of(recipe, workspace)
     jobs: dict[str, Job] = {}
     for path in sorted(recipe.augment.paths, key=lambda path: path.count("-")):
-        _add_path(jobs, path, recipe, corpus, translators)
+        if parse_path(path)[0] == CAPTION:
+            jobs[path] = _captions_job(recipe, workspace, path)
+        else:
+            _add_path(jobs, path, recipe, corpus, translators)
     return jobs
+
+
+def _captions_job(recipe: Recipe, workspace: Workspace, path: str) -> Job:
+    """The job that writes captions of pictures."""
+    if not _captions:
+        raise RecipeError(f"augment.paths has {path!r}, but nothing writes captions here; import "
+                          "pipeline.retrieval.captioner")  # fmt: skip
+    return _captions[0](recipe, workspace, path)
 
 
 def augment(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage, preparing the corpus if necessary."""
-    jobs = synthesis_jobs(recipe, workspace)
+    jobs = {path: job for path, job in synthesis_jobs(recipe, workspace).items() if job.stage == "augment"}
     workspace.expect([corpus_job(recipe, workspace)])
     workspace.expect(jobs.values(), force)
     prepare_if_missing(recipe, workspace)

@@ -7,7 +7,7 @@ import pytest
 from pipeline.jobs.workspace import Workspace
 from pipeline.search.exported_model import ExportedModel
 from tests.pipeline.drawn import draw
-from tests.pipeline.tiny import Tiny
+from tests.pipeline.tiny import GXN, Tiny
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +17,21 @@ def tiny(tmp_path_factory) -> Tiny:
     for stage in ("prepare", "mmt", "augment", "vse"):
         assert made.main(stage) == 0
     return made
+
+
+@pytest.fixture(scope="session")
+def gxn(tiny: Tiny, tmp_path_factory) -> Tiny:
+    """A model that writes captions and draws pictures."""
+    made = tiny.without(tmp_path_factory.mktemp("gxn"), "vse-*")
+    assert made.main("vse", *GXN) == 0
+    return made
+
+
+@pytest.fixture(scope="session")
+def gxn_model(gxn: Tiny) -> Path:
+    """It, exported."""
+    assert gxn.main("export", *GXN, f"--output={gxn.folder / 'model'}") == 0
+    return gxn.folder / "model"
 
 
 @pytest.fixture

@@ -19,27 +19,7 @@ from pipeline.retrieval.vse import of_model, vse_rows
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.generation import captions_of, picture_of
 from tests.modules.text_models import save
-from tests.pipeline.tiny import Tiny
-
-OPTIONS = "{generate: [i2t, t2i], picture_size: 8, picture_width: 2, reinforce_epoch: 1, longest: 6}"
-STARTS = "[{options: {generate: [i2t]}, epochs: 1}, {options: {generate: [t2i]}, epochs: 1}]"
-ARGUMENTS = [
-    "--vse.model=gxn", f"--vse.options={OPTIONS}", f"--vse.start={STARTS}", "--vse.rows.both=[en/human + de/human]",
-    "--vse.only=[both]", "--vse.epochs=2", "--vse.warmup_epochs=0", "--vse.reranker.model=null",
-]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def trained(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    made = tiny.without(tmp_path_factory.mktemp("gxn"), "vse-*")
-    assert made.main("vse", *ARGUMENTS) == 0
-    return made
-
-
-@pytest.fixture(scope="module")
-def model(trained: Tiny) -> Path:
-    assert trained.main("export", *ARGUMENTS, f"--output={trained.folder / 'model'}") == 0
-    return trained.folder / "model"
+from tests.pipeline.tiny import GXN, Tiny
 
 
 def manifests(made: Tiny) -> dict[str, dict]:
@@ -49,8 +29,8 @@ def manifests(made: Tiny) -> dict[str, dict]:
     return {"+".join(one["settings"]["options"]["generate"]): one | {"folder": path} for path, one in found.items()}
 
 
-def test_its_parts_are_trained_first_and_it_starts_from_their_weights(trained: Tiny) -> None:
-    found = manifests(trained)
+def test_its_parts_are_trained_first_and_it_starts_from_their_weights(gxn: Tiny) -> None:
+    found = manifests(gxn)
     assert set(found) == {"i2t", "t2i", "i2t+t2i"}
     whole = found["i2t+t2i"]
     assert {name: one["key"] for name, one in whole["inputs"].items() if name.startswith("start")} == {
@@ -61,10 +41,10 @@ def test_its_parts_are_trained_first_and_it_starts_from_their_weights(trained: T
     assert "pixels" not in found["i2t"]["inputs"]
 
 
-def test_shared_parts_are_the_first_one_s(trained: Tiny) -> None:
+def test_shared_parts_are_the_first_one_s(gxn: Tiny) -> None:
     from modules.retrieval_models import build_model
 
-    found = manifests(trained)
+    found = manifests(gxn)
     network = json.loads((found["i2t+t2i"]["folder"] / "network.json").read_text())
     model = build_model(network["model"], **network["arguments"])
     start_weights(model, [found[name]["folder"] for name in ("i2t", "t2i")])
@@ -77,31 +57,31 @@ def test_shared_parts_are_the_first_one_s(trained: Tiny) -> None:
         start_weights(build_model("gxn", **network["arguments"] | {"word_dim": 3}), [found["i2t"]["folder"]])
 
 
-def test_pixels_are_the_middle_of_the_training_pictures(trained: Tiny) -> None:
-    folder = trained.job("pixels-8")
+def test_pixels_are_the_middle_of_the_training_pictures(gxn: Tiny) -> None:
+    folder = gxn.job("pixels-8")
     ids = (folder / "ids.txt").read_text().split()
     assert len(ids) == 12
     taken = PixelStore(folder).take(ids[3:4])[0]
-    picture = Image.open(next(trained.job("corpus").glob(f"pictures/{ids[3]}.*"))).convert("RGB")
+    picture = Image.open(next(gxn.job("corpus").glob(f"pictures/{ids[3]}.*"))).convert("RGB")
     expected = np.asarray(picture.resize((8, 8), Image.Resampling.LANCZOS)).transpose(2, 0, 1)
     assert np.array_equal(taken, expected)
 
 
-def test_captions_are_written_in_each_language(trained: Tiny, model: Path, capsys: pytest.CaptureFixture) -> None:
-    exported = ExportedModel.load(model)
-    pictures = sorted((trained.job("corpus") / "pictures").iterdir())[:3]
+def test_captions_are_written_in_each_language(gxn: Tiny, gxn_model: Path, capsys: pytest.CaptureFixture) -> None:
+    exported = ExportedModel.load(gxn_model)
+    pictures = sorted((gxn.job("corpus") / "pictures").iterdir())[:3]
     together = captions_of(exported, pictures, "en", beam=2)
     assert together == [captions_of(exported, [one], "en", beam=2)[0] for one in pictures]
     assert all("<" not in text for text in together)
-    assert main(["caption", str(pictures[0]), "--model", str(model), "--beam", "2", "--json"]) == 0
+    assert main(["caption", str(pictures[0]), "--model", str(gxn_model), "--beam", "2", "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["language"] for line in lines] == exported.languages
     assert {line["language"]: line["caption"] for line in lines}["en"] == together[0]
 
 
-def test_pictures_are_drawn_by_sentence_and_seed(model: Path, tmp_path: Path) -> None:
-    exported, written = ExportedModel.load(model), tmp_path / "drawn.png"
-    assert main(["imagine", "a red bat", "--model", str(model), "--seed", "3", "--output", str(written)]) == 0
+def test_pictures_are_drawn_by_sentence_and_seed(gxn_model: Path, tmp_path: Path) -> None:
+    exported, written = ExportedModel.load(gxn_model), tmp_path / "drawn.png"
+    assert main(["imagine", "a red bat", "--model", str(gxn_model), "--seed", "3", "--output", str(written)]) == 0
     drawn = np.asarray(Image.open(written))
     others = [("a red bat", 3), ("a red bat", 4), ("ein kleiner baum", 3)]
     same, *different = (np.asarray(picture_of(exported, text, seed=seed)).astype(int) for text, seed in others)
@@ -116,8 +96,8 @@ def test_pictures_are_drawn_by_sentence_and_seed(model: Path, tmp_path: Path) ->
     (["caption", "none.png"], "none.png: no such file"),
     (["imagine", "a red bat", "--language", "fr"], "language 'fr': the model"),
 ])  # fmt: skip
-def test_what_cannot_be_done_is_one_line(model: Path, arguments, says, capsys: pytest.CaptureFixture) -> None:
-    assert main([*arguments, "--model", str(model)]) != 0
+def test_what_cannot_be_done_is_one_line(gxn_model: Path, arguments, says, capsys: pytest.CaptureFixture) -> None:
+    assert main([*arguments, "--model", str(gxn_model)]) != 0
     assert says in capsys.readouterr().err
 
 
@@ -138,11 +118,11 @@ def test_a_model_without_decoder_or_generator_says_so(exported: ExportedModel, u
 ])  # fmt: skip
 def test_trainings_to_start_from_are_checked_before_anything_runs(tiny: Tiny, start: str, says: str) -> None:
     with pytest.raises(RecipeError, match=says):
-        tiny.recipe(*ARGUMENTS, f"--vse.start={start}")
+        tiny.recipe(*GXN, f"--vse.start={start}")
 
 
 def test_settings_of_starts_are_typed_and_belong_to_the_model_alone(tiny: Tiny) -> None:
-    recipe = tiny.recipe(*ARGUMENTS, "--vse.start=[{learning_rate: 1e-4}]")
+    recipe = tiny.recipe(*GXN, "--vse.start=[{learning_rate: 1e-4}]")
     assert recipe.vse.start == [{"learning_rate": 1e-4}]
     assert of_model(recipe.vse, "vse++").start == []
     assert of_model(recipe.vse, "gxn").start == recipe.vse.start
@@ -152,7 +132,7 @@ def test_sentence_vectors_are_of_caption_tables_alone(tiny: Tiny, tmp_path: Path
     folder = save("bert", tmp_path)
     more = [f"--vse.pretrained={folder}", "--vse.pretrained_vectors=sentences", "--vse.options.generate=[t2i]"]
     starts = "--vse.start=[{options: {target: regions}, epochs: 1}]"
-    (row,) = vse_rows(tiny.recipe(*ARGUMENTS, *more, starts), tiny.workspace)
+    (row,) = vse_rows(tiny.recipe(*GXN, *more, starts), tiny.workspace)
     inputs = trained_by(row.job).inputs
     assert {name for name in inputs if name.startswith("sentences-")} == {"sentences-corpus"}
     assert list(inputs).index("pixels") < list(inputs).index("start-0")

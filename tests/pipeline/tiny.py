@@ -52,6 +52,16 @@ vse:
   retrieved_captions: false
 """
 
+GXN_OPTIONS = "{generate: [i2t, t2i], picture_size: 8, picture_width: 2, reinforce_epoch: 1, longest: 6}"
+"""Of a tiny `gxn` that writes and draws."""
+_STARTS = "[{options: {generate: [i2t]}, epochs: 1}, {options: {generate: [t2i]}, epochs: 1}]"
+GXN = [
+    "--vse.model=gxn", f"--vse.options={GXN_OPTIONS}", f"--vse.start={_STARTS}",
+    "--vse.rows.both=[en/human + de/human]", "--vse.only=[both]", "--vse.epochs=2", "--vse.warmup_epochs=0",
+    "--vse.reranker.model=null",
+]  # fmt: skip
+"""It, in English and German, started from its parts."""
+
 
 @contextlib.contextmanager
 def at(folder: Path) -> Iterator[None]:

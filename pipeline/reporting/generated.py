@@ -1,0 +1,66 @@
+"""Tables of the captions that models with a decoder write of the test images, above two floors without a decoder."""
+
+from collections.abc import Iterator, Sequence
+
+from modules.intervals import mean_interval
+from pipeline.drawing.text_table import TextTable
+from pipeline.jobs.job import Job
+from pipeline.reporting.results import INTERVALS, NOT_RUN, Figures, over_seeds
+from pipeline.retrieval.generated import FLOORS, GENERATED, MEASURES, read_cider
+from pipeline.retrieval.rows import Row
+
+HEADS = ["BLEU-1", "2", "3", "4", "CIDEr-D", "95 %", "seeds", "empty"]
+
+
+def generated_tables(figures: Figures, rows: Sequence[Row]) -> Iterator[TextTable]:
+    """A table for each language of rows whose model has a decoder: a line a row, then the floors."""
+    named: dict[tuple[str, str], list[Job]] = {}  # language and row → a job a seed
+    for name, job in [(row.name, row.generated) for row in rows if row.generated is not None]:
+        for language in job.settings["languages"]:
+            named.setdefault((language, name), []).append(job)
+    for language in sorted({language for language, _ in named}):
+        mine = {name: jobs for (one, name), jobs in named.items() if one == language}
+        lines = [[name, *_cells(figures, jobs, rows[0].system, name, language)] for name, jobs in mine.items()]
+        floors = next(iter(mine.values()))[0].inputs["floors"]
+        known = [
+            (short, name) for short, name in FLOORS.items() if (language, f"{short}_cider") in figures.scores(floors)
+        ]
+        lines += [[name, *_cells(figures, [floors], name, "–", language, short)[:-2], "", ""] for short, name in known]
+        yield TextTable(
+            f"Generated captions, {rows[0].system}, {language}, {figures.label} ({figures.task_of(language)}): "
+            f"compared with all captions of the image; CIDEr-D × 100; {INTERVALS}", ["trained on", *HEADS], lines,
+        )  # fmt: skip
+
+
+def _cells(
+    figures: Figures, jobs: Sequence[Job], system: str, source: str, language: str, of: str = GENERATED
+) -> list[str]:
+    """The cells of a line, whose figures are kept as rows of the results.
+
+    Args:
+        figures: of the recipe.
+        jobs: a job a seed; of a floor one.
+        system: what the results call it.
+        source: what it was trained on.
+        language: of the captions.
+        of: prefix of the figures.
+    """
+    names = [f"{of}_{measure}" for measure in MEASURES]
+    done = [job for job in jobs if (language, names[-1]) in figures.scores(job)]
+    if not done:
+        tested = any(figures.workspace.done(job) for job in jobs)
+        return ["–" if tested else NOT_RUN, *[""] * (len(HEADS) - 1)]  # there are no human captions to compare with
+    scores = [figures.scores(job) for job in done]
+    by_seed = [[one[language, name] for one in scores] for name in names]
+    n, low, high = int(scores[0][language, f"{of}_images"]), None, None
+    if all(figures.workspace.done(job) for job in done):
+        runs = [read_cider(figures.workspace.folder(job), language, of) for job in done]
+        found = mean_interval(runs, figures.recipe.report.resamples)
+        low, high = round(found.low, 4), round(found.high, 4)
+    means = [sum(values) / len(values) for values in by_seed]
+    for name, mean in zip(names, means, strict=True):
+        ends = (low, high) if name == names[-1] else (None, None)
+        figures.add("test", system, source, language, name, mean, *ends, len(done), n)
+    interval = "–" if low is None else f"{low:.1f} … {high:.1f}"
+    empty = sum(one.get((language, f"{of}_empty"), 0.0) for one in scores)
+    return [*(f"{mean:.1f}" for mean in means), interval, over_seeds(by_seed[-1]), f"{empty:.0f} of {n * len(done):,}"]

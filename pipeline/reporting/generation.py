@@ -1,0 +1,69 @@
+"""What a model generates beside what is real: human, retrieved and generated captions, pictures and drawn ones."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from data.languages import language_name
+from data.padding import pad
+from data.text import TextInput
+from modules.retrieval_models import RetrievalModel
+from pipeline.drawing.encoded import encoded_captions, encoded_images
+from pipeline.drawing.pictures import BLACK, GREEN, GREY, Line, Shown, of_generator, picture_sheet
+from pipeline.retrieval.generated import SEARCH
+from pipeline.retrieval.written import written_captions
+
+GENERATION = "generation"
+"""Tag and file of the picture."""
+GALLERY = 1000
+"""Test images whose captions can be retrieved, at most."""
+_SHOWN, _SEED = 6, 0  # images
+
+
+def generation_sheet(
+    model: RetrievalModel, text: TextInput, ids: Sequence[str], regions: NDArray[np.floating],
+    pictures: Mapping[str, Path], captions: Mapping[str, Mapping[str, str]],
+) -> Image.Image:  # fmt: skip
+    """A contact sheet of the first images, each with its captions, and below it what the model draws of the human one.
+
+    Retrieved is the caption of the highest score among the human ones of all images.
+
+    Args:
+        model: writes captions, or draws pictures, or both.
+        text: what it reads words with.
+        ids: of test images.
+        regions: (N, R, D) of them.
+        pictures: image id → file; those that are not at hand are grey.
+        captions: language → image id → a human caption.
+    """
+    lines: dict[str, list[Line]] = {image: [] for image in ids[:_SHOWN]}
+    for language, known in captions.items():
+        gallery = [(known[one], language) for one in ids if one in known]
+        with torch.no_grad():
+            images = encoded_images(model, regions[:_SHOWN])
+            best = model.similarity(images, encoded_captions(model, text.encode, gallery)).argmax(1).tolist()
+        written = written_captions(model, text, regions[:_SHOWN], language, SEARCH) if model.writes else []
+        for place, image in enumerate(ids[:_SHOWN]):
+            lines[image] += [
+                (f"{language_name(language)}, human: {known.get(image, '–')}", BLACK),
+                (f"retrieved: {gallery[best[place]][0]}", GREY),
+                *((f"generated: {one or '(empty)'}", GREEN) for one in written[place : place + 1]),
+            ]
+    rows: list[tuple[Shown, list[Line]]] = []
+    for image in ids[:_SHOWN]:
+        rows.append((pictures.get(image), lines[image]))
+        if model.draws:
+            language, caption = next((one, known[image]) for one, known in captions.items() if image in known)
+            rows.append((_drawn(model, text, caption, language), [(f"drawn of: {caption}", GREEN)]))
+    return picture_sheet(rows)
+
+
+def _drawn(model: RetrievalModel, text: TextInput, caption: str, language: str) -> Image.Image:
+    """The picture that the model draws of a caption."""
+    numbers = text.encode(caption, language)
+    place = torch.tensor([model.languages.index(language)])
+    return of_generator(model.draw_images(pad([numbers]), torch.tensor([len(numbers)]), place, _SEED)[0].numpy())

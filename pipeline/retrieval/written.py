@@ -1,0 +1,78 @@
+"""Captions that a trained retrieval model with a decoder writes of images."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from data.regions import RegionStore
+from data.text import TextInput, WordVocabulary
+from modules.beam import BeamSettings
+from modules.retrieval_models import RetrievalModel
+from pipeline.errors import RecipeError
+from pipeline.jobs.model_files import load_model
+from pipeline.recipes.settings import TrainerSettings
+
+_BATCH = 256  # images
+
+
+def written_captions(
+    model: RetrievalModel, text: TextInput, regions: NDArray[np.floating], language: str, search: BeamSettings
+) -> list[str]:
+    """The caption of each image, a surface sentence, which may be empty.
+
+    Args:
+        model: has a decoder.
+        text: what it reads words with.
+        regions: (N, R, D), as the model reads them.
+        language: of the captions, one of the model's.
+        search: how words are chosen.
+
+    Raises:
+        ModelError: the model has no decoder.
+    """
+    device, found = next(model.parameters()).device, list[str]()
+    for start in range(0, len(regions), _BATCH):
+        some = torch.from_numpy(regions[start : start + _BATCH].astype(np.float32)).to(device)
+        languages = torch.full((len(some),), model.languages.index(language), device=device)
+        tokens = model.write_captions(some, some.new_ones(some.shape[:2]).bool(), languages, search)
+        assert isinstance(text, WordVocabulary)  # a decoder has word vectors
+        found += [text.decode(one, language) for one in tokens]
+    return found
+
+
+class Writer:
+    """A trained model that writes captions of the images of a corpus, on a GPU if the recipe allows one.
+
+    Args:
+        folder: of the job that trained it.
+        corpus: folder of the job that prepared the images.
+        trainer: the recipe's.
+        search: how words are chosen.
+
+    Raises:
+        RecipeError: the folder holds no model, or one that reads other regions.
+    """
+
+    def __init__(self, folder: Path, corpus: Path, trainer: TrainerSettings, search: BeamSettings) -> None:
+        if trainer.threads is not None:
+            torch.set_num_threads(trainer.threads)
+        device = "cuda" if trainer.accelerator != "cpu" and torch.cuda.is_available() else "cpu"
+        model, self.text = load_model(folder)
+        self.model, self.search = model.to(device), search
+        self.store = RegionStore(corpus / "regions", check_values=False)
+        if self.store.dim != self.model.region_dim:
+            raise RecipeError(f"{self.store.folder}: regions have {self.store.dim} numbers, the model {folder} reads "
+                              f"{self.model.region_dim}; train it on this corpus")  # fmt: skip
+
+    def write(self, images: Sequence[str], language: str) -> dict[str, str]:
+        """Image id → caption; may be empty. Images without regions are left out."""
+        kept, found = [one for one in images if one in self.store], dict[str, str]()
+        for start in range(0, len(kept), _BATCH):
+            some = kept[start : start + _BATCH]
+            regions = self.store.take(self.store.rows(some))
+            texts = written_captions(self.model, self.text, regions, language, self.search)
+            found |= zip(some, texts, strict=True)
+        return found

@@ -1,0 +1,128 @@
+"""Captions that a trained model writes of the test images: kept, scored beside both floors, and in the report."""
+
+import json
+
+import numpy as np
+import pytest
+
+from data.captions import read_captions
+from data.text import plain_words
+from pipeline.drawing.pictures import picture_sheet
+from pipeline.errors import RecipeError
+from pipeline.reporting import generation
+from pipeline.reporting.generated import generated_tables
+from pipeline.reporting.results import Figures
+from pipeline.retrieval.generated import (
+    FLOORS,
+    MEASURES,
+    _headline,
+    caption_floors,
+    generated_scores,
+    read_cider,
+    read_generated,
+)
+from pipeline.retrieval.vse import vse_rows
+from pipeline.search.exported_model import ExportedModel
+from pipeline.search.generation import captions_of
+from tests.pipeline.tiny import GXN, Tiny
+
+NAME = "generated-gxn-both-1"
+
+
+def test_a_caption_of_each_test_image_is_kept_and_scored_beside_the_floors(gxn: Tiny) -> None:
+    corpus, folder = gxn.job("corpus"), gxn.job(NAME)
+    captions = read_captions(corpus / "captions.parquet")
+    images = {row["image_id"] for row in captions.to_list() if row["split"] == "test"}
+    lines = [json.loads(line) for line in (folder / "captions.jsonl").read_text().splitlines()]
+    assert all(set(line) == {"image_id", "language", "caption"} for line in lines)
+    assert {(line["image_id"], line["language"]) for line in lines} == {(i, x) for i in images for x in ("de", "en")}
+    written = read_generated(folder)
+    for language in ("de", "en"):
+        words = {image: plain_words(text, language) for image, text in written[language].items()}
+        expected, floors = generated_scores(captions, language, words), caption_floors(corpus, language)
+        scores = gxn.metrics(NAME)["test"][language]
+        assert [scores[f"generated_{one}"] for one in MEASURES] == pytest.approx(list(expected.figures().values()))
+        assert scores["generated_images"] == len(images)
+        assert np.array_equal(read_cider(folder, language), expected.cider)
+        for short, name in FLOORS.items():
+            assert gxn.metrics("caption-floors")["test"][language][f"{short}_cider"] == floors[name].figures()["cider"]
+            assert np.array_equal(read_cider(gxn.job("caption-floors"), language, short), floors[name].cider)
+
+
+def test_they_are_what_the_exported_model_writes(gxn: Tiny, gxn_model) -> None:
+    """It is of the same weights, and reads the regions of the picture itself."""
+    written = read_generated(gxn.job(NAME))["en"]
+    pictures = {path.stem: path for path in (gxn.job("corpus") / "pictures").iterdir()}
+    some = [image for image in written if image in pictures][:3]
+    assert captions_of(ExportedModel.load(gxn_model), [pictures[one] for one in some], "en") == [
+        written[i] for i in some
+    ]
+
+
+def test_the_report_has_a_table_of_rows_and_floors_with_intervals(gxn: Tiny) -> None:
+    recipe = gxn.recipe(*GXN)
+    figures, rows = Figures(recipe, gxn.workspace, []), vse_rows(recipe, gxn.workspace)
+    german, english = generated_tables(figures, rows)
+    assert (german.title[:29], english.title[:29]) == ("Generated captions, gxn, de, ", "Generated captions, gxn, en, ")
+    assert [row[0] for row in english.rows] == ["both", *FLOORS.values()]
+    assert all("…" in row[6] for row in english.rows)
+    (row,) = [one for one in figures.results if (one.language, one.metric) == ("en", "generated_cider")]
+    assert (row.system, row.source, row.n, row.seeds) == ("gxn", "both", 4, 1)
+    assert row.low <= row.value <= row.high
+    (floor,) = [one for one in figures.results if (one.language, one.metric) == ("en", "nearest_cider")]
+    assert floor.low <= floor.value <= floor.high
+    elsewhere = Figures(recipe, type(gxn.workspace)(gxn.folder / "nowhere"), [])
+    assert [row[:2] for row in next(iter(generated_tables(elsewhere, rows))).rows] == [["both", "not run"]]
+
+
+def test_a_model_without_a_decoder_has_no_such_job(tiny: Tiny) -> None:
+    for options in ("{generate: []}", "{generate: [t2i]}"):
+        (row,) = vse_rows(tiny.recipe(*GXN, f"--vse.options={options}", "--vse.start=[]"), tiny.workspace)
+        assert row.generated is None
+        assert row.jobs == [row.job]
+
+
+def test_empty_captions_are_counted_and_named_in_one_line(gxn: Tiny, tmp_path, monkeypatch) -> None:
+    (row,) = vse_rows(gxn.recipe(*GXN), gxn.workspace)
+    monkeypatch.setattr(
+        "modules.retrieval_models.gxn.Gxn.write_captions", lambda self, regions, *_: [[]] * len(regions)
+    )
+    inputs = {name: gxn.workspace.folder(job) for name, job in row.generated.inputs.items()}
+    figures = json.loads(json.dumps(row.generated.run(tmp_path, inputs)))
+    assert figures["test"]["en"]["generated_cider"] == 0
+    assert figures["test"]["en"]["generated_empty"] == 4
+    line = _headline(figures)
+    assert line.startswith("CIDEr-D de 0.0, CIDEr-D en 0.0; empty captions, which score 0: 8, first of '")
+    assert "\n" not in line
+
+
+def test_damaged_captions_are_one_line(tmp_path) -> None:
+    (tmp_path / "captions.jsonl").write_text('{"language": "en"}\n')
+    with pytest.raises(RecipeError, match=r"captions\.jsonl: not readable \('caption'\); delete .* `make stage-vse`"):
+        read_generated(tmp_path)
+
+
+def test_captions_and_pictures_stand_side_by_side_in_the_report(gxn: Tiny, tmp_path, monkeypatch) -> None:
+    """For each test image its captions, and below it what is drawn of the human one."""
+    sheets = []
+    monkeypatch.setattr(generation, "picture_sheet", lambda rows: sheets.append(rows) or picture_sheet(rows))
+    made = gxn.without(tmp_path, "draw-*")
+    assert made.main("draw", *GXN) == 0
+    (rows,) = sheets
+    assert len(rows) == 2 * 4
+    texts = {row["text"] for row in read_captions(made.job("corpus") / "captions.parquet").to_list()}
+    written = read_generated(made.job(NAME))
+    for (picture, lines), (drawn, below) in zip(rows[::2], rows[1::2], strict=True):
+        assert [text.partition(":")[0] for text, _ in lines] == [
+            "English, human", "retrieved", "generated", "German, human", "retrieved", "generated",
+        ]  # fmt: skip
+        said = [text.partition(": ")[2] for text, _ in lines]
+        assert {said[0], said[1], said[3], said[4]} <= texts
+        assert (said[2], said[5]) == tuple(written[one][picture.stem] or "(empty)" for one in ("en", "de"))
+        assert below[0][0] == f"drawn of: {said[0]}"
+        assert drawn.size == (128, 128)
+    assert (made.job("draw-gxn-both-1") / "generation.png").is_file()
+    assert made.main("report", *GXN) == 0
+    page = (made.workspace.root / "tiny" / "report" / "report.html").read_text()
+    assert "vse-gxn-both-1, generation" in page
+    assert "Generated captions, gxn, en" in page
