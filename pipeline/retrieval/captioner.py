@@ -35,7 +35,7 @@ def captioner_job(recipe: Recipe, workspace: Workspace) -> Job:
 
 @writes_captions
 def captions_job(recipe: Recipe, workspace: Workspace, path: str) -> Job:
-    """Write a caption of each training image, of any that has a human one; empty ones are counted and left out.
+    """Write a caption of each training image that has a human one in any language; empty ones are counted, left out.
 
     It is of stage `vse`, since it needs a trained retrieval model. It leaves `captions.parquet`, as translators do.
 
