@@ -109,7 +109,8 @@ def test_a_word_goes_through_its_layer_once() -> None:
     seen = []
     for layer in model.to_universal.of.values():
         layer.register_forward_hook(lambda layer, inputs, output: seen.append(len(inputs[0])))
-    words = model.universal_words(tokens, LENGTHS, LANGUAGES)
+    words, lengths = model.universal_words(tokens, LENGTHS, LANGUAGES)
+    assert torch.equal(lengths, LENGTHS)
     of_language = [set(tokens[number == LANGUAGES].flatten().tolist()) for number in (0, 1)]
     assert sorted(seen) == sorted(map(len, of_language))
     torch.testing.assert_close(words, model.to_universal(model.words(tokens), LENGTHS, LANGUAGES))

@@ -63,7 +63,8 @@ def test_the_pace_of_an_epoch_is_what_it_read_by_its_time_without_validation(mon
     monkeypatch.setattr(board.time, "monotonic", lambda: now[0])
     logger = SimpleNamespace(log_metrics=lambda found, step: logged.append(found))
     two = SimpleNamespace(reduce=lambda count, reduce_op: 2 * count)  # devices
-    trainer, module = SimpleNamespace(global_step=0, logger=logger, strategy=two), SimpleNamespace(device="cpu")
+    fit_loop = SimpleNamespace(total_batch_idx=-1)
+    trainer, module = SimpleNamespace(fit_loop=fit_loop, logger=logger, strategy=two), SimpleNamespace(device="cpu")
     batch = {"type": [0] * 15}
     pace.on_train_start(trainer, module)
     for seconds in (2.0, 3.0):
