@@ -1,10 +1,8 @@
 """Image-major batches for retrieval: images, and captions of chosen languages and sources that point to them."""
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pytorch_lightning as pl
@@ -16,43 +14,8 @@ from data.captions import HUMAN
 from data.errors import DataError
 from data.pixels import PixelStore
 from data.regions import RegionStore
+from data.slots import Slot
 from data.translation import loader, share
-
-
-@dataclass(frozen=True)
-class Slot:
-    """So many captions of one language and source, `2*en/human`; a *language type* of the loss is `en/human`.
-
-    A count of 0 chooses images: those without any such caption.
-    """
-
-    language: str
-    source: str
-    count: int = 1
-
-    @property
-    def type(self) -> str:
-        """`language/source`."""
-        return f"{self.language}/{self.source}"
-
-
-def parse_group(text: str) -> tuple[Slot, ...]:
-    """Read a group of slots that an image fills at once: `en/human`, or `2*en/human + de/mmt:en-de`.
-
-    `2*en/human + 0*de/human` is filled by images that have no such German caption.
-
-    Raises:
-        DataError: it is not written like that, or it draws no caption.
-    """
-    slots = []
-    for part in re.split(r"\+(?=\s*(?:\d+\s*\*\s*)?[a-z]{2,3}/|\s*$)", text):  # not that of `mt+mmt:en-de`
-        match = re.fullmatch(r"(?:(0|[1-9]\d*)\s*\*\s*)?([a-z]{2,3})/([\w:@+-]+)", part.strip())
-        if match is None:
-            raise DataError(f"caption group {text!r}: expected `language/source` or `2*en/human + de/mmt:en-de`")
-        slots.append(Slot(match[2], match[3], int(match[1] or 1)))
-    if not any(slot.count for slot in slots):
-        raise DataError(f"caption group {text!r} draws no caption; expected `language/source` beside it")
-    return tuple(slots)
 
 
 class MixedBatches(Sampler[list[Visit]]):

@@ -242,8 +242,10 @@ class Retrieval(TrainedModule):
     def schedule(self, optimizer: Optimizer, before: int) -> MultiStepLR:
         """Return the decay of an optimizer's learning rate, for a schedule that has `before` epochs of pre-training."""
         first, every = self.hparams["decay_epoch"] + before, self.hparams["decay_every"]
-        last = (self.trainer.max_epochs or 0) - self.model.pretrain_epochs + before
-        epochs = range(first, last or first, every) if every else [first]
+        epochs: Sequence[int] = [first]
+        if every:
+            last = (self.trainer.max_epochs or 0) - self.model.pretrain_epochs + before
+            epochs = range(first, last or first, every)
         return MultiStepLR(optimizer, epochs, gamma=self.hparams["decay"])
 
     def _rank_all(self, stage: str, folds: Sequence[Tensor] = ()) -> dict[str, dict[str, float]]:

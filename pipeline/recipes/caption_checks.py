@@ -2,7 +2,7 @@
 
 import re
 
-from data.retrieval import parse_group
+from data.slots import parse_group
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CAPTION, parse_path

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from data.captions import HUMAN
-from data.retrieval import Slot, parse_group
+from data.slots import Slot, parse_group
 from modules.retrieval_models import parameters_of_a_language
 from pipeline.corpus.prepare import corpus_job
 from pipeline.drawing.plots import Mark, Panel, Point, as_png, by_count

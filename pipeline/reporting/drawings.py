@@ -12,7 +12,7 @@ from PIL import Image
 from data.captions import HUMAN, read_captions
 from data.function_words import frequent_content_words
 from data.regions import RegionStore
-from data.retrieval import parse_group
+from data.slots import parse_group
 from data.text import TextInput
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.corpus.prepare import corpus_job, pictures_of

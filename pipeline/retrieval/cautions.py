@@ -4,8 +4,8 @@ one region."""
 from collections.abc import Sequence
 
 from data.regions import RegionStore
-from data.retrieval import Slot, parse_group
 from data.segmentation import require_segmenter
+from data.slots import Slot, parse_group
 from data.text import WORDS
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.errors import RecipeError

@@ -12,7 +12,8 @@ from datasets import concatenate_datasets
 from data.captions import HUMAN, read_captions
 from data.pixels import PixelStore
 from data.regions import RegionStore
-from data.retrieval import RetrievalData, Slot, parse_group
+from data.retrieval import RetrievalData
+from data.slots import Slot, parse_group
 from data.text import TextInput
 from modules.retrieval import Retrieval
 from modules.retrieval_models import model_class

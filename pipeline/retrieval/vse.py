@@ -7,7 +7,7 @@ from typing import Any
 from datasets import Dataset as Table
 
 from data.captions import HUMAN, read_captions
-from data.retrieval import parse_group
+from data.slots import parse_group
 from modules.retrieval_models import model_class, option_names
 from pipeline.corpus.prepare import corpus_job, prepare_if_missing
 from pipeline.errors import RecipeError

@@ -10,8 +10,8 @@ from datasets import Dataset as Table
 
 from data.lines import WORD_VECTORS
 from data.published_vectors import read_vectors
-from data.retrieval import parse_group
 from data.sentence_vectors import KnownSentences
+from data.slots import parse_group
 from data.text import PretrainedTokens, TextInput, WordVocabulary
 from data.vectors import train_vectors
 from modules.retrieval_models import RetrievalModel

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from data.captions import HUMAN
-from data.retrieval import parse_group
+from data.slots import parse_group
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CAPTION, parse_path
 from pipeline.retrieval.rows import Row

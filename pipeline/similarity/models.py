@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from data.retrieval import parse_group
+from data.slots import parse_group
 from modules.sentence_similarity import pair_similarity
 from pipeline.jobs.job import Job
 from pipeline.jobs.model_files import load_model

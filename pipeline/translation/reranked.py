@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from data.nbest import Candidate, nbest_lines, read_nbest
 from data.regions import RegionStore
-from data.retrieval import parse_group
+from data.slots import parse_group
 from data.text import UNSPACED
 from modules.beam import BeamSettings
 from modules.mira import MiraSettings

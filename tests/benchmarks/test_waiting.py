@@ -11,7 +11,8 @@ from pytorch_lightning.callbacks import Callback
 
 from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore, write_regions
-from data.retrieval import RetrievalData, parse_group
+from data.retrieval import RetrievalData
+from data.slots import parse_group
 from data.text import WordVocabulary
 from modules.retrieval import Retrieval
 from pipeline.jobs.trainer import make_trainer

@@ -12,7 +12,8 @@ from datasets import Dataset
 from data.captions import read_captions, write_captions
 from data.corpora.karpathy import KarpathySettings, read, sources
 from data.errors import DataError
-from data.retrieval import MixedBatches, parse_group
+from data.retrieval import MixedBatches
+from data.slots import parse_group
 from pipeline.recipes.loading import load_recipe
 from tests.data.layouts import entries, write_json
 from tests.data.official import pack

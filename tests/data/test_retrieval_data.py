@@ -12,7 +12,8 @@ from data.caption_batches import CaptionBatches
 from data.captions import Caption, read_captions, write_captions
 from data.errors import DataError
 from data.regions import RegionStore, write_regions
-from data.retrieval import Everything, MixedBatches, RetrievalData, Slot, parse_group
+from data.retrieval import Everything, MixedBatches, RetrievalData
+from data.slots import Slot, parse_group
 
 IMAGES = [f"i{number:02}" for number in range(10)]
 EN, DE, FR = Slot("en", "human"), Slot("de", "mmt:en-de"), Slot("fr", "human")

@@ -11,7 +11,8 @@ from pytorch_lightning.callbacks import Callback
 
 from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore, write_regions
-from data.retrieval import RetrievalData, Slot, parse_group
+from data.retrieval import RetrievalData
+from data.slots import Slot, parse_group
 from data.text import WordVocabulary
 from modules.retrieval import Retrieval
 from modules.retrieval_models import model_class

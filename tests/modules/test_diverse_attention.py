@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from data.retrieval import parse_group
+from data.slots import parse_group
 from data.text import PretrainedTokens
 from modules.encoders import HeadsPool
 from modules.errors import ModelError

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from data.retrieval import parse_group
+from data.slots import parse_group
 from modules.errors import ModelError
 from modules.gxn_training import GxnTraining
 from modules.retrieval import Retrieval

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from data.retrieval import parse_group
+from data.slots import parse_group
 from modules.errors import ModelError
 from modules.losses import LOSSES
 from modules.retrieval_models import model_class

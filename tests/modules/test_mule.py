@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from data.retrieval import parse_group
+from data.slots import parse_group
 from modules.batch_norm import GlobalBatchNorm
 from modules.errors import ModelError
 from modules.losses import negative_mask

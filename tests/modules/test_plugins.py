@@ -15,7 +15,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from data.retrieval import parse_group
+from data.slots import parse_group
 from modules.encoders import CaptionEncoder
 from modules.errors import ModelError
 from modules.metrics import retrieval_scores

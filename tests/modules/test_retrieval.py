@@ -10,7 +10,8 @@ from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 import modules.losses
 from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore, write_regions
-from data.retrieval import RetrievalData, parse_group
+from data.retrieval import RetrievalData
+from data.slots import parse_group
 from data.text import WordVocabulary
 from modules.metrics import retrieval_ranks, retrieval_scores
 from modules.retrieval import Retrieval

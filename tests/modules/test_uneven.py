@@ -11,7 +11,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from data.retrieval import RetrievalData, parse_group
+from data.retrieval import RetrievalData
+from data.slots import parse_group
 from data.text import BEGIN, END
 from data.translation import Sentences, TranslationData
 from modules.beam import BeamSettings
