@@ -187,7 +187,7 @@ def pixels(corpus: Path, size: int, folder: Path) -> Path:
     return folder
 
 
-LONG = ("coco-3", "coco-mule", "multi30k-mule", "multi30k-diverse-attention-vgg")
+LONG = ("coco-gxn", "coco-3", "coco-mule", "multi30k-mule", "multi30k-diverse-attention-vgg")
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,7 @@ def test_damaged_captions_are_one_line(tmp_path) -> None:
         read_generated(tmp_path)
 
 
+@pytest.mark.slow
 def test_captions_and_pictures_stand_side_by_side_in_the_report(gxn: Tiny, tmp_path, monkeypatch) -> None:
     """For each test image its captions, and below it what is drawn of the human one."""
     sheets = []

@@ -173,15 +173,11 @@ def kill(server: Kills, folder: Path, job: str, moment: Moment) -> Ended:
     return ended
 
 
-@pytest.mark.parametrize(
-    ("job", "each"),
-    [("vse-san-mmt-fb-1", 2), *(pytest.param(job, 1, marks=pytest.mark.slow) for job in STAGE_OF)],
-)
-def test_killed_again_and_again(
-    tiny: Tiny, server: Kills, undisturbed: Undisturbed, tmp_path: Path, job: str, each: int
-) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("job", STAGE_OF)
+def test_killed_again_and_again(tiny: Tiny, server: Kills, undisturbed: Undisturbed, tmp_path: Path, job: str) -> None:
     folder = again(tiny, tmp_path, job).folder
-    killed = [kill(server, folder, job, moment) for moment in MOMENTS[job][::each]]
+    killed = [kill(server, folder, job, moment) for moment in MOMENTS[job]]
     if job in TRAINED:
         killed.append(kill(server, folder, job, Moment("rmtree *checkpoints")))
         whole = again(tiny, tmp_path / "whole", job).folder

@@ -75,11 +75,11 @@ def check(server: Kills, folder: Path, whole: Path) -> None:
         assert [file for file in ours if ours[file] != theirs[file]] == []
 
 
-@pytest.mark.parametrize("each", [4, pytest.param(1, marks=pytest.mark.slow)])
-def test_killed_again_and_again(server: Kills, undisturbed: tuple[Path, Ended], tmp_path: Path, each: int) -> None:
+@pytest.mark.slow
+def test_killed_again_and_again(server: Kills, undisturbed: tuple[Path, Ended], tmp_path: Path) -> None:
     whole, _ = undisturbed
     folder = before(whole, tmp_path / "killed")
-    for moment in MOMENTS[::each]:
+    for moment in MOMENTS:
         kill(server, folder, moment)
     check(server, folder, whole)
     (done,) = server.run(folder, *RERANK)

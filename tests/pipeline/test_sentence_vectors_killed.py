@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.modules.text_models import save
-from tests.pipeline.kills import Kills, Moment, but_one, kills
+from tests.pipeline.kills import Kills, Moment, kills
 from tests.pipeline.test_killed import contents
 from tests.pipeline.tiny import Tiny
 
@@ -44,7 +44,8 @@ def whole(tiny: Tiny, server: Kills, arguments: list[str], tmp_path_factory) -> 
     return made
 
 
-@pytest.mark.parametrize("moment", but_one(MOMENTS, 4))
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_it_ends_with_the_same_bytes(
     tiny: Tiny, server: Kills, arguments: list[str], whole: Tiny, tmp_path: Path, moment: Moment
 ) -> None:
