@@ -1,5 +1,6 @@
 """The page with a model that writes captions and draws pictures."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,12 @@ from pipeline.search.picture_sources import PictureFolder
 from tests.pipeline.drawn import draw
 from tests.pipeline.test_app import opened, search, shown
 from tests.pipeline.tiny import GXN_OPTIONS, Tiny
+
+
+@pytest.fixture(autouse=True)
+def same_main(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the main module back: Streamlit replaces it, and processes that are spawned later would run its script."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
 
 @pytest.fixture(scope="module")
