@@ -17,6 +17,8 @@ from tests.pipeline.drawn import draw
 from tests.pipeline.test_app import opened, search, shown
 from tests.pipeline.tiny import GXN_OPTIONS, Tiny
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def same_main(monkeypatch: pytest.MonkeyPatch) -> None:

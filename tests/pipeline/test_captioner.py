@@ -29,6 +29,7 @@ def written(tiny: Tiny, tmp_path_factory) -> Tiny:
     return made
 
 
+@pytest.mark.slow
 def test_training_images_alone_get_the_captions_of_the_model(written: Tiny) -> None:
     corpus, rows = written.job("corpus"), written.captions("synthetic-caption-de")
     human = read_captions(corpus / "captions.parquet").to_list()
@@ -45,6 +46,7 @@ def test_training_images_alone_get_the_captions_of_the_model(written: Tiny) -> N
     assert figures["empty"] == len(train) - len(rows)
 
 
+@pytest.mark.slow
 def test_a_row_trains_on_them_and_the_report_shows_them(written: Tiny, capsys) -> None:
     assert {job.name for job in everything(vse_rows(written.recipe(*SETTINGS), written.workspace)[0].jobs)} >= {
         "vse-gxn-both-1", "synthetic-caption-de", "vse-san-more-1",
@@ -73,6 +75,7 @@ def test_its_training_is_that_of_the_row_where_settings_are_equal(tiny: Tiny) ->
     assert len(listed) == len(set(listed))
 
 
+@pytest.mark.slow
 def test_captions_that_are_all_empty_are_one_line(written: Tiny, tmp_path, monkeypatch) -> None:
     job = captions_job(written.recipe(*SETTINGS), written.workspace, "caption:de")
     monkeypatch.setattr(
@@ -106,6 +109,7 @@ def test_captions_of_pictures_need_a_captioner(tiny: Tiny) -> None:
         tiny.recipe("--augment.paths=[caption:de]")
 
 
+@pytest.mark.slow
 def test_the_model_card_says_who_wrote_them(written: Tiny) -> None:
     assert written.main("export", *SETTINGS, "--output", str(written.folder / "model")) == 0
     assert "de captions by a retrieval model (caption:de), en captions by people" in (

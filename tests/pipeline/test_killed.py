@@ -93,8 +93,8 @@ def undisturbed(tiny: Tiny, server: Kills, tmp_path_factory) -> Undisturbed:
 
 
 def some_slow(moments: list[Moment]) -> list:
-    """Of each pair of moments the second is for the long tests, which try all events too."""
-    return [pytest.param(one, marks=pytest.mark.slow if place % 2 else ()) for place, one in enumerate(moments)]
+    """Of four moments three are for the long tests, which try all events too."""
+    return [pytest.param(one, marks=pytest.mark.slow if place % 4 else ()) for place, one in enumerate(moments)]
 
 
 def again(tiny: Tiny, folder: Path, job: str) -> Tiny:

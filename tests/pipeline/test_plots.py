@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugin_util import markdown_to_safe_html
 
@@ -79,6 +80,7 @@ def test_a_report_plots_what_was_trained(tiny: Tiny, capsys) -> None:
         assert name in text
 
 
+@pytest.mark.slow
 def test_a_training_with_other_settings_has_a_curve_of_its_own(fresh: Tiny) -> None:
     only = ["--vse.only=[human]", "--augment.paths=[]"]
     assert fresh.main("prepare", *only) == 0
