@@ -19,6 +19,8 @@ from modules.retrieval_models.gxn import CONDITION, NOISE
 from modules.self_critical import advantages, mixed_losses, policy_losses, share_of_rewards
 from modules.training import batches_of
 
+Imagined = tuple[Tensor, Tensor, Tensor]
+"""Images, μ and log σ of captions, as `Gxn.imagine` returns them."""
 _WORDS, _SAMPLES, _CONDITION, _NOISE = range(4)  # purposes of random numbers
 _NO_WORD = -1
 _ADVERSARIAL = (0.5, 0.999)  # Adam's betas for a GAN, as in StackGAN
@@ -57,7 +59,7 @@ class GxnTraining(Retrieval):
         """Prepare the reward: CIDEr-D against the training captions of each image."""
         if self.model.reinforce_epoch is None or "i2t" not in self.model.generate:
             return
-        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        data: WithReferences = self.trainer.datamodule  # type: ignore[attr-defined]
         references = data.references()
         for language in {language for _, language in references}:  # words are common or rare in one language
             own = {image: captions for (image, of), captions in references.items() if of == language}
@@ -86,8 +88,9 @@ class GxnTraining(Retrieval):
             yield "captioning", self._captioning_losses(batch)
             yield "ranking", self.losses(batch)
         if "t2i" in self.model.generate:
-            yield "discriminator", self._discriminator_loss(batch)
-            yield "generator", self._generator_losses(batch)
+            imagined = self._imagined(batch)
+            yield "discriminator", self._discriminator_loss(batch, imagined)
+            yield "generator", self._generator_losses(imagined)
             if self.main_epoch >= 0:
                 yield "ranking", self.losses(batch)
 
@@ -179,13 +182,20 @@ class GxnTraining(Retrieval):
             found[own] = torch.as_tensor(scores, dtype=found.dtype)
         return found.to(tokens.device)
 
-    def _discriminator_loss(self, batch: Batch) -> dict[str, Tensor]:
+    def _imagined(self, batch: Batch) -> Imagined:
+        """The images of the batch's captions, once for both losses of a step, with the gradient of the generator."""
+        captions = self.model.grounded_captions(batch["tokens"], batch["lengths"])
+        condition_noise, noise = (
+            draws(batch["caption_key"], self._seed, count, "normal", purpose)
+            for count, purpose in ((CONDITION, _CONDITION), (NOISE, _NOISE))
+        )
+        found: Imagined = self.model.imagine(captions, condition_noise, noise)
+        return found
+
+    def _discriminator_loss(self, batch: Batch, imagined: Imagined) -> dict[str, Tensor]:
         """The loss of the discriminator (Eq. 11); nothing but the discriminator gets a gradient of it."""
-        model = self.model
-        with torch.no_grad():
-            captions = model.grounded_captions(batch["tokens"], batch["lengths"])
-            fake, mean, _ = model.imagine(captions, *self._noise(batch))
-            wrong, has_wrong = self._captions_of_others(batch, mean)
+        model, (fake, mean, _) = self.model, (part.detach() for part in imagined)
+        wrong, has_wrong = self._captions_of_others(batch, mean)
         real = self._real(batch)
         features, own = model.discriminator.features(real), batch["image_index"]
         judge = model.discriminator
@@ -195,25 +205,15 @@ class GxnTraining(Retrieval):
         )  # fmt: skip
         return {"discriminator": self._mean(losses)}
 
-    def _generator_losses(self, batch: Batch) -> dict[str, Tensor]:
+    def _generator_losses(self, imagined: Imagined) -> dict[str, Tensor]:
         """The losses of the generator (Eq. 12), which reach t_l."""
-        model = self.model
-        captions = model.grounded_captions(batch["tokens"], batch["lengths"])
-        fake, mean, log_deviation = model.imagine(captions, *self._noise(batch))
+        model, (fake, mean, log_deviation) = self.model, imagined
         judge = model.discriminator
         judge.requires_grad_(False)  # its own gradient is not needed, and is half of the work
         adversarial = generator_losses(judge(judge.features(fake), mean.detach()))
         judge.requires_grad_(True)
         smoothness = model.smoothing * divergence_from_normal(mean, log_deviation)
         return {"generator": self._mean(adversarial), "smoothness": self._mean(smoothness)}
-
-    def _noise(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Noise of the condition and z, the same for both losses of a step."""
-        one, other = (
-            draws(batch["caption_key"], self._seed, count, "normal", purpose)
-            for count, purpose in ((CONDITION, _CONDITION), (NOISE, _NOISE))
-        )
-        return one, other
 
     def _real(self, batch: Batch) -> Tensor:
         """What the generator imitates: pictures in −1…1, or mean regions."""

@@ -86,15 +86,11 @@ def training_job(
     files = files_of_words(recipe, settings, workspace)
     plain |= {"groups": settings.rows[row], "seed": seed} | files
     name = f"vse-{settings.model}-{row}-{seed}"
-    inputs = {"corpus": corpus} | {source: synthetic[source] for source in mix.sources}
-    inputs |= sentence_jobs(settings, files.get("pretrained"), inputs)
-    if (size := model_class(settings.model).pixels_with(**settings.options)) is not None:
-        inputs["pixels"] = pixels_job(corpus, size)  # before the trainings that come first: it may find none
     starts = [
         training_job(recipe, overlaid(settings, one), row, seed, corpus, synthetic, workspace, other_settings)
         for one in settings.start
     ]
-    inputs |= {f"start-{number}": one for number, one in enumerate(starts)}
+    needed = _needed(settings, mix, corpus, synthetic, files.get("pretrained"), starts)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Train, choose the best epoch, rank the test."""
@@ -130,7 +126,19 @@ def training_job(
             **started, **language_probe(module.model, captions, text, mix.languages),
         }  # fmt: skip
 
-    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
+    return Job(name, "vse", VERSION, plain, needed, run, True, asdict(settings.trainer), recall_headline)
+
+
+def _needed(
+    settings: VseSettings, mix: _Mix, corpus: Job, synthetic: Mapping[str, Job], text_model: str | None,
+    starts: Sequence[Job],
+) -> dict[str, Job]:  # fmt: skip
+    """The jobs that a training reads, by the name of its input, in the order in which they are to be done."""
+    tables = {"corpus": corpus} | {source: synthetic[source] for source in mix.sources}
+    needed = tables | sentence_jobs(settings, text_model, tables)
+    if (size := model_class(settings.model).pixels_with(**settings.options)) is not None:
+        needed["pixels"] = pixels_job(corpus, size)  # before the trainings that come first: it may find none
+    return needed | {f"start-{number}": one for number, one in enumerate(starts)}
 
 
 def _mix(settings: VseSettings, row: str, synthetic: Mapping[str, Job]) -> _Mix:

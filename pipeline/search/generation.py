@@ -48,8 +48,9 @@ def caption(
     exported = _loaded(recipe, workspace, model)
     exported = generating(exported, "writes") or exported
     for picture in pictures:
+        regions = exported.regions_of(picture)[0][None]
         for one in exported.languages if language is None else [exported.require_language(language)]:
-            text = captions_of(exported, [picture], one, beam)[0]
+            text = captions_of_regions(exported, regions, one, beam)[0]
             if as_json:
                 print(json.dumps({"picture": picture, "language": one, "caption": text}, ensure_ascii=False))
             else:

@@ -81,8 +81,8 @@ def test_updates_and_the_parts_of_a_step_with_rewards() -> None:
             module.model.words, vectors.repeat(2, 1), batch["language"].repeat(2), numbers
         ),
         "CIDEr-D": reward,
-        "discriminator": lambda: update(module._discriminator_loss),
-        "generator": lambda: update(module._generator_losses),
+        "discriminator": lambda: update(lambda batch: module._discriminator_loss(batch, module._imagined(batch))),
+        "generator": lambda: update(lambda batch: module._generator_losses(module._imagined(batch))),
     }
     taken = {}
     for name, step in steps.items():

@@ -44,9 +44,9 @@ OWN_STEPS = {  # models with a training of their own: class, epoch, visits of th
     "gxn, generator": (GxnTraining, 1, VISITS[:4], VISITS),
 }
 GXN_LOSSES = {
-    "captioning": "_captioning_losses",
-    "discriminator": "_discriminator_loss",
-    "generator": "_generator_losses",
+    "captioning": lambda module, batch: module._captioning_losses(batch),
+    "discriminator": lambda module, batch: module._discriminator_loss(batch, module._imagined(batch)),
+    "generator": lambda module, batch: module._generator_losses(module._imagined(batch)),
 }
 OPTIONS = {
     "mule": {"universal_dim": 7, "pretrain_epochs": 1, "anchor": 0.1, "classifier": 0.5}, "mlmme": {"beta": 0.25},
@@ -137,7 +137,8 @@ def results_of_own_steps(case: str, visits: list, world: int) -> tuple[Tensor, d
         fit_loop=SimpleNamespace(total_batch_idx=7), global_rank=0,
     )  # fmt: skip
     module.on_fit_start()
-    losses = getattr(module, GXN_LOSSES.get(case.rpartition(", ")[2], "losses"))(visits_batch(visits))
+    batch, of_case = visits_batch(visits), GXN_LOSSES.get(case.rpartition(", ")[2])
+    losses = module.losses(batch) if of_case is None else of_case(module, batch)
     return loss_and_gradients(module, torch.stack(list(losses.values())).sum() + touch(module.parameters()))
 
 
