@@ -4,9 +4,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from datasets import Dataset as Table
 
 from data.captions import HUMAN, read_captions
+from data.retrieval import captions_of_images
 from data.slots import parse_group
 from modules.retrieval_models import model_class, option_names
 from pipeline.corpus.prepare import corpus_job, prepare_if_missing
@@ -15,7 +17,7 @@ from pipeline.jobs.console import detail
 from pipeline.jobs.job import Job, chain, needed
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings
-from pipeline.retrieval.cautions import require_segmenters
+from pipeline.retrieval.cautions import require_enough, require_segmenters
 from pipeline.retrieval.folds import in_folds
 from pipeline.retrieval.fusion import fused
 from pipeline.retrieval.generated import generated_job
@@ -166,11 +168,13 @@ def _require_written(settings: VseSettings, captions: Table) -> None:
     """Refuse, before the first row is trained, human captions of a row or of the test that the corpus does not have.
 
     Raises:
-        RecipeError: there are none of a language.
+        RecipeError: there are none of a language, or fewer of each image than a slot draws at once.
     """
+    training = captions_of_images(captions.select(np.flatnonzero(np.array(captions["split"][:]) == "train")))
     for name in settings.only or settings.rows:
         slots = [slot for text in settings.rows[name] for slot in parse_group(text)]
         written = [slot.language for slot in slots if slot.source == HUMAN]
         require_languages(captions, {"train": written}, f"vse.rows.{name}")
+        require_enough(name, [parse_group(text) for text in settings.rows[name]], training)
         watched = watched_languages(settings, {slot.language for slot in slots})
         require_languages(captions, {"val": watched, "test": settings.test})
