@@ -13,7 +13,7 @@ from pipeline.retrieval.vse import vse_rows
 from pipeline.search.exported_model import ExportedModel
 from tests.pipeline.tiny import Tiny
 
-ROWS = {"mule": "2*en/human + de/human", "mlmme": "en/human + de/human"}
+ROWS = {"mule": "en/human + de/human", "mlmme": "en/human + de/human"}
 OPTIONS = {"mule": "pretrain_epochs=1", "mlmme": "beta=0.5"}
 
 
