@@ -37,12 +37,15 @@ class ImageEncoder(nn.Module):
         from transformers import AutoConfig, AutoModel  # takes seconds to import
 
         super().__init__()
-        self.size = math.isqrt(input_dim // 3)
-        self.network = AutoModel.from_config(AutoConfig.for_model(**config), trust_remote_code=False)
+        self.size, kind = math.isqrt(input_dim // 3), config.get("model_type")
+        try:
+            self.network = AutoModel.from_config(AutoConfig.for_model(**config), trust_remote_code=False)
+        except Exception as error:  # of another version, or damaged
+            raise ModelError(f"vse.image_encoder: no network {kind!r} can be made ({_reason(error)})") from None
         for name, values in (("mean", mean), ("deviation", deviation)):
             self.register_buffer(name, torch.tensor(values).view(3, 1, 1), persistent=False)
         super().train(False)
-        self.width = self._read_blank(config["model_type"])
+        self.width = self._read_blank(kind)
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Return regions (B, R, D) of pictures (B, 3·S²), numbers in 0…255; with a gradient unless it is frozen."""
@@ -87,7 +90,7 @@ class ImageEncoder(nn.Module):
         states: Tensor = self.network(pixel_values=pixels).last_hidden_state
         return widen(states.flatten(2).transpose(1, 2) if states.ndim == 4 else states)
 
-    def _read_blank(self, kind: str) -> int:
+    def _read_blank(self, kind: Any) -> int:
         """Read a blank picture; the width of its regions."""
         try:
             with torch.no_grad():
@@ -95,10 +98,9 @@ class ImageEncoder(nn.Module):
             if found.ndim != 3:
                 raise ValueError(f"its states have {found.ndim} dimensions")
         except Exception as error:  # each network has its own
-            reason = " ".join(str(error).split())[:200]
             raise ModelError(
                 f"vse.image_encoder: a network {kind!r} gives no regions of pictures of {self.size}×{self.size} pixels "
-                f"({reason}); set vse.image_encoder_size to the size that it reads, or take a CNN like ResNet"
+                f"({_reason(error)}); set vse.image_encoder_size to the size that it reads, or take a CNN like ResNet"
             ) from None
         return found.shape[2]
 
@@ -132,5 +134,8 @@ def image_encoder_arguments(name: str, size: int) -> dict[str, Any]:
 
 
 def _not_found(name: str, error: Exception) -> ModelError:
-    reason = " ".join(str(error).split())[:200]
-    return ModelError(f"vse.image_encoder {name!r}: no vision model of transformers there ({reason})")
+    return ModelError(f"vse.image_encoder {name!r}: no vision model of transformers there ({_reason(error)})")
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

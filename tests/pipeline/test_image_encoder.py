@@ -21,7 +21,10 @@ from pipeline.corpus.pixels import pictures_job
 from pipeline.corpus.prepare import corpus_job
 from pipeline.errors import RecipeError
 from pipeline.jobs.model_files import load_model
+from pipeline.recipes.loading import load_recipe
+from pipeline.retrieval.features import retrieval_of_features
 from pipeline.retrieval.vse import reranker_row, vse_rows
+from pipeline.search.explanation import explain
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.gallery import Gallery
 from tests.data.networks import make_network
@@ -126,6 +129,10 @@ def test_it_searches_its_corpus_and_new_pictures(
     assert len(hits) == 3
     known, new = gallery.describe_known(hits[0].name), gallery.describe(hits[0].path)
     assert [hit.name for hit in known["en"]] == [hit.name for hit in new["en"]]
+    words = explain(exported, "a red bat", "en", gallery.regions_of(hits)[0])
+    assert [[(word.text, word.region) for word in one] for one in words] == [
+        [("a", None), ("red", None), ("bat", None)]
+    ] * 3
     place = ["--model", str(exported.folder), "--pictures", str(own), "--gallery", str(tmp_path / "gallery")]
     assert trained.main("index", *place) == 0
     assert len(Gallery.open(tmp_path / "gallery").search("a red bat")) == 6
@@ -187,6 +194,34 @@ def test_a_reranker_and_the_model_read_the_same_pictures(tiny: Tiny, resnet: Pat
     second = reranker_row(recipe, tiny.workspace)
     assert second is not None
     assert {job.inputs["images"].key for job in second.trained} == {second.job.inputs["images"].key}
+
+
+def test_translators_are_reranked_by_a_model_of_their_regions(tiny: Tiny, resnet: Path) -> None:
+    recipe = tiny.recipe(*arguments(resnet, "--vse.image_encoder_rate=0.1", "--mmt.rerank.retrieval={row: both}"))
+    job = retrieval_of_features(recipe, tiny.workspace)
+    assert "images" not in job.inputs
+    assert not [name for name in job.settings if name.startswith("image_encoder")]
+
+
+def test_another_network_has_a_rate_and_a_size_of_its_own(tiny: Tiny, resnet: Path, tmp_path: Path) -> None:
+    path, words = tmp_path / "mine.yaml", "image_encoder_rate: 0.1, image_encoder_size: 32"
+    path.write_text(f"base: {tiny.yaml}\nvse: {{image_encoder: {resnet}, {words}}}\n")
+    sizes = {}
+    for more in ("vse.epochs=3", "vse.image_encoder=null", f"vse.image_encoder={tmp_path}"):
+        vse = load_recipe(str(path), [f"--{more}"]).vse
+        sizes[more] = (vse.image_encoder_rate, vse.image_encoder_size)
+    assert list(sizes.values()) == [(0.1, 32), (0.0, 224), (0.0, 224)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [
+    ["--vse.fuse=[vse++, san]"], ["--vse.first=vse++", "--vse.model=san"], ["--vse.translate=mt:de-en"],
+    ["--augment.captioner={row: both, model: gxn, options: {generate: [i2t], longest: 6}}",
+     "--augment.paths=[caption:de]", "--vse.rows.written=[en/human, de/caption:de]", "--vse.only=[written]"],
+    ["--vse.retrieved_captions=true"],
+], ids=lambda more: more[0].partition("=")[0])  # fmt: skip
+def test_every_evaluation_reads_the_pictures(trained: Tiny, resnet: Path, more: list[str]) -> None:
+    assert trained.main("vse", *arguments(resnet), *more) == 0
 
 
 @pytest.fixture(scope="module")
