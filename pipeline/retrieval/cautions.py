@@ -86,7 +86,7 @@ def require_enough(row: str, groups: Sequence[tuple[Slot, ...]], captions: Capti
 def advise_on_regions(model: RetrievalModel, store: RegionStore) -> None:
     """Print a warning if several heads of a model attend to one region, which makes them equal."""
     heads = getattr(model, "heads", 1)
-    if heads > 1 and store.regions.shape[1] == 1:
+    if heads > 1 and store.regions.shape[1] == 1 and model.image_encoder is None:
         say(
             f"  warning: {store.folder} has one region an image, so all {heads} heads of an image are equal and their "
             "diversity is a constant; use features of several regions, or vse.options.heads=1"

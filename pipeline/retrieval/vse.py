@@ -21,6 +21,7 @@ from pipeline.retrieval.cautions import require_enough, require_segmenters
 from pipeline.retrieval.folds import in_folds
 from pipeline.retrieval.fusion import fused
 from pipeline.retrieval.generated import generated_job
+from pipeline.retrieval.images import image_arguments
 from pipeline.retrieval.query_translation import by_translation
 from pipeline.retrieval.reranking import index_job, on_first_lists, rerank_job
 from pipeline.retrieval.retrieved import retrieved_job
@@ -145,6 +146,7 @@ def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage, preparing the corpus if necessary."""
     rows, settings = all_rows(recipe, workspace), recipe.vse
     require_segmenters(settings)
+    image_arguments(settings)  # refuses an image encoder that is not there, before anything is prepared
     jobs = vse_jobs(recipe, workspace, rows)
     workspace.expect([corpus_job(recipe, workspace)])
     workspace.expect(jobs, force)

@@ -95,7 +95,7 @@ def test_imagined_images_are_of_the_mean_and_the_deviation() -> None:
 class Pictures:
     """Pictures whose colour is that of the thing's name."""
 
-    def take(self, image_ids: list[str]) -> np.ndarray:
+    def pixels_of(self, image_ids: list[str]) -> np.ndarray:
         return np.stack([np.full((3, 8, 8), sum(map(ord, name)) % 256, np.uint8) for name in image_ids])
 
 
