@@ -57,6 +57,16 @@ class PixelStore:
             raise DataError(f"{self.folder}: image {error.args[0]!r} has no picture; leave the image out") from None
 
 
+def pixels_of(path: Path, size: int) -> NDArray[np.uint8]:
+    """The middle square of a picture, resized: (3, S, S).
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    picture = ImageOps.fit(open_picture(path), (size, size), Image.Resampling.LANCZOS)
+    return np.asarray(picture).transpose(2, 0, 1)
+
+
 def write_pixels(folder: Path, pictures: Mapping[str, Path], image_ids: Sequence[str], size: int) -> None:
     """Write the middle square of each picture, resized, one picture at a time.
 
@@ -78,7 +88,6 @@ def write_pixels(folder: Path, pictures: Mapping[str, Path], image_ids: Sequence
     shape = (len(image_ids), 3, size, size)
     pixels = np.lib.format.open_memmap(folder / "pixels.npy", "w+", np.uint8, shape)
     for row, name in enumerate(image_ids):
-        picture = ImageOps.fit(open_picture(pictures[name]), (size, size), Image.Resampling.LANCZOS)
-        pixels[row] = np.asarray(picture).transpose(2, 0, 1)
+        pixels[row] = pixels_of(pictures[name], size)
     pixels.flush()
     (folder / "ids.txt").write_text("".join(f"{name}\n" for name in image_ids), encoding="utf-8")

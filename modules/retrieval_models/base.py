@@ -128,6 +128,11 @@ class RetrievalModel(nn.Module, ABC):
         """Return whether a model with these options draws pictures; by default it does not."""
         return False
 
+    @classmethod
+    def branches_with(cls, **options: Any) -> tuple[str, ...]:
+        """Return the parts of a model with these options whose vectors can be compared alone; by default none."""
+        return ()
+
     @abstractmethod
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
         """Encode images: regions (B, R, D) and their mask (B, R)."""
@@ -135,6 +140,14 @@ class RetrievalModel(nn.Module, ABC):
     @abstractmethod
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions: tokens (B, L), lengths (B,) on the CPU, languages (B,) as indexes."""
+
+    def of_branch(self, encoding: Encoding, branch: str) -> Encoding:
+        """Return the vectors of one branch out of those of images or captions.
+
+        Raises:
+            ModelError: the model has no such branch.
+        """
+        raise ModelError(f"{type(self).__name__} has no branch {branch!r}; `gxn` has branches")
 
     def universal_of(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Tensor | None:
         """Return the vectors (C, U) of captions in a space that all languages share; None if there are none."""
