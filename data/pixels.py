@@ -89,6 +89,16 @@ def open_images(folder: Path) -> RegionStore:
     return PixelStore(folder) if (folder / "pixels.npy").is_file() else RegionStore(folder, check_values=False)
 
 
+def pixels_of(picture: Path | Image.Image, size: int) -> NDArray[np.uint8]:
+    """The middle square of a picture, resized: (3, S, S).
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    fitted = ImageOps.fit(open_picture(picture), (size, size), Image.Resampling.LANCZOS)
+    return np.asarray(fitted).transpose(2, 0, 1)
+
+
 def write_pixels(
     folder: Path, pictures: Mapping[str, Path], image_ids: Sequence[str], size: int, otherwise: str
 ) -> None:
@@ -113,16 +123,10 @@ def write_pixels(
     shape = (len(image_ids), 3, size, size)
     pixels = np.lib.format.open_memmap(folder / "pixels.npy", "w+", np.uint8, shape)
     for row, name in enumerate(image_ids):
-        pixels[row] = _square(pictures[name], size)
+        pixels[row] = pixels_of(pictures[name], size)
     pixels.flush()
     (folder / "ids.txt").write_text("".join(f"{name}\n" for name in image_ids), encoding="utf-8")
 
 
-def _square(picture: Path | Image.Image, size: int) -> NDArray[np.uint8]:
-    """The middle square of a picture, (3, S, S)."""
-    fitted = ImageOps.fit(open_picture(picture), (size, size), Image.Resampling.LANCZOS)
-    return np.asarray(fitted).transpose(2, 0, 1)
-
-
 def _only_region(picture: Path | Image.Image, size: int) -> Found:
-    return cast(NDArray[np.floating], _square(picture, size).reshape(1, -1)), _WHOLE[None]
+    return cast(NDArray[np.floating], pixels_of(picture, size).reshape(1, -1)), _WHOLE[None]

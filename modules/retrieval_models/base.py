@@ -137,12 +137,15 @@ class RetrievalModel(nn.Module, ABC):
         """Return whether a model with these options draws pictures; by default it does not."""
         return False
 
-    def see(self, images: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the regions (B, R, D) and mask (B, R) that the other methods read, of what is given of images.
+    @classmethod
+    def branches_with(cls, **options: Any) -> tuple[str, ...]:
+        """Return the parts of a model with these options whose vectors can be compared alone; by default none."""
+        return ()
 
-        Args:
-            images: regions (B, R, D), which are returned as they are; with an image encoder pictures (B, 1, 3·S²).
-            mask: (B, R), or (B, 1).
+    def see(self, images: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the regions (B, R, D) and mask (B, R) that the other methods read.
+
+        Given are they themselves or, for a model with an image encoder, pictures (B, 1, 3·S²) and their mask (B, 1).
         """
         if self.image_encoder is None:
             return images, mask
@@ -156,6 +159,10 @@ class RetrievalModel(nn.Module, ABC):
     @abstractmethod
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions: tokens (B, L), lengths (B,) on the CPU, languages (B,) as indexes."""
+
+    def of_branch(self, encoding: Encoding, branch: str) -> Encoding:
+        """Return the vectors of one branch out of those of encodings; ModelError if there is no such branch."""
+        raise ModelError(f"{type(self).__name__} has no branch {branch!r}; `gxn` has branches")
 
     def universal_of(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Tensor | None:
         """Return the vectors (C, U) of captions in a space that all languages share; None if there are none."""

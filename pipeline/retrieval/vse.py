@@ -8,6 +8,7 @@ import numpy as np
 from datasets import Dataset as Table
 
 from data.captions import HUMAN, read_captions
+from data.corpora.scenes import ScenesSettings
 from data.retrieval import captions_of_images
 from data.slots import parse_group
 from modules.retrieval_models import model_class, option_names
@@ -23,10 +24,12 @@ from pipeline.retrieval.fusion import fused
 from pipeline.retrieval.generated import generated_job
 from pipeline.retrieval.images import image_arguments
 from pipeline.retrieval.query_translation import by_translation
+from pipeline.retrieval.recognised import recognised_job
 from pipeline.retrieval.reranking import index_job, on_first_lists, rerank_job
 from pipeline.retrieval.retrieved import retrieved_job
 from pipeline.retrieval.rows import Evaluation, Row, Training
 from pipeline.retrieval.training import require_languages, training_job, watched_languages
+from pipeline.retrieval.twins import senses_job
 from pipeline.retrieval.words import require_read
 from pipeline.translation.augment import synthesis_jobs
 
@@ -54,7 +57,7 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
             evaluation = evaluation_of(settings)
             row = evaluation(Training(recipe, workspace, corpus, name, seed, languages, train))
             if evaluation in (as_trained, in_folds):
-                row = _with_captions(row, corpus, settings, languages)
+                row = _with_tests(row, corpus, recipe, languages)
             if row.unseen and settings.unseen == "error":
                 first = min(row.unseen)
                 raise RecipeError(
@@ -65,13 +68,19 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
     return rows
 
 
-def _with_captions(row: Row, corpus: Job, settings: VseSettings, languages: Collection[str]) -> Row:
-    """A row of one model with the jobs that score the captions that it retrieves and generates."""
-    (trained,) = row.trained
+def _with_tests(row: Row, corpus: Job, recipe: Recipe, languages: Collection[str]) -> Row:
+    """A row of one model with the jobs that test its captions, its pictures and its branches."""
+    (trained,), settings, scenes = row.trained, recipe.vse, recipe.corpus.options
+    kind, options = model_class(settings.model), settings.options
     retrieved = retrieved_job(trained, corpus, settings) if settings.retrieved_captions else None
-    writes = model_class(settings.model).writes_with(**settings.options)
-    generated = generated_job(trained, corpus, settings, languages) if writes else None
-    return replace(row, retrieved=retrieved, generated=generated)
+    generated = generated_job(trained, corpus, settings, languages) if kind.writes_with(**options) else None
+    row = replace(row, retrieved=retrieved, generated=generated)
+    if not isinstance(scenes, ScenesSettings):  # no other corpus knows its objects
+        return row
+    draws, branches = kind.draws_with(**options), kind.branches_with(**options)
+    recognised = recognised_job(trained, corpus, settings, languages, scenes) if draws else None
+    senses = senses_job(trained, corpus, settings) if branches and scenes.twins else None
+    return replace(row, recognised=recognised, senses=senses)
 
 
 def reranker_row(recipe: Recipe, workspace: Workspace) -> Row | None:
@@ -95,7 +104,9 @@ def reranker_row(recipe: Recipe, workspace: Workspace) -> Row | None:
     index = index_job(first_row.job, corpus, plain)
     job = rerank_job(f"rerank-{settings.model}-{second.model}-{name}-{row.seed}", index, row.job, corpus, second)
     system = f"{second.model} on the first {second.first_k} of {settings.model}"
-    return replace(row, job=job, trained=(row.job, first_row.job), system=system, generated=None)
+    return replace(
+        row, job=job, trained=(row.job, first_row.job), system=system, generated=None, recognised=None, senses=None
+    )
 
 
 def all_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:

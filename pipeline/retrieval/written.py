@@ -43,6 +43,13 @@ def written_captions(
     return found
 
 
+def on_device(model: RetrievalModel, trainer: TrainerSettings) -> RetrievalModel:
+    """A model on a GPU if the recipe allows one, else with the recipe's CPU threads."""
+    if trainer.threads is not None:
+        torch.set_num_threads(trainer.threads)
+    return model.to("cuda" if trainer.accelerator != "cpu" and torch.cuda.is_available() else "cpu")
+
+
 class Writer:
     """A trained model that writes captions of the images of a corpus, on a GPU if the recipe allows one.
 
@@ -57,11 +64,8 @@ class Writer:
     """
 
     def __init__(self, folder: Path, images: RegionStore, trainer: TrainerSettings, search: BeamSettings) -> None:
-        if trainer.threads is not None:
-            torch.set_num_threads(trainer.threads)
-        device = "cuda" if trainer.accelerator != "cpu" and torch.cuda.is_available() else "cpu"
         model, self.text = load_model(folder)
-        self.model, self.search = model.to(device), search
+        self.model, self.search = on_device(model, trainer), search
         self.store = images
         if self.store.dim != self.model.input_dim:
             raise RecipeError(f"{self.store.folder}: regions have {self.store.dim} numbers, the model {folder} reads "
