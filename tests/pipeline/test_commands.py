@@ -113,7 +113,7 @@ RUN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", RUN)
+@pytest.mark.parametrize("target", [pytest.param(one, marks=pytest.mark.slow if one == "draw" else ()) for one in RUN])
 def test_a_target_that_takes_a_recipe(of_bildwort, used: Tiny, capsys, target: str) -> None:
     capsys.readouterr()
     with at(used.folder):
