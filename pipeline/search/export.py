@@ -226,14 +226,14 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
 
 
 def exported_translators(recipe: Recipe, workspace: Workspace, chosen: Row) -> list[Job]:
-    """The recipe's MT and MMT and all that is re-ranked, as far as they have been trained.
+    """The recipe's MT and MMT and all that is re-ranked, as far as they have been trained; no pretrained translators.
 
     Those that look at pictures must read regions as the model does.
     """
-    corpus, found = chosen.job.inputs["corpus"], []
+    corpus, mmt, found = chosen.job.inputs["corpus"], whose(recipe).mmt, []
     for name, job in translators_of(recipe, workspace).items():
         members, reranks = members_of(name.partition("-")[0])
-        if members not in (["mt"], ["mmt"]) and reranks is None:
+        if (members not in (["mt"], ["mmt"]) and reranks is None) or members[0] in mmt.pretrained:
             continue
         looks = any(one.startswith("mmt") for one in members) or "image" in job.settings.get("features", ())
         if (not looks or job.inputs["corpus"].key == corpus.key) and workspace.done(job):

@@ -22,7 +22,8 @@ from pipeline.jobs.model_files import save_model
 from pipeline.recipes.loading import load_recipe
 from pipeline.search.export import _copy_translator
 from pipeline.search.exported_model import ExportedModel
-from pipeline.translation.mmt import read_translations, translator_jobs
+from pipeline.translation.evaluation import read_translations
+from pipeline.translation.mmt import translator_jobs
 from pipeline.translation.reranked import CHOICES, read_lists
 from pipeline.translation.translator_files import load_translator
 from tests.modules.text_models import save
