@@ -164,7 +164,9 @@ class PretrainedTranslator(nn.Module):
 def _load(name: str, revision: str | None) -> Any:
     """A model in float32; ModelError if there is none."""
     from transformers import AutoConfig, AutoModelForSeq2SeqLM  # takes seconds to import
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()  # of loading weights, which takes seconds
     where, at = f"mmt.pretrained {name!r}", revision or "main"
     try:
         config = AutoConfig.from_pretrained(name, revision=at, trust_remote_code=False)
