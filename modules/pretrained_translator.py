@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -40,8 +41,8 @@ class PretrainedTranslator(nn.Module):
 
     def __init__(self, name: str, first: int | None = None, revision: str | None = None) -> None:
         super().__init__()
-        self.model, self.first = _load(name, revision), first
-        self.commit: str | None = getattr(self.model.config, "_commit_hash", None)
+        self.commit = require_translator(name, revision)
+        self.model, self.first = _load(name, self.commit or revision), first
         settings = copy.deepcopy(self.model.generation_config)
         settings.update(do_sample=False, max_new_tokens=None, min_length=0, early_stopping=False, num_beam_groups=None)
         settings.forced_bos_token_id = first
@@ -161,36 +162,52 @@ class PretrainedTranslator(nn.Module):
         return int(self.model.config.eos_token_id)
 
 
+def require_translator(name: str, revision: str | None = None) -> str | None:
+    """Check that a folder or a name on the hub has a translator of `KINDS`, by its configuration alone.
+
+    Returns:
+        the commit of a name on the hub; None for a folder.
+
+    Raises:
+        ModelError: it has none.
+    """
+    from transformers import AutoConfig  # takes seconds to import
+    from transformers.utils.hub import cached_file
+
+    try:
+        config = AutoConfig.from_pretrained(name, revision=revision or "main", trust_remote_code=False)
+        path = cached_file(name, "config.json", revision=revision or "main")
+    except (OSError, ValueError) as error:
+        raise _not_found(name, error) from None
+    if config.model_type not in KINDS:
+        raise ModelError(f"mmt.pretrained {name!r}: a {config.model_type} model; expected a translator: OPUS-MT "
+                         "(marian), M2M100 or NLLB (m2m_100)")  # fmt: skip
+    place = Path(str(path)).parent
+    return place.name if place.parent.name == "snapshots" and not Path(name).is_dir() else None
+
+
 def _load(name: str, revision: str | None) -> Any:
     """A model in float32; ModelError if there is none."""
-    from transformers import AutoConfig, AutoModelForSeq2SeqLM  # takes seconds to import
+    from transformers import AutoModelForSeq2SeqLM  # takes seconds to import
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()  # of loading weights, which takes seconds
-    where, at = f"mmt.pretrained {name!r}", revision or "main"
-    try:
-        config = AutoConfig.from_pretrained(name, revision=at, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise _not_found(where, error) from None
-    if config.model_type not in KINDS:
-        raise ModelError(f"{where}: a {config.model_type} model; expected a translator: OPUS-MT (marian), M2M100 or "
-                         "NLLB (m2m_100)")  # fmt: skip
-    at = getattr(config, "_commit_hash", None) or at
     try:
         return AutoModelForSeq2SeqLM.from_pretrained(
-            name, config=config, revision=at, dtype=torch.float32, use_safetensors=True, trust_remote_code=False
+            name, revision=revision or "main", dtype=torch.float32, use_safetensors=True, trust_remote_code=False
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         if "safetensors" in str(error) and not isinstance(error, SafetensorError):
             raise ModelError(
-                f"{where}: no weights in safetensors; other weights are pickles, which are not read: name a revision "
-                "that has them (`revision: refs/pr/…`), or save the model with transformers and name its folder"
+                f"mmt.pretrained {name!r}: no weights in safetensors; other weights are pickles, which are not read: "
+                "name a revision that has them (`revision: refs/pr/…`), or save the model with transformers and name "
+                "its folder"
             ) from None
-        raise _not_found(where, error) from None
+        raise _not_found(name, error) from None
 
 
-def _not_found(where: str, error: Exception) -> ModelError:
+def _not_found(name: str, error: Exception) -> ModelError:
     reason = " ".join(str(error).split())[:200]
-    return ModelError(f"{where}: no translator of transformers found ({reason}); expected a folder, or a name on the "
-                      "hub; without internet, copy the model into a folder (`hf download NAME --local-dir FOLDER`) and "
-                      "name that")  # fmt: skip
+    return ModelError(f"mmt.pretrained {name!r}: no translator of transformers found ({reason}); expected a folder, or "
+                      "a name on the hub; without internet, copy the model into a folder (`hf download NAME "
+                      "--local-dir FOLDER`) and name that")  # fmt: skip

@@ -14,7 +14,7 @@ from data.translator_tokens import TranslatorTokens
 from modules.ensemble import Ensemble
 from modules.errors import ModelError
 from modules.noisy_channel import Channel
-from modules.pretrained_translator import PretrainedTranslator
+from modules.pretrained_translator import PretrainedTranslator, require_translator
 from modules.rerankers import Feature, Length, LogProbability, Reranker, Similarity
 from modules.translators import Searched, build_translator
 from pipeline.errors import RecipeError
@@ -88,8 +88,10 @@ def load_pretrained(about: Mapping[str, Any]) -> tuple[PretrainedTranslator, Tra
         DataError: its tokenizer is missing, or does not know the languages.
         ModelError: there is no such translator.
     """
-    tokens = TranslatorTokens(about["name"], about["direction"], about["codes"], about["revision"])
-    return PretrainedTranslator(about["name"], tokens.first, about["revision"]), tokens
+    name = about["name"]
+    revision = require_translator(name, about["revision"]) or about["revision"]
+    tokens = TranslatorTokens(name, about["direction"], about["codes"], revision)  # before the weights, which are large
+    return PretrainedTranslator(name, tokens.first, revision), tokens
 
 
 def load_members(folders: Sequence[Path]) -> tuple[Searched, SubWords]:

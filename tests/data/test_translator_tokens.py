@@ -77,7 +77,7 @@ def test_an_opus_mt_of_two_languages_has_one_direction(tmp_path: Path) -> None:
 
 
 def test_a_language_that_is_not_known_is_one_line(folders) -> None:
-    with pytest.raises(DataError, match="does not know the language 'xx'.*{xx: CODE}: ace_Arab, ") as caught:
+    with pytest.raises(DataError, match=r"does not know the language 'xx'.*{xx: CODE}: ace_Arab, ") as caught:
         TranslatorTokens(str(folders["nllb"]), "en-xx")
     assert "\n" not in str(caught.value)
     with pytest.raises(DataError, match=r"'de' \(as german\).*: deu_Latn$"):

