@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -119,6 +119,8 @@ class Reranking:
 def files_of(folder: Path) -> set[str]:
     """What `load_translator` reads in a folder, relative to it; of a retrieval model without its text model.
 
+    The members of a whole are ours: what re-ranks a pretrained translator is not moved.
+
     Raises:
         RecipeError: the folder holds no translator.
     """
@@ -126,8 +128,7 @@ def files_of(folder: Path) -> set[str]:
     if not members:
         return {"network.json"} if PRETRAINED in network else set(TRANSLATOR_FILES)
     weights = {} if found is None else found.weights
-    names = [*members, *([CHANNEL] if CHANNEL in weights else [])]
-    parts: dict[str, Iterable[str]] = {name: files_of(folder / name) for name in names}
+    parts = dict.fromkeys([*members, *([CHANNEL] if CHANNEL in weights else [])], TRANSLATOR_FILES)
     if {*weights} & {*OF_RETRIEVAL}:
         parts[RETRIEVAL] = MODEL_FILES
     return {"network.json", *(f"{part}/{file}" for part, files in parts.items() for file in files)}
