@@ -77,7 +77,7 @@ class CaptionBatches(Dataset):
             "image_sentences": torch.from_numpy(known),
         }
         if self.pictures is not None:
-            batch["pixels"] = torch.from_numpy(self.pictures.take([self.store.ids[key] for key in keys]))
+            batch["pixels"] = torch.from_numpy(self.pictures.pixels_of([self.store.ids[key] for key in keys]))
         return batch
 
     def references(self) -> dict[tuple[int, int], list[list[int]]]:

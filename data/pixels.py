@@ -1,21 +1,29 @@
-"""Small square pictures of a corpus as one memory-mapped array, for models that learn from pixels."""
+"""Square pictures of equal size of a corpus as one memory-mapped array, for models that learn from pixels."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from data.errors import DataError
+from data.extractor import Extractor
 from data.images import open_picture
 from data.lines import read_lines
+from data.objects import Found
+from data.regions import RegionStore
+
+_WHOLE = np.array([0, 0, 1, 1], dtype=np.float32)
 
 
-class PixelStore:
+class PixelStore(RegionStore):
     """Pictures of equal size: `pixels.npy` (images, 3, S, S) uint8, and `ids.txt`, an image id a line.
 
-    The array is mapped, not loaded, and mapped again in each worker process.
+    It is read like a region store whose images have one region, the 3·S² numbers of the picture; its box is the whole
+    picture. The array is mapped, not loaded, and mapped again in each worker process.
 
     Args:
         folder: where the two files are.
@@ -32,20 +40,23 @@ class PixelStore:
             raise DataError(
                 f"{folder / 'pixels.npy'}: not readable ({error}); delete {folder} to make it again"
             ) from None
-        ids = read_lines(folder / "ids.txt", "an image id a line")
-        if len(ids) != len(self.pixels) or self.pixels.ndim != 4 or self.pixels.dtype != np.uint8:
+        self.ids = read_lines(folder / "ids.txt", "an image id a line")
+        if len(self.ids) != len(self.pixels) or self.pixels.ndim != 4 or self.pixels.dtype != np.uint8:
             raise DataError(
-                f"{folder}: {len(ids)} ids for an array {self.pixels.shape}; delete the folder to make it again"
+                f"{folder}: {len(self.ids)} ids for an array {self.pixels.shape}; delete the folder to make it again"
             )
-        self._row = {image_id: row for row, image_id in enumerate(ids)}
-
-    def __getstate__(self) -> dict[str, Path]:
-        return {"folder": self.folder}
+        self._row = {image_id: row for row, image_id in enumerate(self.ids)}
+        self.regions = cast(NDArray[np.floating], self.pixels.reshape(len(self.pixels), 1, -1))
+        self.boxes = np.broadcast_to(_WHOLE, (len(self.pixels), 1, 4))
 
     def __setstate__(self, state: dict[str, Path]) -> None:
         self.__init__(state["folder"])  # type: ignore[misc]
 
-    def take(self, image_ids: Sequence[str]) -> NDArray[np.uint8]:
+    def file(self, name: str) -> Path:
+        """Where one of the files of a region store would be: the pixels are its regions."""
+        return self.folder / name.replace("regions", "pixels")
+
+    def pixels_of(self, image_ids: Sequence[str]) -> NDArray[np.uint8]:
         """Pictures (B, 3, S, S) of images.
 
         Raises:
@@ -57,7 +68,40 @@ class PixelStore:
             raise DataError(f"{self.folder}: image {error.args[0]!r} has no picture; leave the image out") from None
 
 
-def write_pixels(folder: Path, pictures: Mapping[str, Path], image_ids: Sequence[str], size: int) -> None:
+class PixelExtractor(Extractor):
+    """Reads a picture as a pixel store keeps it: one region, the whole picture.
+
+    Args:
+        size: S, height and width.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size, self._network = size, None
+        self._look = partial(_only_region, size=size)
+
+
+def open_images(folder: Path) -> RegionStore:
+    """Open a region store, its values unchecked, or a pixel store.
+
+    Raises:
+        DataError: it is missing or damaged.
+    """
+    return PixelStore(folder) if (folder / "pixels.npy").is_file() else RegionStore(folder, check_values=False)
+
+
+def pixels_of(picture: Path | Image.Image, size: int) -> NDArray[np.uint8]:
+    """The middle square of a picture, resized: (3, S, S).
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    fitted = ImageOps.fit(open_picture(picture), (size, size), Image.Resampling.LANCZOS)
+    return np.asarray(fitted).transpose(2, 0, 1)
+
+
+def write_pixels(
+    folder: Path, pictures: Mapping[str, Path], image_ids: Sequence[str], size: int, otherwise: str
+) -> None:
     """Write the middle square of each picture, resized, one picture at a time.
 
     Args:
@@ -65,6 +109,7 @@ def write_pixels(folder: Path, pictures: Mapping[str, Path], image_ids: Sequence
         pictures: image id → file.
         image_ids: which images, in the order of rows.
         size: S, height and width.
+        otherwise: what to do without pictures, for the error.
 
     Raises:
         DataError: an image has no picture, or it cannot be read.
@@ -72,13 +117,16 @@ def write_pixels(folder: Path, pictures: Mapping[str, Path], image_ids: Sequence
     if lacking := [name for name in image_ids if name not in pictures]:
         raise DataError(
             f"{len(lacking)} of {len(image_ids)} images have no picture, first {lacking[0]!r}; give the corpus its "
-            "pictures (corpus.pictures), or generate regions (vse.options.target=regions)"
+            f"pictures (corpus.pictures), or {otherwise}"
         )
     folder.mkdir(parents=True, exist_ok=True)
     shape = (len(image_ids), 3, size, size)
     pixels = np.lib.format.open_memmap(folder / "pixels.npy", "w+", np.uint8, shape)
     for row, name in enumerate(image_ids):
-        picture = ImageOps.fit(open_picture(pictures[name]), (size, size), Image.Resampling.LANCZOS)
-        pixels[row] = np.asarray(picture).transpose(2, 0, 1)
+        pixels[row] = pixels_of(pictures[name], size)
     pixels.flush()
     (folder / "ids.txt").write_text("".join(f"{name}\n" for name in image_ids), encoding="utf-8")
+
+
+def _only_region(picture: Path | Image.Image, size: int) -> Found:
+    return cast(NDArray[np.floating], pixels_of(picture, size).reshape(1, -1)), _WHOLE[None]

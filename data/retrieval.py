@@ -37,7 +37,7 @@ class MixedBatches(Sampler[list[Visit]]):
         world_size: of how many.
 
     Raises:
-        DataError: no training image has captions for all slots of a group, or the batch is too small.
+        DataError: the batch is too small, or as `visits_of_group`.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class MixedBatches(Sampler[list[Visit]]):
                 f"batch_size is {batch_size}, for {len(self.groups)} caption groups on {world_size} devices; "
                 "each group needs a place on each device"
             )
-        self._captions = _captions_of_images(captions)
-        visits = sum(self._count(group) for group in self.groups)
+        self._captions = captions_of_images(captions)
+        visits = sum(visits_of_group(self._captions, group) for group in self.groups)
         self.steps = steps or math.ceil(visits / batch_size)
 
     def set_epoch(self, epoch: int) -> None:
@@ -97,16 +97,6 @@ class MixedBatches(Sampler[list[Visit]]):
                     visit += order[places].tolist()
                 visits.append(tuple(visit))
         return visits
-
-    def _count(self, group: tuple[Slot, ...]) -> int:
-        count = sum(_turns(of_image, group) for of_image in self._captions.values())
-        if not count:
-            types = " and ".join(slot.type for slot in group if slot.count)
-            absent = "".join(f" and none of type {slot.type}" for slot in group if not slot.count)
-            raise DataError(
-                f"no training image has captions of type {types}{absent}; run `make stage-augment`, or mend vse.rows"
-            )
-        return count
 
 
 class Everything(Sampler[list[Visit]]):
@@ -224,8 +214,12 @@ def _choose(captions: Table, split: str, types: set[str]) -> Table:
     )
 
 
-def _captions_of_images(captions: Table) -> dict[str, dict[str, list[int]]]:
-    """Image → type → caption numbers, images in the order of the table."""
+CaptionsOfImages = Mapping[str, Mapping[str, Sequence[int]]]
+"""Image → type → caption numbers."""
+
+
+def captions_of_images(captions: Table) -> CaptionsOfImages:
+    """The numbers of the captions of each image by type; images in the order of the table."""
     found: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     columns = (captions[name][:] for name in ("image_id", "language", "source"))
     for number, (image_id, language, source) in enumerate(zip(*columns, strict=True)):
@@ -233,7 +227,35 @@ def _captions_of_images(captions: Table) -> dict[str, dict[str, list[int]]]:
     return found
 
 
-def _turns(of_image: dict[str, list[int]], group: tuple[Slot, ...]) -> int:
+def visits_of_group(captions: CaptionsOfImages, group: tuple[Slot, ...]) -> int:
+    """How many visits a pass over a group has. An image with fewer captions than a slot draws repeats them.
+
+    Args:
+        captions: of the training images.
+        group: of slots.
+
+    Raises:
+        DataError: no image has captions for all slots, or none that has them has as many as a slot draws.
+    """
+    turns = [(of_image, _turns(of_image, group)) for of_image in captions.values()]
+    filling = [of_image for of_image, count in turns if count]
+    drawn = [slot for slot in group if slot.count]
+    if not filling:
+        types = " and ".join(slot.type for slot in drawn)
+        absent = "".join(f" and none of type {slot.type}" for slot in group if not slot.count)
+        raise DataError(
+            f"no training image has captions of type {types}{absent}; run `make stage-augment`, or mend vse.rows"
+        )
+    for slot in drawn:
+        if (most := max(len(of_image[slot.type]) for of_image in filling)) < slot.count:
+            raise DataError(
+                f"`{slot.count}*{slot.type}` draws {slot.count} captions of an image at once, but no training image "
+                f"of its group has more than {most} of this type; ask for at most {most} in vse.rows"
+            )
+    return sum(count for _, count in turns)
+
+
+def _turns(of_image: Mapping[str, Sequence[int]], group: tuple[Slot, ...]) -> int:
     """How often an image's captions fill a group; 0 where a slot has none, or a slot of count 0 has some."""
     counts = [(len(of_image.get(slot.type, ())), slot.count) for slot in group]
     if any(bool(has) != bool(wanted) for has, wanted in counts):

@@ -37,7 +37,7 @@ def ground(model: RetrievalModel, regions: Tensor, mask: Tensor, captions: Encod
     left_out = mask & (mask.sum() > 1)  # without its only region there is no image
     seen = torch.cat([mask[None], mask & ~torch.diag(left_out)])
     with torch.no_grad():
-        images = model.encode_images(regions.expand(len(seen), *regions.shape), seen)
+        images = model.encode_images(*model.see(regions.expand(len(seen), *regions.shape), seen))
         scores = model.similarity(images, captions)  # (1 + R, 1 + W)
     effects = scores[:, :1] - scores[:, 1:]
     lost = (effects[0] - effects[1:]).masked_fill(~left_out[:, None], 0)  # exactly: no rounding errors

@@ -12,7 +12,6 @@ from modules.distributed import gather_rows, sum_over_ranks, touch
 from modules.draws import draws
 from modules.encoders import masked_mean
 from modules.image_generator import discriminator_losses, divergence_from_normal, generator_losses
-from modules.recurrent import widen
 from modules.retrieval import Retrieval
 from modules.retrieval_models.base import Batch
 from modules.retrieval_models.gxn import CONDITION, NOISE
@@ -25,8 +24,8 @@ _WORDS, _SAMPLES, _CONDITION, _NOISE = range(4)  # purposes of random numbers
 _NO_WORD = -1
 _ADVERSARIAL = (0.5, 0.999)  # Adam's betas for a GAN, as in StackGAN
 _LEARNS = {
-    "ranking": ("words", "images", "states", "captions"),
-    "captioning": ("words", "images.grounded", "decoder"),
+    "ranking": ("words", "image_encoder", "images", "states", "captions"),
+    "captioning": ("words", "image_encoder", "images.grounded", "decoder"),
     "discriminator": ("discriminator",),
     "generator": ("words", "states.grounded", "captions.grounded", "condition", "generator"),
 }
@@ -119,8 +118,9 @@ class GxnTraining(Retrieval):
     def _captioning_losses(self, batch: Batch) -> dict[str, Tensor]:
         """The loss of the decoder (Eq. 4, and Eq. 7 from `reinforce_epoch` on), over all captions of the batch."""
         model, words = self.model, self.model.words
-        mask, _, _ = self.augmented(batch)
-        images = model.grounded_images(widen(batch["regions"]), mask)
+        regions, mask = self.seen(batch)
+        mask, _, _ = self.augmented(batch, mask)
+        images = model.grounded_images(regions, mask)
         vectors = model.scaled(images)[batch["image_index"]]
         if model.shuffled:
             vectors = vectors.roll(len(vectors) // 2, 0)
@@ -218,7 +218,8 @@ class GxnTraining(Retrieval):
     def _real(self, batch: Batch) -> Tensor:
         """What the generator imitates: pictures in −1…1, or mean regions."""
         if self.model.target == "regions":
-            return masked_mean(widen(batch["regions"]), batch["region_mask"])
+            with torch.no_grad():
+                return masked_mean(*self.seen(batch))
         return batch["pixels"].to(self.dtype) / 127.5 - 1
 
     def _captions_of_others(self, batch: Batch, conditions: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,13 +27,14 @@ class MuleTraining(Retrieval):
     def losses(self, batch: Batch) -> dict[str, Tensor]:
         """Return the losses by name; in pre-training `neighbours_universal` alone."""
         model, languages = self.model, batch["language"]
-        mask, tokens, lengths = self.augmented(batch)
+        regions, mask = (batch["regions"], batch["region_mask"]) if self.main_epoch < 0 else self.seen(batch)
+        mask, tokens, lengths = self.augmented(batch, mask)
         if self.main_epoch < 0:
             mean = model.mean_words(tokens, lengths).detach()
             return self.losses_of_pretraining(batch, widen(model.to_universal(mean, lengths, languages)))
         words, lengths = model.universal_words(tokens, lengths, languages)
         universal = masked_mean(words, real_words(words[..., 0], lengths))
-        images = model.encode_images(widen(batch["regions"]), mask)
+        images = model.encode_images(regions, mask)
         return self.losses_of_training(batch, images, model.encode_universal(words, lengths), universal)
 
     def losses_of_pretraining(self, batch: Batch, universal: Tensor) -> dict[str, Tensor]:

@@ -141,14 +141,18 @@ class Reranker(nn.Module):
         features: by name.
         weights: of the same names.
         beam_size: least size of the beam; all that it finds is re-ranked.
+        length_penalty: α of every search, because the weights belong to the lists and the log-probabilities of one α;
+            None: that of each search.
     """
 
     def __init__(
-        self, direct: nn.Module, features: Mapping[str, Feature], weights: Mapping[str, float], beam_size: int
-    ) -> None:
+        self, direct: nn.Module, features: Mapping[str, Feature], weights: Mapping[str, float], beam_size: int,
+        length_penalty: float | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.direct, self.features = direct, nn.ModuleDict(features)
         self.weights, self.beam_size = {name: weights[name] for name in features}, beam_size
+        self.length_penalty = length_penalty
 
     @property
     def regions(self) -> Any:
@@ -160,14 +164,15 @@ class Reranker(nn.Module):
         return next((nn.Linear(one.model.region_dim, 1, device="meta") for one in looks), None)
 
     def widened(self, search: Any) -> BeamSettings:
-        """Return the search settings of the direct translator, with at least `beam_size` hypotheses.
+        """Return the search settings of the direct translator: at least `beam_size` hypotheses, its length penalty.
 
         Raises:
             ModelError: the search is sampling or diverse beam search, whose lists are not ordered by score alone.
         """
         if not isinstance(search, BeamSettings) or search.groups > 1:
             raise ModelError(f"re-ranking needs the lists of plain beam search, not of {search}; leave one out")
-        return replace(search, beam_size=max(search.beam_size, self.beam_size))
+        alpha = search.length_penalty if self.length_penalty is None else self.length_penalty
+        return replace(search, beam_size=max(search.beam_size, self.beam_size), length_penalty=alpha)
 
     def rerank(self, batch: Batch, found: Found) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence of a batch with their features, best first.

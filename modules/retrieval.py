@@ -18,6 +18,7 @@ from modules.caption_losses import between_captions
 from modules.collapse import CollapseWatch
 from modules.distributed import gather_rows, sum_over_ranks, touch
 from modules.encodings import Encodings, Similarity
+from modules.image_encoder import ImageEncoder
 from modules.losses import CONTRASTIVE, Distance, RankingLoss, negative_mask
 from modules.metrics import RetrievalRanks
 from modules.pretrained import PretrainedWords
@@ -61,6 +62,7 @@ class Retrieval(TrainedModule):
         negatives: K of the loss `hardest-k`.
         distance: what losses compare, `cosine` or `euclidean`.
         decay_every: epochs from one decay of the learning rate to the next; 0: there is one.
+        image_encoder_rate: as `pretrained_rate`, of an image encoder.
 
     Attributes:
         ranks: ranks of the last validation or test, by language.
@@ -72,13 +74,14 @@ class Retrieval(TrainedModule):
         type_weights: list[float] | None, warmup_epochs: int, learning_rate: float, decay_epoch: int, decay: float,
         test_languages: list[str], select: list[str], drop_regions: float = 0.0, drop_words: float = 0.0,
         pretrained_rate: float = 0.0, caption_loss: float = 0.0, weight_decay: float = 0.0, negatives: int = 10,
-        distance: Distance = "cosine", decay_every: int = 0,
+        distance: Distance = "cosine", decay_every: int = 0, image_encoder_rate: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.save_hyperparameters()
         self.model = build_model(model, **arguments)
+        self._shares: dict[type, float] = {PretrainedWords: pretrained_rate, ImageEncoder: image_encoder_rate}
         for part in self.model.modules():
-            if isinstance(part, PretrainedWords) and not pretrained_rate:
+            if isinstance(part, PretrainedWords | ImageEncoder) and not self._shares[type(part)]:
                 part.freeze()
         kind = loss or self.model.loss
         of_both = (warmup_epochs, negatives, distance)
@@ -100,9 +103,19 @@ class Retrieval(TrainedModule):
         """The number of epochs since the end of the model's pre-training, from 0; below 0 in pre-training."""
         return self.current_epoch - self.model.pretrain_epochs
 
-    def augmented(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    def seen(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the regions (I, R, D) of a batch's images and their mask; a frozen image encoder sees a batch once."""
+        if "seen" in batch:
+            return batch["seen"], batch["seen_mask"]
+        encoder = self.model.image_encoder
+        regions, mask = self.model.see(widen(batch["regions"]), batch["region_mask"])
+        if encoder is not None and not encoder.is_trained:
+            batch |= {"seen": regions, "seen_mask": mask}
+        return regions, mask
+
+    def augmented(self, batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the mask of regions, the tokens and the lengths of captions; in training some of them are dropped."""
-        mask, tokens, lengths = batch["region_mask"], batch["tokens"], batch["lengths"]
+        tokens, lengths = batch["tokens"], batch["lengths"]
         if self.training:
             mask = drop_regions(mask, self.hparams["drop_regions"])
             tokens, lengths = drop_words(tokens, lengths, self.hparams["drop_words"])
@@ -110,8 +123,9 @@ class Retrieval(TrainedModule):
 
     def encode(self, batch: Batch) -> tuple[Encoding, Encoding]:
         """Encode the images and captions of this device's part of a batch."""
-        mask, tokens, lengths = self.augmented(batch)
-        images = self.model.encode_images(widen(batch["regions"]), mask)
+        regions, mask = self.seen(batch)
+        mask, tokens, lengths = self.augmented(batch, mask)
+        images = self.model.encode_images(regions, mask)
         return images, self.model.encode_captions(tokens, lengths, batch["language"])
 
     def gather(self, batch: Batch, images: Encoding, captions: Encoding) -> Pairs:
@@ -222,7 +236,7 @@ class Retrieval(TrainedModule):
         self.fold_ranks = {language: self.metrics[language].fold_ranks for language in tested}
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
-        """Return Adam with one learning rate decay; a pretrained text model has its own learning rate."""
+        """Return Adam with one learning rate decay; pretrained parts have their own learning rates."""
         optimizer = self.adam(list(self.parameters()))
         return {
             "optimizer": optimizer,
@@ -230,13 +244,14 @@ class Retrieval(TrainedModule):
         }
 
     def adam(self, parameters: Sequence[Parameter], betas: tuple[float, float] = (0.9, 0.999)) -> Adam:
-        """Return Adam over some of the parameters; those of a pretrained text model have their own learning rate."""
-        rate, share = self.hparams["learning_rate"], self.hparams["pretrained_rate"]
-        pretrained = {id(p) for part in self.modules() if isinstance(part, PretrainedWords) for p in part.parameters()}
-        groups: list[dict[str, Any]] = [{"params": [one for one in parameters if id(one) not in pretrained]}]
-        texts = [one for one in parameters if id(one) in pretrained]
-        if texts and share:
-            groups.append({"params": texts, "lr": rate * share})
+        """Return Adam over some of the parameters; those of pretrained parts have their own learning rates."""
+        rate = self.hparams["learning_rate"]
+        kinds = {id(p): type(part) for part in self.modules() if type(part) in self._shares for p in part.parameters()}
+        groups: list[dict[str, Any]] = [{"params": [one for one in parameters if id(one) not in kinds]}]
+        for kind, share in self._shares.items():
+            own = [one for one in parameters if kinds.get(id(one)) is kind]
+            if own and share:
+                groups.append({"params": own, "lr": rate * share})
         return Adam(groups, lr=rate, betas=betas, weight_decay=self.hparams["weight_decay"], fused=True)
 
     def schedule(self, optimizer: Optimizer, before: int) -> MultiStepLR:

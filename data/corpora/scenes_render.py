@@ -22,6 +22,8 @@ _PLACE = {"left": (-1, 0), "right": (1, 0), "top": (0, -1), "bottom": (0, 1), "c
 _JITTER = 2  # pixels; neighbours of full size still do not touch
 _TURN = 18.0  # degrees
 _STRETCH = 0.1
+REACH = ((1 + _STRETCH) * _DIAMETER["big"] / 2 + _JITTER) / PIXELS
+"""How far the largest object reaches from the centre of its place, as a share of the picture's side."""
 
 _RGB = {
     "red": (205, 40, 35),
@@ -51,6 +53,12 @@ def render(things: Sequence[Thing], seed: int) -> tuple[Image.Image, NDArray[np.
     canvas += rng.standard_normal(canvas.shape, dtype=np.float32) * 5.0
     picture = Image.fromarray(np.clip(canvas, 0, 255).astype(np.uint8))
     return picture, (np.array(boxes).reshape(-1, 4) / PIXELS).astype(np.float32)
+
+
+def centre_of(place: str) -> tuple[float, float]:
+    """The centre of a place, a key of `PLACES`: across and down, in 0…1."""
+    across, down = _PLACE[place]
+    return 0.5 + across * _FROM_CENTRE / PIXELS, 0.5 + down * _FROM_CENTRE / PIXELS
 
 
 def _background(rng: np.random.Generator) -> NDArray[np.float32]:

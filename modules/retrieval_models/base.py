@@ -13,6 +13,7 @@ from modules.beam import BeamSettings
 from modules.encoders import word_table
 from modules.encodings import Encoding
 from modules.errors import ModelError
+from modules.image_encoder import ImageEncoder
 from modules.pretrained import PretrainedWords, SentenceVectors, Vectors
 from modules.scores import inner_product, order_violation
 
@@ -56,7 +57,7 @@ class RetrievalModel(nn.Module, ABC):
     """Base class of models that encode images and captions separately and score every image with every caption.
 
     Args:
-        region_dim: D, size of a region's feature vector.
+        region_dim: D, size of a region's feature vector; with an image encoder 3·S², the numbers of a picture.
         vocabulary_size: V, entries of the text input.
         languages: training languages; batches refer to them by index.
         dim: H, size of the joint space.
@@ -67,6 +68,11 @@ class RetrievalModel(nn.Module, ABC):
         pretrained_vectors: `words`, or `sentences`: the mean of its states is the only vector of a caption, and it is
             frozen.
         pretrained_layer: whose states are averaged for `sentences`, counted from the end.
+        image_encoder: arguments of an `ImageEncoder` that makes regions of pictures; None: regions are given.
+
+    Attributes:
+        input_dim: numbers of what is given of an image: D of each region, or 3·S² of its picture.
+        region_dim: D, size of a region as the layers read it.
     """
 
     score: Score = "inner product"
@@ -86,10 +92,13 @@ class RetrievalModel(nn.Module, ABC):
         self, region_dim: int, vocabulary_size: int, languages: Sequence[str], dim: int = 512,
         word_dim: int = 300, dropout: float = 0.0, pretrained: str | None = None,
         pretrained_vectors: Literal["words", "sentences"] = "words", pretrained_layer: int = -1,
+        image_encoder: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.languages = list(languages)
-        self.region_dim, self.vocabulary_size = region_dim, vocabulary_size
+        self.image_encoder = None if image_encoder is None else ImageEncoder(region_dim, **image_encoder)
+        self.input_dim, self.vocabulary_size = region_dim, vocabulary_size
+        self.region_dim = region_dim if self.image_encoder is None else self.image_encoder.width
         self.dim, self.word_dim, self.dropout, self.pretrained = dim, word_dim, dropout, pretrained
         self.pretrained_vectors, self.pretrained_layer = pretrained_vectors, pretrained_layer
         self.word_tables: list[nn.Embedding] = []  # made by `make_words`
@@ -128,13 +137,32 @@ class RetrievalModel(nn.Module, ABC):
         """Return whether a model with these options draws pictures; by default it does not."""
         return False
 
+    @classmethod
+    def branches_with(cls, **options: Any) -> tuple[str, ...]:
+        """Return the parts of a model with these options whose vectors can be compared alone; by default none."""
+        return ()
+
+    def see(self, images: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the regions (B, R, D) and mask (B, R) that the other methods read.
+
+        Given are they themselves or, for a model with an image encoder, pictures (B, 1, 3·S²) and their mask (B, 1).
+        """
+        if self.image_encoder is None:
+            return images, mask
+        regions: Tensor = self.image_encoder(images[:, 0])
+        return regions, mask.expand(-1, regions.shape[1])
+
     @abstractmethod
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
-        """Encode images: regions (B, R, D) and their mask (B, R)."""
+        """Encode images: regions (B, R, D) and their mask (B, R), as `see` returns them."""
 
     @abstractmethod
     def encode_captions(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Encoding:
         """Encode captions: tokens (B, L), lengths (B,) on the CPU, languages (B,) as indexes."""
+
+    def of_branch(self, encoding: Encoding, branch: str) -> Encoding:
+        """Return the vectors of one branch out of those of encodings; ModelError if there is no such branch."""
+        raise ModelError(f"{type(self).__name__} has no branch {branch!r}; `gxn` has branches")
 
     def universal_of(self, tokens: Tensor, lengths: Tensor, languages: Tensor) -> Tensor | None:
         """Return the vectors (C, U) of captions in a space that all languages share; None if there are none."""

@@ -147,6 +147,11 @@ class Gxn(ByOrder, RetrievalModel):
         """Return whether a model with these options has a generator of pictures."""
         return "t2i" in options.get("generate", ()) and options.get("target", "pixels") == "pixels"
 
+    @classmethod
+    def branches_with(cls, **options: Any) -> tuple[str, ...]:
+        """Return its branches."""
+        return tuple(options.get("branches", ("abstract", "grounded")))
+
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
         """Encode images as single vectors of both branches."""
         mean = masked_mean(regions, mask)
@@ -156,6 +161,13 @@ class Gxn(ByOrder, RetrievalModel):
         """Encode captions as single vectors of both branches."""
         words, lengths = self._read(tokens, lengths)
         return one_vector(self._joined({name: self._caption(words, lengths, name) for name in self.branches}))
+
+    def of_branch(self, encoding: Encoding, branch: str) -> Encoding:
+        """Return the vectors of one branch, weighted as in the joined ones: their scores add up to the whole score."""
+        if branch not in self.branches:
+            return super().of_branch(encoding, branch)
+        place = self.dim * self.branches.index(branch)
+        return encoding[0][..., place : place + self.dim], encoding[1]
 
     def grounded_images(self, regions: Tensor, mask: Tensor) -> Tensor:
         """Return v_l (I, H) of images, non-negative unit vectors."""

@@ -1,4 +1,4 @@
-"""The job that resizes the training pictures of a corpus, for models that learn from pixels."""
+"""The jobs that resize the pictures of a corpus, for models that learn from pixels."""
 
 from pathlib import Path
 from typing import Any
@@ -12,22 +12,30 @@ VERSION = 1
 
 
 def pixels_job(corpus: Job, size: int) -> Job:
-    """The job that writes `pixels.npy` and `ids.txt` of all training images.
+    """The job that writes `pixels.npy` and `ids.txt` of all training images, which a generator imitates.
 
     Args:
         corpus: the job that prepares the corpus.
         size: height and width of a picture.
     """
+    return _job(f"pixels-{size}", corpus, size, "train", "generate regions (vse.options.target=regions)")
 
+
+def pictures_job(corpus: Job, size: int) -> Job:
+    """The job that writes them of all images, which an image encoder reads; arguments as above."""
+    return _job(f"pictures-{size}", corpus, size, None, "read its regions (vse.image_encoder=null)")
+
+
+def _job(name: str, corpus: Job, size: int, of: str | None, otherwise: str) -> Job:
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Write the pictures; DataError if the corpus lacks one."""
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         rows = zip(captions["image_id"][:], captions["split"][:], strict=True)
-        wanted = list(dict.fromkeys(image_id for image_id, split in rows if split == "train"))
-        write_pixels(folder, pictures_of(inputs["corpus"]), wanted, size)
+        wanted = list(dict.fromkeys(image_id for image_id, split in rows if of in (None, split)))
+        write_pixels(folder, pictures_of(inputs["corpus"]), wanted, size, otherwise)
         return {"pictures": len(wanted)}
 
     return Job(
-        f"pixels-{size}", "vse", VERSION, {"size": size}, {"corpus": corpus}, run,
+        name, "vse", VERSION, {"size": size}, {"corpus": corpus}, run,
         headline=lambda figures: f"{figures['pictures']:,} pictures",
     )  # fmt: skip

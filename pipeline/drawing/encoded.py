@@ -16,9 +16,9 @@ Encode = Callable[[str, str], list[int]]
 
 
 def encoded_images(model: RetrievalModel, regions: NDArray[np.floating]) -> Encoding:
-    """Images by their regions (N, R, D), all of which are real."""
+    """Images by their regions (N, R, D), all of which are real, or by pictures (N, 1, 3·S²)."""
     seen = torch.from_numpy(regions).to(device_of(model)).float()
-    return model.encode_images(seen, seen.new_ones(seen.shape[:2], dtype=torch.bool))
+    return model.encode_images(*model.see(seen, seen.new_ones(seen.shape[:2], dtype=torch.bool)))
 
 
 def encoded_captions(model: RetrievalModel, encode: Encode, sentences: Sequence[tuple[str, str]]) -> Encoding:

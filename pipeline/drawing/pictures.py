@@ -43,10 +43,9 @@ def cut_out(picture: Image.Image | None, box: NDArray[np.floating]) -> Image.Ima
     return picture.crop((x1, y1, x2, y2)) if x1 < x2 and y1 < y2 else None
 
 
-def of_generator(pixels: NDArray[np.floating], size: int = _THUMBNAIL) -> Image.Image:
-    """A picture that a model has drawn, pixels (3, S, S) in −1…1, enlarged to a square of `size`."""
-    values = ((pixels + 1) * 127.5).round().clip(0, 255).astype(np.uint8).transpose(1, 2, 0)
-    return Image.fromarray(values).resize((size, size), Image.Resampling.BICUBIC)
+def of_generator(pixels: NDArray[np.uint8], size: int = _THUMBNAIL) -> Image.Image:
+    """A picture that a model has drawn, pixels (3, S, S), enlarged to a square of `size`."""
+    return Image.fromarray(pixels.transpose(1, 2, 0)).resize((size, size), Image.Resampling.BICUBIC)
 
 
 def picture_sheet(rows: Sequence[tuple[Shown, Sequence[Line]]], width: int = 760) -> Image.Image:

@@ -44,6 +44,9 @@ logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # it sets its 
 warnings.filterwarnings("ignore", "predict returned None")  # Synthesis keeps what it finds
 
 
+warnings.filterwarnings("ignore", r"Found \d+ module\(s\) in eval mode")  # pretrained parts may stay in it
+
+
 warnings.filterwarnings("ignore", "You have overridden `transfer_batch_to_device`")  # lengths stay where they are
 
 

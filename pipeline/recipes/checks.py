@@ -132,6 +132,10 @@ def _check_vse(vse: VseSettings, where: str) -> None:
         if language not in vse.test:
             raise RecipeError(f"{where}: vse.select names {language!r}, but vse.test has {', '.join(vse.test)}")
     _check_words(vse, where)
+    for name, default in (("image_encoder_rate", 0), ("image_encoder_size", 224)):
+        if vse.image_encoder is None and (value := getattr(vse, name)) != default:
+            raise RecipeError(f"{where}: vse.{name} is {value:g}, but vse.image_encoder names no network; name a "
+                              "folder or a model of the hub")  # fmt: skip
     if vse.warmup_epochs > vse.epochs:
         raise RecipeError(f"{where}: vse.warmup_epochs {vse.warmup_epochs} is more than vse.epochs {vse.epochs}")
 
@@ -170,9 +174,9 @@ def _check_sentences(vse: VseSettings, where: str) -> None:
         raise RecipeError(f"{where}: vse.pretrained_layer is {vse.pretrained_layer}; expected -1 (the last), -2 …")
 
 
-_AT_LEAST = {1: ("epochs", "batch_size", "folds", "dim", "word_dim", "min_count", "first_k"),
+_AT_LEAST = {1: ("epochs", "batch_size", "folds", "dim", "word_dim", "min_count", "first_k", "image_encoder_size"),
              0: ("warmup_epochs", "decay_epoch", "clip", "margin", "pretrained_rate", "caption_loss",
-                 "weight_decay")}  # fmt: skip
+                 "weight_decay", "image_encoder_rate")}  # fmt: skip
 
 
 def _check_vse_numbers(vse: VseSettings, where: str) -> None:

@@ -4,7 +4,7 @@ from modules.beam import BeamSettings
 from modules.errors import ModelError
 from modules.sampling import SampleSettings
 from modules.translators import Search
-from pipeline.recipes.settings import SearchSettings
+from pipeline.recipes.search_settings import SearchSettings
 
 _OF_BEAM, _OF_SAMPLE = ("beam_size", "groups", "diversity"), ("temperature", "top_p")
 

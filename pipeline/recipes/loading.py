@@ -34,7 +34,7 @@ from pipeline.recipes.table_checks import check_published, check_system
 
 T = TypeVar("T")
 _COMMAND_LINE = "the command line"
-_OTHERS = ("--mmt.network=", "--vse.model=", "--vse.pretrained=")
+_OTHERS = ("--mmt.network=", "--vse.model=", "--vse.pretrained=", "--vse.image_encoder=")
 CONFIGS = Path(__file__).parents[1] / "configs"
 SECTIONS: dict[str, type] = {
     "regions": ExtractorSettings,
@@ -48,18 +48,19 @@ SECTIONS: dict[str, type] = {
 _OF_A_SYSTEM = {
     "model", "options", "fuse", "translate", "first", "first_k", "loss", "words", "word_vectors", "pretrained",
     "pretrained_rate", "pretrained_vectors", "pretrained_layer", "drop_regions", "drop_words", "rows",
-    "only", "select", "test", "folds", "start",
+    "only", "select", "test", "folds", "start", "image_encoder", "image_encoder_rate", "image_encoder_size",
 }  # fmt: skip
 _GOES_WITH = (
     ("network", "network_options"), ("model", "options"), ("model", "start"), ("pretrained", "word_vectors"),
+    ("image_encoder", "image_encoder_rate"), ("image_encoder", "image_encoder_size"),
 )  # fmt: skip
 _OF_A_START = {  # not what decides how words and images are read: the later training goes on with the same parts
     "options", "epochs", "steps", "batch_size", "learning_rate", "decay_epoch", "decay", "decay_every", "warmup_epochs",
-    "loss", "margin",
+    "loss", "margin", "image_encoder_rate",
 }  # fmt: skip
 _NOT_OF_A_RERANKER = {
     "rows", "only", "seeds", "first", "fuse", "translate", "folds", "pretrained", "pretrained_vectors",
-    "pretrained_layer", "reranker", "select", "test",
+    "pretrained_layer", "reranker", "select", "test", "image_encoder", "image_encoder_size",
 }  # fmt: skip
 _TOP = {"base", "seed", "trainer", "corpus", "tables", *SECTIONS}
 

@@ -7,6 +7,7 @@ from data.extractor import ExtractorSettings
 from data.settings import added, result_settings
 from data.sts import StsSettings
 from pipeline.recipes.rerank_settings import ChannelSettings, RerankSettings
+from pipeline.recipes.search_settings import SearchSettings
 from pipeline.recipes.translator_settings import Phase, PretrainedSettings
 
 
@@ -102,28 +103,6 @@ class MmtSettings:
     """α of log p / length^α."""
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     """Overlay of the recipe's trainer."""
-
-
-@dataclass
-class SearchSettings:
-    """How a translator decodes, and how many captions it writes for each source caption."""
-
-    method: Literal["beam", "sample"] = "beam"
-    """Beam search (diverse with `groups`), or sampling of words by their probability."""
-    captions: int = 1
-    """Captions a source: the best that differ."""
-    beam_size: int = 5
-    """Hypotheses kept while searching."""
-    groups: int = 1
-    """Beams that share `beam_size` and avoid one another's words (diverse beam search)."""
-    diversity: float = 0.5
-    """Cost of a word, in log-probability, for each hypothesis of earlier groups that has it at that position."""
-    temperature: float = 1.0
-    """Of sampling; below 1 draws likelier words."""
-    top_p: float = 1.0
-    """Sampling draws among the likeliest words of this probability together."""
-    length_penalty: float = 1.0
-    """α of log p / length^α."""
 
 
 @dataclass
@@ -254,6 +233,13 @@ class VseSettings:
     (`en/human + de/human`); 0 leaves it out."""
     weight_decay: float = added(0.0)
     """Adam's, added to the gradient."""
+    image_encoder: str | None = added(None)
+    """A vision network of `transformers` (folder or hub name), like a ResNet, that reads the corpus's pictures: its
+    feature map stands for the regions. null: stored regions."""
+    image_encoder_rate: float = added(0.0)
+    """Its learning rate as a share of `learning_rate`; 0 freezes it."""
+    image_encoder_size: int = added(224)
+    """Height and width in pixels of the pictures that it reads: their middle squares, resized."""
     start: list[dict[str, Any]] = added([])
     """Trainings that come first and give their weights to this one, each said by what differs from these settings
     (`options: {generate: [i2t]}`, `epochs: 10`); a part that several have is the first one's."""

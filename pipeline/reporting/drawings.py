@@ -30,6 +30,7 @@ from pipeline.jobs.trainer import log_folder
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.reporting.generation import GALLERY, GENERATION, generation_sheet
+from pipeline.retrieval.images import images_in, images_of
 from pipeline.similarity.models import models_of
 
 VERSION = 1
@@ -93,7 +94,7 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the pictures."""
         model, text = load_model(inputs["model"], pretrained)
-        images = _TestImages(inputs["corpus"], languages)
+        images = _TestImages(inputs["corpus"], images_in(inputs), languages)
         figures = {JOINT_SPACE: _joint_space(model, text, images, title)}
         lacks = images.lacks_places()
         if not lacks:
@@ -110,7 +111,7 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
         log_pictures(log_folder(recipe, trained.name, trained.key), pictures)
         return {"grounded": len(figures) - 1, "lacks": lacks}
 
-    inputs = {"corpus": corpus, "model": trained}
+    inputs = {"corpus": corpus, "model": trained} | images_of(trained)
     name = trained.name.replace("vse-", "draw-", 1)
     plain = {"languages": languages} | ({GENERATION: True} if generates else {})
     return Job(name, "draw", VERSION, plain, inputs, run, headline=_headline)
@@ -133,8 +134,8 @@ class _TestImages:
     If there are none that are described in all of the languages, those in the first.
     """
 
-    def __init__(self, corpus: Path, languages: Sequence[str]) -> None:
-        self.store, self.pictures = RegionStore(corpus / "regions", check_values=False), pictures_of(corpus)
+    def __init__(self, corpus: Path, store: RegionStore, languages: Sequence[str]) -> None:
+        self.store, self.pictures = store, pictures_of(corpus)
         self.captions: dict[str, dict[str, str]] = {language: {} for language in languages}
         self.texts: dict[str, list[str]] = {language: [] for language in languages}
         for row in read_captions(corpus / "captions.parquet").to_list():

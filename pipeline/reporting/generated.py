@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from modules.intervals import mean_interval
 from pipeline.drawing.text_table import TextTable
 from pipeline.jobs.job import Job
-from pipeline.reporting.results import INTERVALS, NOT_RUN, Figures, over_seeds
+from pipeline.reporting.results import INTERVALS, NOT_RUN, Figures, over_seeds, shown_interval
 from pipeline.retrieval.generated import FLOORS, GENERATED, MEASURES, read_cider
 from pipeline.retrieval.rows import Row
 
@@ -52,15 +51,12 @@ def _cells(
         return ["–" if tested else NOT_RUN, *[""] * (len(HEADS) - 1)]  # there are no human captions to compare with
     scores = [figures.scores(job) for job in done]
     by_seed = [[one[language, name] for one in scores] for name in names]
-    n, low, high = int(scores[0][language, f"{of}_images"]), None, None
-    if all(figures.workspace.done(job) for job in done):
-        runs = [read_cider(figures.workspace.folder(job), language, of) for job in done]
-        found = mean_interval(runs, figures.recipe.report.resamples)
-        low, high = round(found.low, 4), round(found.high, 4)
+    n = int(scores[0][language, f"{of}_images"])
+    bounds = figures.interval(done, lambda folder: read_cider(folder, language, of))
     means = [sum(values) / len(values) for values in by_seed]
     for name, mean in zip(names, means, strict=True):
-        ends = (low, high) if name == names[-1] else (None, None)
+        ends = bounds if name == names[-1] else (None, None)
         figures.add("test", system, source, language, name, mean, *ends, len(done), n)
-    interval = "–" if low is None else f"{low:.1f} … {high:.1f}"
     empty = sum(one.get((language, f"{of}_empty"), 0.0) for one in scores)
-    return [*(f"{mean:.1f}" for mean in means), interval, over_seeds(by_seed[-1]), f"{empty:.0f} of {n * len(done):,}"]
+    counted = [over_seeds(by_seed[-1]), f"{empty:.0f} of {n * len(done):,}"]
+    return [*(f"{mean:.1f}" for mean in means), shown_interval(*bounds), *counted]

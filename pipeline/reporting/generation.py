@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from data.languages import language_name
-from data.padding import pad
 from data.text import TextInput
 from modules.retrieval_models import RetrievalModel
 from pipeline.drawing.encoded import encoded_captions, encoded_images
 from pipeline.drawing.pictures import BLACK, GREEN, GREY, Line, Shown, of_generator, picture_sheet
+from pipeline.retrieval.drawn import drawn_pictures
 from pipeline.retrieval.generated import SEARCH
 from pipeline.retrieval.written import written_captions
 
@@ -58,12 +58,6 @@ def generation_sheet(
         rows.append((pictures.get(image), lines[image]))
         if model.draws:
             language, caption = next((one, known[image]) for one, known in captions.items() if image in known)
-            rows.append((_drawn(model, text, caption, language), [(f"drawn of: {caption}", GREEN)]))
+            drawn = of_generator(drawn_pictures(model, text, [(caption, language)], _SEED)[0])
+            rows.append((drawn, [(f"drawn of: {caption}", GREEN)]))
     return picture_sheet(rows)
-
-
-def _drawn(model: RetrievalModel, text: TextInput, caption: str, language: str) -> Image.Image:
-    """The picture that the model draws of a caption."""
-    numbers = text.encode(caption, language)
-    place = torch.tensor([model.languages.index(language)])
-    return of_generator(model.draw_images(pad([numbers]), torch.tensor([len(numbers)]), place, _SEED)[0].numpy())

@@ -10,9 +10,11 @@ from pipeline.jobs.job import Job, chain, everything
 from pipeline.jobs.ranks import rank
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, Table
+from pipeline.reporting.recognised import recognised_tables
 from pipeline.reporting.records import append_runs, read_runs
 from pipeline.reporting.results import MEDIANS, NOT_RUN, R_AT_K, Figures, finished_runs
 from pipeline.reporting.retrieved import published_table
+from pipeline.reporting.senses import senses_tables
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.vse import vse_rows
 
@@ -42,7 +44,8 @@ def table(recipe: Recipe, workspace: Workspace, name: str | None) -> None:
         reason = f"no table {name!r}" if name else "no table is named"
         raise RecipeError(f"{reason}: recipe {recipe.name} has {', '.join(recipe.tables)}; use `make table TABLE=…`")
     captions = recipe.tables[name].captions
-    jobs = [job for _, _, row in table_rows(recipe, workspace, name) for job in (row.jobs if captions else [row.job])]
+    rows = [row for _, _, row in table_rows(recipe, workspace, name)]
+    jobs = [job for row in rows for job in (row.jobs if captions else row.of_vectors)]
     workspace.expect(everything(jobs))
     for job in jobs:
         workspace.perform_all(job)
@@ -61,8 +64,8 @@ def paper_tables(name: str, figures: Figures) -> list[TextTable]:
     if settings.captions:
         return [published_table(figures, settings, table_rows(recipe, workspace, name))]
     cells: dict[tuple[str, str], dict[int, Job]] = {}
-    titles, tested = {}, {}
-    for system, row, cell in table_rows(recipe, workspace, name):
+    titles, tested, named = {}, {}, table_rows(recipe, workspace, name)
+    for system, row, cell in named:
         cells.setdefault((system, row), {})[cell.seed] = cell.job
         titles[system, row] = cell.title(language)
         if language not in cell.unseen:
@@ -79,6 +82,7 @@ def paper_tables(name: str, figures: Figures) -> list[TextTable]:
     sheets = [TextTable(f"{title} ({figures.task_of(language)}), {language}{size}", heads, lines)]
     if not settings.folds:
         sheets.append(_tests(figures, tested, language, f"{title}: paired tests, rsum"))
+        sheets += [*recognised_tables(figures, named, language), *senses_tables(figures, named, language)]
     return [sheet for sheet in sheets if sheet.rows]
 
 

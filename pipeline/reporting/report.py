@@ -23,6 +23,7 @@ from pipeline.reporting.drawings import finished_drawings
 from pipeline.reporting.generated import generated_tables
 from pipeline.reporting.page import report_page
 from pipeline.reporting.paper_tables import paper_tables, table_rows
+from pipeline.reporting.recognised import recognised_tables
 from pipeline.reporting.records import Result, append_runs, read_runs, write_results
 from pipeline.reporting.rerank import choices_jobs, rerank_tables
 from pipeline.reporting.results import (
@@ -34,6 +35,7 @@ from pipeline.reporting.results import (
     finished_runs,
 )
 from pipeline.reporting.retrieved import retrieved_tables
+from pipeline.reporting.senses import senses_tables
 from pipeline.reporting.sts import sts_tables
 from pipeline.retrieval.ranks import read_ranks
 from pipeline.retrieval.rows import Row
@@ -88,6 +90,7 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
     committed = read_runs(recipe.name)
     figures = _ReportTables(recipe, workspace, committed)
     cut = recipe.vse.folds > 1 and not (recipe.vse.fuse or recipe.vse.translate or recipe.vse.first)
+    named = [(row.system, row.name, row) for row in rows]
     sheets = [
         figures.translators(translators),
         figures.gains(translators),
@@ -99,6 +102,8 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
         figures.across_languages(rows),
         *(sheet for language in recipe.vse.test for sheet in retrieved_tables(figures, rows, language)),
         *generated_tables(figures, rows),
+        *(sheet for language in recipe.vse.test for sheet in recognised_tables(figures, named, language)),
+        *(sheet for language in recipe.vse.test for sheet in senses_tables(figures, named, language)),
         *(sheet for name in recipe.tables for sheet in paper_tables(name, figures)),
         *sts_tables(figures, similar),
         *rerank_tables(figures, compared),

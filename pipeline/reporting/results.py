@@ -1,10 +1,14 @@
 """Figures of finished jobs: from their artifacts, or from the committed CSV that outlives them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import stdev
+from typing import Literal
 
-from modules.intervals import bootstrap_interval, paired_difference
+from torch import Tensor
+
+from modules.intervals import bootstrap_interval, mean_interval, paired_difference
 from modules.metrics import RECALLS
 from pipeline.drawing.text_table import TextTable, shown_difference
 from pipeline.jobs.job import Job
@@ -54,6 +58,8 @@ R_AT_K = ["t→i R@1", "5", "10", "i→t R@1", "5", "10"]
 """Heads of the columns that `Cell.shown` begins with."""
 
 
+Ends = tuple[float | None, float | None]
+"""Of an interval; None where there is none."""
 FEW = 50
 """Images of a test below which an interval of R@1 may be 28 points wide."""
 INTERVALS = "95 % over images, and over seeds where there are several"
@@ -163,6 +169,18 @@ class Figures:
             self.add("val", system, row, language, "rsum", validation, None, None, len(scores), 0)
         return Cell(mean, interval, by_seed, validation)
 
+    def interval(self, jobs: Sequence[Job], read: Callable[[Path], Tensor]) -> Ends:
+        """Ends of the interval of a mean over items and seeds; none where an artifact is gone.
+
+        Args:
+            jobs: a job a seed.
+            read: the value of each item (N,) that a job left in its folder.
+        """
+        if not jobs or not all(self.workspace.done(job) for job in jobs):
+            return None, None
+        found = mean_interval([read(self.workspace.folder(job)) for job in jobs], self.recipe.report.resamples)
+        return round(found.low, 4), round(found.high, 4)
+
     def size(self, jobs: Iterable[Job], language: str) -> str:
         """How many images and captions the figures of a language are of, as tables print it; empty if none is here."""
         for job in jobs:
@@ -203,6 +221,11 @@ class Figures:
         found = paired_difference(ours, theirs, self.recipe.report.resamples)[metric]
         by_seed = [self.scores(jobs[s])[language, metric] - self.scores(base[s])[language, metric] for s in seeds]
         return [*shown_difference(found), " ".join(f"{value:+.2f}" for value in by_seed)]
+
+
+def shown_interval(low: float | None, high: float | None, sign: Literal["", "+"] = "") -> str:
+    """An interval as tables print it; with `sign` `+` that of a difference."""
+    return "–" if low is None else f"{low:{sign}.1f} … {high:{sign}.1f}"
 
 
 def over_seeds(values: Sequence[float]) -> str:

@@ -1,15 +1,14 @@
 """Tables of the captions that retrieval models retrieve for the test images: BLEU-1 to BLEU-4 and CIDEr-D."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
-from modules.intervals import mean_interval
 from pipeline.drawing.text_table import TextTable
-from pipeline.jobs.job import Job
 from pipeline.recipes.settings import Table
-from pipeline.reporting.results import INTERVALS, NOT_RUN, Figures, fold_split, over_seeds
+from pipeline.reporting.results import INTERVALS, NOT_RUN, Figures, fold_split, over_seeds, shown_interval
 from pipeline.retrieval.retrieved import DEPTH, MEASURES, name_of, read_retrieved
 from pipeline.retrieval.rows import Row
 
@@ -125,22 +124,14 @@ def _lines(
             break  # of a gallery with fewer captions
         by_seed = [[one[language, part + name] for one in scores] for name in names]
         means = [sum(values) / len(values) for values in by_seed]
-        low, high = (None, None) if folds else _interval(figures, jobs, language, rank)
+        low, high = (None, None) if folds else figures.interval(jobs, _cider(language, rank))
         for name, mean in zip(names, means, strict=True):
             ends = (low, high) if name == names[-1] else (None, None)
             figures.add(split, system, title, language, name, mean, *ends, len(jobs), n)
-        interval = "–" if low is None else f"{low:.1f} … {high:.1f}"
-        found.append(_Line(rank, means, interval, over_seeds(by_seed[-1])).shown())
+        found.append(_Line(rank, means, shown_interval(low, high), over_seeds(by_seed[-1])).shown())
     return found, f", mean of folds of {n:,} images" if folds else f" ({n:,} images)"
 
 
-def _interval(
-    figures: Figures, jobs: Sequence[Job], language: str, rank: int
-) -> tuple[float, float] | tuple[None, None]:
-    """Ends of the interval of mean CIDEr-D at a rank; none where an artifact is gone."""
-    if not all(figures.workspace.done(job) for job in jobs):
-        return None, None
-    runs = [torch.from_numpy(read_retrieved(figures.workspace.folder(job), language).cider[:, rank - 1])
-            for job in jobs]  # fmt: skip
-    found = mean_interval(runs, figures.recipe.report.resamples)
-    return round(found.low, 4), round(found.high, 4)
+def _cider(language: str, rank: int) -> Callable[[Path], torch.Tensor]:
+    """What reads CIDEr-D × 100 (I,) of the captions at a rank."""
+    return lambda folder: torch.from_numpy(read_retrieved(folder, language).cider[:, rank - 1])

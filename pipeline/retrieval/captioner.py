@@ -14,6 +14,7 @@ from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.starts import captioner_settings
 from pipeline.recipes.systems import CAPTION, parse_path
+from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.vse import vse_rows
 from pipeline.retrieval.written import Writer
 from pipeline.translation.augment import diversity, refuse_held_out, writes_captions
@@ -52,7 +53,7 @@ def captions_job(recipe: Recipe, workspace: Workspace, path: str) -> Job:
         human = [Caption(**row) for row in read_captions(inputs["corpus"] / "captions.parquet")]
         train = [one for one in human if one.split == "train"]
         images = list(dict.fromkeys(one.image_id for one in train))
-        written = Writer(inputs["model"], inputs["corpus"], trainer, search).write(images, language)
+        written = Writer(inputs["model"], images_in(inputs), trainer, search).write(images, language)
         synthetic = [
             Caption(image, f"{image}|{path}", language, text, "train", path)
             for image, text in written.items() if text.strip()
@@ -64,7 +65,8 @@ def captions_job(recipe: Recipe, workspace: Workspace, path: str) -> Job:
         return diversity(train, synthetic, language) | {"empty": len(written) - len(synthetic)}
 
     plain = {"path": path, "search": asdict(search)}
-    inputs = {"corpus": corpus_job(recipe, workspace), "model": captioner_job(recipe, workspace)}
+    model = captioner_job(recipe, workspace)
+    inputs = {"corpus": corpus_job(recipe, workspace), "model": model} | images_of(model)
     return Job(
         f"synthetic-{path.replace(':', '-')}", "vse", VERSION, plain, inputs, run, False, asdict(trainer), _headline
     )

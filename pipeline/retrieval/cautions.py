@@ -1,9 +1,12 @@
-"""What cannot be trained, or makes no sense: no segmenter, a loss between captions of one language, several heads on
-one region."""
+"""What cannot be trained, or makes no sense: no segmenter, too few captions of an image, a loss between captions of one
+language, several heads on one region."""
 
 from collections.abc import Sequence
 
+from data.captions import HUMAN
+from data.errors import DataError
 from data.regions import RegionStore
+from data.retrieval import CaptionsOfImages, visits_of_group
 from data.segmentation import require_segmenter
 from data.slots import Slot, parse_group
 from data.text import WORDS
@@ -60,10 +63,30 @@ def require_drawn(row: str, groups: Sequence[tuple[Slot, ...]]) -> None:
         )
 
 
+def require_enough(row: str, groups: Sequence[tuple[Slot, ...]], captions: CaptionsOfImages) -> None:
+    """Refuse a group that draws more human captions of an image at once than any image has.
+
+    Args:
+        row: whose groups.
+        groups: of the row; their synthetic captions, which may not be written yet, are left to `MixedBatches`.
+        captions: human ones of the training images.
+
+    Raises:
+        RecipeError: there is one.
+    """
+    for group in groups:
+        human = tuple(slot for slot in group if slot.source == HUMAN)
+        if any(slot.count for slot in human):
+            try:
+                visits_of_group(captions, human)
+            except DataError as error:
+                raise RecipeError(f"vse.rows.{row}: {error}") from None
+
+
 def advise_on_regions(model: RetrievalModel, store: RegionStore) -> None:
     """Print a warning if several heads of a model attend to one region, which makes them equal."""
     heads = getattr(model, "heads", 1)
-    if heads > 1 and store.regions.shape[1] == 1:
+    if heads > 1 and store.regions.shape[1] == 1 and model.image_encoder is None:
         say(
             f"  warning: {store.folder} has one region an image, so all {heads} heads of an image are equal and their "
             "diversity is a constant; use features of several regions, or vse.options.heads=1"

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from data.captions import read_captions
-from data.regions import RegionStore
 from modules.metrics import fold_scores
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import read_manifest
 from pipeline.recipes.settings import VseSettings
+from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.ranks import load_module, rank_split, write_ranks
 from pipeline.retrieval.rows import Row, Training, recall_headline
 
@@ -30,14 +30,14 @@ def folds_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
         """Write the ranks on all images, and the means over folds."""
         module, text = load_module(inputs["model"], settings.test, settings.pretrained)
         captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        store = images_in(inputs)
         rank_split(module, text, captions, store, settings.trainer, folds=settings.folds)
         images = float(len(module.folds[0]))
         folds = {language: fold_scores(ranks) | {"images": images} for language, ranks in module.fold_ranks.items()}
         validated = read_manifest(inputs["model"])["metrics"].get("val", {})
         return {"test": write_ranks(folder, module.ranks), "folds": folds, "val": validated}
 
-    inputs = {"corpus": corpus, "model": trained}
+    inputs = {"corpus": corpus, "model": trained} | images_of(trained)
     name = trained.name.replace("vse-", f"folds-{settings.folds}-", 1)
     plain = {"test": settings.test, "folds": settings.folds}
     return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)

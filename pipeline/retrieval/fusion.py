@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from data.captions import read_captions
-from data.regions import RegionStore
 from modules.metrics import RetrievalRanks, retrieval_ranks
 from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
+from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.ranks import load_module, rank_split, read_arrays, validation_scores, write_ranks
 from pipeline.retrieval.rows import Row, Training, recall_headline
 
@@ -40,7 +40,7 @@ def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the matrices, and the ranks by them."""
         captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        store = images_in(inputs)
         for split, languages in (("val", settings.select), ("test", settings.test)):
             module, text = load_module(inputs["model"], languages, settings.pretrained)
             module.scores = {}
@@ -54,7 +54,7 @@ def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
                 )
         return {"test": write_ranks(folder, module.ranks)}
 
-    inputs = {"corpus": corpus, "model": trained}
+    inputs = {"corpus": corpus, "model": trained} | images_of(trained)
     name = trained.name.replace("vse-", "similarity-", 1)
     plain = {"test": settings.test, "select": settings.select}
     return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)

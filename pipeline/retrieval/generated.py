@@ -21,6 +21,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.files import write_whole
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
+from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.ranks import read_arrays
 from pipeline.retrieval.references import references_of
 from pipeline.retrieval.written import Writer
@@ -65,7 +66,7 @@ def generated_job(trained: Job, corpus: Job, settings: VseSettings, languages: C
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         rows = zip(*(captions[name][:] for name in ("image_id", "split", "source")), strict=True)
         images = list(dict.fromkeys(one for one, split, source in rows if (split, source) == ("test", HUMAN)))
-        writer = Writer(inputs["model"], inputs["corpus"], settings.trainer, SEARCH)
+        writer = Writer(inputs["model"], images_in(inputs), settings.trainer, SEARCH)
         written = {language: writer.write(images, language) for language in listed}
         write_whole(folder / CAPTIONS, "".join(map(_line, _rows(written))))
         figures: dict[str, Any] = {"test": {}}
@@ -84,7 +85,7 @@ def generated_job(trained: Job, corpus: Job, settings: VseSettings, languages: C
 
     name = trained.name.replace("vse-", "generated-", 1)
     plain = {"languages": listed, "search": asdict(SEARCH)}
-    inputs = {"corpus": corpus, "model": trained, "floors": floors_job(corpus)}
+    inputs = {"corpus": corpus, "model": trained, "floors": floors_job(corpus)} | images_of(trained)
     return Job(name, "vse", VERSION, plain, inputs, run, False, asdict(settings.trainer), _headline)
 
 

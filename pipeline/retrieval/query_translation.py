@@ -9,12 +9,12 @@ from datasets import Dataset as Table
 from datasets import concatenate_datasets
 
 from data.captions import HUMAN, read_captions
-from data.regions import RegionStore
 from modules.beam import BeamSettings
 from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
 from pipeline.recipes.checks import translations
 from pipeline.recipes.settings import AugmentSettings, VseSettings
+from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.ranks import load_module, rank_split, write_ranks
 from pipeline.retrieval.rows import Row, Training, recall_headline
 from pipeline.translation.batch_translation import translate_all
@@ -75,7 +75,7 @@ def translated_job(
         """Leave the translations, and the ranks of them."""
         refuse_seen_images(inputs)
         captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        store = images_in(inputs)
         tables, ranks = [], {}
         for direction, place in place_of.items():
             source, target = direction.split("-")
@@ -96,7 +96,7 @@ def translated_job(
         return {"test": write_ranks(folder, ranks)}
 
     inputs = {"corpus": corpus, "model": trained} | {place_of[one]: job for one, job in translators.items()}
-    inputs |= lenders_of(list(translators.values()), corpus)
+    inputs |= images_of(trained) | lenders_of(list(translators.values()), corpus)
     return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
 
 

@@ -55,10 +55,8 @@ def rank_split(
     Raises:
         RecipeError: the model does not read such regions, or the test cannot be cut into such folds.
     """
-    if store.dim != module.model.region_dim:
-        raise RecipeError(
-            f"{store.folder}: regions have {store.dim} numbers, the model reads {module.model.region_dim}"
-        )
+    if store.dim != module.model.input_dim:
+        raise RecipeError(f"{store.folder}: regions have {store.dim} numbers, the model reads {module.model.input_dim}")
     data = RetrievalData(captions, store, text.encode, [], module.model.languages, {split: module.test_languages})
     module.folds = folds_of(data, folds, module.test_languages) if split == "test" else []
     trainer = make_trainer(settings)

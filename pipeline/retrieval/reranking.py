@@ -10,7 +10,6 @@ from typing import Any
 from torch import Tensor
 
 from data.captions import read_captions
-from data.regions import RegionStore
 from modules.encodings import Encodings, Similarity
 from modules.errors import ModelError
 from modules.index import VectorIndex
@@ -20,6 +19,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
 from pipeline.jobs.model_files import model_fingerprint
 from pipeline.recipes.settings import VseSettings
+from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.ranks import load_module, rank_split, read_ranks, write_ranks
 from pipeline.retrieval.rows import Row, Training, recall_headline
 
@@ -50,7 +50,7 @@ def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
         """Leave the indexes, and the ranks by them."""
         module, text = load_module(inputs["model"], settings.test, settings.pretrained)
         captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        store = images_in(inputs)
         vectors: dict[str, Tensor] = {}
         for language, metric in module.metrics.items():
             metric.rank = partial(_keep, vectors, language, metric.rank)
@@ -62,7 +62,7 @@ def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
             (folder / name / _IDS).write_text(json.dumps(images if name == "images" else caption_ids), encoding="utf-8")
         return {"test": write_ranks(folder, module.ranks)}
 
-    inputs = {"corpus": corpus, "model": trained}
+    inputs = {"corpus": corpus, "model": trained} | images_of(trained)
     name = trained.name.replace("vse-", "index-", 1)
     return Job(
         name, "vse", VERSION, {"test": settings.test}, inputs, run, True, asdict(settings.trainer), recall_headline
@@ -83,7 +83,7 @@ def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSe
         lists = {language: _lists(inputs["index"], made_of, language, settings.first_k) for language in settings.test}
         module, text = load_module(inputs["model"], settings.test, settings.pretrained)
         captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        store = images_in(inputs)
         for language, metric in module.metrics.items():
             metric.rank = partial(_rerank, lists[language])
         data = rank_split(module, text, captions, store, settings.trainer)
@@ -92,7 +92,7 @@ def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSe
                 _require_ids(inputs["index"], part, ids)
         return {"test": write_ranks(folder, module.ranks)}
 
-    inputs = {"corpus": corpus, "first": first, "index": index, "model": trained}
+    inputs = {"corpus": corpus, "first": first, "index": index, "model": trained} | images_of(trained)
     plain = {"test": settings.test, "first_k": settings.first_k}
     return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from data.captions import read_captions
-from data.regions import RegionStore
 from data.retrieval import RetrievalData
 from data.text import plain_words
 from modules.caption_metrics import caption_scores
@@ -23,6 +22,7 @@ from modules.metrics import RetrievalRanks, image_folds
 from modules.ranking import first_captions
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
+from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.ranks import folds_of, load_module, rank_split, read_arrays
 from pipeline.retrieval.references import training_frequencies
 
@@ -67,7 +67,7 @@ def retrieved_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
         """Encode the test, find the first captions, compare them with those of the image."""
         module, text = load_module(inputs["model"], settings.test, settings.pretrained)
         captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        store = images_in(inputs)
         encoded: dict[str, _Encoded] = {}
         for language, metric in module.metrics.items():
             metric.rank = partial(_keep, encoded, language)
@@ -87,7 +87,7 @@ def retrieved_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
 
     plain: dict[str, Any] = {"test": settings.test} | ({"folds": settings.folds} if settings.folds > 1 else {})
     name = trained.name.replace("vse-", "retrieved-", 1)
-    inputs = {"corpus": corpus, "model": trained}
+    inputs = {"corpus": corpus, "model": trained} | images_of(trained)
     return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), _headline)
 
 

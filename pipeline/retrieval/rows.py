@@ -24,6 +24,9 @@ class Row:
         unseen: which of them it was not trained on.
         retrieved: what scores the captions that it retrieves; None: they are not scored.
         generated: what writes captions of the test images and scores them; None: its model has no decoder.
+        recognised: what looks for objects in the pictures that it draws; None: it draws none, or of other corpora.
+        senses: what tells how well each of its branches tells the senses of twins apart; None: it has no two branches,
+        or its corpus no twins.
     """
 
     name: str
@@ -35,11 +38,19 @@ class Row:
     unseen: frozenset[str]
     retrieved: Job | None = None
     generated: Job | None = None
+    recognised: Job | None = None
+    senses: Job | None = None
 
     @property
     def jobs(self) -> list[Job]:
-        """What tests it: the ranks, and the captions that it retrieves and generates."""
-        return [job for job in (self.job, self.retrieved, self.generated) if job is not None]
+        """What tests it: the ranks, the captions that it retrieves and generates, drawn pictures, twins' senses."""
+        found = (self.job, self.retrieved, self.generated, self.recognised, self.senses)
+        return [job for job in found if job is not None]
+
+    @property
+    def of_vectors(self) -> list[Job]:
+        """What tests it but for its captions."""
+        return [job for job in (self.job, self.recognised, self.senses) if job is not None]
 
     def title(self, language: str) -> str:
         """The label of its figures in a language; a language that it was not trained on is marked."""

@@ -31,6 +31,13 @@ from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings, job_settings
 from pipeline.recipes.starts import overlaid
 from pipeline.retrieval.cautions import advise_on_regions, require_drawn, require_pairs
+from pipeline.retrieval.images import (
+    files_of_images,
+    image_arguments,
+    images_in,
+    pictures_to_read,
+    start_images,
+)
 from pipeline.retrieval.language_probe import language_probe
 from pipeline.retrieval.ranks import folds_of, validation_scores, write_ranks
 from pipeline.retrieval.rows import recall_headline
@@ -83,7 +90,7 @@ def training_job(
     require_pairs(settings, row, mix.groups)
     settings = replace(settings, word_vectors=vectors_of_row(settings, row, mix.languages))
     plain = {key: value for key, value in job_settings(settings).items() if key not in other_settings}
-    files = files_of_words(recipe, settings, workspace)
+    files = files_of_words(recipe, settings, workspace) | files_of_images(settings, workspace)
     plain |= {"groups": settings.rows[row], "seed": seed} | files
     name = f"vse-{settings.model}-{row}-{seed}"
     starts = [
@@ -94,7 +101,7 @@ def training_job(
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Train, choose the best epoch, rank the test."""
-        store, captions = RegionStore(inputs["corpus"] / "regions", check_values=False), _captions(inputs, mix)
+        store, captions = images_in(inputs), _captions(inputs, mix)
         text = text_input(settings, captions, mix.types, folder, inputs)
         pictures = PixelStore(inputs["pixels"]) if "pixels" in inputs else None
         data = _data(settings, captions, store, text, mix, seed, pictures)
@@ -103,6 +110,7 @@ def training_job(
         advise_on_regions(module.model, store)
         folds_of(data, settings.folds, settings.test)  # before hours are spent
         started = start_words(module.model, recipe, settings, captions, mix.types, text, folder)
+        start_images(module.model, settings)
         start_weights(module.model, [inputs[f"start-{number}"] for number in range(len(starts))])
         log_dir, epochs = log_folder(recipe, name, folder.name), settings.epochs + module.model.pretrain_epochs
         watched, seen = watched_languages(settings, mix.languages), (text.encode, store, pictures_of(inputs["corpus"]))
@@ -135,7 +143,7 @@ def _needed(
 ) -> dict[str, Job]:  # fmt: skip
     """The jobs that a training reads, by the name of its input, in the order in which they are to be done."""
     tables = {"corpus": corpus} | {source: synthetic[source] for source in mix.sources}
-    needed = tables | sentence_jobs(settings, text_model, tables)
+    needed = tables | pictures_to_read(settings, corpus) | sentence_jobs(settings, text_model, tables)
     if (size := model_class(settings.model).pixels_with(**settings.options)) is not None:
         needed["pixels"] = pixels_job(corpus, size)  # before the trainings that come first: it may find none
     return needed | {f"start-{number}": one for number, one in enumerate(starts)}
@@ -201,7 +209,7 @@ def _arguments(settings: VseSettings, store: RegionStore, text: TextInput, langu
     return {
         "region_dim": store.dim, "vocabulary_size": len(text), "languages": languages, "dim": settings.dim,
         "word_dim": settings.word_dim, "dropout": settings.dropout, "pretrained": settings.pretrained,
-        **_sentences(settings), **settings.options,
+        **_sentences(settings), **image_arguments(settings), **settings.options,
     }  # fmt: skip
 
 
@@ -219,7 +227,7 @@ def _module(settings: VseSettings, arguments: dict[str, Any], types: list[str], 
         settings.model, arguments, settings.loss, settings.margin, weights, settings.warmup_epochs,
         settings.learning_rate, settings.decay_epoch, settings.decay, settings.test, settings.select,
         settings.drop_regions, settings.drop_words, settings.pretrained_rate, settings.caption_loss,
-        settings.weight_decay, settings.negatives, settings.distance, settings.decay_every,
+        settings.weight_decay, settings.negatives, settings.distance, settings.decay_every, settings.image_encoder_rate,
     )  # fmt: skip
 
 

@@ -4,9 +4,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from datasets import Dataset as Table
 
 from data.captions import HUMAN, read_captions
+from data.corpora.scenes import ScenesSettings
+from data.retrieval import captions_of_images
 from data.slots import parse_group
 from modules.retrieval_models import model_class, option_names
 from pipeline.corpus.prepare import corpus_job, prepare_if_missing
@@ -15,15 +18,18 @@ from pipeline.jobs.console import detail
 from pipeline.jobs.job import Job, chain, needed
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings
-from pipeline.retrieval.cautions import require_segmenters
+from pipeline.retrieval.cautions import require_enough, require_segmenters
 from pipeline.retrieval.folds import in_folds
 from pipeline.retrieval.fusion import fused
 from pipeline.retrieval.generated import generated_job
+from pipeline.retrieval.images import image_arguments
 from pipeline.retrieval.query_translation import by_translation
+from pipeline.retrieval.recognised import recognised_job
 from pipeline.retrieval.reranking import index_job, on_first_lists, rerank_job
 from pipeline.retrieval.retrieved import retrieved_job
 from pipeline.retrieval.rows import Evaluation, Row, Training
 from pipeline.retrieval.training import require_languages, training_job, watched_languages
+from pipeline.retrieval.twins import senses_job
 from pipeline.retrieval.words import require_read
 from pipeline.translation.augment import synthesis_jobs
 
@@ -51,7 +57,7 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
             evaluation = evaluation_of(settings)
             row = evaluation(Training(recipe, workspace, corpus, name, seed, languages, train))
             if evaluation in (as_trained, in_folds):
-                row = _with_captions(row, corpus, settings, languages)
+                row = _with_tests(row, corpus, recipe, languages)
             if row.unseen and settings.unseen == "error":
                 first = min(row.unseen)
                 raise RecipeError(
@@ -62,13 +68,19 @@ def vse_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
     return rows
 
 
-def _with_captions(row: Row, corpus: Job, settings: VseSettings, languages: Collection[str]) -> Row:
-    """A row of one model with the jobs that score the captions that it retrieves and generates."""
-    (trained,) = row.trained
+def _with_tests(row: Row, corpus: Job, recipe: Recipe, languages: Collection[str]) -> Row:
+    """A row of one model with the jobs that test its captions, its pictures and its branches."""
+    (trained,), settings, scenes = row.trained, recipe.vse, recipe.corpus.options
+    kind, options = model_class(settings.model), settings.options
     retrieved = retrieved_job(trained, corpus, settings) if settings.retrieved_captions else None
-    writes = model_class(settings.model).writes_with(**settings.options)
-    generated = generated_job(trained, corpus, settings, languages) if writes else None
-    return replace(row, retrieved=retrieved, generated=generated)
+    generated = generated_job(trained, corpus, settings, languages) if kind.writes_with(**options) else None
+    row = replace(row, retrieved=retrieved, generated=generated)
+    if not isinstance(scenes, ScenesSettings):  # no other corpus knows its objects
+        return row
+    draws, branches = kind.draws_with(**options), kind.branches_with(**options)
+    recognised = recognised_job(trained, corpus, settings, languages, scenes) if draws else None
+    senses = senses_job(trained, corpus, settings) if branches and scenes.twins else None
+    return replace(row, recognised=recognised, senses=senses)
 
 
 def reranker_row(recipe: Recipe, workspace: Workspace) -> Row | None:
@@ -92,7 +104,9 @@ def reranker_row(recipe: Recipe, workspace: Workspace) -> Row | None:
     index = index_job(first_row.job, corpus, plain)
     job = rerank_job(f"rerank-{settings.model}-{second.model}-{name}-{row.seed}", index, row.job, corpus, second)
     system = f"{second.model} on the first {second.first_k} of {settings.model}"
-    return replace(row, job=job, trained=(row.job, first_row.job), system=system, generated=None)
+    return replace(
+        row, job=job, trained=(row.job, first_row.job), system=system, generated=None, recognised=None, senses=None
+    )
 
 
 def all_rows(recipe: Recipe, workspace: Workspace) -> list[Row]:
@@ -143,6 +157,7 @@ def vse(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage, preparing the corpus if necessary."""
     rows, settings = all_rows(recipe, workspace), recipe.vse
     require_segmenters(settings)
+    image_arguments(settings)  # refuses an image encoder that is not there, before anything is prepared
     jobs = vse_jobs(recipe, workspace, rows)
     workspace.expect([corpus_job(recipe, workspace)])
     workspace.expect(jobs, force)
@@ -166,11 +181,13 @@ def _require_written(settings: VseSettings, captions: Table) -> None:
     """Refuse, before the first row is trained, human captions of a row or of the test that the corpus does not have.
 
     Raises:
-        RecipeError: there are none of a language.
+        RecipeError: there are none of a language, or fewer of each image than a slot draws at once.
     """
+    training = captions_of_images(captions.select(np.flatnonzero(np.array(captions["split"][:]) == "train")))
     for name in settings.only or settings.rows:
         slots = [slot for text in settings.rows[name] for slot in parse_group(text)]
         written = [slot.language for slot in slots if slot.source == HUMAN]
         require_languages(captions, {"train": written}, f"vse.rows.{name}")
+        require_enough(name, [parse_group(text) for text in settings.rows[name]], training)
         watched = watched_languages(settings, {slot.language for slot in slots})
         require_languages(captions, {"val": watched, "test": settings.test})

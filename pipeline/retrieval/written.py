@@ -26,7 +26,7 @@ def written_captions(
     Args:
         model: has a decoder.
         text: what it reads words with.
-        regions: (N, R, D), as the model reads them.
+        regions: (N, R, D), or pictures (N, 1, 3·S²), as the model is given them.
         language: of the captions, one of the model's.
         search: how words are chosen.
 
@@ -37,10 +37,17 @@ def written_captions(
     for start in range(0, len(regions), _BATCH):
         some = torch.from_numpy(regions[start : start + _BATCH].astype(np.float32)).to(device)
         languages = torch.full((len(some),), model.languages.index(language), device=device)
-        tokens = model.write_captions(some, some.new_ones(some.shape[:2]).bool(), languages, search)
+        tokens = model.write_captions(*model.see(some, some.new_ones(some.shape[:2]).bool()), languages, search)
         assert isinstance(text, WordVocabulary)  # a decoder has word vectors
         found += [text.decode(one, language) for one in tokens]
     return found
+
+
+def on_device(model: RetrievalModel, trainer: TrainerSettings) -> RetrievalModel:
+    """A model on a GPU if the recipe allows one, else with the recipe's CPU threads."""
+    if trainer.threads is not None:
+        torch.set_num_threads(trainer.threads)
+    return model.to("cuda" if trainer.accelerator != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 class Writer:
@@ -48,7 +55,7 @@ class Writer:
 
     Args:
         folder: of the job that trained it.
-        corpus: folder of the job that prepared the images.
+        images: what it reads of them (`images_in`).
         trainer: the recipe's.
         search: how words are chosen.
 
@@ -56,16 +63,13 @@ class Writer:
         RecipeError: the folder holds no model, or one that reads other regions.
     """
 
-    def __init__(self, folder: Path, corpus: Path, trainer: TrainerSettings, search: BeamSettings) -> None:
-        if trainer.threads is not None:
-            torch.set_num_threads(trainer.threads)
-        device = "cuda" if trainer.accelerator != "cpu" and torch.cuda.is_available() else "cpu"
+    def __init__(self, folder: Path, images: RegionStore, trainer: TrainerSettings, search: BeamSettings) -> None:
         model, self.text = load_model(folder)
-        self.model, self.search = model.to(device), search
-        self.store = RegionStore(corpus / "regions", check_values=False)
-        if self.store.dim != self.model.region_dim:
+        self.model, self.search = on_device(model, trainer), search
+        self.store = images
+        if self.store.dim != self.model.input_dim:
             raise RecipeError(f"{self.store.folder}: regions have {self.store.dim} numbers, the model {folder} reads "
-                              f"{self.model.region_dim}; train it on this corpus")  # fmt: skip
+                              f"{self.model.input_dim}; train it on this corpus")  # fmt: skip
 
     def write(self, images: Sequence[str], language: str) -> dict[str, str]:
         """Image id → caption; may be empty. Images without regions are left out."""

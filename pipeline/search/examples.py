@@ -51,24 +51,26 @@ def ambiguous_example(gallery: Gallery) -> Ambiguous | None:
         the best of the first pair of languages that has one, English captions first; None if there is none.
     """
     translators = gallery.exported.translators
-    pairs = [(source, target) for source in gallery.languages for target in translators.targets("mmt", source)]
-    for source, target in sorted(pairs, key=lambda pair: pair[0] != "en"):
+    ways = [(source, *way) for source in gallery.languages for way in translators.looking(source).items()]
+    for source, target, system in sorted(ways, key=lambda way: way[0] != "en"):
         if target in gallery.exported.languages:
             texts = gallery.draw_captions(source, _SENTENCES, _SEED)
-            found = [one for text in texts for one in _rated(gallery, Sentence(text, source), target)]
+            found = [one for text in texts for one in _rated(gallery, Sentence(text, source), target, system)]
             if found:
                 return max(found, key=lambda one: one[0])[1]
     return None
 
 
-def _rated(gallery: Gallery, sentence: Sentence, target: str) -> list[tuple[tuple[bool, float], Ambiguous]]:
+def _rated(
+    gallery: Gallery, sentence: Sentence, target: str, system: str
+) -> list[tuple[tuple[bool, float], Ambiguous]]:
     """Pairs of pictures with different translations of a sentence, each preferred for its own; with their rank."""
     exported, (text, source) = gallery.exported, sentence
     hits = gallery.search(text, _PICTURES, source)
     if len(hits) < 2:
         return []
     regions, _ = gallery.regions_of(hits)
-    translations = exported.translators.translate_all([text] * len(hits), "mmt", source, target, regions)
+    translations = exported.translators.translate_all([text] * len(hits), system, source, target, regions)
     if len(set(translations)) == 1:
         return []
     pictures, captions = exported.encode_regions(regions), exported.encode_captions(translations, target)

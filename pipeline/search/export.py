@@ -1,7 +1,9 @@
 """`export`: a trained retrieval model as a self-contained folder (loaded by `ExportedModel`)."""
 
 import json
+import math
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -24,19 +26,19 @@ from pipeline.jobs.model_files import MODEL_FILES, TEXT
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import members_of
+from pipeline.retrieval.images import IMAGES
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.vse import reranker_row, vse_rows
 from pipeline.search.exported_model import (
     ABOUT,
     FORMAT,
     RERANKER,
-    STANDARD,
     TRANSLATORS,
-    VISION,
     ExportedModel,
     read_about,
 )
 from pipeline.search.model_card import languages_of, model_card, shown_name
+from pipeline.search.picture_reading import PIXELS, STANDARD, VISION
 from pipeline.translation.mmt import translators_of, whose
 from pipeline.translation.translator_files import RETRIEVAL, files_of
 
@@ -108,7 +110,7 @@ def _write(recipe: Recipe, workspace: Workspace, chosen: Row, half: Path) -> str
     corpus = workspace.require(chosen.job.inputs["corpus"])
     network = json.loads((source / "network.json").read_text(encoding="utf-8"))
     _copy_model(source, half)
-    regions = _write_regions(recipe, corpus, half)
+    regions = _write_regions(recipe, corpus, half, network["arguments"])
     translators = exported_translators(recipe, workspace, chosen)
     for one in translators:
         _copy_translator(workspace.folder(one), half / TRANSLATORS / one.name)
@@ -173,8 +175,11 @@ def _about_reranker(recipe: Recipe, workspace: Workspace, row: Row) -> dict[str,
     }  # fmt: skip
 
 
-def _write_regions(recipe: Recipe, corpus: Path, half: Path) -> dict[str, Any] | None:
-    """How regions are found in pixels; None where they were made elsewhere."""
+def _write_regions(recipe: Recipe, corpus: Path, half: Path, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    """How regions are found in pixels, or pixels are read; None where regions were made elsewhere."""
+    if "image_encoder" in arguments:
+        size = math.isqrt(arguments["region_dim"] // 3)
+        return {"regions": 1, "size": size, "version": EXTRACTOR_VERSION, "model": None, PIXELS: True}
     if (standard := read_standard(corpus / "regions")) is None:
         return None
     save_file(dict(zip(("mean", "scale"), standard, strict=True)), half / STANDARD)
@@ -217,7 +222,8 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
     """What `load_recipe` reads as this recipe, but for where its data lies."""
     plain = {key: value for key, value in asdict(recipe).items() if key not in ("name", "tables", "lent", "report")}
     plain["regions"]["model"] = shown_name(recipe.regions.model)
-    plain["vse"]["pretrained"] = shown_name(recipe.vse.pretrained)
+    for name in ("pretrained", "image_encoder"):
+        plain["vse"][name] = shown_name(plain["vse"][name])
     for vse in (plain["vse"], plain["vse"]["reranker"]):
         if "word_vectors" in vse:
             vse["word_vectors"] = {language: Path(file).name for language, file in vse["word_vectors"].items()}
@@ -228,15 +234,16 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
 def exported_translators(recipe: Recipe, workspace: Workspace, chosen: Row) -> list[Job]:
     """The recipe's MT and MMT and all that is re-ranked, as far as they have been trained; no pretrained translators.
 
-    Those that look at pictures must read regions as the model does.
+    Those that look at pictures must read regions as the model does; a model with an image encoder reads none.
     """
-    corpus, mmt, found = chosen.job.inputs["corpus"], whose(recipe).mmt, []
+    corpus, found = chosen.job.inputs["corpus"] if IMAGES not in chosen.job.inputs else None, []
+    mmt = whose(recipe).mmt
     for name, job in translators_of(recipe, workspace).items():
         members, reranks = members_of(name.partition("-")[0])
         if (members not in (["mt"], ["mmt"]) and reranks is None) or members[0] in mmt.pretrained:
             continue
         looks = any(one.startswith("mmt") for one in members) or "image" in job.settings.get("features", ())
-        if (not looks or job.inputs["corpus"].key == corpus.key) and workspace.done(job):
+        if (not looks or (corpus is not None and job.inputs["corpus"].key == corpus.key)) and workspace.done(job):
             found.append(job)
     return found
 

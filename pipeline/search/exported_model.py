@@ -5,8 +5,8 @@
 
 The folder holds `network.json`, `weights.safetensors` and `words.json` (with a pretrained text model also `text/`),
 `regions.safetensors` with the standardisation of regions found in pixels (those of a pretrained network: also
-`vision/`), the recipe and its translators (`translators/`, with what re-ranks them), a model card, and `model.json`
-with a digest of each file. Nothing in it is a pickle.
+`vision/`; a model with an image encoder has neither), the recipe and its translators (`translators/`, with what
+re-ranks them), a model card, and `model.json` with a digest of each file. Nothing in it is a pickle.
 """
 
 import hashlib
@@ -23,9 +23,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from safetensors.numpy import load_file
 
-from data.extractor import EXTRACTOR_VERSION, Extractor, ExtractorSettings
+from data.extractor import Extractor
 from data.languages import language_of
 from data.padding import pad
 from data.regions import standardised
@@ -35,19 +34,18 @@ from modules.retrieval_models.base import RetrievalModel
 from pipeline.errors import RecipeError
 from pipeline.jobs.files import digest_of
 from pipeline.jobs.model_files import TEXT, load_model, model_fingerprint
+from pipeline.search.picture_reading import Regions, picture_reader
 from pipeline.translation.translator_files import RETRIEVAL, files_of
 
 if TYPE_CHECKING:
     from pipeline.search.exported_translators import ExportedTranslators
 
 FORMAT = 1
-ABOUT, STANDARD, VISION = "model.json", "regions.safetensors", "vision"
-TRANSLATORS, RERANKER = "translators", "reranker"
+ABOUT, TRANSLATORS, RERANKER = "model.json", "translators", "reranker"
 _BATCH = 128
 _TRANSLATOR = re.compile(r"mm?t\d*(\+\w+)*-[a-z]{2,3}-[a-z]{2,3}", re.ASCII)
 _OF_REGIONS = ("regions", "size", "version")
 _KINDS = (".json", ".safetensors", ".txt", ".model", ".yaml", ".md")
-Regions = tuple[NDArray[np.floating], NDArray[np.floating]]
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,9 @@ class ExportedModel:
         languages: that it was trained on, as codes.
         model: the network, ready to be used.
         text: what it reads words with.
-        extractor: how regions are found in pixels; None for a model that reads regions made elsewhere.
-        standard: mean and scale (D,) of those regions.
+        extractor: how regions are found in pixels, or pixels are read for an image encoder; None for a model that reads
+            regions made elsewhere.
+        standard: mean and scale (D,) of those regions; None for pixels.
         reads: a digest of how regions are made from pixels; None for a model that reads regions made elsewhere.
         fingerprint: a digest of what decides the vectors.
         translator_names: `mt-en-de`, `mmt-en-de`, `mt+channel-en-de` …, those of its recipe.
@@ -104,11 +103,7 @@ class ExportedModel:
         extractor = standard = reads = None
         fingerprint = model_fingerprint(folder)
         if about["regions"] is not None:
-            if about["regions"]["version"] != EXTRACTOR_VERSION:
-                raise RecipeError(f"{folder}: its regions were found by another version of the extractor; train again")
-            extractor = _extractor(folder, about)
-            standard = read_standard(folder / STANDARD, model.region_dim)
-            reads = _reads_of(about, standard)
+            extractor, standard, reads = picture_reader(folder, about, model.input_dim)
             fingerprint = hashlib.sha256(f"{fingerprint} {reads}".encode()).hexdigest()[:16]
         exported = cls(
             folder, about["name"], about["languages"], model, text, extractor, standard, reads, fingerprint, names,
@@ -134,7 +129,10 @@ class ExportedModel:
         return self.encode_regions(np.stack([self.regions_of(picture)[0] for picture in pictures]))
 
     def regions_of(self, picture: str | Path | Image.Image) -> Regions:
-        """Regions (R, D) of a picture as the model reads them, and their boxes (R, 4) in 0…1; raises as above."""
+        """Regions (R, D) of a picture, or its pixels (1, 3·S²), as the model is given them, and boxes (R, 4) in 0…1.
+
+        Raises as above.
+        """
         if self.extractor is None:
             raise RecipeError(
                 f"{self.folder}: this model reads regions that were made elsewhere, not pixels; search the pictures of "
@@ -145,23 +143,23 @@ class ExportedModel:
 
     def standardised(self, regions: NDArray[np.floating]) -> NDArray[np.floating]:
         """Regions (…, D) as the extractor leaves them, centred and scaled as those that the model was trained on."""
-        assert self.standard is not None
-        return standardised(regions.astype(np.float16), *self.standard)
+        return regions if self.standard is None else standardised(regions.astype(np.float16), *self.standard)
 
     def encode_regions(self, regions: NDArray[np.floating]) -> Encodings:
-        """Encode images by their regions (N, R, D); RecipeError if they are of another width than the model reads."""
+        """Encode images by what `regions_of` gives of each, (N, R, D); RecipeError if it is of another width."""
         self.require_width(regions)
         parts: list[torch.Tensor] = []
         with torch.inference_mode():
             for start in range(0, len(regions), _BATCH):
                 some = torch.from_numpy(regions[start : start + _BATCH].astype(np.float32))
-                parts += Encodings.of(self.model.encode_images(some, torch.ones(some.shape[:2]).bool())).parts
+                seen = self.model.see(some, torch.ones(some.shape[:2]).bool())
+                parts += Encodings.of(self.model.encode_images(*seen)).parts
         return Encodings(parts)
 
     def require_width(self, regions: NDArray[np.floating]) -> None:
         """Refuse regions (N, R, D) of another width than the model reads, by a RecipeError."""
-        if regions.ndim != 3 or regions.shape[2] != self.model.region_dim:
-            raise RecipeError(f"{self.folder}: the model reads regions (N, R, {self.model.region_dim}), these are "
+        if regions.ndim != 3 or regions.shape[2] != self.model.input_dim:
+            raise RecipeError(f"{self.folder}: the model reads regions (N, R, {self.model.input_dim}), these are "
                               f"{regions.shape}")  # fmt: skip
 
     def score(self, images: Encodings, captions: Encodings) -> torch.Tensor:
@@ -232,22 +230,6 @@ def read_about(folder: Path) -> dict[str, Any]:
     return dict(about)
 
 
-def read_standard(path: Path, dim: int) -> Regions:
-    """Mean and scale (D,) of regions.
-
-    Raises:
-        RecipeError: they are missing, damaged or of another width.
-    """
-    try:
-        arrays = load_file(path)
-        mean, scale = arrays["mean"], arrays["scale"]
-        if mean.shape != (dim,) or scale.shape != (dim,) or not (np.isfinite(mean).all() and (scale > 0).all()):
-            raise ValueError(f"expected mean and scale of {dim} numbers")
-    except Exception as error:  # safetensors raises its own error
-        raise RecipeError(f"{path}: not readable ({error!r}); get the model folder again") from None
-    return mean, scale
-
-
 def _with_reranker(exported: ExportedModel, about: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of an exported model that its second model fills."""
     folder = exported.folder / RERANKER
@@ -256,7 +238,7 @@ def _with_reranker(exported: ExportedModel, about: Mapping[str, Any]) -> dict[st
     except (KeyError, TypeError, ValueError) as error:
         raise RecipeError(f"{exported.folder / ABOUT}: reranker is not complete ({error!r}); export it again") from None
     model, text = load_model(folder)
-    if model.region_dim != exported.model.region_dim or not {*languages} <= {*model.languages}:
+    if model.input_dim != exported.model.input_dim or not {*languages} <= {*model.languages}:
         raise RecipeError(f"{folder}: not a reranker of {exported.name}; get the model folder again")
     second = replace(
         exported, folder=folder, name=name, languages=languages, model=model, text=text, translator_names=[],
@@ -296,29 +278,6 @@ def _require_text_models(models: Sequence[Path]) -> None:
     for folder in models:
         if _names_text_model(folder) and not (folder / TEXT / "config.json").is_file():
             raise RecipeError(f"{folder}: its text model ({TEXT}/) is missing; get the model folder again")
-
-
-def _extractor(folder: Path, about: Mapping[str, Any]) -> Extractor:
-    """What finds regions in pixels as it did for training."""
-    settings = about["regions"]
-    network = None
-    if settings.get("model") is not None:
-        network = str(folder / VISION)
-        if f"{VISION}/config.json" not in about["files"]:
-            raise RecipeError(f"{folder}: its vision network ({VISION}/) is missing; get the model folder again")
-    return Extractor(ExtractorSettings(settings["regions"], settings["size"], network))
-
-
-def _reads_of(about: Mapping[str, Any], standard: Regions) -> str:
-    """A digest of how regions are made from pixels."""
-    settings = about["regions"]
-    digest = hashlib.sha256(f"{EXTRACTOR_VERSION} {settings['regions']} {settings['size']}".encode())
-    for name, content in sorted(about["files"].items()):
-        if name.startswith(f"{VISION}/"):
-            digest.update(f" {name} {content}".encode())
-    for array in standard:
-        digest.update(array.astype(np.float32).tobytes())
-    return digest.hexdigest()[:16]
 
 
 def _names_text_model(folder: Path) -> bool:

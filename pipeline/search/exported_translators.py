@@ -14,7 +14,7 @@ from data.text import BEGIN, END, SubWords
 from modules.beam import BeamSettings
 from modules.translators import Searched, translate
 from pipeline.errors import RecipeError
-from pipeline.translation.translator_files import load_translator
+from pipeline.translation.translator_files import load_translator, reads_regions
 
 
 class ExportedTranslators:
@@ -26,7 +26,7 @@ class ExportedTranslators:
     """
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
-        self.names = list(names)
+        self.names, self._folder = list(names), folder
         self._load = cache(lambda name: load_translator(folder / name))
 
     def load(self, system: str, direction: str) -> tuple[Searched, SubWords]:
@@ -42,6 +42,22 @@ class ExportedTranslators:
     def targets(self, system: str, language: str) -> list[str]:
         """The languages that a system translates a language into."""
         return [name.split("-")[2] for name in self.names if name.split("-")[:2] == [system, language]]
+
+    def systems(self, source: str, target: str) -> list[str]:
+        """The systems that translate one language into another: `mt`, `mmt`, then those that are re-ranked."""
+        found = [name.split("-")[0] for name in self.names if name.split("-")[1:] == [source, target]]
+        return sorted(found, key=lambda system: ("+" in system, len(system), system))
+
+    def looking(self, source: str) -> dict[str, str]:
+        """Target language → the first of `systems` that looks at pictures, where there is one."""
+        targets = dict.fromkeys(name.split("-")[2] for name in self.names if name.split("-")[1] == source)
+        looking = {one: [system for system in self.systems(source, one) if self.looks(system, source, one)]
+                   for one in targets}  # fmt: skip
+        return {target: found[0] for target, found in looking.items() if found}
+
+    def looks(self, system: str, source: str, target: str) -> bool:
+        """Does a system, or what re-ranks it, read the regions of a picture?"""
+        return reads_regions(self._folder / f"{system}-{source}-{target}")
 
     def translate(
         self, text: str, system: str, source: str, target: str, regions: NDArray[np.floating] | None = None

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from data.pictures import composed
-from data.regions import RegionStore
+from data.pixels import open_images
 from modules.errors import ModelError
 from modules.shards import ShardedIndex
 from pipeline.errors import RecipeError
@@ -238,7 +238,7 @@ class Gallery:
         stores = {row["store"] for row in rows}
         if stores == {None}:
             return parts.take([row["digest"] for row in rows], "regions")
-        store = RegionStore(Path(next(iter(stores))), check_values=False)
+        store = open_images(Path(next(iter(stores))))
         return store.take(store.rows([row["name"] for row in rows]))
 
     def _second(

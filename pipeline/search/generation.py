@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from data.padding import pad
 from modules.beam import BeamSettings
 from modules.errors import ModelError
 from pipeline.drawing.pictures import of_generator
@@ -18,6 +16,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.console import printable, say
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
+from pipeline.retrieval.drawn import drawn_pictures
 from pipeline.retrieval.written import written_captions
 from pipeline.search.exported_model import ExportedModel
 
@@ -122,13 +121,11 @@ def picture_of(exported: ExportedModel, text: str, language: str | None = None, 
     """
     exported = generating(exported, "draws") or exported
     language = exported.language_of(text) if language is None else exported.require_language(language)
-    numbers = exported.text.encode(text, language)
-    place = torch.tensor([exported.model.languages.index(language)])
     try:
-        found = exported.model.draw_images(pad([numbers]), torch.tensor([len(numbers)]), place, seed)
+        found = drawn_pictures(exported.model, exported.text, [(text, language)], seed)
     except ModelError as error:
         raise RecipeError(f"{exported.folder}: {error}") from None
-    return of_generator(found[0].numpy(), ENLARGED)
+    return of_generator(found[0], ENLARGED)
 
 
 def _loaded(recipe: Recipe, workspace: Workspace, model: Path | None) -> ExportedModel:

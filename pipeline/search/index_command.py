@@ -4,17 +4,19 @@ from contextlib import suppress
 from pathlib import Path
 
 from data.captions import HUMAN, read_captions
-from data.regions import RegionStore
+from data.pixels import PixelExtractor, open_images
+from pipeline.corpus.pixels import pictures_job
 from pipeline.corpus.prepare import corpus_job, pictures_of
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import escaped, say
+from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.search.export import chosen_row, export, is_export_of, model_of
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.gallery import gallery_of
 from pipeline.search.indexing import update_gallery
-from pipeline.search.picture_sources import PictureFolder, Pictures, StoredRegions
+from pipeline.search.picture_sources import PictureFolder, StoredRegions
 
 _SHOWN = 20  # left-out files that are named on the screen
 
@@ -38,17 +40,13 @@ def index(
         RecipeError: there is no model, or it does not read such pictures.
     """
     exported = ExportedModel.load(model) if model is not None else _own_model(recipe, workspace)
-    corpus, captions, found = corpus_job(recipe, workspace), None, None
+    corpus, captions = corpus_job(recipe, workspace), None
     if workspace.done(corpus):
         folder, captions = workspace.folder(corpus), {language: list[str]() for language in exported.languages}
         for row in read_captions(folder / "captions.parquet").to_list():
             if row["source"] == HUMAN and row["language"] in captions:
                 captions[row["language"]].append(row["text"])
-        found = StoredRegions(RegionStore(folder / "regions", check_values=False), pictures_of(folder))
-    source: Pictures | None = found if pictures is None else PictureFolder(pictures, workers)
-    if source is None:
-        workspace.require(corpus)  # says what to run
-        raise AssertionError
+    source = _of_corpus(exported, workspace, corpus) if pictures is None else PictureFolder(pictures, workers)
     place = gallery or gallery_of(recipe, workspace)
     done = update_gallery(place, exported, source, captions)
     for name, reason in list(done.left.items())[:_SHOWN]:
@@ -60,6 +58,15 @@ def index(
         f"{escaped(str(place))}: {done.pictures:,} pictures ({done.computed:,} new, {done.gone:,} gone, "
         f"{len(done.left):,} left out), captions: {counts or 'none'}"
     )
+
+
+def _of_corpus(exported: ExportedModel, workspace: Workspace, corpus: Job) -> StoredRegions:
+    """The images of a corpus as the model is given them; RecipeError where they have not been made."""
+    folder, reader = workspace.require(corpus), exported.extractor
+    store = folder / "regions"
+    if isinstance(reader, PixelExtractor):
+        store = workspace.require(pictures_job(corpus, reader.size))
+    return StoredRegions(open_images(store), pictures_of(folder))
 
 
 def _own_model(recipe: Recipe, workspace: Workspace) -> ExportedModel:

@@ -11,7 +11,8 @@ from data.slots import parse_group
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CAPTION, parse_path
 from pipeline.retrieval.rows import Row
-from pipeline.search.exported_model import ABOUT, RERANKER, TRANSLATORS, VISION
+from pipeline.search.exported_model import ABOUT, RERANKER, TRANSLATORS
+from pipeline.search.picture_reading import PIXELS, VISION
 
 _CARD = """---
 {front}---
@@ -70,6 +71,7 @@ def model_card(
         note += "" if language in languages else " (not trained on it)"
         lines.append(f"| {language}{note} | {ways[0]} | {ways[1]} | {scores['mean_recall']:.1f} |")
     reads = (
+        "It reads pictures, from pixels, by an image encoder of its own." if regions and regions.get(PIXELS) else
         "It reads pictures, from pixels: regions are found by " + (
             f"{shown_name(recipe.regions.model)} (`{VISION}/`)." if regions["model"] else "the built-in extractor."
         ) if regions else

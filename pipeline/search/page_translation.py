@@ -1,4 +1,4 @@
-"""A part of the page: a sentence translated without a picture (MT) and with one (MMT), side by side."""
+"""A part of the page: a sentence translated without a picture (MT) and with one (MMT), side by side, or by others."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from PIL import Image
 
 from data.languages import language_name
 from pipeline.errors import RecipeError
+from pipeline.recipes.systems import members_of
 from pipeline.search.examples import Ambiguous, Sentence
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.gallery import Gallery, Hit
@@ -63,7 +64,7 @@ def seen_in(gallery: Gallery, hits: Sequence[Hit]) -> list[Seen]:
 
 
 def can_compare(exported: ExportedModel, language: str) -> bool:
-    """Does the model bring MT and MMT from this language into the same one?"""
+    """Does the model bring MT and a system that looks at pictures from this language into the same one?"""
     return bool(_targets(exported, language))
 
 
@@ -74,32 +75,63 @@ def compare_translations(exported: ExportedModel, sentence: Sentence, seen: Sequ
     if not (typed or "").strip():
         return
     for target in _targets(exported, source):
-        without = exported.translators.translate(typed, "mt", source, target)
-        regions = np.stack([one.regions for one in seen])
-        found = exported.translators.translate_all([typed] * len(seen), "mmt", source, target, regions)
-        pairs = sorted(zip(seen, found, strict=True), key=lambda pair: pair[1] == without)  # those that differ first
-        for one, text_with in pairs:
-            _row(one, language_name(target), without, text_with)
+        systems = _chosen(exported, text, source, target)
+        found = {one: _translated(exported, typed, one, (source, target), seen) for one in systems}
+        rows = [(one, [found[system][place] for system in systems]) for place, one in enumerate(seen)]
+        for one, texts in sorted(rows, key=lambda row: len(set(row[1])) == 1):  # those that differ first
+            _row(one, [_title(exported, system, source, target) for system in systems], texts)
 
 
-def _row(seen: Seen, language: str, without: str, with_it: str) -> None:
-    """A picture, and beside it its two translations, different words marked."""
-    picture, left, right = st.columns([2, 5, 5], vertical_alignment="center")
+def _chosen(exported: ExportedModel, text: str, source: str, target: str) -> list[str]:
+    """The systems that are compared: MT and the first one that looks, unless others are chosen of more than two."""
+    known = exported.translators.systems(source, target)
+    usual = ["mt", exported.translators.looking(source)[target]]
+    if known == usual:
+        return usual
+    chosen = st.multiselect(
+        f"Translators into {language_name(target)}", known, usual, format_func=_label, key=f"by-{text}-{target}",
+        help="a name behind + re-ranks what the translator before it finds",
+    )  # fmt: skip
+    return [one for one in known if one in chosen]
+
+
+def _translated(
+    exported: ExportedModel, text: str, system: str, direction: tuple[str, str], seen: Sequence[Seen]
+) -> list[str]:
+    """The translation of a sentence by one system with each picture, or once for all if it does not look."""
+    if not exported.translators.looks(system, *direction):
+        return [exported.translators.translate(text, system, *direction)] * len(seen)
+    regions = np.stack([one.regions for one in seen])
+    return exported.translators.translate_all([text] * len(seen), system, *direction, regions)
+
+
+def _title(exported: ExportedModel, system: str, source: str, target: str) -> str:
+    """What stands above a translation."""
+    how = "With" if exported.translators.looks(system, source, target) else "Without"
+    return f"{how} the picture ({_label(system)}, {language_name(target)})"
+
+
+def _label(system: str) -> str:
+    """A system's name as it is shown: `mt+channel` is MT+channel."""
+    members, reranks = members_of(system)
+    return "+".join([*(one.upper() for one in members), *([reranks] if reranks else [])])
+
+
+def _row(seen: Seen, titles: Sequence[str], texts: Sequence[str]) -> None:
+    """A picture, and beside it its translations: words that differ from the first are marked, and the first's own."""
+    picture, *places = st.columns([2, *[10 / max(1, len(texts))] * len(texts)], vertical_alignment="center")
     if seen.picture is None:
         picture.info("The picture is not at hand.")
     else:
         picture.image(seen.picture, width=_WIDTH, alt=seen.name)
-    same = ", the same" if without == with_it else ""
-    for place, title, text in (
-        (left, f"Without the picture (MT, {language})", marked(without, with_it, BROWN)),
-        (right, f"With the picture (MMT, {language}){same}", marked(with_it, without, GREEN)),
-    ):
+    for number, (place, title, text) in enumerate(zip(places, titles, texts, strict=True)):
+        other = texts[1 if number == 0 and len(texts) > 1 else 0]
         with place.container(border=True, gap="xxsmall"):
-            st.caption(plain(title))
-            st.markdown(text)
+            st.caption(plain(title + (", the same" if number and text == other else "")))
+            st.markdown(marked(text, other, GREEN if number else BROWN))
 
 
 def _targets(exported: ExportedModel, source: str) -> list[str]:
-    """The languages that both MT and MMT translate a language into."""
-    return [one for one in exported.translators.targets("mmt", source)
-            if one in exported.translators.targets("mt", source)]  # fmt: skip
+    """The languages that both MT and a system that looks at pictures translate a language into."""
+    looking = exported.translators.looking(source)
+    return [one for one in exported.translators.targets("mt", source) if one in looking]

@@ -43,7 +43,7 @@ def translate_exported(model: Path, options: AugmentSettings, request: Request) 
 def _regions(exported: ExportedModel, names: Sequence[str], folder: Path) -> RegionStore:
     """The regions of those pictures that are files."""
     found = {name: exported.regions_of(name) for name in names if Path(name).is_file()}
-    nothing = (np.zeros((1, exported.model.region_dim)), np.zeros((1, 4)))
+    nothing = (np.zeros((1, exported.model.input_dim)), np.zeros((1, 4)))
     pictures = found or {"no picture": nothing}  # a store has one image or more
     write_regions(folder, list(pictures), pictures.values())
     return RegionStore(folder, check_values=False)

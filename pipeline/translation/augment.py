@@ -19,7 +19,8 @@ from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.decoding import decoding_of
 from pipeline.recipes.loading import lender
-from pipeline.recipes.settings import Recipe, SearchSettings, job_settings
+from pipeline.recipes.search_settings import SearchSettings
+from pipeline.recipes.settings import Recipe, job_settings
 from pipeline.recipes.systems import CAPTION, parse_path
 from pipeline.translation.batch_translation import Translated, translate_all
 from pipeline.translation.leakage import lenders_of, refuse_seen_images

@@ -244,7 +244,8 @@ def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job]
     inputs = read_beside(next(iter(members.values()))) | members
     if channel is not None:
         plain[CHANNEL], inputs[CHANNEL] = asdict(settings.channel), channel
-    about = {CHANNEL: {"direction": direction, **asdict(settings.channel)}} if channel is not None else {}
+    how = {"direction": direction, **asdict(settings.channel), "length_penalty": settings.length_penalty}
+    about = {CHANNEL: how} if channel is not None else {}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Combine the members, then translate validation, test and twins."""

@@ -259,7 +259,10 @@ def _tuned_job(recipe: Recipe, system: str, direction: str, lists: Job) -> Job:
         """Tune, combine the parts, then translate validation, test and twins."""
         development, _ = read_lists(inputs["lists"], "val", target)
         found = tuned(development.only(features), rerank.seeds, MiraSettings(passes=rerank.passes))
-        about = {"direction": direction, "weights": found.best, "beam_size": rerank.list_size}
+        about = {
+            "direction": direction, "weights": found.best, "beam_size": rerank.list_size,
+            "length_penalty": settings.length_penalty,
+        }  # fmt: skip
         save_several(
             folder, {one: inputs[one] for one in members}, {one: inputs[one] for one in parts}, {RERANKING: about}
         )

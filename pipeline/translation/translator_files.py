@@ -109,11 +109,13 @@ class Reranking:
         direction: of the translator.
         weights: of the features (`modules.rerankers`), by name.
         beam_size: least size of the beam.
+        length_penalty: of the search whose lists the weights belong to; None (not recorded): that of each search.
     """
 
     direction: str
     weights: Mapping[str, float]
     beam_size: int
+    length_penalty: float | None = None
 
 
 def files_of(folder: Path) -> set[str]:
@@ -132,6 +134,18 @@ def files_of(folder: Path) -> set[str]:
     if {*weights} & {*OF_RETRIEVAL}:
         parts[RETRIEVAL] = MODEL_FILES
     return {"network.json", *(f"{part}/{file}" for part, files in parts.items() for file in files)}
+
+
+def reads_regions(folder: Path) -> bool:
+    """Does a finished translator read the regions of a picture, by itself or to re-rank? Its weights are not loaded.
+
+    Raises:
+        RecipeError: the folder holds no translator.
+    """
+    network, members, found = _read(folder)
+    if members:
+        return any(reads_regions(folder / name) for name in members) or (found is not None and "image" in found.weights)
+    return network.get("region_dim") is not None
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], list[str], Reranking | None]:
@@ -162,7 +176,8 @@ def _reranking(network: Mapping[str, Any]) -> Reranking | None:
     else:
         return None
     source, target = about["direction"].split("-")
-    return Reranking(f"{source}-{target}", weights, int(about["beam_size"]))
+    alpha = about.get("length_penalty")
+    return Reranking(f"{source}-{target}", weights, int(about["beam_size"]), None if alpha is None else float(alpha))
 
 
 def load_reranker(direct: Searched, bpe: SubWords, about: Reranking, channel: Path, retrieval: Path) -> Reranker:
@@ -205,7 +220,7 @@ def load_reranker(direct: Searched, bpe: SubWords, about: Reranking, channel: Pa
         else:
             raise RecipeError(f"{about.direction}: no feature {name!r} of re-ranking; there are {LOGP}, length, "
                               f"{CHANNEL}, {', '.join(looked)}")  # fmt: skip
-    return Reranker(direct, features, about.weights, about.beam_size)
+    return Reranker(direct, features, about.weights, about.beam_size, about.length_penalty)
 
 
 def _load_channel(folder: Path, bpe: SubWords, source: str, target: str) -> Channel:

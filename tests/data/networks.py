@@ -102,6 +102,11 @@ def _headless(layers: int) -> tuple[Any, Any]:
     return detector.model, read
 
 
+def _resnet(layers: int) -> tuple[Any, Any]:
+    config = hf.ResNetConfig(embedding_size=4, hidden_sizes=[4, 6, 8, 12], depths=[layers] * 4, layer_type="basic")
+    return hf.ResNetModel(config), hf.ConvNextImageProcessorPil(size={"shortest_edge": SIDE})
+
+
 def _square() -> Any:
     return hf.ViTImageProcessor(size={"height": SIDE, "width": SIDE})
 
@@ -111,6 +116,7 @@ DETECTORS = ("detr", "rtdetr", "yolos")
 _MAKERS: dict[str, Callable[[int], tuple[Any, Any]]] = {
     "clip": _clip, "siglip": _siglip, "dino": _dino, "detr": _detr, "rtdetr": _rtdetr, "yolos": _yolos, "text": _bert,
     "vit": _vit, "swin": _swin, "masked": _masked, "headless": _headless,
+    "resnet": _resnet,
 }  # fmt: skip
 
 

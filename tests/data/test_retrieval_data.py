@@ -166,9 +166,31 @@ def test_a_group_of_several_slots_gives_captions_of_one_image_together(train: Da
 
 
 def test_an_image_with_fewer_captions_than_a_slot_wants_repeats_them(train: Dataset) -> None:
-    visits = list(chain.from_iterable(epoch(train, [parse_group("2*fr/human")], batch_size=9)))
-    assert len(visits) == 9
-    assert all(visit[0] == visit[1] for visit in visits)
+    visits = list(chain.from_iterable(epoch(train, [parse_group("3*en/human")], batch_size=10)))
+    assert len(visits) == 10
+    different = {train[visit[0]]["image_id"]: len(set(visit)) for visit in visits}
+    assert different == dict.fromkeys(IMAGES[:9], 3) | {"i09": 2}
+
+
+def test_slots_of_one_type_may_repeat_captions_on_purpose(train: Dataset) -> None:
+    """A control: the same captions again."""
+    for text, visits in (("fr/human + fr/human", 9), ("2*en/human + en/human", 29)):
+        assert MixedBatches(train, [parse_group(text)], 9, 0).steps == -(-visits // 9)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("5*fr/human", "`5*fr/human` draws 5 captions of an image at once, but no training image of its group has more"
+                       " than 1 of this type; ask for at most 1 in vse.rows"),
+        ("2*en/human + 2*fr/human", "`2*fr/human` draws 2 .*more than 1 "),
+        ("4*en/human + de/mmt:en-de", "`4*en/human` draws 4 .*more than 3 "),
+        ("2*en/human + 4*de/mmt:en-de + 0*fr/human", "`4*de/mmt:en-de` draws 4 .*more than 3 "),
+    ],
+)  # fmt: skip
+def test_more_captions_than_any_image_has_are_refused(train: Dataset, text: str, expected: str) -> None:
+    with pytest.raises(DataError, match=expected.replace("*", r"\*", 1)):
+        MixedBatches(train, [parse_group("en/human"), parse_group(text)], 8, 0)
 
 
 @pytest.mark.parametrize("world", [2, 3])

@@ -15,6 +15,8 @@ from modules.gxn_training import GxnTraining
 from modules.retrieval import Retrieval
 from modules.retrieval_models.gxn import Gxn
 from tests.modules.cases import (
+    LANGUAGES,
+    LENGTHS,
     check_autocast,
     check_learns,
     check_order_and_padding,
@@ -81,6 +83,18 @@ def test_it_is_the_formula_whatever_the_padding_and_it_learns(branches: list[str
     check_learns(model, 0.5)
 
 
+def test_scores_of_branches_add_up_to_the_whole_score() -> None:
+    model, (regions, mask, tokens) = make("gxn", branches=BOTH, mixing=0.3), make_batch()
+    images, captions = model.encode_images(regions, mask), model.encode_captions(tokens, LENGTHS, LANGUAGES)
+    parts = [[model.of_branch(side, branch) for side in (images, captions)] for branch in BOTH]
+    whole = model.similarity(images, captions)
+    torch.testing.assert_close(whole, model.similarity(*parts[0]) + model.similarity(*parts[1]))
+    torch.testing.assert_close(parts[1][0][0][:, 0], 0.7**0.5 * model.grounded_images(regions, mask))
+    with pytest.raises(ModelError, match="Gxn has no branch 'other'"):
+        model.of_branch(images, "other")
+    assert make("gxn", branches=["grounded"]).branches == Gxn.branches_with(branches=["grounded"]) == ("grounded",)
+
+
 def test_imagined_images_are_of_the_mean_and_the_deviation() -> None:
     model = make("gxn", generate=["t2i"], target="regions").eval()
     captions = torch.rand(3, 8, dtype=torch.float64)
@@ -95,7 +109,7 @@ def test_imagined_images_are_of_the_mean_and_the_deviation() -> None:
 class Pictures:
     """Pictures whose colour is that of the thing's name."""
 
-    def take(self, image_ids: list[str]) -> np.ndarray:
+    def pixels_of(self, image_ids: list[str]) -> np.ndarray:
         return np.stack([np.full((3, 8, 8), sum(map(ord, name)) % 256, np.uint8) for name in image_ids])
 
 

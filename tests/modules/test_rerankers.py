@@ -86,6 +86,19 @@ def test_the_order_is_that_of_the_weighted_sum() -> None:
     assert [one.score for one in first] == pytest.approx([-1.3, -1.4, -1.6])
 
 
+def test_every_search_has_the_length_penalty_that_the_weights_belong_to() -> None:
+    direct, features = member("transformer", 1), {"logp": LogProbability()}
+    batch = {name: tensor for name, tensor in BATCH.items() if name != "regions"}
+    own, free = (Reranker(direct, features, {"logp": 1.0}, 4, alpha) for alpha in (0.5, None))
+    assert own.widened(BeamSettings(2, 2.0)) == BeamSettings(4, 0.5)
+    assert free.widened(BeamSettings(2, 2.0)) == BeamSettings(4, 2.0)
+    expected = translate(direct, batch, BeamSettings(4, 0.5), BEGIN, END)
+    for alpha in (0.0, 2.0):
+        found = translate(own, BATCH, BeamSettings(2, alpha), BEGIN, END)
+        for best, wanted in zip(found, expected, strict=True):
+            assert [(one.tokens, one.score) for one in best] == [(one.tokens, one.score) for one in wanted]
+
+
 @pytest.mark.parametrize("looks", [False, True])
 def test_pictures_reach_the_features_whether_the_translator_looks_or_not(looks: bool) -> None:
     direct, feature = member("transformer", 1, looks=looks), Similarity(retrieval(), "regions", read, "de")

@@ -7,7 +7,7 @@ import pytest
 from pipeline.jobs.workspace import Workspace
 from pipeline.search.exported_model import ExportedModel
 from tests.pipeline.drawn import draw
-from tests.pipeline.tiny import GXN, Tiny
+from tests.pipeline.tiny import GXN, RERANKED, Tiny
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +32,14 @@ def gxn_model(gxn: Tiny) -> Path:
     """It, exported."""
     assert gxn.main("export", *GXN, f"--output={gxn.folder / 'model'}") == 0
     return gxn.folder / "model"
+
+
+@pytest.fixture(scope="session")
+def reranked(tiny: Tiny, tmp_path_factory) -> Tiny:
+    """A copy of the tiny recipe's artifacts in which systems are re-ranked."""
+    made = tiny.without(tmp_path_factory.mktemp("reranked") / "tiny", "nothing")
+    assert made.main("all", *RERANKED) == 0
+    return made
 
 
 @pytest.fixture

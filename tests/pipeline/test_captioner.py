@@ -3,6 +3,7 @@
 import pytest
 
 from data.captions import read_captions
+from data.pixels import open_images
 from modules.beam import BeamSettings
 from pipeline.errors import RecipeError
 from pipeline.jobs.job import everything
@@ -39,7 +40,8 @@ def test_training_images_alone_get_the_captions_of_the_model(written: Tiny) -> N
         ("de", "train", "caption:de", None)
     }
     settings = written.recipe(*SETTINGS)
-    expected = Writer(written.job("vse-gxn-both-1"), corpus, settings.vse.trainer, BeamSettings(2)).write(train, "de")
+    images, search = open_images(corpus / "regions"), BeamSettings(2)
+    expected = Writer(written.job("vse-gxn-both-1"), images, settings.vse.trainer, search).write(train, "de")
     assert {row["image_id"]: row["text"] for row in rows} == {one: text for one, text in expected.items() if text}
     figures = written.metrics("synthetic-caption-de")
     assert figures["captions"] == len(rows)

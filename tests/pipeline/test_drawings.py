@@ -12,6 +12,7 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from data.captions import Caption, write_captions
+from data.pixels import open_images
 from data.regions import RegionStore, write_regions
 from data.text import WordVocabulary
 from modules.retrieval_models import RetrievalModel, build_model, model_class
@@ -209,7 +210,7 @@ def test_images_are_those_that_are_described_in_all_languages_or_else_in_the_fir
         rows = [Caption(image, f"{image}{language}{n}", language, text, "test")
                 for n, (image, language, text) in enumerate(captions)]  # fmt: skip
         write_captions([*rows, Caption("c", "x", "en", "of training", "train")], tmp_path / "captions.parquet")
-        return _TestImages(tmp_path, ["en", "de"])
+        return _TestImages(tmp_path, open_images(tmp_path / "regions"), ["en", "de"])
 
     write_regions(tmp_path / "regions", ["a", "b", "c"], ((REGIONS[0], BOXES) for _ in range(3)))
     (tmp_path / "about.json").write_text('{"pictures": {}}')

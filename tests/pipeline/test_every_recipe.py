@@ -65,7 +65,10 @@ def root(tmp_path_factory) -> Path:
     made = entries()
     for name in ("dataset_flickr30k.json", "dataset_coco.json"):
         write_json(folder / name, made)
-    japanese = [{"image_id": image["cocoid"], "caption": f"犬が公園の{image['cocoid']}にいる"} for image in made[2:]]
+    japanese = [
+        {"image_id": image["cocoid"], "caption": f"{animal}が公園の{image['cocoid']}にいる"}
+        for image in made[2:] for animal in "犬猫"
+    ]  # fmt: skip
     (folder / "yj_captions").mkdir()
     (folder / "yj_captions" / "yjcaptions26k_clean.json").write_text(json.dumps({"annotations": japanese}))
     chinese = [f"{image['filename'][:-4]}#0\t一只狗在公园{image['cocoid']}里" for image in made[2:]]

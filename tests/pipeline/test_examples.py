@@ -37,6 +37,7 @@ def test_the_ambiguous_example_has_two_translations_each_nearer_to_its_picture(g
         return [captions[place] for place in scores.argmax(1).tolist()]
 
     monkeypatch.setattr(ExportedTranslators, "targets", lambda self, system, language: ["en"])
+    monkeypatch.setattr(ExportedTranslators, "looking", lambda self, language: {"en": "mmt"})
     monkeypatch.setattr(ExportedTranslators, "translate_all", fitting)
     found = ambiguous_example(gallery)
     assert found is not None
@@ -52,5 +53,6 @@ def test_the_ambiguous_example_has_two_translations_each_nearer_to_its_picture(g
 def test_there_is_no_ambiguous_example_where_the_picture_changes_nothing(gallery: Gallery, monkeypatch) -> None:
     assert ambiguous_example(gallery) is None  # the model does not read German, so it cannot compare
     monkeypatch.setattr(ExportedTranslators, "targets", lambda self, system, language: ["en"])
+    monkeypatch.setattr(ExportedTranslators, "looking", lambda self, language: {"en": "mmt"})
     monkeypatch.setattr(ExportedTranslators, "translate_all", lambda self, texts, *rest: ["the same"] * len(texts))
     assert ambiguous_example(gallery) is None

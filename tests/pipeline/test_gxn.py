@@ -61,7 +61,7 @@ def test_pixels_are_the_middle_of_the_training_pictures(gxn: Tiny) -> None:
     folder = gxn.job("pixels-8")
     ids = (folder / "ids.txt").read_text().split()
     assert len(ids) == 12
-    taken = PixelStore(folder).take(ids[3:4])[0]
+    taken = PixelStore(folder).pixels_of(ids[3:4])[0]
     picture = Image.open(next(gxn.job("corpus").glob(f"pictures/{ids[3]}.*"))).convert("RGB")
     expected = np.asarray(picture.resize((8, 8), Image.Resampling.LANCZOS)).transpose(2, 0, 1)
     assert np.array_equal(taken, expected)

@@ -13,7 +13,7 @@ from pipeline.retrieval.vse import vse_rows
 from pipeline.search.exported_model import ExportedModel
 from tests.pipeline.tiny import Tiny
 
-ROWS = {"mule": "2*en/human + de/human", "mlmme": "en/human + de/human"}
+ROWS = {"mule": "en/human + de/human", "mlmme": "en/human + de/human"}
 OPTIONS = {"mule": "pretrain_epochs=1", "mlmme": "beta=0.5"}
 
 
@@ -72,6 +72,21 @@ def test_rows_without_captions_to_compare_are_one_line(tiny: Tiny, model: str, r
     recipe = tiny.recipe(*arguments(model), f"--vse.rows.both=[{row}]")
     with pytest.raises(RecipeError, match=words):
         vse_rows(recipe, tiny.workspace)
+
+
+@pytest.mark.parametrize("group", ["5*de/human", "en/human + 5*de/human", "5*de/human + en/mmt:en-de-en"])
+def test_more_captions_than_an_image_has_are_one_line_before_training(tiny: Tiny, capsys, group: str) -> None:
+    before = sorted((tiny.workspace.root / "jobs").glob("vse-*/*"))
+    rows = f'--vse.rows={{"human": ["en/human"], "many": ["{group}"]}}'
+    settings = ["--vse.only=[human, many]", "--vse.reranker.model=null"]
+    capsys.readouterr()
+    assert tiny.main("vse", *settings, rows, "--vse.epochs=5") == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert line == (
+        "error: vse.rows.many: `5*de/human` draws 5 captions of an image at once, but no training image of its group "
+        "has more than 1 of this type; ask for at most 1 in vse.rows"
+    )
+    assert sorted((tiny.workspace.root / "jobs").glob("vse-*/*")) == before
 
 
 def test_options_that_make_no_sense_are_refused_before_anything_runs(tiny: Tiny) -> None:

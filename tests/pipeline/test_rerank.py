@@ -11,41 +11,14 @@ import pytest
 
 from data.errors import DataError
 from data.nbest import read_nbest
-from data.regions import RegionStore
-from data.text import PretrainedTokens
-from modules.retrieval_models import build_model
 from modules.translation_metrics import translation_scores
-from pipeline.cli import main
-from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
-from pipeline.jobs.model_files import save_model
 from pipeline.recipes.loading import load_recipe
-from pipeline.search.export import _copy_translator
-from pipeline.search.exported_model import ExportedModel
 from pipeline.translation.evaluation import read_translations
 from pipeline.translation.mmt import translator_jobs
 from pipeline.translation.reranked import CHOICES, read_lists
 from pipeline.translation.translator_files import load_translator
-from tests.modules.text_models import save
-from tests.pipeline.tiny import Tiny, at
-
-SYSTEMS = "--mmt.systems=[mt,mmt,mt+short,mt+picture,mt+channel]"
-RERANK = (
-    "--mmt.rerank.systems={short: [logp, length, channel], picture: [logp, channel, image, source]}",
-    "--mmt.rerank.retrieval={row: both}", "--mmt.rerank.list_size=6", "--mmt.rerank.passes=3",
-    "--mmt.rerank.seeds=[1,2]", "--vse.rows={both: [en/human, de/human]}", "--vse.only=[both]",
-    "--report.resamples=100",
-)  # fmt: skip
-SEARCH = ("--augment.beam_size=2", "--trainer.accelerator=cpu")
-ALL = (SYSTEMS, *RERANK, "--mmt.directions=[en-de,de-en]")
-
-
-@pytest.fixture(scope="module")
-def reranked(tiny: Tiny, tmp_path_factory) -> Tiny:
-    """A copy of the tiny recipe's artifacts in which systems are re-ranked."""
-    made = tiny.without(tmp_path_factory.mktemp("reranked") / "tiny", "nothing")
-    assert made.main("all", *ALL) == 0
-    return made
+from tests.pipeline.tiny import RERANK, RERANK_SYSTEMS, RERANKED, Tiny
 
 
 def test_lists_have_all_features_of_each_candidate(reranked: Tiny) -> None:
@@ -72,7 +45,7 @@ def test_a_tuned_system_is_a_translator_like_the_others(reranked: Tiny, tmp_path
         best = tuning["weights"][int(np.argmax(tuning["val_bleu"]))]
         found, _ = load_translator(folder)
         assert list(found.weights.values()) == pytest.approx(best)
-        assert found.beam_size == 6
+        assert (found.beam_size, found.length_penalty) == (6, 1.0)
         figures = reranked.metrics(f"{system}-en-de")
         assert {"val_bleu", "test_bleu", "test_chrf", "test_ter", "ambiguous"} <= figures.keys()
         lists, _ = read_lists(reranked.job("lists-mt-en-de"), "test", "de")
@@ -90,17 +63,19 @@ def test_translate_and_augment_use_it(reranked: Tiny, tmp_path: Path, capsys, sy
     for name, lines in (("in", [row["source"] for row in rows]), ("images", [row["image_id"] for row in rows])):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     arguments = [f"--with={system}:en-de", f"--input={tmp_path / 'in'}", f"--output={tmp_path / 'out'}"]
-    assert reranked.main("translate", *ALL, *arguments) == (system == "mt+picture")  # it looks at pictures
-    assert reranked.main("translate", *ALL, *arguments, f"--images={tmp_path / 'images'}") == 0
-    assert (tmp_path / "out").read_text().splitlines() == [row["hypothesis"] for row in rows]
-    assert reranked.main("augment", *ALL, f"--augment.paths=[{system}:en-de]") == 0
+    assert reranked.main("translate", *RERANKED, *arguments) == (system == "mt+picture")  # it looks at pictures
+    for alpha in (1.0, 0.0):  # whatever the search asks for, the weights belong to mmt.length_penalty
+        penalty = f"--augment.length_penalty={alpha}"
+        assert reranked.main("translate", *RERANKED, *arguments, penalty, f"--images={tmp_path / 'images'}") == 0
+        assert (tmp_path / "out").read_text().splitlines() == [row["hypothesis"] for row in rows]
+    assert reranked.main("augment", *RERANKED, f"--augment.paths=[{system}:en-de]") == 0
     captions = reranked.captions(f"synthetic-{system}-en-de")
     assert {row["source"] for row in captions} == {f"{system}:en-de"}
 
 
 def test_a_recipe_can_borrow_one_of_several(reranked: Tiny, tmp_path: Path, monkeypatch) -> None:
     """Also in a process that has not imported what trains the retrieval models of the others."""
-    lender, systems = tmp_path / "lender.yaml", SYSTEMS.partition("=")[2]
+    lender, systems = tmp_path / "lender.yaml", RERANK_SYSTEMS.partition("=")[2]
     rerank = {key.removeprefix("--mmt.rerank."): value for key, _, value in (one.partition("=") for one in RERANK[:5])}
     lender.write_text(
         f"base: {reranked.yaml}\nvse: {{rows: {{both: [en/human, de/human]}}, only: [both]}}\n"
@@ -113,130 +88,17 @@ def test_a_recipe_can_borrow_one_of_several(reranked: Tiny, tmp_path: Path, monk
     assert {row["source"] for row in reranked.captions("synthetic-mt+channel-en-de")} == {"mt+channel:en-de"}
 
 
-SYSTEMS_LEFT = [f"{system}-{way}" for system in ("mmt", "mt", "mt+channel", "mt+picture", "mt+short")
-                for way in ("de-en", "en-de")]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def folder(reranked: Tiny, tmp_path_factory) -> Path:
-    """An exported model that brings re-ranked systems, somewhere else."""
-    assert reranked.main("export", *ALL) == 0
-    place = tmp_path_factory.mktemp("elsewhere") / "model"
-    shutil.move(reranked.workspace.root / "tiny" / "model", place)
-    return place
-
-
-def as_files(reranked: Tiny, rows: list[dict], folder: Path) -> list[str]:
-    """Sentences and pictures of rows as files, and the arguments that name them."""
-    pictures = pictures_of(reranked.job("corpus"))
-    for name, lines in (
-        ("in", [row["source"] for row in rows]),
-        ("pictures", [pictures[row["image_id"]] for row in rows]),
-    ):
-        (folder / name).write_text("".join(f"{line}\n" for line in lines))
-    return ["--input", str(folder / "in"), "--images", str(folder / "pictures"), "--output", str(folder / "out")]
-
-
-@pytest.mark.parametrize("system", ["mt+channel", "mt+short", "mt+picture"])
-def test_an_exported_model_brings_it_with_all_that_it_needs(
-    reranked: Tiny, folder: Path, tmp_path: Path, system: str
-) -> None:
-    exported = ExportedModel.load(folder)
-    assert exported.translator_names == sorted(SYSTEMS_LEFT)
-    rows = read_translations(reranked.job(f"{system}-en-de"), "test")
-    arguments = as_files(reranked, rows, tmp_path)
-    with at(tmp_path):  # without the artifacts
-        assert main(["translate", "--model", str(folder), "--with", f"{system}:en-de", *arguments, *SEARCH]) == 0
-    expected = [row["hypothesis"] for row in rows]
-    assert (tmp_path / "out").read_text().splitlines() == expected
-    regions = np.stack([exported.regions_of(path)[0] for path in (tmp_path / "pictures").read_text().splitlines()])
-    sources = [row["source"] for row in rows]
-    assert exported.translators.translate_all(sources, system, "en", "de", regions) == expected
-
-
-def test_pictures_that_are_missing_are_named(reranked: Tiny, folder: Path, tmp_path: Path, capsys) -> None:
-    rows = read_translations(reranked.job("mt+picture-en-de"), "test")[:2]
-    arguments = ["translate", "--model", str(folder), "--with", "mt+picture:en-de", *as_files(reranked, rows, tmp_path)]
-    first = (tmp_path / "pictures").read_text().splitlines()[0]
-    (tmp_path / "pictures").write_text(f"{first}\nnowhere.png\n")
-    assert main(arguments) == 1
-    assert "pictures:2: image 'nowhere.png' is no file; give a picture" in capsys.readouterr().err
-    text_only = shutil.copytree(folder, tmp_path / "model")
-    about = json.loads((text_only / "model.json").read_text())
-    (text_only / "model.json").write_text(json.dumps(about | {"without_regions": "captions"}))
-    arguments[2] = str(text_only)
-    for pictures in (f"{first}\nnowhere.png\n", "\n\n"):
-        (tmp_path / "pictures").write_text(pictures)
-        assert main([*arguments, *SEARCH]) == 0
-        assert "lines without regions, zeros in their place (lines " in capsys.readouterr().err
-        assert len((tmp_path / "out").read_text().splitlines()) == 2
-    ids = f"{rows[0]['image_id']}\nnowhere\n"
-    (tmp_path / "pictures").write_text(ids)
-    own = ["--with", "mt+picture:en-de", *arguments[5:]]
-    assert reranked.main("translate", *ALL, *own) == 1
-    assert "pictures:2: image 'nowhere' has no regions in the corpus" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--with", "mt+fine:en-de"], "no mt+fine-en-de in the model; it has mmt-de-en, "),
-        (["--with", "mt:en"], "'mt:en' names one language; expected two or more"),
-        (["--with", "mt:en-de@wide"], "'mt:en-de@wide' names a search"),
-        (["--with", "mt+picture:en-de"], "mt+picture reads regions; give --images, an image a line, or use mt"),
-        (["--with", "mt:en-de", "--model", "nowhere"], "no exported model here"),
-    ],
-)
-def test_what_an_exported_model_cannot_translate_is_one_line(
-    folder: Path, tmp_path: Path, capsys, arguments: list[str], words: str
-) -> None:
-    (tmp_path / "in").write_text("a red ball\n")
-    assert main(["translate", "--model", str(folder), "--input", str(tmp_path / "in"), *arguments]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert words in line
-
-
-@pytest.mark.parametrize("lost", ["retrieval/words.json", "channel/bpe.json", "mt/network.json", "network.json"])
-def test_an_exported_system_that_is_not_whole_is_refused(folder: Path, tmp_path: Path, lost: str) -> None:
-    broken = shutil.copytree(folder, tmp_path / "model")
-    name = f"translators/mt+picture-en-de/{lost}"
-    (broken / name).unlink()
-    about = json.loads((broken / "model.json").read_text())
-    del about["files"][name]
-    (broken / "model.json").write_text(json.dumps(about))
-    with pytest.raises(RecipeError, match=r"mt\+picture-en-de: no whole translator; get the model folder again"):
-        ExportedModel.load(broken)
-
-
-def test_a_text_model_of_its_retrieval_model_goes_along(reranked: Tiny, tmp_path: Path) -> None:
-    source, words = shutil.copytree(reranked.job("mt+picture-en-de"), tmp_path / "job"), tmp_path / "bert"
-    words.mkdir()
-    tokens = PretrainedTokens(str(save("bert", words)))
-    dim = RegionStore(reranked.job("corpus") / "regions").dim
-    arguments = {"region_dim": dim, "vocabulary_size": len(tokens), "languages": ["de", "en"], "dim": 8, "word_dim": 8,
-                 "dropout": 0.0, "pretrained": str(words)}  # fmt: skip
-    save_model(source / "retrieval", "san", arguments, build_model("san", **arguments))
-    tokens.save(source / "retrieval" / "words.json")
-    _copy_translator(source, tmp_path / "exported")
-    shutil.rmtree(words)
-    with pytest.raises(DataError, match="no tokenizer of transformers there"):
-        load_translator(source)
-    found, _ = load_translator(tmp_path / "exported")
-    assert found.features["image"].model.languages == ["de", "en"]
-    assert "bert" not in (tmp_path / "exported" / "retrieval" / "network.json").read_text()
-
-
 def test_features_are_compared_and_reported(reranked: Tiny, capsys) -> None:
     about = json.loads((reranked.job("choices-mt-en-de") / "choices.json").read_text())
     assert list(about) == list(CHOICES)
     assert all(len(one["weights"]) == 2 for one in about.values())
     published = "--mmt.rerank.published={en-de: {NMT: {BLEU: 30.9}, NMT + VSE: {BLEU: 35.2, TER: 44.8}}}"
-    assert reranked.main("rerank", *ALL, published) == 0
+    assert reranked.main("rerank", *RERANKED, published) == 0
     printed = capsys.readouterr().out
     for words in ("log p", *CHOICES, "oracle", "own image − another", "6-best lists of mt-en-de",
                   "NMT + VSE, published", "35.2", "+4.3", "44.8"):  # fmt: skip
         assert words in printed
-    assert reranked.main("report", *ALL) == 0
+    assert reranked.main("report", *RERANKED) == 0
     text = (reranked.workspace.root / "tiny" / "report" / "report.md").read_text()
     for words in ("| mt+picture-en-de |", "| mt+picture-en-de − mt |", "| + another image |"):
         assert words in text
@@ -247,11 +109,11 @@ def test_features_are_compared_and_reported(reranked: Tiny, capsys) -> None:
 
 
 def test_a_translators_lists_do_not_depend_on_the_systems_that_use_them(reranked: Tiny) -> None:
-    jobs = translator_jobs(reranked.recipe(*ALL), reranked.workspace)
+    jobs = translator_jobs(reranked.recipe(*RERANKED), reranked.workspace)
     assert jobs["mt+short-en-de"].inputs["lists"].key == jobs["mt+picture-en-de"].inputs["lists"].key
     assert "retrieval" not in jobs["mt+short-en-de"].inputs
     assert jobs["mt+picture-en-de"].inputs["retrieval"].name == "vse-san-both-1"
-    other = [*ALL[:-1], "--mmt.directions=[en-de]", "--mmt.systems=[mt,mt+only]", "--augment.paths=[]"]
+    other = [*RERANKED[:-1], "--mmt.directions=[en-de]", "--mmt.systems=[mt,mt+only]", "--augment.paths=[]"]
     without = reranked.recipe(*other, "--mmt.rerank.systems.only=[logp,image]")
     assert "channel" not in translator_jobs(without, reranked.workspace)["mt+only-en-de"].inputs["lists"].inputs
 
@@ -278,14 +140,14 @@ def test_damaged_artifacts_are_one_line(reranked: Tiny, tmp_path: Path) -> None:
 
 
 def test_a_model_without_the_language_has_no_features(reranked: Tiny) -> None:
-    recipe = reranked.recipe(*ALL, "--vse.rows={both: [en/human]}")
+    recipe = reranked.recipe(*RERANKED, "--vse.rows={both: [en/human]}")
     with pytest.raises(RecipeError, match=r"picture has 'image', but for en-de there is no retrieval"):
         translator_jobs(recipe, reranked.workspace)
 
 
 def test_what_is_missing_is_said_before_anything_runs(fresh: Tiny, capsys) -> None:
     assert fresh.main("prepare") == 0
-    assert fresh.main("rerank", *ALL) == 1
+    assert fresh.main("rerank", *RERANKED) == 1
     assert "text: not done yet" in capsys.readouterr().err
 
 

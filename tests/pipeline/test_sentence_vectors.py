@@ -19,7 +19,7 @@ from pipeline.search.gallery import Gallery
 from tests.modules.text_models import save
 from tests.pipeline.tiny import Tiny
 
-ROWS = {"en": ["en/human"], "both": ["2*en/human + de/human"], "mt": ["en/human + de/mt:en-de"]}
+ROWS = {"en": ["en/human"], "both": ["en/human + de/human"], "mt": ["en/human + de/mt:en-de"]}
 
 
 @pytest.fixture(scope="module")

@@ -62,6 +62,16 @@ GXN = [
 ]  # fmt: skip
 """It, in English and German, started from its parts."""
 
+RERANK_SYSTEMS = "--mmt.systems=[mt,mmt,mt+short,mt+picture,mt+channel]"
+RERANK = (
+    "--mmt.rerank.systems={short: [logp, length, channel], picture: [logp, channel, image, source]}",
+    "--mmt.rerank.retrieval={row: both}", "--mmt.rerank.list_size=6", "--mmt.rerank.passes=3",
+    "--mmt.rerank.seeds=[1,2]", "--vse.rows={both: [en/human, de/human]}", "--vse.only=[both]",
+    "--report.resamples=100",
+)  # fmt: skip
+RERANKED = (RERANK_SYSTEMS, *RERANK, "--mmt.directions=[en-de,de-en]")
+"""Two systems with tuned weights and one with a channel, in both directions."""
+
 
 @contextlib.contextmanager
 def at(folder: Path) -> Iterator[None]:

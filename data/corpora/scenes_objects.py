@@ -1,0 +1,61 @@
+"""Objects of scenes: which stands at which place, which ones a caption names, how places look in a picture."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.corpora.scenes import ScenesSettings, plan
+from data.corpora.scenes_grammar import LANGUAGES, PLACES, SENSES, Thing
+from data.corpora.scenes_render import REACH, centre_of
+
+TRAINING = ("train", "translation")
+"""Splits of scenes whose pictures something may be learned from."""
+AtPlaces = tuple[Thing | None, ...]
+"""The object at each place, in the order of `PLACES`; None: nothing is there."""
+
+
+def objects_of(settings: ScenesSettings, splits: Sequence[str]) -> dict[str, AtPlaces]:
+    """Image id → the objects of each image of some splits, `train`, `translation`, `val`, `test` or `twins`.
+
+    Raises:
+        DataError: settings contradict each other.
+    """
+    scenes = [scene for scene in plan(settings).scenes if scene.split in splits]
+    return {scene.image_id: _at_places(scene.things) for scene in scenes}
+
+
+def _at_places(things: Sequence[Thing]) -> AtPlaces:
+    by_place = {thing.place: thing for thing in things}
+    return tuple(by_place.get(place) for place in PLACES)
+
+
+def named(objects: AtPlaces, text: str, language: str) -> list[int]:
+    """The places, as rows of `PLACES`, of the objects that a caption of the image names; it names each by its place."""
+    words = PLACES.values()
+    return [row for row, word in enumerate(words) if objects[row] is not None and word[language] in text]
+
+
+def same_noun(one: Thing, other: Thing, language: str) -> bool:
+    """Does a language call two objects by the same noun? English calls both the animal and the club a *bat*."""
+    assert language in LANGUAGES
+    names = (SENSES[thing.sense].en if language == "en" else getattr(SENSES[thing.sense], language)[0]
+             for thing in (one, other))  # fmt: skip
+    return next(names) == next(names)
+
+
+def cells(pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """The pixels around each place of pictures (N, 3, S, S), as vectors (N, 5, D) in 0…1, places as in `PLACES`.
+
+    A cell holds an object of any size; what lies outside the picture repeats its edge.
+    """
+    scale = pictures.shape[-1]
+    half = max(1, round(REACH * scale))
+    edges = ((0, 0), (0, 0), (half, half), (half, half))
+    padded, found = np.pad(pictures, edges, mode="edge"), []
+    for place in PLACES:
+        left, top = (round(part * scale) for part in centre_of(place))  # in the padded picture, of the cell
+        found.append(padded[:, :, top : top + 2 * half, left : left + 2 * half].reshape(len(pictures), -1))
+    values: NDArray[np.float32] = np.stack(found, 1).astype(np.float32)
+    values /= 255
+    return values

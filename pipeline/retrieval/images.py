@@ -1,0 +1,64 @@
+"""What a retrieval model reads of images: the corpus's regions, or pictures, by an image encoder of its own."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from data.pixels import open_images
+from data.regions import RegionStore
+from modules.image_encoder import image_encoder_arguments
+from modules.retrieval_models import RetrievalModel
+from pipeline.corpus.pixels import pictures_job
+from pipeline.jobs.files import fingerprint
+from pipeline.jobs.job import Job
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import VseSettings
+
+IMAGES = "images"
+"""Name of the input of a job that holds pictures."""
+
+
+def pictures_to_read(settings: VseSettings, corpus: Job) -> dict[str, Job]:
+    """The job that writes the pictures that a model reads, as an input of its training; none if it reads regions."""
+    return {} if settings.image_encoder is None else {IMAGES: pictures_job(corpus, settings.image_encoder_size)}
+
+
+def images_of(trained: Job) -> dict[str, Job]:
+    """The same of a model that a job has trained, for a job that tests it."""
+    return {name: job for name, job in trained.inputs.items() if name == IMAGES}
+
+
+def images_in(inputs: Mapping[str, Path]) -> RegionStore:
+    """Open what a model reads of images, in a job that has them, or a corpus, as input."""
+    return open_images(inputs[IMAGES] if IMAGES in inputs else inputs["corpus"] / "regions")
+
+
+def image_arguments(settings: VseSettings) -> dict[str, Any]:
+    """The argument of a model that is its image encoder; none where it has none.
+
+    Raises:
+        ModelError: there is no such network, or it does not read pictures of this size.
+    """
+    if settings.image_encoder is None:
+        return {}
+    return {"image_encoder": image_encoder_arguments(settings.image_encoder, settings.image_encoder_size)}
+
+
+def start_images(model: RetrievalModel, settings: VseSettings) -> None:
+    """Load the pretrained weights of a new model's image encoder, if it has one.
+
+    Raises:
+        ModelError: they are not there, or not whole.
+    """
+    if settings.image_encoder is not None:
+        assert model.image_encoder is not None
+        model.image_encoder.load(settings.image_encoder)
+
+
+def files_of_images(settings: VseSettings, workspace: Workspace) -> dict[str, Any]:
+    """What stands for the files of an image encoder in a local folder in the key of a job: their contents."""
+    folder = Path(settings.image_encoder or "")
+    if settings.image_encoder is None or not folder.is_dir():
+        return {}
+    files = sorted(path for path in folder.iterdir() if path.suffix in (".json", ".safetensors", ".bin"))
+    return {"image_encoder": fingerprint(files, workspace.root / "fingerprints.json")}

@@ -1,0 +1,83 @@
+"""How an exported model reads pictures: regions that an extractor finds, or pixels, for its own image encoder."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+
+from data.extractor import EXTRACTOR_VERSION, Extractor, ExtractorSettings
+from data.pixels import PixelExtractor
+from pipeline.errors import RecipeError
+
+STANDARD, VISION = "regions.safetensors", "vision"
+PIXELS = "pixels"
+"""Key of `regions` in `model.json` of a model with an image encoder."""
+Regions = tuple[NDArray[np.floating], NDArray[np.floating]]
+
+
+def picture_reader(folder: Path, about: Mapping[str, Any], dim: int) -> tuple[Extractor, Regions | None, str]:
+    """What reads pictures as it did for training; mean and scale of its regions; a digest of both.
+
+    Args:
+        folder: of the exported model.
+        about: the contents of its `model.json`, with `regions`.
+        dim: numbers of a region, or of a picture, that the model is given.
+
+    Raises:
+        RecipeError: something is missing, or of another version or width.
+    """
+    settings = about["regions"]
+    if settings.get(PIXELS):
+        if 3 * settings["size"] ** 2 != dim:
+            raise RecipeError(f"{folder}: its image encoder reads {dim} numbers, not pictures of {settings['size']} "
+                              "pixels; get the model folder again")  # fmt: skip
+        return PixelExtractor(settings["size"]), None, _digest(f"{PIXELS} {settings['size']}")
+    if settings["version"] != EXTRACTOR_VERSION:
+        raise RecipeError(f"{folder}: its regions were found by another version of the extractor; train again")
+    extractor, standard = _extractor(folder, about), read_standard(folder / STANDARD, dim)
+    return extractor, standard, _reads_of(about, standard)
+
+
+def read_standard(path: Path, dim: int) -> Regions:
+    """Mean and scale (D,) of regions.
+
+    Raises:
+        RecipeError: they are missing, damaged or of another width.
+    """
+    try:
+        arrays = load_file(path)
+        mean, scale = arrays["mean"], arrays["scale"]
+        if mean.shape != (dim,) or scale.shape != (dim,) or not (np.isfinite(mean).all() and (scale > 0).all()):
+            raise ValueError(f"expected mean and scale of {dim} numbers")
+    except Exception as error:  # safetensors raises its own error
+        raise RecipeError(f"{path}: not readable ({error!r}); get the model folder again") from None
+    return mean, scale
+
+
+def _extractor(folder: Path, about: Mapping[str, Any]) -> Extractor:
+    """What finds regions in pixels as it did for training."""
+    settings = about["regions"]
+    network = None
+    if settings.get("model") is not None:
+        network = str(folder / VISION)
+        if f"{VISION}/config.json" not in about["files"]:
+            raise RecipeError(f"{folder}: its vision network ({VISION}/) is missing; get the model folder again")
+    return Extractor(ExtractorSettings(settings["regions"], settings["size"], network))
+
+
+def _reads_of(about: Mapping[str, Any], standard: Regions) -> str:
+    """A digest of how regions are made from pixels."""
+    settings = about["regions"]
+    networks = [
+        f" {name} {content}" for name, content in sorted(about["files"].items()) if name.startswith(f"{VISION}/")
+    ]
+    numbers = b"".join(array.astype(np.float32).tobytes() for array in standard)
+    return _digest(f"{EXTRACTOR_VERSION} {settings['regions']} {settings['size']}" + "".join(networks), numbers)
+
+
+def _digest(text: str, numbers: bytes = b"") -> str:
+    return hashlib.sha256(text.encode() + numbers).hexdigest()[:16]

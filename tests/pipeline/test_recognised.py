@@ -1,0 +1,116 @@
+"""Objects that are recognised in the pictures that a model draws of captions of scenes."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data.corpora.scenes_grammar import Thing
+from data.corpora.scenes_objects import objects_of
+from data.pixels import pixels_of
+from pipeline.corpus.prepare import pictures_of
+from pipeline.recipes.loading import load_recipe
+from pipeline.reporting.recognised import recognised_tables
+from pipeline.reporting.results import Figures, finished_runs
+from pipeline.retrieval import recognised
+from pipeline.retrieval.recognised import DRAWN, OTHER, PICTURES, REAL, Recogniser, name_of, read_recognised, right
+from pipeline.retrieval.vse import vse_rows
+from tests.data.layouts import write_folder
+from tests.pipeline.tiny import GXN, Tiny
+
+NAME = "recognised-gxn-both-1"
+BAT = Thing("bat.animal", "red", "big", "left")
+BALL = Thing("ball", "blue", "small", "top")
+OBJECTS = (BAT, None, BALL, None, None)  # left, right, top, bottom, centre
+ENGLISH, GERMAN = "a big red bat on the left and a small blue ball at the top", "links eine große rote Fledermaus"
+
+
+@pytest.mark.parametrize(("seen", "text", "language", "expected"), [
+    (OBJECTS, ENGLISH, "en", [100, 100, 100]),
+    ((None,) * 5, ENGLISH, "en", [0, 0, 0]),
+    ((replace(BAT, sense="bat.club"), None, None, None, None), ENGLISH, "en", [50, 50, 50]),
+    ((replace(BAT, sense="bat.club"), None, BALL, None, None), GERMAN, "de", [0, 0, 100]),
+    ((replace(BAT, colour="blue"), None, BALL, None, None), ENGLISH, "en", [50, 100, 50]),
+    ((None, BAT, None, BALL, None), ENGLISH, "en", [0, 0, 0]),  # elsewhere
+])  # fmt: skip
+def test_an_object_is_right_at_its_place_by_a_noun_that_the_language_calls_it(seen, text, language, expected) -> None:
+    assert right(seen, OBJECTS, text, language) == expected
+
+
+@pytest.fixture(scope="module")
+def real(gxn: Tiny) -> tuple[np.ndarray, list]:
+    """Test pictures of 32 pixels and what is in them."""
+    objects, files = objects_of(gxn.recipe().corpus.options, ["test"]), pictures_of(gxn.job("corpus"))
+    return np.stack([pixels_of(files[image], 32) for image in objects]), list(objects.values())
+
+
+def test_known_pictures_are_recognised_and_grey_ones_are_empty(real) -> None:
+    pictures, objects = real
+    recogniser = Recogniser(pictures, objects)
+    assert recogniser.recognise(pictures) == objects
+    noise = np.random.default_rng(0).integers(-3, 4, pictures.shape)
+    assert recogniser.recognise((pictures + noise).clip(0, 255).astype(np.uint8)) == objects
+    assert recogniser.recognise(np.full_like(pictures[:1], 205)) == [(None,) * 5]
+
+
+def test_figures_are_of_drawn_other_and_real_pictures(gxn: Tiny) -> None:
+    scores = gxn.metrics(NAME)["test"]
+    assert set(scores) == {"en", "de"}
+    for language in scores:
+        for picture in PICTURES:
+            shares = read_recognised(gxn.job(NAME), language, picture)
+            assert shares.shape == (4, 3)
+            for place, measure in enumerate(("objects", "nouns", "colours")):
+                assert scores[language][name_of(picture, measure)] == pytest.approx(float(shares[:, place].mean()))
+            assert (shares[:, 0] <= shares[:, 1:].min(1).values).all()
+
+
+def test_what_is_drawn_decides(gxn: Tiny, real, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the model drew the real pictures, the right caption would score as those do, and another one less."""
+    recipe, files = gxn.recipe(*GXN), pictures_of(gxn.job("corpus"))
+    (row,), known = vse_rows(recipe, gxn.workspace), objects_of(recipe.corpus.options, ["test"])
+    drawn = np.stack([pixels_of(files[image], 8) for image in known])
+    monkeypatch.setattr(recognised, "TRAINING", ["test"])
+    monkeypatch.setattr(recognised, "drawn_pictures", lambda model, text, sentences, seed: drawn[: len(sentences)])
+    inputs = {name: gxn.workspace.folder(job) for name, job in row.recognised.inputs.items()}
+    figures = json.loads(json.dumps(row.recognised.run(tmp_path, inputs)))["test"]
+    for scores in figures.values():
+        assert scores[name_of(DRAWN, "objects")] == scores[name_of(REAL, "objects")] == 100
+        assert scores[name_of(OTHER, "objects")] < 50
+
+
+def test_the_report_has_a_table_with_intervals_and_the_difference(gxn: Tiny, monkeypatch) -> None:
+    recipe = gxn.recipe(*GXN)
+    cells = [(row.system, row.name, row) for row in vse_rows(recipe, gxn.workspace)]
+    shares = {DRAWN: 60.0, OTHER: 20.0, REAL: 90.0}
+    monkeypatch.setattr("pipeline.reporting.recognised.read_recognised",
+                        lambda folder, language, of: torch.full((4, 3), shares[of]))  # fmt: skip
+    figures = Figures(recipe, gxn.workspace, [])
+    (table,) = recognised_tables(figures, cells, "en")
+    assert [line[2] for line in table.rows] == [PICTURES[DRAWN], PICTURES[OTHER], "the difference", PICTURES[REAL]]
+    assert [line[4] for line in table.rows] == ["60.0 … 60.0", "20.0 … 20.0", "+40.0 … +40.0", "90.0 … 90.0"]
+    assert [line[:2] for line in table.rows] == [["gxn", "both"], *[["", ""]] * 3]
+    (kept,) = [one for one in figures.results if one.metric == "recognised_objects_drawn-other"]
+    assert (kept.low, kept.high, kept.n, kept.language) == (40, 40, 4, "en")
+    runs = list(finished_runs(gxn.workspace, [cells[0][2].recognised]))
+    gone = type(gxn.workspace)(gxn.folder / "nowhere")
+    (there,) = recognised_tables(Figures(recipe, gone, runs), cells, "en")
+    assert {line[4] for line in there.rows} == {"–"}
+    assert [line[5:7] for line in there.rows] == [line[5:7] for line in table.rows]
+    (untrained,) = recognised_tables(Figures(recipe, gone, []), cells, "en")
+    assert [line[:3] for line in untrained.rows] == [["gxn", "both", "not run"]]
+    (none,) = recognised_tables(figures, cells, "fr")
+    assert not none.rows
+
+
+def test_only_models_that_draw_scenes_have_the_job(tiny: Tiny, tmp_path: Path) -> None:
+    for options in ("{generate: [i2t]}", "{generate: [t2i], target: regions}"):
+        (row,) = vse_rows(tiny.recipe(*GXN, f"--vse.options={options}", "--vse.start=[]"), tiny.workspace)
+        assert row.recognised is None
+    write_folder(tmp_path)
+    own = ["--vse.model=gxn", "--vse.options.generate=[t2i]", "--vse.reranker={}", f"--corpus.root={tmp_path}"]
+    for row in vse_rows(load_recipe("own", own), tiny.workspace):
+        assert (row.recognised, row.senses) == (None, None)

@@ -1,0 +1,92 @@
+"""How well each branch of a model tells the two senses of twin pictures apart."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data.captions import read_captions
+from data.regions import RegionStore
+from pipeline.corpus.prepare import twins_of
+from pipeline.reporting.results import Figures, finished_runs
+from pipeline.reporting.senses import senses_tables
+from pipeline.retrieval.ranks import load_module
+from pipeline.retrieval.twins import BOTH, read_senses
+from pipeline.retrieval.vse import vse_rows
+from tests.pipeline.tiny import GXN, Tiny
+
+NAME = "senses-gxn-both-1"
+
+
+def test_a_branch_is_right_where_its_own_score_is_higher_for_the_own_picture(gxn: Tiny) -> None:
+    """One caption at a time, in German: of English twins the captions are equal, so that one of them is wrong."""
+    corpus, whole = gxn.job("corpus"), {}
+    (folder,) = (job for job in vse_rows(gxn.recipe(*GXN), gxn.workspace)[0].trained)
+    module, text = load_module(gxn.workspace.folder(folder), ["en", "de"])
+    store, twin = RegionStore(corpus / "regions"), {row["image_id"]: row["twin_id"] for row in twins_of(corpus)}
+    captions = [row for row in read_captions(corpus / "captions.parquet").to_list()
+                if row["split"] == "twins" and row["language"] == "de"]  # fmt: skip
+    model = module.model
+    for row in captions:
+        pair = [row["image_id"], twin[row["image_id"]]]
+        regions = torch.from_numpy(np.stack([store.regions[store.rows([one])[0]] for one in pair])).float()
+        with torch.no_grad():
+            images = model.encode_images(regions, regions.new_ones(regions.shape[:2]).bool())
+            encoded = model.encode_sentences([text.encode(row["text"], "de")], "de")
+            for branch in ("abstract", "grounded", BOTH):
+                sides = (images, encoded) if branch == BOTH else (
+                    model.of_branch(images, branch), model.of_branch(encoded, branch)
+                )  # fmt: skip
+                own, other = model.similarity(*sides)[:, 0].tolist()
+                whole.setdefault(branch, {}).setdefault(frozenset(pair), []).append(100.0 * (own > other))
+    assert gxn.metrics(NAME)["test"].keys() == {"de"}
+    scores = gxn.metrics(NAME)["test"]["de"]
+    assert scores["senses_pairs"] == 2
+    for branch, by_pair in whole.items():
+        expected = [np.mean(values) for values in by_pair.values()]
+        assert read_senses(gxn.job(NAME), "de", branch).tolist() == pytest.approx(expected)
+        assert scores[f"senses_{branch}"] == pytest.approx(np.mean(expected))
+    trained = np.load(gxn.workspace.folder(folder) / "twins-de.npy")
+    assert scores["senses_both"] == pytest.approx(100 * trained.mean())
+
+
+def test_tables_compare_branches_and_systems_on_the_same_pairs(gxn: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = gxn.recipe(*GXN)
+    (row,) = vse_rows(recipe, gxn.workspace)
+    values = {"abstract": [0.0, 50.0], "grounded": [50.0, 100.0], BOTH: [50.0, 50.0]}
+    monkeypatch.setattr("pipeline.reporting.senses.read_senses",
+                        lambda folder, language, part: torch.tensor(values[part]))  # fmt: skip
+    figures = Figures(recipe, gxn.workspace, [])
+    cells = [("two", row.name, row), ("i2t", row.name, row)]
+    table, differences = senses_tables(figures, cells, "de")
+    assert [line[:3] for line in table.rows[:4]] == [
+        ["two", "both", "abstract"], ["", "", "grounded"], ["", "", BOTH], ["i2t", "both", "abstract"],
+    ]  # fmt: skip
+    assert {line[1] for line in differences.rows if "grounded − abstract" in line[0]} == {"+50.0"}
+    assert [line[:3] for line in differences.rows if line[0].startswith("grounded: ")] == [
+        ["grounded: i2t both − two both", "+0.0", "+0.0 … +0.0"]
+    ]
+    (kept,) = [one for one in figures.results if (one.system, one.metric) == ("two", "senses_grounded")]
+    assert (kept.split, kept.n) == ("twins", 2)
+    assert kept.low <= 75 <= kept.high
+    assert not list(senses_tables(figures, cells, "en"))
+
+
+def test_committed_figures_fill_the_table(gxn: Tiny, tmp_path: Path) -> None:
+    recipe = gxn.recipe(*GXN)
+    (row,) = vse_rows(recipe, gxn.workspace)
+    gone, cells = type(gxn.workspace)(tmp_path / "nowhere"), [("gxn", row.name, row)]
+    (here, _) = senses_tables(Figures(recipe, gxn.workspace, []), cells, "de")
+    (there,) = senses_tables(Figures(recipe, gone, list(finished_runs(gxn.workspace, [row.senses]))), cells, "de")
+    assert [line[:4] for line in there.rows] == [line[:4] for line in here.rows]
+    assert {line[4] for line in there.rows} == {"–"}
+    assert not list(senses_tables(Figures(recipe, gone, []), cells, "de"))
+
+
+def test_a_single_branch_is_tested_alone_and_models_without_branches_not_at_all(tiny: Tiny) -> None:
+    more = ["--vse.options.branches=[abstract]", "--vse.options.generate=[]", "--vse.start=[]"]
+    (row,) = vse_rows(tiny.recipe(*GXN, *more), tiny.workspace)
+    assert row.senses.settings["parts"] == ["abstract"]
+    assert [one.senses for one in vse_rows(tiny.recipe(), tiny.workspace)] == [None, None]
+    assert [one.senses for one in vse_rows(tiny.recipe(*GXN, "--corpus.twins=0"), tiny.workspace)] == [None]
