@@ -104,6 +104,22 @@ class TextInput(Protocol):
         """Write it to one file."""
 
 
+class SubWords(Protocol):
+    """How a translator reads and writes text."""
+
+    def encode_all(self, texts: Sequence[str], language: str) -> list[list[int]]:
+        """Token numbers from 1 of surface sentences, never empty, cut at `MAX_TOKENS`."""
+
+    def size(self, text: str, language: str) -> int:
+        """The number of sub-words of a sentence before it is cut; 0 for an empty one."""
+
+    def decode(self, tokens: Sequence[int], language: str) -> str:
+        """A surface sentence from token numbers."""
+
+    def decode_tokens(self, tokens: Sequence[int]) -> str:
+        """A Moses-tokenised lower-cased translation from token numbers."""
+
+
 class JointBPE:
     """Sub-words shared by all languages of a corpus, for translation.
 
@@ -152,6 +168,10 @@ class JointBPE:
         """Token numbers of surface sentences, cut at `MAX_TOKENS`; an empty sentence is one unknown token."""
         encodings = self.tokenizer.encode_batch([tokenize(text, language) for text in texts])
         return [encoding.ids[:MAX_TOKENS] or [UNKNOWN] for encoding in encodings]
+
+    def size(self, text: str, language: str) -> int:
+        """The number of sub-words of a sentence before it is cut; 0 for an empty one."""
+        return len(self.tokenizer.encode(tokenize(text, language)).ids)
 
     def decode(self, tokens: Sequence[int], language: str) -> str:
         """A surface sentence (lower-case, detokenised) from token numbers."""

@@ -63,11 +63,7 @@ def sample(
     """
     count, width, device = len(memory.mask), settings.samples, memory.mask.device
     limits = max_length.cpu()
-    draws = torch.zeros(count, int(limits.max()), width)
-    for row, (number, limit) in enumerate(zip(numbers, limits.tolist(), strict=True)):
-        generator = np.random.default_rng((settings.seed, number))
-        draws[row, :limit] = torch.from_numpy(generator.random((limit, width), dtype=np.float32))
-    draws = draws.to(device)
+    draws = random_numbers(numbers, limits, width, settings.seed).to(device)
     found: list[list[Hypothesis]] = [[] for _ in range(count)]
     alive = torch.arange(count)  # sentence of each row that is still sampled
     tokens = torch.full((count, 1, 1), begin, device=device)
@@ -80,7 +76,7 @@ def sample(
         if length == 1:  # all samples have the same first state
             logs, tokens, scores = (follow(part, first_hypothesis) for part in (logs, tokens, scores))
             state = model.follow(state, first_hypothesis)
-        word = _sampled(logs, draws[alive.to(device), length - 1], settings)
+        word = sampled(logs, draws[alive.to(device), length - 1], settings)
         scores = scores + logs.gather(-1, word[..., None])[..., 0]
         tokens = torch.cat([tokens, word[..., None]], -1)
         ending = ((word == end).cpu() | (limits[alive] == length)[:, None]) & ~ended
@@ -99,8 +95,27 @@ def sample(
     return [sorted(samples, key=lambda one: -one.score) for samples in found]
 
 
-def _sampled(logs: Tensor, draws: Tensor, settings: SampleSettings) -> Tensor:
-    """Sample words (B, S) by log-probabilities (B, S, V) and random numbers (B, S) from 0 to 1."""
+def random_numbers(numbers: Sequence[int], limits: Tensor, width: int, seed: int) -> Tensor:
+    """Return random numbers (B, L, S) from 0 to 1 for S samples of each sentence; they depend on its number alone.
+
+    Args:
+        numbers: index of each sentence.
+        limits: (B,) on the CPU, the longest translation of each; L is the largest.
+        width: S.
+        seed: random seed.
+    """
+    draws = torch.zeros(len(limits), int(limits.max()), width)
+    for row, (number, limit) in enumerate(zip(numbers, limits.tolist(), strict=True)):
+        generator = np.random.default_rng((seed, number))
+        draws[row, :limit] = torch.from_numpy(generator.random((limit, width), dtype=np.float32))
+    return draws
+
+
+def sampled(logs: Tensor, draws: Tensor, settings: SampleSettings) -> Tensor:
+    """Sample words (B, S) by log-probabilities (B, S, V) and random numbers (B, S) from 0 to 1.
+
+    Scores that differ from log-probabilities by a number for each hypothesis give the same words.
+    """
     ordered, words = (logs / settings.temperature).softmax(-1).sort(-1, descending=True)
     total = ordered.cumsum(-1)
     kept = total - ordered < settings.top_p  # includes the word that reaches top_p

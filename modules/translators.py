@@ -9,6 +9,7 @@ from torch import Tensor
 
 from modules.beam import BeamSettings, Hypothesis, beam_search
 from modules.ensemble import Ensemble
+from modules.pretrained_translator import PretrainedTranslator
 from modules.rerankers import Reranker
 from modules.sampling import SampleSettings, sample
 from modules.transformer import TransformerTranslator
@@ -16,7 +17,7 @@ from modules.translator import RegionalTranslator
 
 Batch = dict[str, Tensor]
 Translator = RegionalTranslator | TransformerTranslator
-Searched = Translator | Ensemble | Reranker
+Searched = Translator | Ensemble | Reranker | PretrainedTranslator
 Search = BeamSettings | SampleSettings
 NETWORKS: dict[str, type[Translator]] = {"bilstm": RegionalTranslator, "transformer": TransformerTranslator}
 
@@ -43,13 +44,16 @@ def translate(
     """Translate a batch (`source`, `source_lengths`, and `regions` if multimodal); best translations first.
 
     Raises:
-        ModelError: the translator is a `Reranker`, which cannot re-rank the results of this search.
+        ModelError: the translator is a `Reranker`, which cannot re-rank the results of this search, or a
+            `PretrainedTranslator`, which does not have it.
     """
     if isinstance(translator, Reranker):
         blind = translator.direct.regions is None  # then only features look at the regions
         seen = {name: tensor for name, tensor in batch.items() if not (blind and name == "regions")}
         found = translate(translator.direct, seen, translator.widened(settings), begin, end)  # type: ignore[arg-type]
         return translator.rerank(batch, found)
+    if isinstance(translator, PretrainedTranslator):  # it has marks of its own
+        return translator.search(batch, settings)
     with torch.no_grad():
         memory = translator.encode(batch["source"], batch["source_lengths"], batch.get("regions"))
         longest = (settings.max_ratio * batch["source_lengths"]).long() + 10

@@ -82,7 +82,9 @@ def test_an_extra_is_added_once_when_it_is_first_needed(checkout: Checkout, targ
 def test_the_extra_of_the_tests_holds_the_others(checkout: Checkout) -> None:
     checkout.program("g++")
     assert checkout.make("setup-dev")[0] == [".[cpu]", ".[dev]"]
-    assert checkout.stamps() == {".setup", ".setup-dev", ".setup-app", ".setup-fasttext"}
+    assert checkout.stamps() == {
+        ".setup", ".setup-dev", ".setup-app", ".setup-fasttext", ".setup-translators"
+    }  # fmt: skip
     assert checkout.make("app", "setup-fasttext")[0] == []
 
 

@@ -12,9 +12,17 @@ from data.lines import WORD_VECTORS
 from data.sts import GOLD, INPUT, StsSettings
 from pipeline.errors import RecipeError
 from pipeline.recipes.caption_checks import check_caption_path
+from pipeline.recipes.pretrained_checks import check_pretrained, check_pretrained_path, refuse_hub_path
 from pipeline.recipes.rerank_checks import check_rerank, needs_retrieval
 from pipeline.recipes.settings import MmtSettings, Recipe, TrainerSettings, VseSettings
-from pipeline.recipes.systems import CAPTION, CHANNEL, members_of, parse_path, parse_system
+from pipeline.recipes.systems import (
+    CAPTION,
+    CHANNEL,
+    directions_of,
+    members_of,
+    parse_path,
+    parse_system,
+)
 
 HIGHEST_RATE = 1.0
 """Of learning rates: with more, no training of ours converges."""
@@ -73,12 +81,13 @@ def _check_retrieval_systems(vse: VseSettings, mmt: MmtSettings, where: str) -> 
     directions = translations(vse)
     for translation, (system, direction) in directions.items():
         names, reranks = members_of(system)
-        blind = system in mmt.systems and all(parse_system(name)[0] == "mt" for name in names)
+        blind = system in mmt.systems and all(name in mmt.pretrained or parse_system(name)[0] == "mt" for name in names)
         blind = blind and not needs_retrieval(mmt, reranks)
-        if not blind or direction not in mmt.directions or not set(direction.split("-")) <= set(vse.test):
+        known = directions_of(mmt, system)
+        if not blind or direction not in known or not set(direction.split("-")) <= set(vse.test):
             raise RecipeError(
                 f"{where}: vse.translate is {translation!r}; expected mt:de-en (a query has no picture), its "
-                f"direction one of mmt.directions ({', '.join(mmt.directions)}) and its languages of vse.test"
+                f"direction one of mmt.directions ({', '.join(known)}) and its languages of vse.test"
             )
     sources = {direction.partition("-")[0] for _, direction in directions.values()}
     if isinstance(vse.translate, list) and len(sources) < max(1, len(vse.translate)):
@@ -203,6 +212,7 @@ def _check_paths(recipe: Recipe, where: str) -> None:
         if system == CAPTION:
             check_caption_path(recipe, path, where)
             continue
+        refuse_hub_path(path, where)
         if system not in mmt.systems or len(languages) < 2:
             known = ", ".join(mmt.systems)
             raise RecipeError(f"{where}: augment.paths has {path!r}; expected SYSTEM:en-de, SYSTEM:en-de-en … with a "
@@ -217,9 +227,11 @@ def _check_paths(recipe: Recipe, where: str) -> None:
                     f"{where}: augment.paths has {path!r}, which re-ranks a plain beam, but augment.searches."
                     f"{search} {'has groups' if wanted.method == 'beam' else 'draws'}; leave one out"
                 )
+        check_pretrained_path(recipe, path, where)
         for hop in pairwise(languages):
-            if "-".join(hop) not in mmt.directions:
-                raise RecipeError(f"{where}: augment.paths has {path!r}, but mmt.directions lacks {'-'.join(hop)!r}")
+            if "-".join(hop) not in (found := directions_of(mmt, system)):
+                key = "mmt.directions" if found is mmt.directions else f"mmt.pretrained.{system}.directions"
+                raise RecipeError(f"{where}: augment.paths has {path!r}, but {key} lacks {'-'.join(hop)!r}")
 
 
 def _check_sts(sts: StsSettings, where: str) -> None:
@@ -292,6 +304,7 @@ def _check_mmt(mmt: MmtSettings, where: str) -> None:
     for place, system in enumerate(mmt.systems):
         _check_system(mmt, system, mmt.systems[:place], where)
     check_rerank(mmt, where)
+    check_pretrained(mmt, where)
     if not 0 <= mmt.channel.weight < math.inf or mmt.channel.beam_size < 1:
         raise RecipeError(f"{where}: mmt.channel.weight is {mmt.channel.weight} and mmt.channel.beam_size "
                           f"{mmt.channel.beam_size}; expected 0 or more, and 1 or more")  # fmt: skip
@@ -317,6 +330,8 @@ def _check_system(mmt: MmtSettings, system: str, before: list[str], where: str) 
         for name in names:
             if name not in before or names.count(name) > 1:
                 raise RecipeError(f"{where}: mmt.systems has {system!r}, but {name!r} is not once before it")
+    if names[0] in mmt.pretrained and len(names) == 1 and system not in before:
+        return
     if not all(re.fullmatch(r"mm?t([2-9]|[1-9]\d+)?", name) for name in names) or system in before:
         raise RecipeError(f"{where}: mmt.systems has {system!r}; expected mt, mmt, mt2 …, mt+mmt …, mt+channel …, "
-                          "each once")  # fmt: skip
+                          "names of mmt.pretrained, each once")  # fmt: skip

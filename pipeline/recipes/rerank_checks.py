@@ -5,7 +5,7 @@ import re
 from pipeline.errors import RecipeError
 from pipeline.recipes.rerank_settings import MEASURES, OF_RETRIEVAL
 from pipeline.recipes.settings import MmtSettings
-from pipeline.recipes.systems import CHANNEL, members_of, opposite
+from pipeline.recipes.systems import CHANNEL, directions_of, members_of, opposite
 
 
 def check_rerank(mmt: MmtSettings, where: str) -> None:
@@ -69,7 +69,7 @@ def _check_system(mmt: MmtSettings, system: str, where: str) -> None:
         raise RecipeError(f"{where}: mmt.systems has {system!r}; expected mt, mmt, mt2 …, mt+mmt …, or one that is "
                           f"re-ranked: +NAME with a NAME of mmt.rerank.systems ({known})")  # fmt: skip
     if reranks == CHANNEL or CHANNEL in mmt.rerank.systems[reranks]:
-        for direction in mmt.directions:
+        for direction in directions_of(mmt, system):
             back = opposite(direction)
             if not ("mt" in mmt.systems and back in mmt.directions) and direction not in mmt.back_translate:
                 raise RecipeError(

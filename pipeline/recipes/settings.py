@@ -8,6 +8,7 @@ from data.settings import added, result_settings
 from data.sts import StsSettings
 from pipeline.recipes.rerank_settings import ChannelSettings, RerankSettings
 from pipeline.recipes.search_settings import SearchSettings
+from pipeline.recipes.translator_settings import Phase, PretrainedSettings
 
 
 @dataclass
@@ -49,34 +50,17 @@ class CorpusSettings:
 
 
 @dataclass
-class Phase:
-    """One training of a translator."""
-
-    steps: int = 20000
-    """Optimiser steps in all; 0 leaves the phase out."""
-    eval_every: int = 1000
-    """Steps between validations (and checkpoints); the best by validation BLEU is kept."""
-    learning_rate: float = 1e-3
-    """Adam's, after warm-up."""
-    warmup: int = 400
-    """Steps of linear warm-up."""
-    average: float = added(0.0)
-    """Decay of the moving average of the weights, which is what is validated and kept; 0 keeps them as they are."""
-    r_drop: float = added(0.0)
-    """α of R-Drop: batches are read twice, with different dropout, and a divergence term makes both agree (on a CPU a
-    step takes twice as long); 0 is without."""
-
-
-@dataclass
 class MmtSettings:
     """Translators: NMT on text, then MT and MMT on captions with the same pairs and steps."""
 
     directions: list[str] = field(default_factory=lambda: ["en-de", "de-en"])
     """source-target."""
     systems: list[str] = added(["mt", "mmt"])
-    """What is trained: `mt`, `mmt`; `mt2`, `mt3` … with other seeds from the start, NMT included; `mt2+mmt` are two of
+    """What translates: `mt`, `mmt`; `mt2`, `mt3` … with other seeds from the start, NMT included; `mt2+mmt` are two of
     them in one search; `mt+channel`, `mt2+mmt+channel` … re-rank its n-best lists with the `mt` of the opposite
-    direction: this recipe's, or the one that `back_translate` borrows."""
+    direction: this recipe's, or the one that `back_translate` borrows; a name of `pretrained` is that translator."""
+    pretrained: dict[str, PretrainedSettings] = added({})
+    """Name → a translator of `transformers`, which `systems` can name."""
     channel: ChannelSettings = field(default_factory=ChannelSettings)
     """Of the systems that end in `+channel`."""
     rerank: RerankSettings = field(default_factory=RerankSettings)

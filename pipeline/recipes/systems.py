@@ -2,6 +2,8 @@
 
 import re
 
+from pipeline.recipes.settings import MmtSettings
+
 CHANNEL = "channel"
 CAPTION = "caption"
 """System of the paths by which a retrieval model writes captions of pictures: `caption:de`."""
@@ -23,6 +25,23 @@ def members_of(system: str) -> tuple[list[str], str | None]:
     names = system.split("+")
     reranks = names[1:] and not re.fullmatch(r"n?mm?t\d*", names[-1])
     return (names[:-1], names[-1]) if reranks else (names, None)
+
+
+def is_pretrained(mmt: MmtSettings, system: str) -> bool:
+    """Is a system a translator of `mmt.pretrained`, or one of them re-ranked?"""
+    return members_of(system)[0][0] in mmt.pretrained
+
+
+def directions_of(mmt: MmtSettings, system: str) -> list[str]:
+    """What a system translates: `mmt.directions`, or what a pretrained translator names."""
+    own = mmt.pretrained.get(members_of(system)[0][0])
+    return (own.directions if own is not None else []) or mmt.directions
+
+
+def translators_wanted(mmt: MmtSettings) -> list[tuple[str, str]]:
+    """Each system with each of its directions, those of a direction together."""
+    directions = dict.fromkeys([*mmt.directions, *(one for it in mmt.systems for one in directions_of(mmt, it))])
+    return [(system, one) for one in directions for system in mmt.systems if one in directions_of(mmt, system)]
 
 
 def parse_path(path: str) -> tuple[str, list[str], str | None]:

@@ -42,8 +42,9 @@ from pipeline.retrieval.rows import Row
 from pipeline.retrieval.vse import vse_jobs, vse_rows
 from pipeline.similarity.models import sts_rows
 from pipeline.translation.augment import synthesis_jobs
+from pipeline.translation.evaluation import read_translations
 from pipeline.translation.incongruent_images import SHOWN
-from pipeline.translation.mmt import incongruent_jobs_of, read_translations, translators_of, whose
+from pipeline.translation.mmt import incongruent_jobs_of, translators_of, whose
 
 
 class Written(NamedTuple):

@@ -11,7 +11,7 @@ from pipeline.jobs.job import Job, chain
 from pipeline.jobs.ranks import rank
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
-from pipeline.recipes.systems import CHANNEL, members_of
+from pipeline.recipes.systems import CHANNEL, directions_of, members_of
 from pipeline.reporting.records import append_runs, read_runs
 from pipeline.reporting.results import NOT_RUN, Figures, finished_runs
 from pipeline.translation.choices import Scored, comparison_table
@@ -67,7 +67,7 @@ def choices_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
     plain = [one for one in mmt.systems if members_of(one)[1] is None][:1] if mmt.rerank.retrieval else []
     jobs, found = translator_jobs(recipe, workspace), {}
     for system in dict.fromkeys("+".join(members_of(one)[0]) for one in tuned or plain):
-        for direction in mmt.directions:
+        for direction in directions_of(mmt, system):
             job = choices_job(recipe, lists_job(recipe, workspace, system, direction, jobs))
             found[job.name] = job
     return found

@@ -232,14 +232,15 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
 
 
 def exported_translators(recipe: Recipe, workspace: Workspace, chosen: Row) -> list[Job]:
-    """The recipe's MT and MMT and all that is re-ranked, as far as they have been trained.
+    """The recipe's MT and MMT and all that is re-ranked, as far as they have been trained; no pretrained translators.
 
     Those that look at pictures must read regions as the model does; a model with an image encoder reads none.
     """
     corpus, found = chosen.job.inputs["corpus"] if IMAGES not in chosen.job.inputs else None, []
+    mmt = whose(recipe).mmt
     for name, job in translators_of(recipe, workspace).items():
         members, reranks = members_of(name.partition("-")[0])
-        if members not in (["mt"], ["mmt"]) and reranks is None:
+        if (members not in (["mt"], ["mmt"]) and reranks is None) or members[0] in mmt.pretrained:
             continue
         looks = any(one.startswith("mmt") for one in members) or "image" in job.settings.get("features", ())
         if (not looks or (corpus is not None and job.inputs["corpus"].key == corpus.key)) and workspace.done(job):

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from data.padding import pad
-from data.text import BEGIN, END, JointBPE
+from data.text import BEGIN, END, SubWords
 from modules.beam import BeamSettings
 from modules.translators import Searched, translate
 from pipeline.errors import RecipeError
@@ -29,7 +29,7 @@ class ExportedTranslators:
         self.names, self._folder = list(names), folder
         self._load = cache(lambda name: load_translator(folder / name))
 
-    def load(self, system: str, direction: str) -> tuple[Searched, JointBPE]:
+    def load(self, system: str, direction: str) -> tuple[Searched, SubWords]:
         """A translator (`mt`, `en-de`) and its vocabulary; RecipeError if there is none."""
         if (name := f"{system}-{direction}") not in self.names:
             raise RecipeError(f"translate: no {name} in the model; it has {', '.join(self.names) or 'no translators'}")

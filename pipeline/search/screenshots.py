@@ -30,7 +30,8 @@ from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import Recipe
 from pipeline.search.gallery import gallery_of
 from pipeline.search.index_command import index
-from pipeline.translation.mmt import read_translations, translators_of
+from pipeline.translation.evaluation import read_translations
+from pipeline.translation.mmt import translators_of
 
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / ".screenshots"

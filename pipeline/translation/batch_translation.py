@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from data.regions import RegionStore
-from data.text import BEGIN, END, JointBPE, spaced
+from data.text import BEGIN, END, SubWords, spaced
 from data.translation import Sentences, in_order_loader
 from modules.beam import Hypothesis
 from modules.distributed import gather_objects
@@ -25,7 +25,7 @@ class Translated:
 
 
 def translate_all(
-    translator: Searched, bpe: JointBPE, source: Sequence[Sequence[int]], image_ids: Sequence[str | None],
+    translator: Searched, bpe: SubWords, source: Sequence[Sequence[int]], image_ids: Sequence[str | None],
     regions: RegionStore | None, target: str, search: Search, batch_tokens: int, settings: TrainerSettings,
     n_best: int = 1, other_ids: Sequence[str | None] = (),
 ) -> list[list[Translated]]:  # fmt: skip
@@ -47,6 +47,6 @@ def translate_all(
     return [[_read(one, bpe, target) for one in found[number]] for number in range(len(source))]
 
 
-def _read(one: Hypothesis, bpe: JointBPE, target: str) -> Translated:
+def _read(one: Hypothesis, bpe: SubWords, target: str) -> Translated:
     tokens = spaced(bpe.decode_tokens(one.tokens), target)
     return Translated(bpe.decode(one.tokens, target), tokens, one.score, one.features)

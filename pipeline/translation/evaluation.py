@@ -8,10 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data.regions import RegionStore
-from data.text import UNSPACED, tokenize, words_of
+from data.text import UNSPACED, SubWords, tokenize, words_of
 from modules.beam import BeamSettings
 from modules.translation_metrics import ambiguity_scores, translation_scores
-from pipeline.recipes.settings import MmtSettings
+from modules.translators import Searched
+from pipeline.corpus.prepare import pictures_of
+from pipeline.drawing.dashboards import log_translations
+from pipeline.jobs.trainer import log_folder
+from pipeline.recipes.settings import MmtSettings, Recipe
 from pipeline.translation.batch_translation import Translated, translate_all
 from pipeline.translation.parallel_text import ParallelText
 from pipeline.translation.translator_files import load_translator
@@ -33,11 +37,12 @@ def translation_headline(figures: Mapping[str, Any]) -> str:
 def evaluate_translator(folder: Path, pairs: ParallelText, store: RegionStore, settings: MmtSettings) -> dict[str, Any]:
     """Translate validation, test and twins; write the translations, return BLEU and the ambiguity scores."""
     figures: dict[str, Any] = {}
+    loaded = load_translator(folder)
     for split in ("val", "test", "twins"):
         rows = pairs.rows(split, captions=True)
         if not rows:
             continue
-        found = _translate(folder, pairs, rows, [row["seen_id"] for row in rows], store, settings)
+        found = _translate(*loaded, pairs, rows, [row["seen_id"] for row in rows], store, settings)
         references = [row[pairs.target] for row in rows]
         scores = translation_scores(
             [one.text for one in found], references, [one.tokens for one in found],
@@ -49,11 +54,13 @@ def evaluate_translator(folder: Path, pairs: ParallelText, store: RegionStore, s
         }  # fmt: skip
         _write_translations(folder / f"{split}.parquet", pairs, rows, found)
     if pairs.twins and pairs.direction == "en-de":
-        figures |= _test_twins(folder, pairs, store, settings)
+        figures |= _test_twins(*loaded, pairs, store, settings)
     return figures
 
 
-def _test_twins(folder: Path, pairs: ParallelText, store: RegionStore, settings: MmtSettings) -> dict[str, Any]:
+def _test_twins(
+    translator: Searched, bpe: SubWords, pairs: ParallelText, store: RegionStore, settings: MmtSettings
+) -> dict[str, Any]:
     """Ambiguous words of the twin pictures: with the right regions and, for MMT, with the twin's."""
     twins = {row["image_id"]: row for row in pairs.twins}
     rows = [row for row in pairs.rows("twins", captions=True) if row["image_id"] in twins]
@@ -61,7 +68,7 @@ def _test_twins(folder: Path, pairs: ParallelText, store: RegionStore, settings:
     reference = {row["image_id"]: tokenize(row["de"], "de") for row in rows}
     figures: dict[str, Any] = {}
     for kind, key in (("", "image_id"), ("swapped_", "twin_id")):
-        found = _translate(folder, pairs, rows, [entry[key] for entry in about], store, settings)
+        found = _translate(translator, bpe, pairs, rows, [entry[key] for entry in about], store, settings)
         scores = ambiguity_scores(
             [one.tokens for one in found], [reference[entry["image_id"]] for entry in about],
             [reference[entry["twin_id"]] for entry in about], [entry["word"] for entry in about],
@@ -72,12 +79,11 @@ def _test_twins(folder: Path, pairs: ParallelText, store: RegionStore, settings:
 
 
 def _translate(
-    folder: Path, pairs: ParallelText, rows: list[dict[str, Any]], image_ids: list[str | None], store: RegionStore,
-    settings: MmtSettings,
+    translator: Searched, bpe: SubWords, pairs: ParallelText, rows: list[dict[str, Any]], image_ids: list[str | None],
+    store: RegionStore, settings: MmtSettings,
 ) -> list[Translated]:  # fmt: skip
-    translator, bpe = load_translator(folder)
     beam = BeamSettings(settings.beam_size, settings.length_penalty)
-    source = [row["source_tokens"] for row in rows]
+    source = bpe.encode_all([row[pairs.source] for row in rows], pairs.source)
     found = translate_all(
         translator, bpe, source, image_ids, store, pairs.target, beam, settings.batch_tokens, settings.trainer
     )
@@ -91,3 +97,15 @@ def _write_translations(path: Path, pairs: ParallelText, rows: list[dict[str, An
         for row, one in zip(rows, found, strict=True)
     ]  # fmt: skip
     pq.write_table(pa.Table.from_pylist(table), path)
+
+
+def read_translations(folder: Path, split: str) -> list[dict[str, Any]]:
+    """The translations of a split: rows of pair_id, image_id, source, reference, hypothesis …"""
+    return pq.read_table(folder / f"{split}.parquet").to_pylist()
+
+
+def show_translations(recipe: Recipe, folder: Path, corpus: Path, name: str) -> None:
+    """Show some test translations of the translator in a folder in TensorBoard."""
+    if (folder / "test.parquet").is_file():
+        log_dir = log_folder(recipe, name, folder.name)
+        log_translations(log_dir, read_translations(folder, "test"), pictures_of(corpus))

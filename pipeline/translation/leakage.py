@@ -13,6 +13,8 @@ from pipeline.jobs.job import Job
 def lenders_of(translators: Sequence[Job], corpus: Job) -> dict[str, Job]:
     """The other corpora that translators learned from, themselves or through one that back-translated for them.
 
+    What a pretrained translator learned from is not known.
+
     Returns:
         inputs `lender`, `lender2` … for `refuse_seen_images`; none if they have read this corpus alone.
     """
@@ -22,6 +24,8 @@ def lenders_of(translators: Sequence[Job], corpus: Job) -> dict[str, Job]:
 
 
 def _corpora(job: Job) -> dict[str, Job]:
+    if "pretrained" in job.settings and job.stage == "mmt":
+        return {}  # it is tested on the corpus
     found = {job.key: job} if job.name == "corpus" else {}
     for other in job.inputs.values():
         found |= _corpora(other)

@@ -1,4 +1,5 @@
-"""Stage mmt: for each direction a vocabulary, NMT on text, from it MT and MMT on captions, ensembles and channels."""
+"""Stage mmt: for each direction a vocabulary, NMT on text, from it MT and MMT on captions, ensembles and channels;
+and pretrained translators, which are tested."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -17,8 +18,7 @@ from data.translation import TranslationData
 from modules.translation import Translation
 from modules.translation_metrics import surface_bleu
 from modules.translators import network_options
-from pipeline.corpus.prepare import corpus_job, pictures_of, prepare_if_missing
-from pipeline.drawing.dashboards import log_translations
+from pipeline.corpus.prepare import corpus_job, prepare_if_missing
 from pipeline.errors import RecipeError
 from pipeline.jobs.board import log_result
 from pipeline.jobs.console import detail
@@ -27,51 +27,60 @@ from pipeline.jobs.trainer import fit, log_folder
 from pipeline.jobs.weights import load_best, load_weights, save_weights
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import lender
-from pipeline.recipes.settings import MmtSettings, Phase, Recipe, job_settings
-from pipeline.recipes.systems import CHANNEL, members_of, opposite, parse_system
+from pipeline.recipes.settings import MmtSettings, Recipe, job_settings
+from pipeline.recipes.systems import CHANNEL, members_of, opposite, parse_system, translators_wanted
+from pipeline.recipes.translator_settings import Phase
 from pipeline.translation.back_translation import back_translation_job
-from pipeline.translation.evaluation import evaluate_translator, translation_headline
+from pipeline.translation.evaluation import evaluate_translator, show_translations, translation_headline
 from pipeline.translation.incongruent_images import incongruent_job
 from pipeline.translation.parallel_text import ParallelText
-from pipeline.translation.reranked import channel_of, reranked_jobs
+from pipeline.translation.pretrained import pretrained_job
+from pipeline.translation.reranked import channel_of, read_beside, reranked_jobs
 from pipeline.translation.translator_files import save_network, save_several
 
 TEXT_VERSION = 1
 VERSION = 2
 _OF_SOME_JOBS = (
     "directions", "pretrain", "finetune", "network_options", "repeat", "systems", "pretrain_captions",
-    "back_translate", "channel", "rerank",
+    "back_translate", "channel", "rerank", "pretrained",
 )  # fmt: skip
 _OF_PICTURES = ("look", "gate_bias")  # options of networks that text-only translators do not read
 
 
 def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
     """The jobs of this stage in order: of each direction `text-…`, `back-…`, `nmt-…`, `mt-…`, `mmt-…`, `mt+mmt-…`;
-    after all of them `mt+channel-…`, and what is re-ranked by tuned weights (of stage `rerank`).
+    after all of them those of pretrained translators, `mt+channel-…`, and what is re-ranked by tuned weights (of stage
+    `rerank`).
 
     A direction and its opposite share a vocabulary, and what other directions a recipe names does not change it.
     Systems of one number share an NMT: `mt2` and `mmt2` start from `nmt2`.
     """
-    numbers = sorted({parse_system(system)[1] for system in recipe.mmt.systems if "+" not in system} or {1})
+    mmt = recipe.mmt
+    single = [system for system in mmt.systems if "+" not in system]
+    ours = [system for system in single if system not in mmt.pretrained]
+    numbers = sorted({parse_system(system)[1] for system in ours} or ({1} if not single else {}))
     corpus, jobs = corpus_job(recipe, workspace), dict[str, Job]()
-    for direction in recipe.mmt.directions:
+    for direction in mmt.directions if numbers else ():
         languages = sorted(direction.split("-"))
-        text = jobs.setdefault(f"text-{'-'.join(languages)}", _text_job(recipe.mmt, languages, corpus))
-        if direction in recipe.mmt.back_translate:
+        text = jobs.setdefault(f"text-{'-'.join(languages)}", _text_job(mmt, languages, corpus))
+        if direction in mmt.back_translate:
             jobs[f"back-{direction}"] = _back_translation(recipe, workspace, direction, corpus, text)
         starts: dict[int, Job] = {}
-        for number in numbers if recipe.mmt.pretrain.steps else ():
+        for number in numbers if mmt.pretrain.steps else ():
             name, back = "nmt" if number == 1 else f"nmt{number}", jobs.get(f"back-{direction}")
             starts[number] = _translator_job(recipe, name, direction, corpus, text, None, back)
             jobs[starts[number].name] = starts[number]
-        for system in recipe.mmt.systems:
-            if "+" not in system:
+        for system in mmt.systems:
+            if system in ours:
                 start = starts.get(parse_system(system)[1])
                 jobs[f"{system}-{direction}"] = _translator_job(recipe, system, direction, corpus, text, start)
-            elif members_of(system)[1] is None:
+            elif "+" in system and members_of(system)[1] is None:
                 jobs[f"{system}-{direction}"] = _joint_job(recipe, system, direction, jobs)
-    for direction in recipe.mmt.directions:
-        for system in (one for one in recipe.mmt.systems if members_of(one)[1] == CHANNEL):
+    for system, direction in translators_wanted(mmt):
+        if system in mmt.pretrained:
+            jobs[f"{system}-{direction}"] = pretrained_job(recipe, workspace, system, direction, corpus)
+    for system, direction in translators_wanted(mmt):
+        if members_of(system)[1] == CHANNEL:
             jobs[f"{system}-{direction}"] = _joint_job(recipe, system, direction, jobs, channel_of(jobs, direction))
     return jobs | reranked_jobs(recipe, workspace, jobs)
 
@@ -153,11 +162,6 @@ def whose(recipe: Recipe) -> Recipe:
     return lender(recipe, other) if other else recipe
 
 
-def read_translations(folder: Path, split: str) -> list[dict[str, Any]]:
-    """The translations of a split: rows of pair_id, image_id, source, reference, hypothesis …"""
-    return pq.read_table(folder / f"{split}.parquet").to_pylist()
-
-
 def _text_job(settings: MmtSettings, languages: list[str], corpus: Job) -> Job:
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the vocabulary, and all pairs as token numbers."""
@@ -220,7 +224,7 @@ def _translator_job(
         figures = _train(recipe, seed, folder, inputs, name, phase, pairs, network, bpe, looks)
         save_network(folder, network, bpe)
         figures |= evaluate_translator(folder, pairs, store, settings)
-        _show(recipe, folder, inputs["corpus"], name)
+        show_translations(recipe, folder, inputs["corpus"], name)
         _log_result(recipe, folder, name, seed, phase, figures)
         return figures
 
@@ -237,8 +241,7 @@ def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job]
     settings, name = recipe.mmt, f"{system}-{direction}"
     plain: dict[str, Any] = {key: getattr(settings, key) for key in ("beam_size", "length_penalty", "without_regions")}
     members = {member: jobs[f"{member}-{direction}"] for member in members_of(system)[0]}
-    first = next(iter(members.values()))
-    inputs = {"corpus": first.inputs["corpus"], "text": first.inputs["text"]} | members
+    inputs = read_beside(next(iter(members.values()))) | members
     if channel is not None:
         plain[CHANNEL], inputs[CHANNEL] = asdict(settings.channel), channel
     how = {"direction": direction, **asdict(settings.channel), "length_penalty": settings.length_penalty}
@@ -249,19 +252,12 @@ def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job]
         parts = {member: inputs[member] for member in members}
         save_several(folder, parts, {CHANNEL: inputs[CHANNEL]} if about else {}, about)
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
-        pairs = ParallelText(inputs["corpus"], inputs["text"], direction, store, settings.without_regions)
+        pairs = ParallelText(inputs["corpus"], inputs.get("text"), direction, store, settings.without_regions)
         figures = evaluate_translator(folder, pairs, store, settings)
-        _show(recipe, folder, inputs["corpus"], name)
+        show_translations(recipe, folder, inputs["corpus"], name)
         return figures
 
     return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer), translation_headline)
-
-
-def _show(recipe: Recipe, folder: Path, corpus: Path, name: str) -> None:
-    """Some test translations in TensorBoard."""
-    if (folder / "test.parquet").is_file():
-        log_dir = log_folder(recipe, name, folder.name)
-        log_translations(log_dir, read_translations(folder, "test"), pictures_of(corpus))
 
 
 def _log_result(recipe: Recipe, folder: Path, name: str, seed: int, phase: Phase, figures: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ _OF_BACK = ("pair_id", "text", "tokens")  # the last two of the source
 
 
 class ParallelText:
-    """The parallel table with its token numbers, seen in one direction.
+    """The parallel table with its token numbers, seen in one direction; without `text` they have no numbers.
 
     Sentences without a source have none here, unless `back` is the folder of a back-translation that wrote it. A row's
     `seen_id` is its image where that has regions, else None; `caption` says that it is fine-tuned and tested
@@ -26,27 +26,32 @@ class ParallelText:
     """
 
     def __init__(
-        self, corpus: Path, text: Path, direction: str, store: RegionStore, without_regions: str,
+        self, corpus: Path, text: Path | None, direction: str, store: RegionStore, without_regions: str,
         back: Path | None = None,
     ) -> None:  # fmt: skip
         self.direction = direction
         self.source, self.target = direction.split("-")
         self.twins = twins_of(corpus)
-        tokens = _read(text / "tokens.parquet", [self.source, self.target])
-        source, target = (tokens[name].to_pylist() for name in (self.source, self.target))
+        pairs = read_pairs(corpus / "pairs.parquet").to_list()
+        source = target = [list[int]()] * len(pairs)
+        if text is not None:
+            tokens = _read(text / "tokens.parquet", [self.source, self.target])
+            source, target = (tokens[name].to_pylist() for name in (self.source, self.target))
         seen = {image_id: image_id for image_id in store.ids}
         about = "seen_id" if without_regions == "text" else "image_id"
         rows = [
             row | {"source_tokens": s, "target_tokens": t, "seen_id": seen.get(row["image_id"])}
-            for row, s, t in zip(read_pairs(corpus / "pairs.parquet").to_list(), source, target, strict=True)
-            if row[self.target]
+            for row, s, t in zip(pairs, source, target, strict=True)
+            if row.get(self.target)
         ]
         written = {} if back is None else {row["pair_id"]: row for row in _read(back / BACK, _OF_BACK).to_pylist()}
-        self._rows = [row | {"caption": row[about] is not None, "made_up": False} for row in rows if row[self.source]]
+        self._rows = [
+            row | {"caption": row[about] is not None, "made_up": False} for row in rows if row.get(self.source)
+        ]
         self._rows += [
             row | {self.source: new["text"], "source_tokens": new["tokens"], "caption": False, "made_up": True}
             for row in rows
-            if not row[self.source] and (new := written.get(row["pair_id"]))
+            if not row.get(self.source) and (new := written.get(row["pair_id"]))
         ]
 
     def rows(self, split: str, captions: bool | None) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.rerank_settings import CONTROL, OF_RETRIEVAL
 from pipeline.recipes.settings import Recipe
-from pipeline.recipes.systems import CHANNEL, members_of, opposite
+from pipeline.recipes.systems import CHANNEL, members_of, opposite, translators_wanted
 from pipeline.translation.batch_translation import Translated, translate_all
 from pipeline.translation.choices import Lists, compare, tuned
 from pipeline.translation.evaluation import evaluate_translator, translation_headline
@@ -82,12 +82,16 @@ def reranked_jobs(recipe: Recipe, workspace: Workspace, jobs: Mapping[str, Job])
         jobs: its other translators.
     """
     found = {}
-    for direction in recipe.mmt.directions:
-        for system in recipe.mmt.systems:
-            if members_of(system)[1] not in (None, CHANNEL):
-                job = _tuned_job(recipe, system, direction, lists_job(recipe, workspace, system, direction, jobs))
-                found[job.name] = job
+    for system, direction in translators_wanted(recipe.mmt):
+        if members_of(system)[1] not in (None, CHANNEL):
+            job = _tuned_job(recipe, system, direction, lists_job(recipe, workspace, system, direction, jobs))
+            found[job.name] = job
     return found
+
+
+def read_beside(translator: Job) -> dict[str, Job]:
+    """What the test of a translator reads beside it: the corpus, and the token numbers of its text if it has some."""
+    return {name: translator.inputs[name] for name in ("corpus", "text") if name in translator.inputs}
 
 
 def lists_job(recipe: Recipe, workspace: Workspace, system: str, direction: str, jobs: Mapping[str, Job]) -> Job:
@@ -100,8 +104,7 @@ def lists_job(recipe: Recipe, workspace: Workspace, system: str, direction: str,
     """
     settings, (members, _) = recipe.mmt, members_of(system)
     trained = {member: jobs[f"{member}-{direction}"] for member in members}
-    first = next(iter(trained.values()))
-    names, inputs = [LOGP, "length"], {"corpus": first.inputs["corpus"], "text": first.inputs["text"], **trained}
+    names, inputs = [LOGP, "length"], {**read_beside(next(iter(trained.values()))), **trained}
     if (channel := channel_of(jobs, direction)) is not None:
         names, inputs = [*names, CHANNEL], {**inputs, CHANNEL: channel}
     if settings.rerank.retrieval:
@@ -121,7 +124,7 @@ def lists_job(recipe: Recipe, workspace: Workspace, system: str, direction: str,
         if reranker.regions is not None and reranker.regions.in_features != store.dim:
             raise RecipeError(f"lists-{system}: a model reads regions of {reranker.regions.in_features} numbers, the "
                               f"corpus has {store.dim}; train it on this corpus")  # fmt: skip
-        pairs = ParallelText(inputs["corpus"], inputs["text"], direction, store, settings.without_regions)
+        pairs = ParallelText(inputs["corpus"], inputs.get("text"), direction, store, settings.without_regions)
         figures: dict[str, Any] = {}
         for split in ("val", "test"):
             rows = pairs.rows(split, captions=True)
@@ -129,8 +132,9 @@ def lists_job(recipe: Recipe, workspace: Workspace, system: str, direction: str,
                 raise RecipeError(f"mmt.rerank: no {direction} pair for {split}; see the data report of the corpus")
             images = [row["seen_id"] for row in rows]
             others = _others(images) if CONTROL in names else ()
+            source = bpe.encode_all([row[pairs.source] for row in rows], pairs.source)
             found = translate_all(
-                reranker, bpe, [row["source_tokens"] for row in rows], images, store, pairs.target,
+                reranker, bpe, source, images, store, pairs.target,
                 BeamSettings(size, settings.length_penalty), settings.batch_tokens, settings.trainer, size, others,
             )  # fmt: skip
             _write_lists(folder, split, pairs, rows, found)
@@ -249,7 +253,7 @@ def _tuned_job(recipe: Recipe, system: str, direction: str, lists: Job) -> Job:
     plain = {"features": features, "seeds": rerank.seeds, "passes": rerank.passes} | {
         key: getattr(settings, key) for key in ("beam_size", "length_penalty", "without_regions")
     }
-    inputs = {key: lists.inputs[key] for key in ("corpus", "text", *members, *parts)} | {"lists": lists}
+    inputs = read_beside(lists) | {key: lists.inputs[key] for key in (*members, *parts)} | {"lists": lists}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Tune, combine the parts, then translate validation, test and twins."""
@@ -265,7 +269,7 @@ def _tuned_job(recipe: Recipe, system: str, direction: str, lists: Job) -> Job:
         tuning = {"weights": found.by_seed.tolist(), "val_bleu": found.bleu.tolist(), "features": features}
         (folder / "tuning.json").write_text(json.dumps(tuning, indent=1), encoding="utf-8")
         store = RegionStore(inputs["corpus"] / "regions", check_values=False)
-        pairs = ParallelText(inputs["corpus"], inputs["text"], direction, store, settings.without_regions)
+        pairs = ParallelText(inputs["corpus"], inputs.get("text"), direction, store, settings.without_regions)
         return evaluate_translator(folder, pairs, store, settings)
 
     return Job(

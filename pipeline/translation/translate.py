@@ -11,7 +11,7 @@ from data.errors import DataError
 from data.lines import read_lines
 from data.nbest import Candidate, nbest_lines
 from data.regions import RegionStore
-from data.text import MAX_TOKENS, JointBPE, tokenize
+from data.text import MAX_TOKENS, SubWords
 from modules.beam import BeamSettings
 from modules.translators import Searched
 from pipeline.corpus.prepare import corpus_job
@@ -19,7 +19,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.files import write_whole
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import AugmentSettings, Recipe
-from pipeline.recipes.systems import parse_path
+from pipeline.recipes.systems import directions_of, parse_path
 from pipeline.translation.batch_translation import Translated, translate_all
 from pipeline.translation.mmt import translator_jobs, whose
 from pipeline.translation.translator_files import load_translator
@@ -90,7 +90,7 @@ def translate(recipe: Recipe, workspace: Workspace, request: Request) -> None:
 
 
 def translate_lines(
-    request: Request, load: Callable[[], list[tuple[Searched, JointBPE]]], options: AugmentSettings, sight: Sight
+    request: Request, load: Callable[[], list[tuple[Searched, SubWords]]], options: AugmentSettings, sight: Sight
 ) -> None:
     """Translate a file line by line with translators.
 
@@ -117,7 +117,7 @@ def translate_lines(
         raise RecipeError(f"translate: --output {request.output} is a folder; expected a file")
     lines = _standard_input() if request.source is None else read_lines(request.source, "a sentence a line")
     hops, languages = load(), parse_path(request.path)[1]
-    not_empty = [_size(text, hops[0][1], languages[0]) > 0 for text in lines]
+    not_empty = [hops[0][1].size(text, languages[0]) > 0 for text in lines]
     store, seen = _pictures(request, sight, not_empty, [network for network, _ in hops])
     trainer = replace(options.trainer, progress=False, devices=1, num_nodes=1, strategy="auto")
     cut, silent, written = set[int](), 0, list[str]()
@@ -125,7 +125,7 @@ def translate_lines(
         places = [place for place in range(start, min(start + _BLOCK, len(lines))) if not_empty[place]]
         found = {place: [Translated(lines[place], "", 0.0)] for place in places}
         for number, ((network, bpe), (language, target)) in enumerate(zip(hops, pairwise(languages), strict=True), 1):
-            sizes = {place: _size(best.text, bpe, language) for place, (best, *_) in found.items()}
+            sizes = {place: bpe.size(best.text, language) for place, (best, *_) in found.items()}
             cut |= {place for place, size in sizes.items() if size > MAX_TOKENS}
             sentences = {place: found[place][0].text for place, size in sizes.items() if size}
             shown = [seen[place] if seen else None for place in sentences]
@@ -167,11 +167,12 @@ def _translators(recipe: Recipe, workspace: Workspace, request: Request) -> list
         RecipeError: the path names a search, or one is not of the recipe or not trained.
     """
     jobs, directions, system = translator_jobs(recipe, workspace), request.directions, parse_path(request.path)[0]
+    known = directions_of(recipe.mmt, system)
     for direction in directions or [""]:
         if f"{system}-{direction}" not in jobs:
             raise RecipeError(f"translate: {request.path!r} needs {system}:{direction}, which recipe {recipe.name} "
                               f"does not train; its systems: {', '.join(['nmt', *recipe.mmt.systems])}; directions: "
-                              f"{', '.join(recipe.mmt.directions)}")  # fmt: skip
+                              f"{', '.join(known)}")  # fmt: skip
     return [workspace.require(jobs[f"{system}-{direction}"]) for direction in directions]
 
 
@@ -184,11 +185,6 @@ def _standard_input() -> list[str]:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DataError(f"standard input:{line}: not UTF-8 ({error.reason}); convert it to UTF-8") from None
     return lines[:-1] if not lines[-1] else lines
-
-
-def _size(text: str, bpe: JointBPE, language: str) -> int:
-    """The number of sub-words of a line; 0 for an empty one."""
-    return len(bpe.tokenizer.encode(tokenize(text, language)).ids)
 
 
 def _pictures(

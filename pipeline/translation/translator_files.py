@@ -9,10 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from data.text import BEGIN, END, UNKNOWN, JointBPE, spaced
+from data.text import BEGIN, END, UNKNOWN, JointBPE, SubWords, spaced
+from data.translator_tokens import TranslatorTokens
 from modules.ensemble import Ensemble
 from modules.errors import ModelError
 from modules.noisy_channel import Channel
+from modules.pretrained_translator import PretrainedTranslator, require_translator
 from modules.rerankers import Feature, Length, LogProbability, Reranker, Similarity
 from modules.translators import Searched, build_translator
 from pipeline.errors import RecipeError
@@ -21,7 +23,7 @@ from pipeline.jobs.weights import load_weights
 from pipeline.recipes.rerank_settings import CONTROL, OF_RETRIEVAL
 from pipeline.recipes.systems import CHANNEL
 
-LOGP, RERANKING, RETRIEVAL = "logp", "reranking", "retrieval"
+LOGP, RERANKING, RETRIEVAL, PRETRAINED = "logp", "reranking", "retrieval", "pretrained"
 TRANSLATOR_FILES = ("network.json", "bpe.json", "weights.safetensors")
 
 
@@ -47,19 +49,22 @@ def save_several(
     """
     for name, part in {**members, **(parts or {})}.items():
         (folder / name).mkdir(exist_ok=True)
-        for file in MODEL_FILES if name == RETRIEVAL else TRANSLATOR_FILES:
+        for file in MODEL_FILES if name == RETRIEVAL else files_of(part):
             shutil.copyfile(part / file, folder / name / file)
     network = {"ensemble": list(members), **(about or {})}
     (folder / "network.json").write_text(json.dumps(network, indent=1), encoding="utf-8")
 
 
-def load_translator(folder: Path) -> tuple[Searched, JointBPE]:
-    """A finished translator, an ensemble, or either of them re-ranked, and its vocabulary.
+def load_translator(folder: Path) -> tuple[Searched, SubWords]:
+    """A finished translator, an ensemble, a pretrained translator, or one of them re-ranked, and its sub-words.
 
     Raises:
+        DataError, ModelError: a pretrained translator is no longer where it was.
         RecipeError: the folder holds no translator, or its parts do not fit.
     """
     network, members, found = _read(folder)
+    if PRETRAINED in network:
+        return load_pretrained(network[PRETRAINED])
     if members:
         direct, bpe = load_members([folder / name for name in members])
         return (
@@ -76,8 +81,21 @@ def load_translator(folder: Path) -> tuple[Searched, JointBPE]:
     return translator, bpe
 
 
-def load_members(folders: Sequence[Path]) -> tuple[Searched, JointBPE]:
-    """Finished translators as one, and their vocabulary; raises as `load_translator`."""
+def load_pretrained(about: Mapping[str, Any]) -> tuple[PretrainedTranslator, TranslatorTokens]:
+    """A translator of transformers, by `name`, `direction`, `codes` and `revision`, and its sub-words.
+
+    Raises:
+        DataError: its tokenizer is missing, or does not know the languages.
+        ModelError: there is no such translator.
+    """
+    name = about["name"]
+    revision = require_translator(name, about["revision"]) or about["revision"]
+    tokens = TranslatorTokens(name, about["direction"], about["codes"], revision)  # before the weights, which are large
+    return PretrainedTranslator(name, tokens.first, revision), tokens
+
+
+def load_members(folders: Sequence[Path]) -> tuple[Searched, SubWords]:
+    """Finished translators as one, and their sub-words; raises as `load_translator`."""
     loaded = [load_translator(folder) for folder in folders]
     (first, bpe), *others = loaded
     return (Ensemble([one for one, _ in loaded]) if others else first), bpe
@@ -103,12 +121,14 @@ class Reranking:
 def files_of(folder: Path) -> set[str]:
     """What `load_translator` reads in a folder, relative to it; of a retrieval model without its text model.
 
+    The members of a whole are ours: what re-ranks a pretrained translator is not moved.
+
     Raises:
         RecipeError: the folder holds no translator.
     """
-    _, members, found = _read(folder)
+    network, members, found = _read(folder)
     if not members:
-        return set(TRANSLATOR_FILES)
+        return {"network.json"} if PRETRAINED in network else set(TRANSLATOR_FILES)
     weights = {} if found is None else found.weights
     parts = dict.fromkeys([*members, *([CHANNEL] if CHANNEL in weights else [])], TRANSLATOR_FILES)
     if {*weights} & {*OF_RETRIEVAL}:
@@ -137,7 +157,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[str], Reranking | None]:
     try:
         network = json.loads((folder / "network.json").read_text(encoding="utf-8"))
         members = network.get("ensemble", [])
-        if not all(re.fullmatch(r"mm?t\d*", one) for one in members):
+        if not all(re.fullmatch(r"[a-z]\w*", one) for one in members):
             raise ValueError("its members are no translators")
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise RecipeError(f"{folder}: no translator here ({error}); run `make stage-mmt`") from None
@@ -160,7 +180,7 @@ def _reranking(network: Mapping[str, Any]) -> Reranking | None:
     return Reranking(f"{source}-{target}", weights, int(about["beam_size"]), None if alpha is None else float(alpha))
 
 
-def load_reranker(direct: Searched, bpe: JointBPE, about: Reranking, channel: Path, retrieval: Path) -> Reranker:
+def load_reranker(direct: Searched, bpe: SubWords, about: Reranking, channel: Path, retrieval: Path) -> Reranker:
     """A translator with the features that re-rank its lists.
 
     Args:
@@ -203,10 +223,11 @@ def load_reranker(direct: Searched, bpe: JointBPE, about: Reranking, channel: Pa
     return Reranker(direct, features, about.weights, about.beam_size, about.length_penalty)
 
 
-def _load_channel(folder: Path, bpe: JointBPE, source: str, target: str) -> Channel:
+def _load_channel(folder: Path, bpe: SubWords, source: str, target: str) -> Channel:
     """The channel of a translator with this vocabulary; raises as `load_translator`."""
     channel, its_bpe = load_translator(folder)
-    alike = bpe.tokenizer.to_str() == its_bpe.tokenizer.to_str()
+    both = [one.tokenizer.to_str() for one in (bpe, its_bpe) if isinstance(one, JointBPE)]
+    alike = len(both) == 2 and both[0] == both[1]
 
     def recode(language: str, sentences: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
         """From the translator's token numbers to the channel's: by way of the text, where the vocabularies differ."""

@@ -23,7 +23,7 @@ from pipeline.search.gallery import Gallery
 from pipeline.search.indexing import update_gallery
 from pipeline.search.picture_sources import PictureFolder
 from pipeline.translation.batch_translation import translate_all
-from pipeline.translation.mmt import read_translations
+from pipeline.translation.evaluation import read_translations
 from pipeline.translation.translator_files import load_translator
 from tests.pipeline.tiny import Tiny, at
 

@@ -14,7 +14,8 @@ from data.nbest import read_nbest
 from modules.translation_metrics import translation_scores
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import load_recipe
-from pipeline.translation.mmt import read_translations, translator_jobs
+from pipeline.translation.evaluation import read_translations
+from pipeline.translation.mmt import translator_jobs
 from pipeline.translation.reranked import CHOICES, read_lists
 from pipeline.translation.translator_files import load_translator
 from tests.pipeline.tiny import RERANK, RERANK_SYSTEMS, RERANKED, Tiny

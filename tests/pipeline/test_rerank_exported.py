@@ -20,7 +20,7 @@ from pipeline.jobs.model_files import save_model
 from pipeline.search.export import _copy_translator
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.exported_translators import ExportedTranslators
-from pipeline.translation.mmt import read_translations
+from pipeline.translation.evaluation import read_translations
 from pipeline.translation.translator_files import load_translator
 from tests.modules.text_models import save
 from tests.pipeline.tiny import RERANKED, Tiny, at

@@ -24,7 +24,8 @@ from pipeline.retrieval.ranks import read_ranks
 from pipeline.retrieval.vse import vse_rows
 from pipeline.translation.augment import _numbered, diversity, refuse_held_out
 from pipeline.translation.batch_translation import Translated
-from pipeline.translation.mmt import read_translations, translator_jobs
+from pipeline.translation.evaluation import read_translations
+from pipeline.translation.mmt import translator_jobs
 from pipeline.translation.parallel_text import ParallelText
 from tests.pipeline.tiny import Tiny
 

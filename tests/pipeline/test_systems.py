@@ -17,7 +17,8 @@ from pipeline.jobs.weights import load_best
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes import checks
 from pipeline.recipes.loading import load_recipe
-from pipeline.translation.mmt import read_translations, translator_jobs
+from pipeline.translation.evaluation import read_translations
+from pipeline.translation.mmt import translator_jobs
 from pipeline.translation.translator_files import load_translator
 from tests.data.official import write_data
 from tests.pipeline.tiny import Tiny

@@ -8,7 +8,7 @@ import pytest
 
 from data.nbest import read_nbest
 from pipeline.translation.batch_translation import Translated, translate_all
-from pipeline.translation.mmt import read_translations
+from pipeline.translation.evaluation import read_translations
 from tests.pipeline.tiny import Tiny
 
 LOOKS = ["--with", "mmt:en-de", "--input", "in.txt"]

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from pipeline.retrieval.ranks import read_ranks
-from pipeline.translation.mmt import read_translations
+from pipeline.translation.evaluation import read_translations
 from tests.pipeline.test_killed import artifact
 from tests.pipeline.tiny import Tiny
 

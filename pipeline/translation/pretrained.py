@@ -1,0 +1,79 @@
+"""Jobs of pretrained translators: each is tested like a trained one, and leaves where it lies and which it was."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from data.regions import RegionStore
+from pipeline.errors import RecipeError
+from pipeline.jobs.files import fingerprint
+from pipeline.jobs.job import Job
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe, job_settings
+from pipeline.translation.evaluation import evaluate_translator, show_translations, translation_headline
+from pipeline.translation.parallel_text import ParallelText
+from pipeline.translation.translator_files import PRETRAINED, load_pretrained
+
+VERSION = 1
+_READ = (".json", ".txt", ".model", ".spm", ".safetensors")
+
+
+def pretrained_job(recipe: Recipe, workspace: Workspace, system: str, direction: str, corpus: Job) -> Job:
+    """Test a translator of `mmt.pretrained` on the corpus's pairs of a direction, if there are any.
+
+    Its key is of the files of a folder, or of the name and the revision on the hub. It leaves `network.json`, with the
+    commit that was loaded, by which later jobs load it.
+
+    Raises:
+        RecipeError: a folder is not there, or holds no model.
+    """
+    settings, about = recipe.mmt, recipe.mmt.pretrained[system]
+    name, digest = _place(about.model, direction, f"mmt.pretrained.{system}.model", workspace)
+    codes = {language: about.codes[language] for language in direction.split("-") if language in about.codes}
+    network = {"name": name, "direction": direction, "codes": codes, "revision": about.revision}
+    plain = {key: getattr(settings, key) for key in ("beam_size", "length_penalty", "without_regions")}
+    plain |= {"trainer": job_settings(settings)["trainer"], PRETRAINED: network | {"name": digest or name}}
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Load it, then translate validation, test and twins."""
+        commit = load_pretrained(network)[0].commit
+        written = {PRETRAINED: network | {"revision": commit}}
+        (folder / "network.json").write_text(json.dumps(written, indent=1), encoding="utf-8")
+        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+        pairs = ParallelText(inputs["corpus"], None, direction, store, settings.without_regions)
+        figures = evaluate_translator(folder, pairs, store, settings)
+        show_translations(recipe, folder, inputs["corpus"], f"{system}-{direction}")
+        return {"model": name, "commit": commit, **figures}
+
+    def headline(figures: Mapping[str, Any]) -> str:
+        """Its figures, or why there are none, as text."""
+        return translation_headline(figures) or f"not tested: the corpus has no {direction} pairs"
+
+    return Job(
+        f"{system}-{direction}",
+        "mmt",
+        VERSION,
+        plain,
+        {"corpus": corpus},
+        run,
+        True,
+        asdict(settings.trainer),
+        headline,
+    )
+
+
+def _place(model: str, direction: str, key: str, workspace: Workspace) -> tuple[str, str | None]:
+    """Where a translator lies, and a digest of its files if that is a folder; RecipeError if it holds none."""
+    source, target = direction.split("-")
+    name = model.replace("{source}", source).replace("{target}", target)
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        if name.startswith(("/", "./", "../", "~")):
+            raise RecipeError(f"{key}: no folder {name}; expected one with a translator of transformers")
+        return name, None
+    if not (folder / "config.json").is_file():
+        raise RecipeError(f"{key}: {name} holds no config.json; expected a folder with a translator of transformers")
+    files = sorted(path for path in folder.iterdir() if path.suffix in _READ)
+    return str(folder.absolute()), fingerprint(files, workspace.root / "fingerprints.json")
