@@ -35,7 +35,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.files import digest_of
 from pipeline.jobs.model_files import TEXT, load_model, model_fingerprint
 from pipeline.search.picture_reading import Regions, picture_reader
-from pipeline.translation.translator_files import RETRIEVAL, files_of
+from pipeline.translation.translator_files import RETRIEVAL, files_of, lies_elsewhere
 
 if TYPE_CHECKING:
     from pipeline.search.exported_translators import ExportedTranslators
@@ -270,6 +270,8 @@ def _translators(folder: Path, files: Mapping[str, str]) -> list[str]:
         place = folder / TRANSLATORS / name
         if not _TRANSLATOR.fullmatch(name) or "network.json" not in held or held != files_of(place):
             raise RecipeError(f"{place}: no whole translator; get the model folder again")
+        if lies_elsewhere(place):
+            raise RecipeError(f"{place}: names a pretrained translator that lies elsewhere; an exported model has none")
     return sorted(found)
 
 

@@ -148,6 +148,17 @@ def reads_regions(folder: Path) -> bool:
     return network.get("region_dim") is not None
 
 
+def lies_elsewhere(folder: Path) -> bool:
+    """Is a finished translator, or a part of it, a pretrained one, whose weights are not in its folder?
+
+    Raises:
+        RecipeError: the folder holds no translator.
+    """
+    network, members, found = _read(folder)
+    channel = [CHANNEL] if found is not None and CHANNEL in found.weights else []
+    return PRETRAINED in network or any(lies_elsewhere(folder / part) for part in [*members, *channel])
+
+
 def _read(folder: Path) -> tuple[dict[str, Any], list[str], Reranking | None]:
     """The contents of `network.json`, the names of its members, and how their lists are re-ranked.
 
@@ -157,7 +168,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[str], Reranking | None]:
     try:
         network = json.loads((folder / "network.json").read_text(encoding="utf-8"))
         members = network.get("ensemble", [])
-        if not all(re.fullmatch(r"[a-z]\w*", one) for one in members):
+        if not isinstance(members, list) or not all(re.fullmatch(r"[a-z]\w*", one) for one in members):
             raise ValueError("its members are no translators")
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise RecipeError(f"{folder}: no translator here ({error}); run `make stage-mmt`") from None

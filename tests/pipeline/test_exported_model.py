@@ -230,6 +230,15 @@ def test_translators_that_are_none_are_refused(exported: ExportedModel, tmp_path
         shutil.copytree(exported.folder, model)
         with pytest.raises(RecipeError, match="no translator here"):
             ExportedModel.load(rewritten(model, {"translators/mt-en-de/network.json": text}))
+    pretrained = '{"pretrained": {"name": "some/translator", "direction": "en-de", "codes": {}, "revision": null}}'
+    model = Path(shutil.copytree(exported.folder, tmp_path / "p"))
+    about = json.loads((model / "model.json").read_text())
+    for name in [name for name in about["files"] if name.startswith("translators/mt-en-de/")]:
+        del about["files"][name]
+        (model / name).unlink()
+    (model / "model.json").write_text(json.dumps(about))
+    with pytest.raises(RecipeError, match="names a pretrained translator that lies elsewhere"):
+        ExportedModel.load(rewritten(model, {"translators/mt-en-de/network.json": pretrained}))
 
 
 def test_an_export_does_not_say_where_networks_lie(tmp_path: Path) -> None:
