@@ -1,6 +1,6 @@
 """The job that trains a retrieval model on one training configuration with one seed, and ranks the test by it."""
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,10 @@ from pipeline.retrieval.words import files_of_words, start_words, text_input, ve
 VERSION = 3  # 2: scores are in float32, under bf16-mixed too; 3: sentences outside the batch mask negatives
 
 
+_Seen = tuple[Callable[[str, str], list[int]], RegionStore, Mapping[str, Path]]  # how captions and images are read
+_Scores = dict[str, dict[str, float]]  # figures by language
+
+
 @dataclass(frozen=True)
 class _Mix:
     """The caption mix of a training configuration.
@@ -80,38 +84,33 @@ def training_job(
         corpus: the job that prepares the captions and regions.
         synthetic: path → the job that writes captions.
         workspace: where fingerprints of files are kept.
-        other_settings: names of settings that have nothing to do with training, so they are not in the key.
+        other_settings: names of settings that have nothing to do with training, left out of the key.
 
     Raises:
         RecipeError: the row can not be trained with these settings.
     """
     mix = _mix(settings, row, synthetic)
-    require_drawn(row, mix.groups)
     require_pairs(settings, row, mix.groups)
     settings = replace(settings, word_vectors=vectors_of_row(settings, row, mix.languages))
-    plain = {key: value for key, value in job_settings(settings).items() if key not in other_settings}
     files = files_of_words(recipe, settings, workspace) | files_of_images(settings, workspace)
+    plain = {key: value for key, value in job_settings(settings).items() if key not in other_settings}
     plain |= {"groups": settings.rows[row], "seed": seed} | files
     name = f"vse-{settings.model}-{row}-{seed}"
-    starts = [
-        training_job(recipe, overlaid(settings, one), row, seed, corpus, synthetic, workspace, other_settings)
-        for one in settings.start
-    ]
-    needed = _needed(settings, mix, corpus, synthetic, files.get("pretrained"), starts)
+    needed = _needed(settings, mix, corpus, synthetic, files.get("pretrained"))
+    for number, one in enumerate(overlaid(settings, start) for start in settings.start):
+        needed[f"start-{number}"] = training_job(recipe, one, row, seed, corpus, synthetic, workspace, other_settings)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Train, choose the best epoch, rank the test."""
         store, captions = images_in(inputs), _captions(inputs, mix)
         text = text_input(settings, captions, mix.types, folder, inputs)
-        pictures = PixelStore(inputs["pixels"]) if "pixels" in inputs else None
-        data = _data(settings, captions, store, text, mix, seed, pictures)
+        data = _data(settings, captions, store, text, mix, seed, inputs)
         arguments = _arguments(settings, store, text, sorted(mix.languages | set(settings.test)))
         module = _module(settings, arguments, data.types, seed)
         advise_on_regions(module.model, store)
-        folds_of(data, settings.folds, settings.test)  # before hours are spent
         started = start_words(module.model, recipe, settings, captions, mix.types, text, folder)
         start_images(module.model, settings)
-        start_weights(module.model, [inputs[f"start-{number}"] for number in range(len(starts))])
+        start_weights(module.model, [inputs[f"start-{number}"] for number in range(len(settings.start))])
         log_dir, epochs = log_folder(recipe, name, folder.name), settings.epochs + module.model.pretrain_epochs
         watched, seen = watched_languages(settings, mix.languages), (text.encode, store, pictures_of(inputs["corpus"]))
         best = fit(
@@ -119,12 +118,8 @@ def training_job(
             query_galleries(captions, watched, *seen), settings.test,
         )  # fmt: skip
         load_best(module, best)
-        validated = _validated(module, data, settings)
         save_model(folder, settings.model, arguments, module.model)
-        of_test = (captions, settings.test, *seen, "test")
-        shown = [*query_galleries(*of_test), *query_galleries(*of_test, kind=JointSpace)]
-        make_trainer(settings.trainer, log_dir, callbacks=shown).test(module, data, verbose=False)
-        tested = write_ranks(folder, module.ranks)
+        tested, validated = _tested(module, data, settings, captions, seen, folder, log_dir)
         _log_result(log_dir, settings, row, seed, tested, validated)
         return {
             "test": tested, "val": validated,
@@ -138,20 +133,20 @@ def training_job(
 
 
 def _needed(
-    settings: VseSettings, mix: _Mix, corpus: Job, synthetic: Mapping[str, Job], text_model: str | None,
-    starts: Sequence[Job],
+    settings: VseSettings, mix: _Mix, corpus: Job, synthetic: Mapping[str, Job], text_model: str | None
 ) -> dict[str, Job]:  # fmt: skip
-    """The jobs that a training reads, by the name of its input, in the order in which they are to be done."""
+    """The jobs that a training reads, but for those that it starts from, in the order in which they are to be done."""
     tables = {"corpus": corpus} | {source: synthetic[source] for source in mix.sources}
     needed = tables | pictures_to_read(settings, corpus) | sentence_jobs(settings, text_model, tables)
     if (size := model_class(settings.model).pixels_with(**settings.options)) is not None:
         needed["pixels"] = pixels_job(corpus, size)  # before the trainings that come first: it may find none
-    return needed | {f"start-{number}": one for number, one in enumerate(starts)}
+    return needed
 
 
 def _mix(settings: VseSettings, row: str, synthetic: Mapping[str, Job]) -> _Mix:
     """The caption mix of a row; RecipeError where its captions are not written, or weights are of others."""
     groups = [parse_group(text) for text in settings.rows[row]]
+    require_drawn(row, groups)
     slots = [slot for group in groups for slot in group]
     sources, types = sorted({slot.source for slot in slots} - {HUMAN}), list(dict.fromkeys(slot.type for slot in slots))
     for source in sources:
@@ -164,10 +159,17 @@ def _mix(settings: VseSettings, row: str, synthetic: Mapping[str, Job]) -> _Mix:
     return _Mix(groups, types, sources, frozenset(slot.language for slot in slots))
 
 
-def _validated(module: Retrieval, data: RetrievalData, settings: VseSettings) -> dict[str, dict[str, float]]:
-    """Scores on validation of the weights that have been chosen, by language."""
+def _tested(
+    module: Retrieval, data: RetrievalData, settings: VseSettings, captions: Table, seen: _Seen, folder: Path,
+    log_dir: Path,
+) -> tuple[_Scores, _Scores]:  # fmt: skip
+    """Figures of the test and of validation, by language, with the weights that have been chosen."""
     make_trainer(settings.trainer).validate(module, data, verbose=False)
-    return validation_scores(module.ranks)
+    validated = validation_scores(module.ranks)
+    of_test = (captions, settings.test, *seen, "test")
+    shown = [*query_galleries(*of_test), *query_galleries(*of_test, kind=JointSpace)]
+    make_trainer(settings.trainer, log_dir, callbacks=shown).test(module, data, verbose=False)
+    return write_ranks(folder, module.ranks), validated
 
 
 def _captions(inputs: Mapping[str, Path], mix: _Mix) -> Table:
@@ -179,15 +181,18 @@ def _captions(inputs: Mapping[str, Path], mix: _Mix) -> Table:
 
 def _data(
     settings: VseSettings, captions: Table, store: RegionStore, text: TextInput, mix: _Mix, seed: int,
-    pictures: PixelStore | None,
+    inputs: Mapping[str, Path],
 ) -> RetrievalData:  # fmt: skip
-    """Batches of training, validation and test."""
+    """Batches of training, validation and test; RecipeError, before hours are spent, where it cannot be tested."""
+    pictures = PixelStore(inputs["pixels"]) if "pixels" in inputs else None
     held_out = {"val": watched_languages(settings, mix.languages), "test": settings.test}
     require_languages(captions, held_out)
-    return RetrievalData(
+    data = RetrievalData(
         captions, store, text.encode, mix.groups, sorted(mix.languages | set(settings.test)), held_out,
         settings.batch_size, seed, settings.steps, settings.trainer.workers, pictures,
     )  # fmt: skip
+    folds_of(data, settings.folds, settings.test)
+    return data
 
 
 def _log_result(

@@ -51,17 +51,10 @@ def pretrained_job(recipe: Recipe, workspace: Workspace, system: str, direction:
         """Its figures, or why there are none, as text."""
         return translation_headline(figures) or f"not tested: the corpus has no {direction} pairs"
 
+    inputs = {"corpus": corpus}
     return Job(
-        f"{system}-{direction}",
-        "mmt",
-        VERSION,
-        plain,
-        {"corpus": corpus},
-        run,
-        True,
-        asdict(settings.trainer),
-        headline,
-    )
+        f"{system}-{direction}", "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer), headline
+    )  # fmt: skip
 
 
 def _place(model: str, direction: str, key: str, workspace: Workspace) -> tuple[str, str | None]:
