@@ -147,7 +147,8 @@ class Retrieval(TrainedModule):
         loss = self._loss_of(scores, pairs)
         if not self.loss.warms_up(self.main_epoch):
             with torch.no_grad():
-                self.collapse.add(loss, self._loss_of(scores.mean().expand_as(scores), pairs), scores)
+                equal = self._loss_of(scores.mean().expand_as(scores), pairs)
+                self.collapse.add(loss, equal, scores, pairs.positives, pairs.negatives)
         return loss
 
     def _loss_of(self, scores: Tensor, pairs: Pairs) -> Tensor:

@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 
-from modules.collapse import LEAST, CollapseWatch
+from modules.collapse import LEAST, CollapseWatch, separation
 from modules.losses import CONTRASTIVE, LOSSES
 from tests.modules.small import Corpus, make_trainer
 
@@ -45,11 +45,17 @@ def test_the_value_for_equal_scores_is_derived_for_every_loss(corpus: Corpus, ca
     assert len(warnings_of(caplog)) == (not module.loss.warms_up(0))  # a mean of hinges stays near it at first
 
 
+def scored() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Scores of four images and their captions that tell captions apart, but not matching ones; which ones match."""
+    positives = torch.eye(4, dtype=torch.bool)
+    return torch.tensor([0.31, 0.29, 0.31, 0.29]).repeat(4, 1), positives, ~positives
+
+
 def test_a_contrastive_loss_that_learns_slowly_at_first_is_not_named() -> None:
     watch = CollapseWatch(2)
     for loss, expected in ((10.0, None), (9.0, None), (10.0, None), (10.0, 10.0)):
         for _ in range(LEAST):
-            watch.add(torch.tensor(loss), torch.tensor(10.0), torch.zeros(3))
+            watch.add(torch.tensor(loss), torch.tensor(10.0), *scored())
         assert watch.stays_at() == expected
 
 
@@ -66,11 +72,30 @@ def test_a_training_that_learns_is_not(corpus: Corpus, caplog, model: str) -> No
     assert not warnings_of(caplog)
 
 
-def watched(losses: list[float], equal: float = 10.0, spread: float = 0.01) -> float | None:
-    watch = CollapseWatch()
+def watched(losses: list[float], equal: float = 10.0, apart: float = 0.01) -> float | None:
+    """Judge losses of steps whose positives are `apart` standard deviations from their negatives."""
+    watch, positives = CollapseWatch(), torch.tensor([True, True, False, False])
+    scores = torch.tensor([1 + apart, -1 + apart, 1 - apart, -1 - apart]) / 2
     for loss in losses:
-        watch.add(torch.tensor(loss), torch.tensor(equal), spread * torch.tensor([-1.0, 0.0, 1.0]))
+        watch.add(torch.tensor(loss), torch.tensor(equal), scores, positives, ~positives)
     return watch.stays_at()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+@pytest.mark.parametrize("centre", [0.0, 0.7])
+def test_the_separation_is_in_standard_deviations(scale: float, centre: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    positives = torch.eye(64, dtype=torch.bool)
+    noise = torch.randn(64, 64, generator=generator)
+    for gap in (0.0, 0.5, 2.0):
+        found = separation(centre + scale * (noise + gap * positives), positives, ~positives)
+        assert found == pytest.approx(gap, abs=0.2)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -0.7, 1.0, 33.3])
+def test_equal_scores_are_not_apart(value: float) -> None:
+    positives = torch.eye(57, dtype=torch.bool)
+    assert abs(separation(torch.full((57, 57), value), positives, ~positives)) < 0.05
 
 
 def test_a_loss_that_passes_the_value_does_not_stay_there() -> None:
@@ -79,7 +104,7 @@ def test_a_loss_that_passes_the_value_does_not_stay_there() -> None:
     assert watched([10.0] * (LEAST - 1)) is None
     assert watched([15 - 10 * step / 99 for step in range(100)]) is None  # their mean is 10
     assert watched([9.7] * LEAST) is None
-    assert watched([10.0] * LEAST, spread=0.1) is None  # a trained model, on hard negatives
+    assert watched([10.0] * LEAST, apart=0.2) is None  # it has begun to learn, or its negatives are hard
     assert watched([0.0] * LEAST, equal=0.0) is None  # no negatives, no loss
     assert watched([float("nan")] * LEAST) is None
 
@@ -87,5 +112,5 @@ def test_a_loss_that_passes_the_value_does_not_stay_there() -> None:
 def test_short_epochs_are_judged_together_and_each_step_once() -> None:
     watch = CollapseWatch()
     for step in range(2 * LEAST):
-        watch.add(torch.tensor(10.0), torch.tensor(10.0), torch.zeros(3))
+        watch.add(torch.tensor(10.0), torch.tensor(10.0), *scored())
         assert (watch.stays_at() is not None) == ((step + 1) % LEAST == 0)
