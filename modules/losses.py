@@ -64,7 +64,7 @@ class RankingLoss(nn.Module):
             `infonce`, `one-to-k` or `sigmoid`.
         margin: α of the first four.
         type_weights: β of `hardest`, one for each type; None: equal.
-        warmup_epochs: first epochs, in which the mean hinge replaces the hardest.
+        warmup_epochs: first epochs, in which `hardest` and `hardest-k` take the mean hinge over all negatives.
         count: K of `hardest-k`.
         distance: what is compared: `cosine`, the scores as they are, or `euclidean`, −√(2 − 2s), minus the distance of
             unit vectors with the inner product s.
@@ -89,8 +89,8 @@ class RankingLoss(nn.Module):
             self.bias = nn.Parameter(torch.tensor(-10.0))
 
     def warms_up(self, epoch: int) -> bool:
-        """Does the mean hinge replace the hardest in this epoch?"""
-        return self.kind == "hardest" and epoch < self.warmup_epochs
+        """Does the mean hinge over all negatives replace the hardest in this epoch?"""
+        return self.kind in ("hardest", "hardest-k") and epoch < self.warmup_epochs
 
     def forward(
         self, similarity: Tensor, positives: Tensor, negatives: Tensor, types: Tensor, epoch: int = 0,
@@ -108,7 +108,8 @@ class RankingLoss(nn.Module):
                 similarity, positives, negatives, types, self.margin, weights, hardest=not self.warms_up(epoch)
             )
         if self.kind == "hardest-k":
-            return most_violated_loss(similarity, positives, negatives, self.margin, self.count)
+            count = max(similarity.shape) if self.warms_up(epoch) else self.count
+            return most_violated_loss(similarity, positives, negatives, self.margin, count)
         if self.kind == "random":
             return random_hinges_loss(similarity, positives, negatives, self.margin, draw)
         if self.kind == "sum":

@@ -315,6 +315,14 @@ def test_weights_and_warm_up_reach_the_hardest() -> None:
     assert loss_of(similarity, *masks, types, 1) != loss_of(similarity, *masks, types, 2)
 
 
+def test_warm_up_of_the_most_violated_takes_all_negatives() -> None:
+    similarity, *masks, types = a_batch(7)
+    loss_of = RankingLoss("hardest-k", 0.3, warmup_epochs=1, count=2)
+    torch.testing.assert_close(loss_of(similarity, *masks, types, 0), most_violated_loss(similarity, *masks, 0.3, 1000))
+    torch.testing.assert_close(loss_of(similarity, *masks, types, 1), most_violated_loss(similarity, *masks, 0.3, 2))
+    assert loss_of(similarity, *masks, types, 0) < loss_of(similarity, *masks, types, 1)
+
+
 def test_the_scale_is_bounded() -> None:
     similarity, *masks, types = a_batch(8)
     loss_of = RankingLoss("infonce", 0.2)
