@@ -13,7 +13,7 @@ from tests.pipeline.kills import Kills, Moment, kills
 from tests.pipeline.test_killed import KILLED, contents
 from tests.pipeline.tiny import GXN, Tiny
 
-# In their order; `*` stands for the folder of a job. Three trainings have one name: `i2t`, `t2i`, what starts from both.
+# In their order; `*` stands for a job's folder. Three trainings have one name: `i2t`, `t2i`, what starts from both.
 FIRST = [
     Moment("step", 4),  # an update for captions, not yet one for ranking
     Moment("open *best.ckpt*", what="cut"),
