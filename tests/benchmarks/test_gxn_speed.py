@@ -1,4 +1,9 @@
-"""How long each update of GXN takes beside one by the ranking loss, and what a step with rewards consists of."""
+"""Time and memory of each update of GXN beside one by the ranking loss, and what a step with rewards consists of."""
+
+import multiprocessing
+import resource
+from collections.abc import Callable
+from multiprocessing.connection import Connection
 
 import numpy as np
 import pytest
@@ -58,6 +63,24 @@ def make_batch() -> Batch:
     }  # fmt: skip
 
 
+def added_memory(step: Callable[[], object]) -> float:
+    """MB that a step adds at its highest, in a process of its own."""
+    context = multiprocessing.get_context("fork")
+    ours, its = context.Pipe()
+
+    def measure(sender: Connection) -> None:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        step()
+        sender.send((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+
+    process = context.Process(target=measure, args=(its,))
+    process.start()
+    its.close()
+    added: float = ours.recv()
+    process.join()
+    return added
+
+
 def test_updates_and_the_parts_of_a_step_with_rewards() -> None:
     module, batch = make_training(), make_batch()
     vectors = module.model.scaled(torch.rand(BATCH, DIM))
@@ -84,11 +107,16 @@ def test_updates_and_the_parts_of_a_step_with_rewards() -> None:
         "discriminator": lambda: update(lambda batch: module._discriminator_loss(batch, module._imagined(batch))),
         "generator": lambda: update(lambda batch: module._generator_losses(module._imagined(batch))),
     }
+    memory = {name: added_memory(step) for name, step in steps.items()}
+    print(f"an update by the ranking loss: at most {added_memory(lambda: update(module.losses)):.0f} MB")
     taken = {}
     for name, step in steps.items():
         step()
         taken[name], ranking = medians(step, lambda: update(module.losses), 5)
-        print(f"{name}: {1000 * taken[name]:.0f} ms, {taken[name] / ranking:.1f} times an update by the ranking loss")
+        print(
+            f"{name}: {1000 * taken[name]:.0f} ms, {taken[name] / ranking:.1f} times an update by the ranking loss; "
+            f"at most {memory[name]:.0f} MB"
+        )
     whole = taken["captions with rewards"]
     share = (taken["sampling and greedy"] + taken["CIDEr-D"]) / whole
     gan = taken["discriminator"] + taken["generator"]
