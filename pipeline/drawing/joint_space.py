@@ -28,6 +28,8 @@ _COLOURS = {IMAGES: ("#7f7f7f",), REGIONS: ("#e69f00",), CAPTIONS: ("#56b4e9", "
 _MARKS = {IMAGES: "s", REGIONS: "^", CAPTIONS: ".", WORDS: "D"}
 _DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))  # right, up
 HOW = "Each region is encoded as an image of one region, each word as a caption of one word; near is similar."
+CropOf = Callable[[int], Image.Image | None]
+"""What a region looks like, by its row; None where the picture is not at hand."""
 _Box = tuple[float, float, float, float]  # left, bottom, right, top in inches
 
 
@@ -44,7 +46,7 @@ class Contents(NamedTuple):
 
     images: NDArray[np.floating]
     regions: NDArray[np.floating]
-    crop: Callable[[int], Image.Image | None]
+    crop: CropOf
     captions: Mapping[str, Sequence[str]]
     words: Mapping[str, Sequence[str]]
 
@@ -83,22 +85,37 @@ def joint_space_figure(title: str, groups: Groups, contents: Contents) -> Figure
         groups: vectors, as `encoded_contents` gives them.
         contents: what they are of.
     """
+    return plane_figure(f"{title}: its joint space by t-SNE", HOW, groups, contents.words, contents.crop)
+
+
+def plane_figure(
+    heading: str, how: str, groups: Groups, words: Mapping[str, Sequence[str]], crop: CropOf = lambda _: None
+) -> Figure:
+    """Vectors in the plane by t-SNE.
+
+    Args:
+        heading: what is shown.
+        how: how the vectors were made.
+        groups: vectors by kind and language.
+        words: language -> the words that its vectors of kind `words` are of.
+        crop: what a region looks like, by its row; None where the picture is not at hand.
+    """
     places = _in_inches(t_sne(np.concatenate(list(groups.values()))))
     points = dict(zip(groups, np.split(places, np.cumsum([len(one) for one in groups.values()])[:-1]), strict=True))
     figure = Figure((_SIDE, _SIDE + _LEGEND), dpi=DPI)
     axes = figure.add_axes((0, _LEGEND / (_SIDE + _LEGEND), 1, _SIDE / (_SIDE + _LEGEND)))
     axes.set(xlim=(0, _SIDE), ylim=(0, _SIDE), xticks=[], yticks=[])
-    axes.text(0.1, _SIDE - 0.1, as_label(f"{title}: its joint space by t-SNE"), va="top", size="large", weight="bold")
-    axes.text(0.1, _SIDE - 0.4, HOW, va="top")
-    colours = {(kind, language): _colour(kind, language, list(contents.captions)) for kind, language in points}
+    axes.text(0.1, _SIDE - 0.1, as_label(heading), va="top", size="large", weight="bold")
+    axes.text(0.1, _SIDE - 0.4, how, va="top")
+    colours = {(kind, language): _colour(kind, language, list(words)) for kind, language in points}
     for (kind, language), some in points.items():
         name = f"{kind}, {language_name(language)}" if language else kind
         axes.scatter(some[:, 0], some[:, 1], s=24, marker=_MARKS[kind], color=colours[kind, language],
                      alpha=0.7, linewidths=0, label=name)  # fmt: skip
-    taken = _draw_crops(axes, points.get((REGIONS, ""), np.empty((0, 2))), contents.crop)
+    taken = _draw_crops(axes, points.get((REGIONS, ""), np.empty((0, 2))), crop)
     for (kind, language), some in points.items():
         if kind == WORDS:
-            for place, word in zip(some, contents.words[language], strict=True):
+            for place, word in zip(some, words[language], strict=True):
                 taken.append(_write_word(axes, place, word, colours[kind, language], taken))
     figure.legend(loc="lower center", ncols=3, frameon=False, markerscale=1.5)
     return figure
@@ -115,7 +132,7 @@ def _colour(kind: str, language: str, languages: Sequence[str]) -> str:
     return colours[languages.index(language) % len(colours)] if language else colours[0]
 
 
-def _draw_crops(axes: Axes, points: NDArray[np.floating], crop_of: Callable[[int], Image.Image | None]) -> list[_Box]:
+def _draw_crops(axes: Axes, points: NDArray[np.floating], crop_of: CropOf) -> list[_Box]:
     """Pictures of those regions that lie farthest apart, and the places that they take."""
     taken = []
     for region in farthest(points, _CROPS):

@@ -268,6 +268,10 @@ def _check_numbers(recipe: Recipe, where: str) -> None:
         _check_trainer(getattr(recipe, section).trainer, section, where)
     if recipe.report.resamples < 100:
         raise RecipeError(f"{where}: report.resamples is {recipe.report.resamples}; expected 100 or more")
+    for language in recipe.report.words:
+        if language not in recipe.vse.test:
+            tested = ", ".join(recipe.vse.test)
+            raise RecipeError(f"{where}: report.words names {language!r}, but vse.test has {tested}")
     for section, settings in (("mmt", mmt), ("augment", augment)):
         if settings.batch_tokens < 1:
             raise RecipeError(f"{where}: {section}.batch_tokens is {settings.batch_tokens}; expected 1 or more")

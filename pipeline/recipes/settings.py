@@ -257,6 +257,8 @@ class ReportSettings:
     """Append finished runs to the committed `pipeline/results/<recipe>.csv`."""
     language_parameters: dict[str, float] = field(default_factory=dict)
     """Published parameters of one more language, by system: drawn beside those of the recipe's models."""
+    words: dict[str, list[str]] = field(default_factory=dict)
+    """Words by language whose vectors `make draw` shows in the plane, `{en: [eats, stares]}`; empty: frequent ones."""
 
 
 @dataclass

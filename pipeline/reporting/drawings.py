@@ -13,7 +13,7 @@ from data.captions import HUMAN, read_captions
 from data.function_words import frequent_content_words
 from data.regions import RegionStore
 from data.slots import parse_group
-from data.text import TextInput
+from data.text import TextInput, WordVocabulary
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.corpus.prepare import corpus_job, pictures_of
 from pipeline.drawing.dashboards import log_pictures
@@ -21,6 +21,7 @@ from pipeline.drawing.grounding import grounded, grounding_figure
 from pipeline.drawing.joint_space import Contents, encoded_contents, joint_space_figure
 from pipeline.drawing.pictures import cut_out, read_thumbnail
 from pipeline.drawing.plots import as_pixels, png_of
+from pipeline.drawing.word_vectors import LEAST, known_words, word_vectors_figure
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
 from pipeline.jobs.job import Job
@@ -33,8 +34,9 @@ from pipeline.reporting.generation import GALLERY, GENERATION, generation_sheet
 from pipeline.retrieval.images import images_in, images_of
 from pipeline.similarity.models import models_of
 
-VERSION = 1
+VERSION = 2
 JOINT_SPACE = "joint space/t-SNE"
+WORD_VECTORS = "word vectors/t-SNE"
 _LANGUAGES = 2  # at most, side by side
 _GROUNDED = 3  # images
 _SPACE = 150  # images of the joint space, their captions of a language, and regions
@@ -90,12 +92,14 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
 
     kind, options = model_class(trained.settings["model"]), trained.settings["options"]
     generates = kind.writes_with(**options) or kind.draws_with(**options)
+    chosen = {language: words for language, words in recipe.report.words.items() if language in languages}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the pictures."""
         model, text = load_model(inputs["model"], pretrained)
         images = _TestImages(inputs["corpus"], images_in(inputs), languages)
         figures = {JOINT_SPACE: _joint_space(model, text, images, title)}
+        figures |= _word_vectors(model, text, chosen or images.frequent_words(), title)
         lacks = images.lacks_places()
         if not lacks:
             for number, image_id in enumerate(images.ids[:_GROUNDED], 1):
@@ -109,11 +113,12 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
         for tag, pixels in pictures.items():
             (folder / _file_of(tag)).write_bytes(png_of(pixels))
         log_pictures(log_folder(recipe, trained.name, trained.key), pictures)
-        return {"grounded": len(figures) - 1, "lacks": lacks}
+        unknown = _unknown(text, chosen)
+        return {"grounded": 0 if lacks else len(images.ids[:_GROUNDED]), "lacks": lacks, "unknown_words": unknown}
 
     inputs = {"corpus": corpus, "model": trained} | images_of(trained)
     name = trained.name.replace("vse-", "draw-", 1)
-    plain = {"languages": languages} | ({GENERATION: True} if generates else {})
+    plain = {"languages": languages, "words": chosen} | ({GENERATION: True} if generates else {})
     return Job(name, "draw", VERSION, plain, inputs, run, headline=_headline)
 
 
@@ -125,7 +130,9 @@ def _file_of(tag: str) -> str:
 def _headline(figures: Mapping[str, Any]) -> str:
     """What was drawn, as text."""
     lacks, count = figures["lacks"], figures["grounded"]
-    return f"t-SNE; no grounding: {lacks}" if lacks else f"t-SNE, grounding of {count} images"
+    unknown = figures["unknown_words"]
+    drawn = f"t-SNE; no grounding: {lacks}" if lacks else f"t-SNE, grounding of {count} images"
+    return drawn + (f"; no word vectors of {', '.join(unknown)}" if unknown else "")
 
 
 class _TestImages:
@@ -150,6 +157,10 @@ class _TestImages:
     def picture(self, image_id: str) -> Image.Image | None:
         """The picture; None where it is not at hand."""
         return read_thumbnail(self.pictures.get(image_id), _SIZE)
+
+    def frequent_words(self) -> dict[str, list[str]]:
+        """The content words that are in most test captions, by language."""
+        return {language: frequent_content_words(texts, language, _WORDS) for language, texts in self.texts.items()}
 
     def lacks_places(self) -> str:
         """Why nothing can be shown of where a model looks; empty if it can."""
@@ -184,6 +195,23 @@ def _joint_space(model: RetrievalModel, text: TextInput, images: _TestImages, ti
     contents = Contents(
         regions, regions.reshape(-1, images.store.dim)[some], crop,
         {language: [found[one] for one in ids if one in found] for language, found in images.captions.items()},
-        {language: frequent_content_words(texts, language, _WORDS) for language, texts in images.texts.items()},
+        images.frequent_words(),
     )  # fmt: skip
     return joint_space_figure(title, encoded_contents(model, text.encode, contents), contents)
+
+
+def _word_vectors(
+    model: RetrievalModel, text: TextInput, words: Mapping[str, Sequence[str]], title: str
+) -> dict[str, Figure]:
+    """The picture of word vectors, by its tag; none where a text model reads captions or too few words are known."""
+    if not isinstance(text, WordVocabulary):
+        return {}
+    known = known_words(words, text)
+    enough = sum(map(len, known.values())) >= LEAST
+    return {WORD_VECTORS: word_vectors_figure(title, model, text, known)} if enough else {}
+
+
+def _unknown(text: TextInput, chosen: Mapping[str, Sequence[str]]) -> list[str]:
+    """Chosen words that have no vector."""
+    known = known_words(chosen, text) if isinstance(text, WordVocabulary) else {}
+    return [word for language, words in chosen.items() for word in words if word.lower() not in known.get(language, [])]

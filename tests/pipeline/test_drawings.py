@@ -21,6 +21,7 @@ from pipeline.drawing.grounding import NOTHING, Grounded, Side, View, grounded, 
 from pipeline.drawing.joint_space import Contents, encoded_contents, farthest, joint_space_figure, t_sne
 from pipeline.drawing.pictures import cut_out
 from pipeline.drawing.plots import as_png
+from pipeline.drawing.word_vectors import known_words, word_vectors_figure
 from pipeline.reporting.drawings import _grounding, _joint_space, _TestImages
 from tests.pipeline.tiny import Tiny
 
@@ -141,6 +142,34 @@ def test_the_joint_space_names_each_group_and_writes_the_words() -> None:
     assert len(encoded_contents(make("san"), encode, few)) == 3
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_word_vectors_are_those_of_the_chosen_words(shared: bool) -> None:
+    vocabulary = WordVocabulary.build(["a red bat on the left", "ein roter schläger links"], ["en", "de"], 1, shared)
+    words = known_words({"en": ["Red", "bat", "left", "fish"], "de": ["roter", "Schläger"], "fr": ["x"]}, vocabulary)
+    assert words == {"en": ["red", "bat", "left"], "de": ["roter", "schläger"]}
+    model = build_model("gxn", region_dim=D, vocabulary_size=len(vocabulary), languages=["de", "en"], dim=8, word_dim=6)
+    with torch.no_grad():  # the vector of a word is the number of its place alone
+        model.word_tables[0].weight.copy_(torch.eye(len(vocabulary))[:, :6])
+    figure = word_vectors_figure("of $5", model, vocabulary, words)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["words, English", "words, German"]
+    assert {"red", "bat", "left", "roter", "schläger"} <= {*texts(figure)}
+    before = as_png(figure)
+    with torch.no_grad():
+        model.word_tables[0].weight[vocabulary.encode("red", "en")[0]] = torch.tensor([9.0, 0, 0, 0, 0, 9])
+    assert as_png(word_vectors_figure("of $5", model, vocabulary, words)) != before
+
+
+def test_words_are_chosen_by_the_recipe_and_those_without_a_vector_are_told(tiny: Tiny, tmp_path: Path, capsys) -> None:
+    made = tiny.without(tmp_path, "draw-*")
+    words = "--report.words={en: [a, small, large, the, zebra]}"
+    assert made.main("draw", "--vse.only=[human]", words) == 0
+    assert "; no word vectors of zebra" in capsys.readouterr().out.replace("\n", " ")
+    assert (made.job("draw-san-human-1") / "word-vectors.png").is_file()
+    assert made.main("draw", "--vse.only=[human]", "--report.words={xx: [a]}") == 1
+    assert "report.words names 'xx', but vse.test has en, de" in capsys.readouterr().err
+
+
 def test_regions_that_are_shown_lie_apart() -> None:
     points = np.array([[0.0, 0], [0.1, 0], [9, 0], [9, 0.1], [4, 8]])
     assert farthest(points, 3) == [0, 3, 4]
@@ -177,12 +206,12 @@ def test_the_command_draws_what_was_trained_into_the_report_and_tensorboard(tiny
     assert "t-SNE, grounding of 3 images" in said
     assert str(folder.relative_to(made.folder)) in said.replace("\n", "")
     assert "1 not drawn: train them" in said
-    names = {"grounding-1.png", "grounding-2.png", "grounding-3.png", "joint-space.png"}
+    names = {"grounding-1.png", "grounding-2.png", "grounding-3.png", "joint-space.png", "word-vectors.png"}
     assert {path.name for path in folder.glob("*.png")} == names
     (logs,) = (made.folder / "lightning_logs" / "tiny" / "vse-san-human-1").iterdir()
     assert made.job("vse-san-human-1").name.startswith(logs.name)
     tags = EventAccumulator(str(logs)).Reload().Tags()["images"]
-    assert {*tags} == {"grounding/1", "grounding/2", "grounding/3", "joint space/t-SNE"}
+    assert {*tags} == {"grounding/1", "grounding/2", "grounding/3", "joint space/t-SNE", "word vectors/t-SNE"}
     assert made.main("report") == 0
     page = (made.workspace.root / "tiny" / "report" / "report.html").read_text()
     assert page.count("data:image/png;base64,") == len(names)
@@ -202,7 +231,7 @@ def test_one_region_or_no_boxes_are_told_in_a_line(tiny: Tiny, tmp_path: Path, c
         picture.unlink()
     assert made.main("draw", "--vse.only=[human]") == 0
     assert f"t-SNE; no grounding: {said}" in capsys.readouterr().out
-    assert [path.name for path in made.job("draw-san-human-1").glob("*.png")] == ["joint-space.png"]
+    assert {path.name for path in made.job("draw-san-human-1").glob("*.png")} == {"joint-space.png", "word-vectors.png"}
 
 
 def test_images_are_those_that_are_described_in_all_languages_or_else_in_the_first(tmp_path: Path) -> None:
