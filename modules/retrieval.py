@@ -48,7 +48,7 @@ class Retrieval(TrainedModule):
         loss: one of `modules.losses.LOSSES`; None: the model's default.
         margin: α of the loss.
         type_weights: β of each caption type; None: equal.
-        warmup_epochs: epochs with the mean of hinges before hardest negatives.
+        warmup_epochs: epochs with the mean of hinges over all negatives, see `RankingLoss`.
         learning_rate: Adam's.
         decay_epoch: epoch after which the learning rate is multiplied by `decay`.
         decay: factor of the learning rate after `decay_epoch`.

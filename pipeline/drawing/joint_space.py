@@ -107,7 +107,8 @@ def plane_figure(
     axes.set(xlim=(0, _SIDE), ylim=(0, _SIDE), xticks=[], yticks=[])
     axes.text(0.1, _SIDE - 0.1, as_label(heading), va="top", size="large", weight="bold")
     axes.text(0.1, _SIDE - 0.4, how, va="top")
-    colours = {(kind, language): _colour(kind, language, list(words)) for kind, language in points}
+    languages = list(dict.fromkeys(language for _, language in points if language))
+    colours = {(kind, language): _colour(kind, language, languages) for kind, language in points}
     for (kind, language), some in points.items():
         name = f"{kind}, {language_name(language)}" if language else kind
         axes.scatter(some[:, 0], some[:, 1], s=24, marker=_MARKS[kind], color=colours[kind, language],

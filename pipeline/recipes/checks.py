@@ -40,6 +40,7 @@ def check(recipe: Recipe, where: str) -> None:
     _check_vse(recipe.vse, where)
     _check_mmt(recipe.mmt, where)
     _check_numbers(recipe, where)
+    _check_report(recipe, where)
     _check_paths(recipe, where)
     _check_sts(recipe.sts, where)
 
@@ -261,17 +262,20 @@ def _check_trainer(trainer: TrainerSettings, section: str, where: str) -> None:
         raise RecipeError(f"{where}: {section}.trainer.workers is {trainer.workers}; expected 0 or more")
 
 
-def _check_numbers(recipe: Recipe, where: str) -> None:
-    """Refuse numbers of translators, and of all stages, that would fail later."""
-    mmt, augment = recipe.mmt, recipe.augment
-    for section in ("mmt", "augment", "vse"):
-        _check_trainer(getattr(recipe, section).trainer, section, where)
+def _check_report(recipe: Recipe, where: str) -> None:
     if recipe.report.resamples < 100:
         raise RecipeError(f"{where}: report.resamples is {recipe.report.resamples}; expected 100 or more")
     for language in recipe.report.words:
         if language not in recipe.vse.test:
             tested = ", ".join(recipe.vse.test)
             raise RecipeError(f"{where}: report.words names {language!r}, but vse.test has {tested}")
+
+
+def _check_numbers(recipe: Recipe, where: str) -> None:
+    """Refuse numbers of translators, and of all stages, that would fail later."""
+    mmt, augment = recipe.mmt, recipe.augment
+    for section in ("mmt", "augment", "vse"):
+        _check_trainer(getattr(recipe, section).trainer, section, where)
     for section, settings in (("mmt", mmt), ("augment", augment)):
         if settings.batch_tokens < 1:
             raise RecipeError(f"{where}: {section}.batch_tokens is {settings.batch_tokens}; expected 1 or more")

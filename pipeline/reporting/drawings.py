@@ -98,8 +98,12 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
         """Leave the pictures."""
         model, text = load_model(inputs["model"], pretrained)
         images = _TestImages(inputs["corpus"], images_in(inputs), languages)
-        figures = {JOINT_SPACE: _joint_space(model, text, images, title)}
-        figures |= _word_vectors(model, text, chosen or images.frequent_words(), title)
+        frequent = images.frequent_words()
+        figures, known = {JOINT_SPACE: _joint_space(model, text, images, frequent, title)}, dict[str, list[str]]()
+        if isinstance(text, WordVocabulary):
+            known = known_words(chosen or frequent, text)
+            if sum(map(len, known.values())) >= LEAST:
+                figures[WORD_VECTORS] = word_vectors_figure(title, model, text, known)
         lacks = images.lacks_places()
         if not lacks:
             for number, image_id in enumerate(images.ids[:_GROUNDED], 1):
@@ -113,7 +117,7 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
         for tag, pixels in pictures.items():
             (folder / _file_of(tag)).write_bytes(png_of(pixels))
         log_pictures(log_folder(recipe, trained.name, trained.key), pictures)
-        unknown = _unknown(text, chosen)
+        unknown = [word for one, words in chosen.items() for word in words if word.lower() not in known.get(one, [])]
         return {"grounded": 0 if lacks else len(images.ids[:_GROUNDED]), "lacks": lacks, "unknown_words": unknown}
 
     inputs = {"corpus": corpus, "model": trained} | images_of(trained)
@@ -179,7 +183,9 @@ def _grounding(model: RetrievalModel, text: TextInput, images: _TestImages, imag
     return grounding_figure(f"{title}: what it looks at in {image_id}", images.picture(image_id), shown)
 
 
-def _joint_space(model: RetrievalModel, text: TextInput, images: _TestImages, title: str) -> Figure:
+def _joint_space(
+    model: RetrievalModel, text: TextInput, images: _TestImages, words: Mapping[str, Sequence[str]], title: str
+) -> Figure:
     """Images, captions, words and regions in the plane."""
     ids = images.ids[:_SPACE]
     rows, count = images.store.rows(ids), images.store.num_regions
@@ -195,23 +201,6 @@ def _joint_space(model: RetrievalModel, text: TextInput, images: _TestImages, ti
     contents = Contents(
         regions, regions.reshape(-1, images.store.dim)[some], crop,
         {language: [found[one] for one in ids if one in found] for language, found in images.captions.items()},
-        images.frequent_words(),
+        words,
     )  # fmt: skip
     return joint_space_figure(title, encoded_contents(model, text.encode, contents), contents)
-
-
-def _word_vectors(
-    model: RetrievalModel, text: TextInput, words: Mapping[str, Sequence[str]], title: str
-) -> dict[str, Figure]:
-    """The picture of word vectors, by its tag; none where a text model reads captions or too few words are known."""
-    if not isinstance(text, WordVocabulary):
-        return {}
-    known = known_words(words, text)
-    enough = sum(map(len, known.values())) >= LEAST
-    return {WORD_VECTORS: word_vectors_figure(title, model, text, known)} if enough else {}
-
-
-def _unknown(text: TextInput, chosen: Mapping[str, Sequence[str]]) -> list[str]:
-    """Chosen words that have no vector."""
-    known = known_words(chosen, text) if isinstance(text, WordVocabulary) else {}
-    return [word for language, words in chosen.items() for word in words if word.lower() not in known.get(language, [])]

@@ -255,4 +255,4 @@ def test_images_are_those_that_are_described_in_all_languages_or_else_in_the_fir
     ).eval()
     parts = _grounding(model, text, apart, "a", "t").subfigs
     assert "English: “a bat”" in {one.get_suptitle().strip() for part in parts for one in part.subfigs}
-    _joint_space(model, text, apart, "t")
+    _joint_space(model, text, apart, apart.frequent_words(), "t")
