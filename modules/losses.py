@@ -64,7 +64,8 @@ class RankingLoss(nn.Module):
             `infonce`, `one-to-k` or `sigmoid`.
         margin: α of the first four.
         type_weights: β of `hardest`, one for each type; None: equal.
-        warmup_epochs: first epochs, in which `hardest` and `hardest-k` take the mean hinge over all negatives.
+        warmup_epochs: first epochs, in which `hardest` and `hardest-k` take the mean hinge over all negatives, as they do
+            in pre-training before them; 0: never, in pre-training neither.
         count: K of `hardest-k`.
         distance: what is compared: `cosine`, the scores as they are, or `euclidean`, −√(2 − 2s), minus the distance of
             unit vectors with the inner product s.
@@ -90,7 +91,7 @@ class RankingLoss(nn.Module):
 
     def warms_up(self, epoch: int) -> bool:
         """Does the mean hinge over all negatives replace the hardest in this epoch?"""
-        return self.kind in ("hardest", "hardest-k") and epoch < self.warmup_epochs
+        return self.kind in ("hardest", "hardest-k") and self.warmup_epochs > 0 and epoch < self.warmup_epochs
 
     def forward(
         self, similarity: Tensor, positives: Tensor, negatives: Tensor, types: Tensor, epoch: int = 0,
@@ -98,7 +99,7 @@ class RankingLoss(nn.Module):
     ) -> Tensor:  # fmt: skip
         """The loss of scores (I, C), with masks (I, C) and caption types (C,).
 
-        `epoch` counts from 0; `draw` is the number of the step and of the loss in it, by which `random` draws.
+        `epoch` counts from 0, below 0 in pre-training; `draw` is the number of the step and of the loss in it, by which `random` draws.
         """
         if self.distance == "euclidean":
             similarity = -(2 - 2 * widen(similarity)).clamp(min=_SMALLEST).sqrt()

@@ -164,7 +164,7 @@ class VseSettings:
     type_weights: dict[str, float] = field(default_factory=dict)
     """β of Eq. 9 by caption type `language/source`; empty: equal."""
     warmup_epochs: int = 1
-    """Epochs with the mean of hinges over all negatives before the hardest, or the K most violated, negatives."""
+    """Epochs with the mean of hinges over all negatives before the hardest, or the K most violated; 0 leaves it out."""
     batch_size: int = 128
     """Images with their captions a batch, over all devices."""
     epochs: int = 24

@@ -179,6 +179,22 @@ def test_pre_training_moves_the_universal_layers_alone(corpus: Corpus) -> None:
     )
 
 
+@pytest.mark.parametrize(("warmup", "hardest"), [(0, True), (1, False)])
+def test_pre_training_takes_the_most_violated_negatives_where_nothing_warms_up(
+    corpus: Corpus, warmup: int, hardest: bool
+) -> None:
+    module = module_of(corpus, pretrain_epochs=2)
+    module.loss.warmup_epochs, module.loss.count = warmup, 1
+    module.trainer = make_trainer(1)
+    batch = next(iter(corpus.data(groups=TOGETHER).train_dataloader()))
+    u = F.normalize(module.model.universal_of(batch["tokens"], batch["lengths"], batch["language"]), dim=-1)
+    links = torch.searchsorted(batch["image_key"], batch["image_key"][batch["image_index"]])
+    wrong = negative_mask(batch["image_key"], links, batch["sentence"], batch["image_sentences"])[1][links]
+    right = (links[:, None] == links) & ~torch.eye(len(links)).bool()
+    expected = most_violated_loss(u @ u.t(), right, wrong & wrong.t(), 0.05, 1 if hardest else len(u))
+    torch.testing.assert_close(module.losses(batch)["neighbours_universal"], expected)
+
+
 @pytest.mark.parametrize(
     ("options", "absent"),
     [({"neighbours": 0}, "neighbours"), ({"classifier": 0}, "language"), ({"anchor": 0}, "anchor")],
