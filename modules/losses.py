@@ -64,8 +64,8 @@ class RankingLoss(nn.Module):
             `infonce`, `one-to-k` or `sigmoid`.
         margin: α of the first four.
         type_weights: β of `hardest`, one for each type; None: equal.
-        warmup_epochs: first epochs, in which `hardest` and `hardest-k` take the mean hinge over all negatives, as they do
-            in pre-training before them; 0: never, in pre-training neither.
+        warmup_epochs: first epochs, in which `hardest` and `hardest-k` take the mean hinge over all negatives, as in
+            pre-training before them; 0: none, nor in pre-training.
         count: K of `hardest-k`.
         distance: what is compared: `cosine`, the scores as they are, or `euclidean`, −√(2 − 2s), minus the distance of
             unit vectors with the inner product s.
@@ -99,7 +99,8 @@ class RankingLoss(nn.Module):
     ) -> Tensor:  # fmt: skip
         """The loss of scores (I, C), with masks (I, C) and caption types (C,).
 
-        `epoch` counts from 0, below 0 in pre-training; `draw` is the number of the step and of the loss in it, by which `random` draws.
+        `epoch` counts from 0 and is below 0 in pre-training; `draw` is the number of the step and of the loss in it, by
+        which `random` draws.
         """
         if self.distance == "euclidean":
             similarity = -(2 - 2 * widen(similarity)).clamp(min=_SMALLEST).sqrt()
