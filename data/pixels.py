@@ -89,7 +89,7 @@ def open_images(folder: Path) -> RegionStore:
     return PixelStore(folder) if (folder / "pixels.npy").is_file() else RegionStore(folder, check_values=False)
 
 
-def pixels_of(picture: Path | Image.Image, size: int) -> NDArray[np.uint8]:
+def middle_square(picture: Path | Image.Image, size: int) -> NDArray[np.uint8]:
     """The middle square of a picture, resized: (3, S, S).
 
     Raises:
@@ -123,10 +123,10 @@ def write_pixels(
     shape = (len(image_ids), 3, size, size)
     pixels = np.lib.format.open_memmap(folder / "pixels.npy", "w+", np.uint8, shape)
     for row, name in enumerate(image_ids):
-        pixels[row] = pixels_of(pictures[name], size)
+        pixels[row] = middle_square(pictures[name], size)
     pixels.flush()
     (folder / "ids.txt").write_text("".join(f"{name}\n" for name in image_ids), encoding="utf-8")
 
 
 def _only_region(picture: Path | Image.Image, size: int) -> Found:
-    return cast(NDArray[np.floating], pixels_of(picture, size).reshape(1, -1)), _WHOLE[None]
+    return cast(NDArray[np.floating], middle_square(picture, size).reshape(1, -1)), _WHOLE[None]

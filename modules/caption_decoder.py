@@ -14,7 +14,7 @@ from modules.recurrent import Packing, widen
 END = 0
 """The number of the end of a caption: that of padding, which is no word."""
 UNKNOWN = 1
-"""The number of words that the vocabulary lacks; never written."""
+"""The number of words that the vocabulary lacks; `search` never writes it, `write` may."""
 _BEGIN = -1
 
 

@@ -131,7 +131,7 @@ class GxnTraining(Retrieval):
             numbers = draws(batch["caption_key"], self._seed, 2 * tokens.shape[1], "uniform", _WORDS)
             fed = model.decoder.mixed_words(words, vectors, tokens, languages, share, numbers)
         losses = model.decoder.surprise(words, vectors, tokens, lengths, languages, fed)
-        model.figures["cross_entropy"] = (losses.detach() / (lengths.to(losses) + 1)).mean()
+        model.figures["cross_entropy"] = self._mean(losses.detach() / (lengths.to(losses) + 1))
         start = model.reinforce_epoch
         if start is not None and self.main_epoch >= start:
             gamma = share_of_rewards(model.gamma, self.main_epoch - start, self._epochs - start)
@@ -154,7 +154,7 @@ class GxnTraining(Retrieval):
         rewards = self._reward(batch, tokens, lengths).unflatten(0, (-1, several))
         chosen = torch.arange(len(tokens)).unflatten(0, (-1, several))[:, :count].flatten()
         advantage = advantages(rewards[:, :count], rewards[:, count] if greedy else None)
-        model.figures["reward"] = rewards[:, :count].mean()
+        model.figures["reward"] = self._mean(rewards[:, :count].mean(1))
         surprise = model.decoder.surprise(
             model.words, vectors.repeat_interleave(count, 0), tokens[chosen], lengths[chosen],
             languages.repeat_interleave(count), ended=lengths[chosen] < longest,
@@ -241,10 +241,11 @@ class GxnTraining(Retrieval):
         return pairs.captions[0][chosen, 0], other.any(1)
 
     def _mean(self, losses: Tensor) -> Tensor:
-        """The mean over the captions of all devices, such that DDP's average of gradients is that of the mean."""
+        """The mean over the captions of all devices; DDP's average of its gradients is the gradient of the mean."""
         world = self.trainer.world_size
-        count = sum_over_ranks(losses.new_tensor(len(losses)), world)
-        return losses.sum() * world / count
+        total, count = sum_over_ranks(torch.stack([losses.detach().sum(), losses.new_tensor(len(losses))]), world)
+        own = losses.sum() * world / count
+        return own + (total / count - own).detach()
 
     @property
     def _seed(self) -> tuple[int, int]:

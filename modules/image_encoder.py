@@ -125,6 +125,9 @@ def image_encoder_arguments(name: str, size: int) -> dict[str, Any]:
         raise _not_found(name, error) from None
     if not read.do_normalize or len(mean) != 3 or getattr(read, "do_flip_channel_order", False):
         raise ModelError(f"vse.image_encoder {name!r}: does not read red, green and blue with mean 0; take another one")
+    factor = read.rescale_factor if getattr(read, "do_rescale", None) else 1
+    if not math.isclose(factor, 1 / 255, rel_tol=0.01):
+        raise ModelError(f"vse.image_encoder {name!r}: multiplies pixels by {factor}; expected 1/255; take another one")
     plain = json.loads(config.to_json_string(use_diff=False))
     kept = {key: value for key, value in plain.items() if key not in _NOT_OF_THE_NETWORK}
     arguments: dict[str, Any] = {"config": kept, "mean": mean, "deviation": deviation}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from data.captions import HUMAN, read_captions
 from data.corpora.scenes import ScenesSettings
 from data.corpora.scenes_objects import TRAINING, AtPlaces, cells, named, objects_of, same_noun
-from data.pixels import pixels_of
+from data.pixels import middle_square
 from pipeline.corpus.prepare import pictures_of
 from pipeline.jobs.job import Job
 from pipeline.jobs.model_files import load_model
@@ -133,7 +133,7 @@ def read_recognised(folder: Path, language: str, picture: str) -> torch.Tensor:
 
 def _pixels(files: Mapping[str, Path], images: Sequence[str], size: int) -> NDArray[np.uint8]:
     """Pictures (N, 3, S, S) of images."""
-    return np.stack([pixels_of(files[image], size) for image in images])
+    return np.stack([middle_square(files[image], size) for image in images])
 
 
 def _tested(captions: Table, languages: Sequence[str]) -> dict[str, list[tuple[str, str]]]:

@@ -124,8 +124,8 @@ def retrieval_results(visits: list, world: int, epoch: int, model: str = "san") 
     return loss_and_gradients(module, torch.stack(list(losses.values())).sum() + touch(module.parameters()))
 
 
-def results_of_own_steps(case: str, visits: list, world: int) -> tuple[Tensor, dict[str, Tensor]]:
-    """The sum of all losses of a model with a training of its own, and its gradients."""
+def results_of_own_steps(case: str, visits: list, world: int) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
+    """The sum of all losses of a model with a training of its own, its gradients, and what it measured."""
     kind, epoch, *_ = OWN_STEPS[case]
     name = case.partition(",")[0]
     torch.manual_seed(0)
@@ -139,7 +139,8 @@ def results_of_own_steps(case: str, visits: list, world: int) -> tuple[Tensor, d
     module.on_fit_start()
     batch, of_case = visits_batch(visits), GXN_LOSSES.get(case.rpartition(", ")[2])
     losses = module.losses(batch) if of_case is None else of_case(module, batch)
-    return loss_and_gradients(module, torch.stack(list(losses.values())).sum() + touch(module.parameters()))
+    total = torch.stack(list(losses.values())).sum() + touch(module.parameters())
+    return *loss_and_gradients(module, total), module.model.figures
 
 
 def translation_results(rows: slice, world: int) -> tuple[Tensor, dict[str, Tensor]]:
@@ -221,13 +222,12 @@ def test_every_kind_of_model_on_two_ranks_is_that_on_one(found, model: str) -> N
 
 @pytest.mark.parametrize("case", OWN_STEPS)
 def test_models_with_a_training_of_their_own_on_two_ranks_are_those_on_one(found, case: str) -> None:
-    loss, gradients = results_of_own_steps(case, OWN_STEPS[case][-1], 1)
+    loss, gradients, figures = results_of_own_steps(case, OWN_STEPS[case][-1], 1)
     assert loss > 0.1
-    both_losses = [found[rank][case][0] for rank in range(2)]
-    if case.rpartition(", ")[2] in GXN_LOSSES:  # each rank has the loss of its own captions
-        both_losses = [sum(both_losses) / 2]
-    for one in both_losses:
-        torch.testing.assert_close(one, loss, atol=1e-9, rtol=0)
+    assert case != "gxn, captioning" or {*figures} == {"cross_entropy", "reward"}
+    for rank in range(2):
+        torch.testing.assert_close(found[rank][case][0], loss, atol=1e-9, rtol=0)
+        torch.testing.assert_close(found[rank][case][2], figures, atol=1e-6, rtol=0)
     assert largest_difference(averaged(found, case), gradients) < 1e-9
     assert "," in case or case == "gxn" or all(gradient.abs().max() > 1e-9 for gradient in gradients.values())
 

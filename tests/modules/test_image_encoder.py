@@ -175,6 +175,20 @@ def test_what_is_no_image_encoder_is_one_line(kind: str | None, size: int, says:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(("change", "says"), [
+    ({"do_normalize": False}, "does not read red, green and blue with mean 0"),
+    ({"rescale_factor": 1 / 127.5}, r"multiplies pixels by 0\.0078\d+; expected 1/255"),
+    ({"do_rescale": False}, "multiplies pixels by 1; expected 1/255"),
+])  # fmt: skip
+def test_a_network_that_reads_other_numbers_is_refused(change: dict[str, Any], says: str, tmp_path: Path) -> None:
+    make_network("resnet", tmp_path)
+    about = tmp_path / "preprocessor_config.json"
+    about.write_text(json.dumps(json.loads(about.read_text()) | change))
+    with pytest.raises(ModelError, match=says) as error:
+        image_encoder_arguments(str(tmp_path), S)
+    assert "\n" not in str(error.value)
+
+
 def test_weights_of_another_width_are_one_line(resnet: Path, tmp_path: Path) -> None:
     make_network("resnet", tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())

@@ -10,7 +10,7 @@ import torch
 
 from data.corpora.scenes_grammar import Thing
 from data.corpora.scenes_objects import objects_of
-from data.pixels import pixels_of
+from data.pixels import middle_square
 from pipeline.corpus.prepare import pictures_of
 from pipeline.recipes.loading import load_recipe
 from pipeline.reporting.recognised import recognised_tables
@@ -44,7 +44,7 @@ def test_an_object_is_right_at_its_place_by_a_noun_that_the_language_calls_it(se
 def real(gxn: Tiny) -> tuple[np.ndarray, list]:
     """Test pictures of 32 pixels and what is in them."""
     objects, files = objects_of(gxn.recipe().corpus.options, ["test"]), pictures_of(gxn.job("corpus"))
-    return np.stack([pixels_of(files[image], 32) for image in objects]), list(objects.values())
+    return np.stack([middle_square(files[image], 32) for image in objects]), list(objects.values())
 
 
 def test_known_pictures_are_recognised_and_grey_ones_are_empty(real) -> None:
@@ -72,7 +72,7 @@ def test_what_is_drawn_decides(gxn: Tiny, real, tmp_path: Path, monkeypatch: pyt
     """If the model drew the real pictures, the right caption would score as those do, and another one less."""
     recipe, files = gxn.recipe(*GXN), pictures_of(gxn.job("corpus"))
     (row,), known = vse_rows(recipe, gxn.workspace), objects_of(recipe.corpus.options, ["test"])
-    drawn = np.stack([pixels_of(files[image], 8) for image in known])
+    drawn = np.stack([middle_square(files[image], 8) for image in known])
     monkeypatch.setattr(recognised, "TRAINING", ["test"])
     monkeypatch.setattr(recognised, "drawn_pictures", lambda model, text, sentences, seed: drawn[: len(sentences)])
     inputs = {name: gxn.workspace.folder(job) for name, job in row.recognised.inputs.items()}
