@@ -1,4 +1,4 @@
-"""Commands that use trained models: translate, export, index, search, describe, caption, imagine."""
+"""Commands that use trained models: translate, export, index, search, describe, embed, caption, imagine."""
 
 import os
 from pathlib import Path
@@ -131,6 +131,25 @@ def describe(
     run = load("pipeline.search.commands", "describe")
     with explained("describe"):
         run(loaded, open_workspace(), gallery, picture, top, plain, as_json)
+
+
+@app.command(epilog=EPILOG)
+def embed(
+    ctx: typer.Context,
+    output: Annotated[Path, typer.Option(help="the file: .parquet (id, vector, model), or .npy and its ids beside it")],
+    pictures: Annotated[Path | None, typer.Option(help="a folder of pictures")] = None,
+    captions: Annotated[Path | None, typer.Option(help="a caption a line")] = None,
+    named: RecipeOption = None, model: ModelFolder = None,
+    language: Annotated[str | None, typer.Option(help="of the captions; detected if none is given")] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace the file if it exists")] = False,
+) -> None:  # fmt: skip
+    """Write vectors of pictures or captions to a file for a vector database; continues where it was stopped."""
+    loaded = recipe_of(ctx, None, named, networks=False)
+    load("pipeline.search.embedding", "check_output")(output)
+    items = load("pipeline.search.embedding", "items_of")(pictures, captions, language, os.cpu_count() or 1)
+    with explained("embed"):
+        exported = load("pipeline.search.generation", "given_model")(loaded, open_workspace(), model)
+        load("pipeline.search.embedding", "embed")(exported, items, output, force)
 
 
 @app.command(epilog=EPILOG)

@@ -119,6 +119,32 @@ class ExportedModel:
 
         return ExportedTranslators(self.folder / TRANSLATORS, self.translator_names)
 
+    def encode(
+        self, items: Sequence[str] | Sequence[Path | Image.Image], language: str | None = None
+    ) -> NDArray[np.float32]:
+        """Vectors (N, H) of captions or of pictures, as `encode_captions` and `encode_pictures` make them.
+
+        A text is a caption, a path or an image is a picture. Pictures are read in batches.
+
+        Args:
+            items: captions alone, or pictures alone; of none, the array is (0, H).
+            language: of all captions; None: detected, each by itself.
+
+        Raises:
+            DataError: a picture cannot be read.
+            RecipeError: no single vectors, an unknown language, regions made elsewhere; captions among pictures.
+        """
+        self.require_single()
+        texts = [one for one in items if isinstance(one, str)]
+        pictures = [one for one in items if not isinstance(one, str)]
+        if pictures and (texts or language is not None):
+            raise RecipeError("encode: expected captions, or pictures (Path or image) without a language")
+        if not pictures:
+            encoded = self.encode_captions(texts or ["a"], language if texts else self.languages[0])
+            return encoded.single().numpy()[: len(texts)]
+        starts = range(0, len(pictures), _BATCH)
+        return np.concatenate([self.encode_pictures(pictures[at : at + _BATCH]).single().numpy() for at in starts])
+
     def encode_pictures(self, pictures: Sequence[str | Path | Image.Image]) -> Encodings:
         """Encode pictures, files or images of any size and mode.
 
@@ -133,17 +159,27 @@ class ExportedModel:
 
         Raises as above.
         """
+        found, boxes = self.require_pixels().extract(Path(picture) if isinstance(picture, str) else picture)
+        return self.standardised(found), boxes
+
+    def require_pixels(self) -> Extractor:
+        """What reads pictures; a RecipeError if the model reads regions made elsewhere."""
         if self.extractor is None:
             raise RecipeError(
                 f"{self.folder}: this model reads regions that were made elsewhere, not pixels; search the pictures of "
                 "its corpus, or train one on regions found in pixels"
             )
-        found, boxes = self.extractor.extract(Path(picture) if isinstance(picture, str) else picture)
-        return self.standardised(found), boxes
+        return self.extractor
 
     def standardised(self, regions: NDArray[np.floating]) -> NDArray[np.floating]:
         """Regions (…, D) as the extractor leaves them, centred and scaled as those that the model was trained on."""
         return regions if self.standard is None else standardised(regions.astype(np.float16), *self.standard)
+
+    def require_single(self) -> None:
+        """Refuse a model without one vector an item, compared by inner product, by a RecipeError."""
+        if self.model.score != "inner product":
+            raise RecipeError(f"{self.folder}: {self.name} has no single vectors to compare by inner product; take "
+                              "such a model (san, dan, vse-inf …)")  # fmt: skip
 
     def encode_regions(self, regions: NDArray[np.floating]) -> Encodings:
         """Encode images by what `regions_of` gives of each, (N, R, D); RecipeError if it is of another width."""

@@ -44,7 +44,7 @@ def caption(
     """
     if not pictures:
         raise RecipeError("caption: give a picture, or several")
-    exported = _loaded(recipe, workspace, model)
+    exported = given_model(recipe, workspace, model)
     exported = generating(exported, "writes") or exported
     for picture in pictures:
         regions = exported.regions_of(picture)[0][None]
@@ -75,7 +75,7 @@ def imagine(
     """
     if not text or not text.strip():
         raise RecipeError("imagine: give a sentence")
-    picture = picture_of(_loaded(recipe, workspace, model), text, language, recipe.seed)
+    picture = picture_of(given_model(recipe, workspace, model), text, language, recipe.seed)
     try:
         picture.save(output, "PNG")
     except OSError as error:
@@ -128,7 +128,7 @@ def picture_of(exported: ExportedModel, text: str, language: str | None = None, 
     return of_generator(found[0], ENLARGED)
 
 
-def _loaded(recipe: Recipe, workspace: Workspace, model: Path | None) -> ExportedModel:
+def given_model(recipe: Recipe, workspace: Workspace, model: Path | None) -> ExportedModel:
     """The given model, or else the recipe's."""
     from pipeline.search.export import model_of  # imports what trains: seconds, and the page does not need it
 

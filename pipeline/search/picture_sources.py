@@ -37,11 +37,9 @@ class PictureFolder:
 
     def arrays(self, exported: ExportedModel, names: Sequence[str]) -> Iterator[Arrays | str]:
         """Regions and boxes of each picture, or why it cannot be read."""
-        if exported.extractor is None:
-            exported.regions_of(self.paths[names[0]])  # raises: the model reads no pixels
-        assert exported.extractor is not None
+        extractor = exported.require_pixels()
         paths = [self.paths[name] for name in names]
-        for path, found in zip(paths, exported.extractor.extract_readable(paths, self.workers), strict=True):
+        for path, found in zip(paths, extractor.extract_readable(paths, self.workers), strict=True):
             if isinstance(found, str):
                 yield found.removeprefix(f"{path}: ")
             else:
