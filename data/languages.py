@@ -1,5 +1,7 @@
-"""Names of languages, and which of several a sentence is in."""
+"""Names of languages, which of several a sentence is in, and which languages a text has."""
 
+import math
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 
@@ -10,6 +12,7 @@ _NAMES = {
     "ja": "Japanese", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ru": "Russian", "th": "Thai",
     "tr": "Turkish", "zh": "Chinese",
 }  # fmt: skip
+_READ = 1000  # sentences that `languages_in` reads
 
 
 def language_name(code: str) -> str:
@@ -31,6 +34,26 @@ def language_of(text: str, languages: Sequence[str]) -> str:
     if identifier is None or not any(map(str.isalpha, text)):
         return languages[0]
     return str(identifier.classify(text)[0])
+
+
+def languages_in(texts: Sequence[str], share: float = 0.1) -> list[str]:
+    """Detect the languages of sentences that may be in any language.
+
+    Args:
+        texts: the sentences; at most 1,000 of them are read, at equal distances.
+        share: of the sentences that a language has at least; single sentences are often taken for another language.
+
+    Returns:
+        codes, the most frequent first; none if no sentence has a letter.
+    """
+    read = [text for text in texts[:: math.ceil(len(texts) / _READ) or 1] if any(map(str.isalpha, text))]
+    identifier, of = LanguageIdentifier.from_model_file(MODEL_FILE), defaultdict[str, list[str]](list)
+    for text in read:
+        of[identifier.classify(text)[0]].append(text)
+    found = [one for one in sorted(of, key=lambda one: -len(of[one])) if len(of[one]) >= share * len(read)]
+    # What is falsely taken for a language is not taken for it when it is read as one text.
+    sure = [one for one in found if identifier.classify(" ".join(of[one]))[0] == one]
+    return sure or ([str(identifier.classify(" ".join(read))[0])] if read else [])
 
 
 @cache

@@ -18,6 +18,7 @@ from data.errors import DataError
 from data.objects import Found
 
 _LEADING = 16  # states before those of the patches, at most: the class's, registers
+_BOXES, _GRID = 36, 7  # where nobody chooses R
 _BATCH = 16  # pictures of one shape that a network reads together
 _NARROWEST = 4  # a picture with a larger aspect ratio is widened: processors would round its short side to zero
 
@@ -32,32 +33,37 @@ class VisionNetwork:
 
     Args:
         name: a folder, or a name on the hub.
-        count: R.
+        count: R; None: 36 boxes of a detector, or the whole picture and a grid of 7×7, or as many as there are.
 
     Raises:
         DataError: there is no such network, it is neither, or it cannot give R regions.
     """
 
-    def __init__(self, name: str, count: int) -> None:
+    def __init__(self, name: str, count: int | None) -> None:
         config, self._read, network = _load(name)
         network = network.eval().requires_grad_(False)
-        self.count, self._detects = count, type(config) in MODEL_FOR_OBJECT_DETECTION_MAPPING
+        self._detects = type(config) in MODEL_FOR_OBJECT_DETECTION_MAPPING
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._size: dict[str, int] = dict(self._read.size)
         if self._detects:
-            queries = int(getattr(config, "num_queries", getattr(config, "num_detection_tokens", count)))
+            known = getattr(config, "num_queries", getattr(config, "num_detection_tokens", count or _BOXES))
+            queries = int(known)
+            count = min(_BOXES, queries) if count is None else count
             if count > queries:
                 raise DataError(f"regions.regions: {name!r} finds {queries} boxes a picture; expected so many at most")
         else:
             network = getattr(network, "vision_model", network)
             side, patch = _geometry(name, network)
-            self._patches, self._grid = side // patch, math.isqrt(count - 1)
+            self._patches = side // patch
+            count = 1 + min(_GRID, self._patches) ** 2 if count is None else count
+            self._grid = math.isqrt(count - 1)
             self._size = {"height": side, "width": side}
             if self._grid**2 != count - 1 or self._grid > self._patches:
                 fit = ", ".join(str(1 + grid**2) for grid in range(self._patches + 1))
                 raise DataError(f"regions.regions: {count} regions by {name!r}; expected one of {fit} (the whole "
                                 "picture and a grid)")  # fmt: skip
             _require_grid(name, network, side, self._patches**2)
+        self.count = count
         self.side = self._size.get("longest_edge") or 2 * max(self._size.values())
         self._network = network.to(self._device)
 
@@ -140,14 +146,27 @@ def _load(name: str) -> tuple[Any, Any, Any]:
             name, config=config, dtype=torch.float32, trust_remote_code=False, output_loading_info=True
         )
     except Exception as error:  # a damaged configuration or file can raise anything
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(f"regions.model {name!r}: no vision model of transformers there ({reason})") from None
+        raise DataError(_not_found(name, error)) from None
     missing = sorted(loading_info["missing_keys"])
     if missing and all(key.startswith("pooler.") for key in missing):
         network.pooler = None  # a classifier's: the mean of patches stands for the picture
     elif missing:  # they would be random
         raise DataError(f"regions.model {name!r}: its weights lack {missing[0]}; get one that is whole")
     return config, read, network
+
+
+def _not_found(name: str, error: Exception) -> str:
+    """Why a network cannot be read, and what to do."""
+    reason, advice = " ".join(str(error).split())[:200], ""
+    if (folder := Path(name)).is_dir():
+        files = {path.name for path in folder.iterdir()}
+        if "config.json" in files and not files & {"preprocessor_config.json", "processor_config.json"}:
+            advice = ("; it has no image processor (preprocessor_config.json): copy that of the network that it was "
+                      "trained from into the folder")  # fmt: skip
+    else:
+        advice = ("; expected a folder, or a name on the hub; without internet, copy the network into a folder (`hf "
+                  "download NAME --local-dir FOLDER`) and name that")  # fmt: skip
+    return f"regions.model {name!r}: no vision model of transformers there ({reason}){advice}"
 
 
 def _require_grid(name: str, network: Any, side: int, patches: int) -> None:

@@ -15,8 +15,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FORBIDDEN = {"data": {"modules", "pipeline"}, "modules": {"data", "pipeline"}}
 ROOMS = [
-    "errors", "recipes", "jobs", "drawing", "corpus", "translation", "retrieval", "similarity", "search", "reporting",
-    "commands",
+    "errors", "recipes", "jobs", "drawing", "corpus", "translation", "own", "retrieval", "similarity", "search",
+    "reporting", "commands",
 ]  # fmt: skip
 APART = {("reporting", "search")}  # neither knows the other
 

@@ -1,14 +1,16 @@
 """Your own pictures and captions: a folder of pictures, and captions in a TSV.
 
-    captions.tsv      picture TAB language TAB caption, and if wanted TAB split (train, val, test)
+    captions.tsv      picture TAB language TAB caption, and if wanted TAB split (train, val, test); with the setting
+                      `languages` there is no column of languages: picture TAB caption
     parallel.tsv      a header of languages, `en TAB de`, or `picture TAB en TAB de`; then translations of each other,
                       two or more a line
 
-A picture is named by its path in the folder of pictures. Without splits, a picture's split is drawn from its name
-alone, so that it stays the same when pictures are added.
+A picture is named by its path in the folder of pictures; a number behind it (`1.jpg#0`) is left out. Without splits,
+a picture's split is drawn from its name alone, so that it stays the same when pictures are added.
 """
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +18,17 @@ from pathlib import Path
 from data.captions import Caption, Pair
 from data.corpora import Corpus
 from data.errors import DataError
+from data.languages import language_of
 from data.lines import read_lines
 from data.pictures import composed, pictures_in
+from data.settings import added
 
 SPLITS = ("train", "val", "test")
+HEADINGS = ("picture", "image", "file", "file_name", "filename")
+"""What the first column is called, if the first line of the captions is a header."""
 _CAPTIONS = "picture TAB language TAB caption, and if wanted TAB split"
+_WITHOUT_LANGUAGE = "picture TAB caption, and if wanted TAB split"
+_NUMBER = re.compile(r"#\d+$")
 
 
 @dataclass
@@ -32,6 +40,10 @@ class FolderSettings:
 
     captions: str = "captions.tsv"
     """The captions, one a line: `picture TAB language TAB caption`, and if wanted `TAB split`."""
+
+    languages: list[str] = added([])
+    """Languages of captions without a column of languages (`picture TAB caption`); of several, that of each caption is
+    detected. Empty: there is the column."""
 
     parallel: str | None = None
     """Translations of each other for the translators: a header of languages, with `picture` before them where lines
@@ -64,6 +76,8 @@ def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
         DataError: no root, a setting that does not fit, or a line that does not, named by file and number.
     """
     root = _require(root)
+    if wrong := [one for one in settings.languages if not is_code(one)]:
+        raise DataError(f"folder: languages has {wrong[0]!r}, expected codes like en or de")
     for name in ("validation", "test"):
         if not 0 <= getattr(settings, name) < 1:
             raise DataError(f"folder: {name} is {getattr(settings, name)}; expected a share from 0 to below 1")
@@ -97,6 +111,11 @@ def sources(settings: FolderSettings, root: Path | None) -> list[Path]:
     return files + list(pictures_in(root / settings.pictures)[0].values())
 
 
+def is_code(language: str) -> bool:
+    """May a language be called so: `en`, `de`?"""
+    return language.isascii() and language.isalpha() and language.islower()
+
+
 def _require(root: Path | None) -> Path:
     if root is None:
         raise DataError("folder: no data root; set BILDWORT_DATA=FOLDER or pass --corpus.root=FOLDER")
@@ -109,16 +128,21 @@ def _captions(
 ) -> list[Caption]:  # fmt: skip
     captions: list[Caption] = []
     split_of: dict[str, tuple[str, str]] = {}
-    for number, line in enumerate(read_lines(path, _CAPTIONS), 1):
+    expected = _WITHOUT_LANGUAGE if settings.languages else _CAPTIONS
+    for number, line in enumerate(read_lines(path, expected), 1):
         here, fields = f"{path}:{number}", [field.strip() for field in line.rstrip("\r").split("\t")]
-        if not line.strip() or (number == 1 and fields[0] == "picture"):
+        if not line.strip() or (number == 1 and fields[0].lower() in HEADINGS):
             continue
-        if len(fields) not in (3, 4):
-            raise DataError(f"{here}: {len(fields)} fields, expected {_CAPTIONS}")
+        if settings.languages and len(fields) in (2, 3):
+            fields.insert(1, language_of(fields[1], settings.languages))
+        elif settings.languages or len(fields) not in (3, 4):
+            raise DataError(f"{here}: {len(fields)} fields, expected {expected}")
         name, language, text = composed(fields[0]), *fields[1:3]
         if name not in pictures:
+            name = _NUMBER.sub("", name)
+        if name not in pictures:
             raise DataError(f"{here}: no picture {name!r} in {settings.pictures}{_why(left.get(name))}")
-        if not (language.isascii() and language.isalpha() and language.islower()):
+        if not is_code(language):
             raise DataError(f"{here}: language {language!r}, expected a code like en or de")
         split = fields[3] if len(fields) == 4 and fields[3] else _drawn(name, settings)
         if split not in SPLITS:
@@ -132,7 +156,7 @@ def _captions(
         captions.append(Caption(name, f"{name}#{number}", language, text, split))
         places[captions[-1].caption_id] = here
     if not captions:
-        raise DataError(f"{path}: no caption; expected {_CAPTIONS}")
+        raise DataError(f"{path}: no caption; expected {expected}")
     return captions
 
 

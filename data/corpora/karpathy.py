@@ -1,5 +1,8 @@
 """Flickr30K and MS-COCO as split and published by Karpathy and Fei-Fei (2015): one JSON file with all captions.
 
+COCO's own form is read too (`captions_val2017.json`): `images` with `id` and `file_name`, `annotations` with `image_id`
+and `caption`. It has no split, so `drawn` or `splits` must name one.
+
 Captions in other languages come from a file each: YJ Captions (Miyazaki and Shimizu 2016, Japanese), COCO-CN (Li et al.
 2019, Chinese), or any other about the same images (`data.corpora.coco_translations`).
 """
@@ -9,11 +12,13 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.captions import Caption, Pair
 from data.corpora import Corpus
+from data.corpora.coco_form import entries_of_coco
 from data.corpora.coco_translations import ImageNames, Translated, place_of, read_splits, read_translated
 from data.corpora.parallel import held_out, read_parallel
 from data.errors import DataError
@@ -22,8 +27,12 @@ from data.settings import added
 
 ORIGINALS = "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip"
 SPLITS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
-_KEPT = ("images", "filename", "filepath", "split", "cocoid", "sentences", "raw")
+_KEPT = (
+    "images", "filename", "filepath", "split", "cocoid", "sentences", "raw",
+    "annotations", "id", "file_name", "image_id", "caption",
+)  # fmt: skip
 _ENTRY = "images[{}].sentences[{}].raw"
+_OF_COCO = "annotations[{}].caption"
 _EXPECTED = f"Karpathy's JSON; it is at {ORIGINALS}"
 
 
@@ -32,10 +41,14 @@ class KarpathySettings:
     """What is read, and from where. Paths are relative to the data root."""
 
     captions: str = "dataset_flickr30k.json"
-    """The JSON file (or .json.gz): `dataset_flickr30k.json`, `dataset_flickr8k.json`, `dataset_coco.json`."""
+    """The JSON file (or .json.gz): `dataset_flickr30k.json`, `dataset_flickr8k.json`, `dataset_coco.json`, or one of
+    COCO's own form."""
+
+    language: str = added("en")
+    """Language of its captions."""
 
     languages: list[str] = field(default_factory=lambda: ["en"])
-    """Languages of the captions: en, and those of `translated`."""
+    """Languages of the captions: `language`, and those of `translated`."""
 
     translated: dict[str, str] = field(default_factory=dict)
     """Language → a file of captions: a TSV (or .tsv.gz), `image TAB caption`; COCO-CN's `.txt`; YJ Captions' `.json`.
@@ -77,13 +90,14 @@ class KarpathySettings:
 
 
 class _Image(NamedTuple):
-    """One entry of the JSON."""
+    """One entry of the JSON; `places` of its sentences among the annotations, in COCO's form."""
 
     filename: str
     folder: str
     split: str
     number: str
     sentences: list[str]
+    places: list[int]
 
 
 def read(settings: KarpathySettings, root: Path | None, folder: Path) -> Corpus:
@@ -104,13 +118,14 @@ def read(settings: KarpathySettings, root: Path | None, folder: Path) -> Corpus:
     _check(settings)
     path, pictures, regions = root / settings.captions, settings.pictures, settings.regions
     images = _read_images(path, settings.keep_suffix)
-    files = {language: root / settings.translated[language] for language in settings.languages if language != "en"}
+    own = settings.language
+    files = {language: root / settings.translated[language] for language in settings.languages if language != own}
     empty: list[str] = []
     names = ImageNames({image_id: (image.filename, image.number) for image_id, image in images.items()})
     others = {one: list(read_translated(file, one, names, empty)) for one, file in files.items()}
     split_of = _split(settings, images, others, names, root)
     parallel = {language: root / file for language, file in settings.parallel.items()}
-    captions = list(_captions(path if "en" in settings.languages else None, others, images, split_of, empty))
+    captions = list(_captions(path if own in settings.languages else None, own, others, images, split_of, empty))
     return Corpus(
         captions=captions,
         pairs=[pair for language, file in parallel.items() for pair in _pairs(file, language, empty)],
@@ -118,7 +133,7 @@ def read(settings: KarpathySettings, root: Path | None, folder: Path) -> Corpus:
         regions=None if regions is None else root / regions,
         task=settings.task,
         label=settings.label,
-        place=_Places(path, images, files, parallel),
+        place=_Places(path, own, images, files, parallel),
         empty=empty,
     )
 
@@ -143,9 +158,10 @@ def _require(root: Path | None) -> Path:
 
 
 def _check(settings: KarpathySettings) -> None:
-    languages, known = settings.languages, ["en", *settings.translated]
-    if "en" in settings.translated:
-        raise DataError("karpathy: translated names 'en', but English is in the JSON; leave it out")
+    own, languages, known = settings.language, settings.languages, [settings.language, *settings.translated]
+    if own in settings.translated:
+        name = "English" if own == "en" else own
+        raise DataError(f"karpathy: translated names {own!r}, but {name} is in the JSON; leave it out")
     if unread := sorted(settings.parallel.keys() - ({*languages} - {"en"})):
         raise DataError(f"karpathy: parallel names {unread[0]!r}, but languages are {', '.join(languages)}; name one "
                         "of them beside en, or leave it out")  # fmt: skip
@@ -179,7 +195,7 @@ def _read_images(path: Path, keep_suffix: bool) -> dict[str, _Image]:
 
 
 def _load(path: Path) -> list[Any]:
-    """The list of images; of every object only what is needed is kept, at once: COCO's tokens are most of it."""
+    """Karpathy's list of images; of every object only what is needed is kept: COCO's tokens are most of it."""
     try:
         content = json.loads(read_text(path, _EXPECTED), object_hook=_slim)
     except json.JSONDecodeError as error:
@@ -190,7 +206,7 @@ def _load(path: Path) -> list[Any]:
     images = content.get("images") if isinstance(content, dict) else None
     if not isinstance(images, list) or not images:
         raise DataError(f"{path}: no list of `images` in it; expected {_EXPECTED}")
-    return images
+    return images if "annotations" not in content else entries_of_coco(images, content["annotations"], path)
 
 
 def _slim(found: dict[str, Any]) -> dict[str, Any]:
@@ -210,7 +226,13 @@ def _image(entry: Any, where: str) -> _Image:
         raise DataError(f"{where}.filename: {filename!r} is no file name")
     folder = _text(entry, "filepath", where) if "filepath" in entry else ""
     raw = [_text(sentence, "raw", f"{where}.sentences[{k}]").strip() for k, sentence in enumerate(sentences)]
-    return _Image(filename, folder, split, str(entry.get("cocoid", "")), raw)
+    places = [sentence["annotation"] for sentence in sentences if "annotation" in sentence]
+    return _Image(filename, folder, split, str(entry.get("cocoid", "")), raw, places)
+
+
+def _entry(image: _Image, number: int, k: int) -> str:
+    """Where the k-th sentence of the image of that number stands in the JSON."""
+    return _OF_COCO.format(image.places[k]) if image.places else _ENTRY.format(number, k)
 
 
 def _text(entry: Any, key: str, where: str) -> str:
@@ -234,8 +256,12 @@ def _split(
     if settings.splits:
         return read_splits({split: root / name for split, name in settings.splits.items()}, names, kept)
     if not settings.drawn:
+        if any(image.places for image in images.values()):
+            raise DataError(
+                "karpathy: COCO's form has no split; set corpus.drawn to a number of images, or corpus.splits"
+            )
         return {name: SPLITS[images[name].split] for name in kept}
-    in_all = {name for name in kept if any(images[name].sentences) or "en" not in settings.languages}
+    in_all = {name for name in kept if any(images[name].sentences) or settings.language not in settings.languages}
     in_all = in_all.intersection(*({one.image_id for one in found} for found in others.values()))
     if len(in_all) < 2 * settings.drawn:
         raise DataError(
@@ -253,10 +279,10 @@ def _draw(name: str, seed: int) -> bytes:
 
 
 def _captions(
-    english: Path | None, others: Mapping[str, list[Translated]], images: dict[str, _Image],
+    path: Path | None, own: str, others: Mapping[str, list[Translated]], images: dict[str, _Image],
     split_of: dict[str, str], empty: list[str],
 ) -> Iterator[Caption]:  # fmt: skip
-    """Captions image by image, English first; `english` is the JSON, None if English is not requested."""
+    """Captions image by image, those of the JSON (`path`, in the language `own`) first; None: they are not read."""
     of_image: dict[str, list[Caption]] = defaultdict(list)
     for language, found in others.items():
         for image_id, number, text in found:
@@ -266,11 +292,11 @@ def _captions(
     for number, (image_id, image) in enumerate(images.items()):
         if image_id not in split_of:
             continue
-        for k, text in enumerate(image.sentences if english is not None else ()):
+        for k, text in enumerate(image.sentences if path is not None else ()):
             if text:
-                yield Caption(image_id, f"{image_id}#en{k + 1}", "en", text, split_of[image_id])
+                yield Caption(image_id, f"{image_id}#{own}{k + 1}", own, text, split_of[image_id])
             else:
-                empty.append(f"{english}: {_ENTRY.format(number, k)}")
+                empty.append(f"{path}: {_entry(image, number, k)}")
         yield from of_image.pop(image_id, ())
 
 
@@ -283,10 +309,10 @@ class _Places:
     """Where captions stand, worked out from their ids."""
 
     def __init__(
-        self, path: Path, images: dict[str, _Image], files: dict[str, Path], parallel: dict[str, Path]
+        self, path: Path, own: str, images: dict[str, _Image], files: dict[str, Path], parallel: dict[str, Path]
     ) -> None:
-        self._path, self._files, self._parallel = path, files, parallel
-        self._number = {image_id: number for number, image_id in enumerate(images)}
+        self._path, self._own, self._files, self._parallel = path, own, files, parallel
+        self._images = {image_id: (image, number) for number, (image_id, image) in enumerate(images.items())}
 
     def __call__(self, item: Caption | Pair, language: str) -> str:
         """`file: images[0].sentences[0].raw`, or where it stands in the file of another language or of pairs."""
@@ -294,22 +320,23 @@ class _Places:
             of_pair = next(other for other in item.texts if other != "en")
             return f"{self._parallel[of_pair]}:{item.pair_id.rpartition('#')[2]}"
         number = int(item.caption_id.removeprefix(f"{item.image_id}#{language}"))
-        if language != "en":
+        if language != self._own:
             return place_of(self._files[language], number)
-        return f"{self._path}: {_ENTRY.format(self._number[item.image_id], number - 1)}"
+        return f"{self._path}: {_entry(*self._images[item.image_id], number - 1)}"
 
 
 def _pictures(folder: Path, images: dict[str, _Image], split_of: dict[str, str]) -> dict[str, Path]:
     """Picture files, in `folder` or in the folder below it that the JSON names."""
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; expected the pictures, named as in the JSON")
-    on_disk = {below: _names(folder / below) for below in {"", *(image.folder for image in images.values())}}
+    names = cache(_names)
     found = {}
     for image_id in split_of:
-        name, below = images[image_id].filename, images[image_id].folder
-        place = below if name in on_disk[below] else ""
-        if name in on_disk[place]:
-            found[image_id] = folder / place / name
+        image = images[image_id]
+        for path in (folder / image.folder / image.filename, folder / image.filename):
+            if path.name in names(path.parent):
+                found[image_id] = path
+                break
     if not found:
         first = images[next(iter(split_of), next(iter(images)))]
         raise DataError(f"{folder}: none of the {len(split_of)} pictures, expected {first.filename!r} …")

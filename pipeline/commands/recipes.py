@@ -1,6 +1,7 @@
-"""Commands that list recipes and settings."""
+"""Commands that list recipes and settings, and the one that writes a recipe for a folder of pictures."""
 
 import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from pipeline.commands.options import (
     RecipeArgument,
     RecipeOption,
     load,
+    open_workspace,
     recipe_names,
     recipe_of,
     refuse_settings,
@@ -19,6 +21,29 @@ from pipeline.commands.options import (
 app = typer.Typer()
 config = typer.Typer(help="Show the settings of a recipe, or all settings there are.", no_args_is_help=True)
 app.add_typer(config, name="config")
+
+
+@app.command()
+def init(
+    ctx: typer.Context,
+    source: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="pictures and captions, or hub:NAME of an image-caption data set")
+    ],
+    output: Annotated[Path | None, typer.Option(help="the recipe; FOLDER's name with .yaml if none is given")] = None,
+    captions: Annotated[Path | None, typer.Option(help="the file of captions; found if none is given")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="vision network for regions, a folder or hub name; or built-in")
+    ] = None,
+    translator: Annotated[
+        str | None, typer.Option(help="writes captions in a second language, a folder or hub name; or none")
+    ] = None,
+    to: Annotated[str | None, typer.Option(help="that language; de, or en where captions are German")] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace a recipe that exists")] = False,
+) -> None:
+    """Look at a folder of pictures and captions, write a recipe for it, and print the next commands."""
+    refuse_settings(ctx)
+    wishes = load("pipeline.own.init", "Wishes")(captions, output, backbone, translator, to, force)
+    load("pipeline.own.init", "init")(source, wishes, open_workspace().root)
 
 
 @app.command()

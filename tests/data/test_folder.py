@@ -65,6 +65,28 @@ def test_given_splits_a_header_and_windows_line_ends(root: Path) -> None:
     assert list(corpus.pictures) == ["0.png", "1.png"]
 
 
+def test_without_a_column_of_languages_they_are_named_or_detected(root: Path) -> None:
+    write(root, "File_name\tcaption\tsplit", "0.png#0\tA dog is on the beach\tval", "0.png#1\tA dog\ttest")
+    with pytest.raises(DataError, match=r"captions\.tsv:3: .* is in test, but in val at"):
+        read(FolderSettings(languages=["en"]), root, root)
+    write(
+        root, "0.png#0\tA dog is on the beach\ttest", "0.png#1\tEin Hund steht auf der Wiese\ttest", "1.png\tTwo cats"
+    )
+    corpus = read(FolderSettings(languages=["en", "de"]), root, root)
+    assert [(one.image_id, one.language) for one in corpus.captions] == [
+        ("0.png", "en"), ("0.png", "de"), ("1.png", "en"),
+    ]  # fmt: skip
+    corpus = read(FolderSettings(languages=["fr"]), root, root)
+    assert {one.language for one in corpus.captions} == {"fr"}
+    with pytest.raises(DataError, match=r"captions\.tsv:1: language 'A dog is on the beach', expected a code"):
+        read(FolderSettings(), root, root)
+    write(root, "0.png\ten\tA dog\ttest")
+    with pytest.raises(DataError, match=r"captions\.tsv:1: 4 fields, expected picture TAB caption, and"):
+        read(FolderSettings(languages=["en"]), root, root)
+    with pytest.raises(DataError, match="languages has 'English', expected codes"):
+        read(FolderSettings(languages=["English"]), root, root)
+
+
 def test_a_picture_is_found_however_its_accents_are_written(root: Path) -> None:
     (root / "pictures" / "0.png").rename(root / "pictures" / "Mu\u0308he.png")
     write(root, "M\u00fche.png\ten\tone of these", "Mu\u0308he.png\tde\teiner davon")

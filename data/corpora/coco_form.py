@@ -1,0 +1,43 @@
+"""COCO's own form of captions (`captions_val2017.json`; Chen et al. 2015), as entries of Karpathy's."""
+
+from pathlib import Path
+from typing import Any
+
+from data.errors import DataError
+
+_EXPECTED = "COCO's form: `images` with `id` and `file_name`, `annotations` with `image_id` and `caption`"
+
+
+def entries_of_coco(images: list[Any], annotations: Any, path: Path) -> list[dict[str, Any]]:
+    """Entries as in Karpathy's JSON of a JSON of COCO's form; images without captions are left out.
+
+    Args:
+        images: the file's list, each `id` and `file_name`.
+        annotations: its list, each `image_id` and `caption`.
+        path: the file, for messages.
+
+    Returns:
+        an entry an image: `filename`, `split` (`train`: the form has none), `cocoid`, and `sentences`, each `raw` and
+        `annotation`, its place among the annotations from 0.
+
+    Raises:
+        DataError: something is missing, or a caption is of no image.
+    """
+    if not isinstance(annotations, list) or not annotations:
+        raise DataError(f"{path}: no list of `annotations` in it; expected {_EXPECTED}")
+    entries: dict[Any, dict[str, Any]] = {}
+    for number, image in enumerate(images):
+        number_of, name = (image.get(key) if isinstance(image, dict) else None for key in ("id", "file_name"))
+        if not isinstance(number_of, int | str) or not isinstance(name, str):
+            raise DataError(f"{path}: images[{number}]: no `id` or `file_name`; expected {_EXPECTED}")
+        if number_of in entries:
+            raise DataError(f"{path}: images[{number}].id: {number_of!r} stands twice; give each image its own")
+        entries[number_of] = {"filename": name, "split": "train", "cocoid": number_of, "sentences": []}
+    for number, one in enumerate(annotations):
+        number_of, text = (one.get(key) if isinstance(one, dict) else None for key in ("image_id", "caption"))
+        if not isinstance(number_of, int | str) or not isinstance(text, str):
+            raise DataError(f"{path}: annotations[{number}]: no `image_id` or `caption`; expected {_EXPECTED}")
+        if number_of not in entries:
+            raise DataError(f"{path}: annotations[{number}].image_id: no image {number_of!r} in `images`; leave it out")
+        entries[number_of]["sentences"].append({"raw": text, "annotation": number})
+    return [entry for entry in entries.values() if entry["sentences"]]

@@ -1,0 +1,208 @@
+"""`init`: a recipe for a folder of pictures, from what is found in it."""
+
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from data.corpora import Corpus
+from data.corpora.folder import SPLITS
+from data.corpora.registry import CORPORA
+from data.errors import DataError
+from data.extractor import ExtractorSettings
+from data.report import data_report
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import escaped, say
+from pipeline.own.datasets_of import HUB, is_data_set, write_data_set
+from pipeline.own.looking import Found, look_at
+from pipeline.own.networks import Backbone, Translator, choose_backbone, choose_translator
+from pipeline.own.recipe_text import Facts, recipe_text
+from pipeline.own.telling import images_of, what_comes_next, what_was_found
+from pipeline.recipes.loading import CONFIGS, load_recipe
+
+_LEAST = 10  # pictures with captions
+_SHARES = (0.1, 0.15, 0.2, 0.3)  # of the pictures for validation, and for the test
+_MOST_DRAWN = 5000
+_TRIED = 4  # pictures that a network reads to be timed
+
+
+@dataclass
+class Wishes:
+    """What the command line says: options of `init`.
+
+    Attributes:
+        captions: the file of captions; None: found.
+        output: the recipe; None: named after the folder.
+        backbone: see `choose_backbone`.
+        translator: see `choose_translator`.
+        to: language of synthetic captions; None: German, or English where the captions are German.
+        force: replace a recipe that exists.
+    """
+
+    captions: Path | None = None
+    output: Path | None = None
+    backbone: str | None = None
+    translator: str | None = None
+    to: str | None = None
+    force: bool = False
+
+
+def init(source: str, wishes: Wishes, artifacts: Path) -> None:
+    """Look at pictures and captions, write a recipe for them, and print what was found and what comes next.
+
+    Args:
+        source: a folder, or `hub:NAME` of an image–caption data set.
+        wishes: of the person.
+        artifacts: folder of results, which must not lie among the pictures.
+
+    Raises:
+        DataError, ModelError: the pictures, captions or networks cannot be read.
+        RecipeError: the recipe exists or cannot be called so, there are too few pictures, or the data has errors.
+    """
+    output = _output(source, wishes)
+    found = _found(source, output, wishes)
+    _refuse_artifacts_inside(found, artifacts)
+    found, corpus = _read(found)
+    _check(found, corpus)
+    languages = [language for language, _ in Counter(one.language for one in corpus.captions).most_common()]
+    target = wishes.to or ("de" if languages != ["de"] else "en")
+    backbone = choose_backbone(wishes.backbone, list(corpus.pictures.values())[:_TRIED], ExtractorSettings().regions)
+    translator = None
+    if target not in languages and (len(languages) == 1 or wishes.to):
+        translator = choose_translator(wishes.translator, f"{languages[0]}-{target}")
+    facts = _facts(source, found, corpus, languages, backbone, translator, target)
+    _write(recipe_text(facts), output)
+    for line in [*what_was_found(found, corpus, facts), *what_comes_next(output, facts)]:
+        say(escaped(line))
+
+
+def _output(source: str, wishes: Wishes) -> Path:
+    """Where the recipe goes."""
+    name = (
+        source.removeprefix(HUB).rstrip("/").rpartition("/")[2]
+        if source.startswith(HUB)
+        else Path(source).absolute().name
+    )
+    known = {path.stem for path in CONFIGS.glob("*.yaml")}
+    output = wishes.output
+    if output is None:
+        stem = "".join(one if one.isalnum() or one in "-_" else "-" for one in name).strip("-") or "pictures"
+        output = Path(f"{stem}-pictures.yaml" if stem in known else f"{stem}.yaml")
+    if output.suffix not in (".yaml", ".yml"):
+        raise RecipeError(f"--output: {output}; expected a file that ends in .yaml")
+    if output.stem in known:
+        raise RecipeError(f"--output: {output.stem} is the name of a recipe of the package, and results are kept by "
+                          "name; choose another one")  # fmt: skip
+    if output.exists() and not wishes.force:
+        raise RecipeError(f"{output} exists; choose another --output, or replace it by --force")
+    if not output.absolute().parent.is_dir():
+        raise RecipeError(f"--output: no folder {output.parent}; make it first")
+    return output
+
+
+def _found(source: str, output: Path, wishes: Wishes) -> Found:
+    """The captions: those of a folder, or those of a data set, once they are written as a TSV."""
+    folder = Path(source)
+    if not source.startswith(HUB) and not folder.is_dir():
+        raise DataError(
+            f"{source}: no such folder; expected one with pictures and captions, or {HUB}NAME of a data set"
+        )
+    if wishes.captions is None and is_data_set(source):
+        data = output.absolute().parent / f"{output.stem}-data"
+        if data.exists() and not wishes.force:
+            raise RecipeError(
+                f"{data} exists, where the data set is to be written; remove it, or replace it by --force"
+            )
+        written = write_data_set(source, data)
+        corpus = {"name": "folder", "captions": str(written.captions), "pictures": written.pictures}
+        if written.captions.is_relative_to(written.root):
+            corpus["captions"] = written.captions.relative_to(written.root).as_posix()
+        return Found(written.form, written.root, corpus, [], True, "validation" if written.drawn else None)
+    return look_at(folder, wishes.captions)
+
+
+def _refuse_artifacts_inside(found: Found, artifacts: Path) -> None:
+    pictures = (found.root / found.corpus["pictures"]).resolve()
+    if artifacts.resolve().is_relative_to(pictures):
+        raise RecipeError(f"results would go to {artifacts}, among the pictures; start it from another folder, or set "
+                          "BILDWORT_ARTIFACTS to one")  # fmt: skip
+
+
+def _read(found: Found) -> tuple[Found, Corpus]:
+    """The corpus, and what was found with its label and the sizes of drawn splits."""
+    settings: dict[str, Any] = {**found.corpus, "label": found.root.name or "pictures"}
+    choices: list[dict[str, Any]] = [{}]
+    if found.drawn == "validation":
+        choices = [{"validation": share, "test": share} for share in _SHARES]
+    elif found.drawn == "drawn":
+        count = min(_MOST_DRAWN, max(1, round(_SHARES[0] * len({*found.names}))))
+        choices, settings["task"] = [{"drawn": count}], "drawn"
+    for choice in choices:
+        corpus = _corpus(settings | choice, found.root)
+        if found.drawn == "validation" and len(images_of(corpus)) * choice["test"] > _MOST_DRAWN:
+            share = round(_MOST_DRAWN / len(images_of(corpus)), 4)
+            choice = {"validation": share, "test": share}
+            corpus = _corpus(settings | choice, found.root)
+        if {*images_of(corpus).values()} >= {*SPLITS}:
+            break
+    return replace(found, corpus=settings | choice), corpus
+
+
+def _corpus(settings: dict[str, Any], root: Path) -> Corpus:
+    reader = CORPORA[settings["name"]]
+    options = reader.settings(**{key: value for key, value in settings.items() if key != "name"})
+    return reader.read(options, root, root)
+
+
+def _check(found: Found, corpus: Corpus) -> None:
+    """Refuse what `prepare` would refuse later, but for pictures that cannot be read."""
+    images, where = images_of(corpus), found.root / found.corpus["captions"]
+    without = [name for name in images if name not in corpus.pictures]
+    if without:
+        first = next(one for one in corpus.captions if one.image_id == without[0])
+        place = corpus.place(first, first.language) if corpus.place else str(where)
+        raise DataError(f"{place}: no picture {without[0]!r} in {found.root / found.corpus['pictures']} (missing in "
+                        f"all: {len(without)}); put them there, or leave their captions out")  # fmt: skip
+    if len(images) < _LEAST:
+        raise RecipeError(f"{where}: {len(images)} pictures have captions; expected {_LEAST} or more")
+    for split, what in zip(SPLITS, ("training", "validation", "the test"), strict=True):
+        if split not in images.values():
+            raise RecipeError(
+                f"{where}: no picture is for {what}; give some the split {split}, or leave all splits out"
+            )
+    if errors := data_report(replace(corpus, pictures={}), None).errors:
+        first = errors[0]
+        raise DataError(
+            f"{where}: {first.what} ({first.count}×: {', '.join(first.examples[:3])}); correct the data first"
+        )
+
+
+def _facts(
+    source: str, found: Found, corpus: Corpus, languages: list[str], backbone: Backbone, translator: Translator | None,
+    target: str,
+) -> Facts:  # fmt: skip
+    images = images_of(corpus)
+    of_split = Counter(images.values())
+    notes = {"root": "all paths of this section start here"}
+    if found.corpus.get("languages") and found.detected:
+        notes["languages"] = "detected"
+    if found.drawn:
+        sizes = ", ".join(f"{of_split[split]} {split}" for split in SPLITS)
+        notes[found.drawn] = f"drawn from the pictures' names: {sizes}"
+    about = [f"{len(images):,} pictures and {len(corpus.captions):,} captions of {source}, {found.form}.",
+             "Written by `bildwort init`; change what you like."]  # fmt: skip
+    corpus_settings = {"name": found.corpus["name"], "root": str(found.root), **found.corpus}
+    train = [one for one in corpus.captions if one.split == "train"]
+    of_language = Counter(one.language for one in train)
+    return Facts(about, corpus_settings, notes, languages, of_split["train"], of_language[languages[0]], backbone,
+                 translator, target)  # fmt: skip
+
+
+def _write(text: str, output: Path) -> None:
+    """Write the recipe; one that could not be loaded would be an error of this program."""
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder) / output.name
+        draft.write_text(text, encoding="utf-8")
+        load_recipe(str(draft))
+    output.write_text(text, encoding="utf-8")

@@ -1,0 +1,80 @@
+"""JSON of COCO's own form, and of Karpathy's in another language than English, are read as Karpathy's corpus."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data.corpora.karpathy import KarpathySettings, read
+from data.errors import DataError
+from tests.data.layouts import entries, write_json
+
+
+def write_coco(root: Path, images: list[dict], annotations: Any) -> None:
+    (root / "coco.json").write_text(json.dumps({"info": {}, "images": images, "annotations": annotations}))
+
+
+def images(count: int) -> list[dict]:
+    return [{"id": 100 + number, "file_name": f"sub/{number}.jpg", "height": 3} for number in range(count)]
+
+
+def annotations(count: int) -> list[dict]:
+    return [{"id": k, "image_id": 100 + k % count, "caption": f" A dog {k} \n"} for k in range(2 * count)]
+
+
+def load(root: Path, **changed):
+    return read(KarpathySettings(**({"captions": "coco.json", "drawn": 2} | changed)), root, root)
+
+
+def test_captions_are_read_with_their_places_and_a_drawn_split(tmp_path: Path) -> None:
+    (tmp_path / "pictures" / "sub").mkdir(parents=True)
+    for number in range(9):
+        (tmp_path / "pictures" / "sub" / f"{number}.jpg").touch()
+    some = annotations(8)
+    write_coco(tmp_path, images(9), [*some[:3], some[3] | {"caption": " "}, *some[4:]])
+    corpus = load(tmp_path, pictures="pictures")
+    first = corpus.captions[0]
+    assert (first.image_id, first.caption_id, first.text) == ("sub/0", "sub/0#en1", "A dog 0")
+    assert corpus.place(first, "en") == f"{tmp_path}/coco.json: annotations[0].caption"
+    assert corpus.place(corpus.captions[1], "en") == f"{tmp_path}/coco.json: annotations[8].caption"
+    assert corpus.empty == [f"{tmp_path}/coco.json: annotations[3].caption"]
+    assert len({one.image_id for one in corpus.captions}) == 8  # the ninth has no caption
+    split_of = {caption.image_id: caption.split for caption in corpus.captions}
+    assert Counter(split_of.values()) == {"train": 4, "val": 2, "test": 2}
+    assert corpus.pictures["sub/3"] == tmp_path / "pictures" / "sub" / "3.jpg"
+
+
+def test_the_json_may_be_in_another_language(tmp_path: Path) -> None:
+    write_json(tmp_path / "dataset.json", entries())
+    (tmp_path / "en.tsv").write_text("train0\tA dog\n")
+    own = {"captions": "dataset.json", "drawn": 0, "language": "cs"}
+    corpus = load(tmp_path, **own, languages=["cs"])
+    assert {one.language for one in corpus.captions} == {"cs"}
+    assert corpus.captions[0].caption_id == "train0#cs1"
+    assert corpus.place(corpus.captions[0], "cs").endswith("dataset.json: images[0].sentences[0].raw")
+    both = load(tmp_path, **own, languages=["cs", "en"], translated={"en": "en.tsv"})
+    (english,) = [one for one in both.captions if one.language == "en"]
+    assert both.place(english, "en") == f"{tmp_path}/en.tsv:1"
+    with pytest.raises(DataError, match="translated names 'cs', but cs is in the JSON"):
+        load(tmp_path, **own, languages=["cs"], translated={"cs": "en.tsv"})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "changed", "told"),
+    [
+        ([{"id": 1}], annotations(1), {}, r"images\[0\]: no `id` or `file_name`"),
+        (images(1) * 2, annotations(1), {}, r"images\[1\]\.id: 100 stands twice"),
+        (images(2), [{"image_id": 100}], {}, r"annotations\[0\]: no `image_id` or `caption`"),
+        (images(2), annotations(3), {}, r"annotations\[2\]\.image_id: no image 102 in `images`"),
+        (images(2), [], {}, r"coco\.json: no list of `annotations`"),
+        (images(9), annotations(9), {"drawn": 0}, "COCO's form has no split; set corpus.drawn"),
+        (images(9), annotations(9), {"drawn": 5}, "only 9 images have captions in en"),
+    ],
+)
+def test_what_does_not_fit_is_named(first: list, second: list, changed: dict, told: str, tmp_path: Path) -> None:
+    write_coco(tmp_path, first, second)
+    with pytest.raises(DataError, match=told) as caught:
+        load(tmp_path, **changed)
+    assert "\n" not in str(caught.value)

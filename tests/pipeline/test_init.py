@@ -1,0 +1,238 @@
+"""`bildwort init`: a folder in each form becomes a recipe that loads and whose corpus is prepared; bad input is one
+line. The whole way to German search answers is in `test_init_to_search`."""
+
+import json
+from pathlib import Path
+
+import datasets
+import pytest
+from huggingface_hub import HfApi
+
+from pipeline.cli import main
+from pipeline.own import networks
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.settings import Recipe
+from tests.data.networks import make_network
+from tests.modules.translation_models import save_marian, save_nllb
+from tests.pipeline.own_pictures import draw_pictures, write_coco, write_karpathy_form, write_tsv
+from tests.pipeline.tiny import at
+
+COUNT = 30
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory) -> Path:
+    return make_network("clip", tmp_path_factory.mktemp("networks") / "clip")
+
+
+def run(work: Path, *words: str) -> int:
+    work.mkdir(exist_ok=True)
+    with at(work):
+        return main(list(words))
+
+
+def made(work: Path, *words: str) -> Recipe:
+    """The recipe that `init` writes, and whose corpus is prepared."""
+    assert run(work, "init", *words, "--output", "made.yaml") == 0
+    assert run(work, "prepare", "./made.yaml") == 0
+    with at(work):
+        return load_recipe("./made.yaml")
+
+
+def captions_of(work: Path) -> dict:
+    (found,) = (work / "artifacts" / "jobs" / "corpus").glob("*/manifest.json")
+    return json.loads(found.read_text())["metrics"]
+
+
+def refused(work: Path, capsys, *words: str) -> str:
+    """The one line that `init` says."""
+    capsys.readouterr()
+    assert run(work, "init", *words) == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("error: ")
+    assert not list(work.glob("*.yaml"))
+    return line
+
+
+def test_a_tsv_without_languages(tmp_path: Path, clip: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine" / "jpegs", COUNT)
+    write_tsv(tmp_path / "mine" / "texts.tsv", names)
+    opus = save_marian(tmp_path / "opus")
+    recipe = made(tmp_path / "work", str(tmp_path / "mine"), "--backbone", str(clip), "--translator", str(opus))
+    options = recipe.corpus.options
+    assert (options.pictures, options.captions, options.languages) == ("jpegs", "texts.tsv", ["en"])
+    assert (recipe.regions.model, recipe.regions.regions) == (str(clip), 17)
+    assert recipe.vse.only == ["en-de"]
+    assert recipe.vse.rows["en-de"] == ["en/human", "de/opus:en-de"]
+    assert recipe.mmt.pretrained["opus"].model == str(opus)
+    assert captions_of(tmp_path / "work") | {"warnings": 0} == {
+        "captions": COUNT, "pairs": 0, "images": COUNT, "regions": [17, 32], "warnings": 0,
+    }  # fmt: skip
+    told = capsys.readouterr().out
+    assert "30 pictures with captions, 41×30 pixels (40×30 to 42×30)" in told
+    assert "30 English (detected), 1 a picture" in told
+    assert f"by {clip}: it was asked for" in told
+    assert "all ./made.yaml" in told
+    text = (tmp_path / "work" / "made.yaml").read_text()
+    assert "# drawn from the pictures' names: 2" in text
+
+
+def test_a_tsv_in_two_languages_with_splits_needs_no_translator(tmp_path: Path) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    lines = []
+    for place, (name, text) in enumerate(names.items()):
+        split = ["val", "test", "train"][min(2, place % 10)]
+        german = f"Der Hund Nummer {place} steht auf der grünen Wiese und ist klein"
+        lines += [f"{name}\t{text}\t{split}", f"{name}\t{german}\t{split}"]
+    (tmp_path / "mine" / "captions.tsv").write_text("\n".join(lines))
+    recipe = made(tmp_path / "work", str(tmp_path / "mine"), "--backbone", "built-in")
+    assert sorted(recipe.corpus.options.languages) == ["de", "en"]
+    assert sorted(recipe.vse.test) == ["de", "en"]
+    assert recipe.mmt.systems == recipe.augment.paths == []
+    assert recipe.regions.model is None
+    assert captions_of(tmp_path / "work")["captions"] == 2 * COUNT
+
+
+def test_json_of_coco_s_and_of_karpathy_s_form(tmp_path: Path, clip: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine" / "images", COUNT)
+    write_coco(tmp_path / "mine" / "captions.json", names)
+    (tmp_path / "mine" / "instances.json").write_text('{"images": [], "annotations": [{"bbox": []}]}')
+    options = "--backbone", str(clip), "--translator", "none"
+    coco = made(tmp_path / "coco", str(tmp_path / "mine"), *options)
+    assert (coco.corpus.name, coco.corpus.options.drawn, coco.corpus.options.pictures) == ("karpathy", 3, "images")
+    assert captions_of(tmp_path / "coco")["captions"] == 2 * COUNT
+    assert "24 train, 3 val, 3 test pictures, drawn" in capsys.readouterr().out
+    (tmp_path / "mine" / "captions.json").unlink()
+    write_karpathy_form(tmp_path / "mine" / "dataset.json", names)
+    karpathy = made(tmp_path / "karpathy", str(tmp_path / "mine"), *options)
+    assert (karpathy.corpus.options.drawn, karpathy.corpus.options.language) == (0, "en")
+    assert captions_of(tmp_path / "karpathy")["captions"] == COUNT
+    assert "24 train, 3 val, 3 test pictures, as given" in capsys.readouterr().out
+
+
+def test_a_folder_with_metadata_and_a_saved_data_set(tmp_path: Path, clip: Path) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    rows = [{"file_name": name, "text": text} for name, text in names.items()]
+    (tmp_path / "mine" / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = "--backbone", str(clip), "--translator", "none"
+    metadata = made(tmp_path / "metadata", str(tmp_path / "mine"), *options)
+    assert metadata.corpus.root == str(tmp_path / "mine")
+    assert captions_of(tmp_path / "metadata")["images"] == COUNT
+    assert not (tmp_path / "metadata" / "made-data" / "pictures").exists()  # they stay where they are
+    columns = {"id": list(map(str, range(COUNT))), "image": [str(tmp_path / "mine" / name) for name in names],
+               "captions": [[text, text + " again"] for text in names.values()]}  # fmt: skip
+    whole = datasets.Dataset.from_dict(columns).cast_column("image", datasets.Image())
+    parts = {"train": whole.select(range(24)), "validation": whole.select(range(24, COUNT))}
+    datasets.DatasetDict(parts).save_to_disk(tmp_path / "saved")
+    saved = made(tmp_path / "disk", str(tmp_path / "saved"), *options)
+    assert saved.corpus.root == str(tmp_path / "disk" / "made-data")
+    assert captions_of(tmp_path / "disk")["captions"] == 2 * COUNT
+    lines = (tmp_path / "disk" / "made-data" / "captions.tsv").read_text().splitlines()
+    splits = [line.split("\t")[3] for line in lines]
+    assert splits[48:] == ["val"] * 12
+    assert {*splits[:48]} == {"train", "test"}  # a test is drawn from those that train
+
+
+def test_the_backbone_is_one_of_the_cache_or_of_the_hub_and_init_says_which(monkeypatch, clip: Path) -> None:
+    tried: list[tuple[str, str]] = []
+    monkeypatch.setattr(networks, "_tried", lambda name, why, pictures: tried.append((name, why)))
+    monkeypatch.setattr(networks, "_is_cached", lambda name: name == networks.BACKBONES["CLIP"])
+    networks.choose_backbone(None, [], 9)
+    monkeypatch.setattr(networks, "_is_cached", lambda name: False)
+    monkeypatch.setattr(networks, "_unreachable", lambda name: "" if "dinov2" in name else "no such name")
+    networks.choose_backbone(None, [], 9)
+    assert tried == [
+        (networks.BACKBONES["CLIP"], "CLIP, in this machine's cache of the hub"),
+        (networks.BACKBONES["DINOv2"], "DINOv2, from the hub"),
+    ]
+    monkeypatch.undo()
+    nothing = networks.choose_backbone(None, [], 9)  # tests are offline
+    assert (nothing.model, nothing.regions) == (None, 9)
+    assert "offline mode is enabled" in nothing.why
+    assert "hf download google/siglip-base-patch16-224 --local-dir FOLDER" in nothing.why
+    assert "asked for" in networks.choose_backbone("built-in", [], 9).why
+
+
+def test_weights_in_safetensors_are_found_in_the_pull_request_of_the_hub_s_converter(monkeypatch) -> None:
+    class PullRequest:
+        num, status = 7, "open"
+
+    monkeypatch.setattr(HfApi, "list_repo_files", lambda self, name: ["pytorch_model.bin"])
+    monkeypatch.setattr(HfApi, "get_repo_discussions", lambda self, name, author, discussion_type: iter([PullRequest]))
+    assert networks._with_safetensors("Helsinki-NLP/opus-mt-en-de") == "refs/pr/7"
+    monkeypatch.setattr(HfApi, "list_repo_files", lambda self, name: ["model.safetensors"])
+    assert networks._with_safetensors("Helsinki-NLP/opus-mt-en-de") is None
+
+
+def test_what_is_not_there_is_told_in_one_line(tmp_path: Path, clip: Path, capsys) -> None:
+    mine, work = tmp_path / "mine", tmp_path / "work"
+    assert "no such folder" in refused(work, capsys, str(mine))
+    mine.mkdir()
+    assert "no pictures in it; expected files like .bmp" in refused(work, capsys, str(mine))
+    names = draw_pictures(mine, COUNT)
+    line = refused(work, capsys, str(mine))
+    assert "no captions; write a file captions.tsv into it: `picture TAB caption`" in line
+    assert "0.png<TAB>A dog" in line
+    (mine / "captions.json").write_text('{"images": [\n{"id": 1,')
+    assert "captions.json:2: not whole JSON" in refused(work, capsys, str(mine))
+    write_coco(mine / "captions.json", names | {"gone.png": "The dog is away"})
+    line = refused(work, capsys, str(mine))
+    assert "annotations[60].caption: no picture 'gone' in" in line
+    write_tsv(mine / "captions.tsv", names | {"gone.png": "The dog is away"})
+    line = refused(work, capsys, str(mine))
+    assert "several files have captions: captions.json, captions.tsv; choose one by --captions" in line
+    line = refused(work, capsys, str(mine), "--captions", str(mine / "captions.tsv"))
+    assert "captions.tsv:31: no picture 'gone.png'" in line
+    (mine / "captions.json").unlink()
+    write_tsv(mine / "captions.tsv", dict(list(names.items())[:9]))
+    assert "9 pictures have captions; expected 10 or more" in refused(work, capsys, str(mine))
+    write_tsv(mine / "captions.tsv", names, "train")
+    assert "no picture is for validation; give some the split val" in refused(work, capsys, str(mine))
+    write_tsv(mine / "captions.tsv", names)
+    (mine / "notes.txt").write_text("nothing of pictures\n")
+    line = refused(work, capsys, str(mine), "--captions", str(mine / "notes.txt"))
+    assert "notes.txt: no captions of pictures; expected `picture TAB caption`" in line
+
+
+def test_networks_that_do_not_fit_are_told_in_one_line(tmp_path: Path, clip: Path, capsys) -> None:
+    mine, work = tmp_path / "mine", tmp_path / "work"
+    write_tsv(mine / "captions.tsv", draw_pictures(mine, COUNT))
+    blind = make_network("clip", tmp_path / "blind")
+    (blind / "preprocessor_config.json").unlink()
+    assert "it has no image processor (preprocessor_config.json)" in refused(
+        work, capsys, str(mine), "--backbone", str(blind)
+    )
+    assert "--backbone: no folder ./away" in refused(work, capsys, str(mine), "--backbone", "./away")
+    line = refused(work, capsys, str(mine), "--backbone", "nobody/nothing")
+    assert "`hf download NAME --local-dir FOLDER`" in line
+    swin = make_network("swin", tmp_path / "swin")
+    assert "gives no state for each" in refused(work, capsys, str(mine), "--backbone", str(swin))
+    of = ["--backbone", str(clip)]
+    assert "--translator 'nobody/nothing': no translator" in refused(
+        work, capsys, str(mine), *of, "--translator", "nobody/nothing"
+    )
+    assert "--translator: no folder ./away" in refused(work, capsys, str(mine), *of, "--translator", "./away")
+    opus = str(save_marian(tmp_path / "opus", pair="fr-de"))
+    assert "translates fr-de, not en-de" in refused(work, capsys, str(mine), *of, "--translator", opus)
+    nllb = str(save_nllb(tmp_path / "nllb"))
+    assert "does not know the language 'xx'" in refused(
+        work, capsys, str(mine), *of, "--translator", nllb, "--to", "xx"
+    )
+
+
+def test_places_that_do_not_fit_are_told_in_one_line(tmp_path: Path, capsys) -> None:
+    mine, work = tmp_path / "mine", tmp_path / "work"
+    write_tsv(mine / "captions.tsv", draw_pictures(mine, COUNT))
+    line = refused(work, capsys, "hub:nobody/nothing")
+    assert "hub:nobody/nothing: no data set that `datasets` can read" in line
+    assert "without internet" in line
+    assert "own is the name of a recipe" in refused(work, capsys, str(mine), "--output", "own.yaml")
+    assert "expected a file that ends in .yaml" in refused(work, capsys, str(mine), "--output", "own.txt")
+    assert "no folder away; make it first" in refused(work, capsys, str(mine), "--output", "away/own1.yaml")
+    assert "takes no settings" in refused(work, capsys, str(mine), "--vse.epochs=3")
+    assert "among the pictures; start it from another folder" in refused(mine, capsys, str(mine))
+    options = str(mine), "--backbone", "built-in", "--output", "once.yaml"
+    assert run(work, "init", *options) == 0
+    assert run(work, "init", *options) == 1
+    assert "once.yaml exists; choose another --output, or replace it by --force" in capsys.readouterr().err
+    assert run(work, "init", *options, "--force") == 0
