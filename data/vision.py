@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoModelForObjectDetection
 from transformers.models.auto.modeling_auto import MODEL_FOR_OBJECT_DETECTION_MAPPING
+from transformers.utils import logging
 
 from data.errors import DataError
 from data.objects import Found
@@ -136,7 +137,10 @@ def copy_network(name: str, folder: Path) -> None:
 
 
 def _load(name: str) -> tuple[Any, Any, Any]:
-    """Configuration, image processor and network."""
+    """Configuration, image processor and network; what is missing is told here, not by the library."""
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()  # of loading weights, which takes seconds
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
         kind = AutoModelForObjectDetection if type(config) in MODEL_FOR_OBJECT_DETECTION_MAPPING else AutoModel
@@ -147,6 +151,8 @@ def _load(name: str) -> tuple[Any, Any, Any]:
         )
     except Exception as error:  # a damaged configuration or file can raise anything
         raise DataError(_not_found(name, error)) from None
+    finally:
+        logging.set_verbosity(level)
     missing = sorted(loading_info["missing_keys"])
     if missing and all(key.startswith("pooler.") for key in missing):
         network.pooler = None  # a classifier's: the mean of patches stands for the picture

@@ -33,15 +33,20 @@ _SAMPLE = 1000
 
 
 def is_data_set(source: str) -> bool:
-    """Is it a data set: of the hub, saved by `datasets`, or a folder of pictures with metadata?"""
+    """Is it a data set: of the hub, its files, saved by `datasets`, or a folder of pictures with metadata?"""
     if source.startswith(HUB):
         return True
     folder = Path(source)
-    return any((folder / name).is_file() for name in _SAVED) or _has_metadata(folder)
+    return any((folder / name).is_file() for name in _SAVED) or _has_metadata(folder) or _has_tables(folder)
 
 
 def _has_metadata(folder: Path) -> bool:
     return any(True for depth in ("", "*/") for name in _METADATA for _ in folder.glob(f"{depth}{name}"))
+
+
+def _has_tables(folder: Path) -> bool:
+    """Are there Parquet files, as data sets of the hub have them?"""
+    return any(True for depth in ("", "*/") for _ in folder.glob(f"{depth}*.parquet"))
 
 
 @dataclass
@@ -81,7 +86,7 @@ def write_data_set(source: str, data: Path) -> Written:
         lines, inside = _write(splits, source, folder / "pictures")
         if not lines:
             raise DataError(f"{source}: no captions in its columns; expected text beside each picture")
-        if inside:
+        if inside:  # all are files of the folder
             (folder / "pictures").rmdir()
         text = "".join("\t".join(line) + "\n" for line in lines)
         (folder / "captions.tsv").write_text(text, encoding="utf-8")
@@ -104,6 +109,8 @@ def _load(source: str, cache: str) -> tuple[str, dict[str, "Dataset"]]:
         elif _has_metadata(Path(source)):
             form = "pictures with metadata"
             found = datasets.load_dataset("imagefolder", data_dir=source, cache_dir=cache)
+        elif _has_tables(Path(source)):
+            form, found = "a data set in Parquet files", datasets.load_dataset(source, cache_dir=cache)
         else:
             form, found = "a saved data set", datasets.load_from_disk(source)
     except Exception as error:  # of many kinds: no network, no such name, damaged files

@@ -13,7 +13,7 @@ from data.errors import DataError
 from data.extractor import ExtractorSettings
 from data.report import data_report
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import escaped, say
+from pipeline.jobs.console import escaped, passing, say
 from pipeline.own.datasets_of import HUB, is_data_set, write_data_set
 from pipeline.own.looking import Found, look_at
 from pipeline.own.networks import Backbone, Translator, choose_backbone, choose_translator
@@ -67,10 +67,13 @@ def init(source: str, wishes: Wishes, artifacts: Path) -> None:
     _check(found, corpus)
     languages = [language for language, _ in Counter(one.language for one in corpus.captions).most_common()]
     target = wishes.to or ("de" if languages != ["de"] else "en")
-    backbone = choose_backbone(wishes.backbone, list(corpus.pictures.values())[:_TRIED], ExtractorSettings().regions)
+    with passing("trying a vision network …"):
+        tried = list(corpus.pictures.values())[:_TRIED]
+        backbone = choose_backbone(wishes.backbone, tried, ExtractorSettings().regions)
     translator = None
     if target not in languages and (len(languages) == 1 or wishes.to):
-        translator = choose_translator(wishes.translator, f"{languages[0]}-{target}")
+        with passing("trying a translator …"):
+            translator = choose_translator(wishes.translator, f"{languages[0]}-{target}")
     facts = _facts(source, found, corpus, languages, backbone, translator, target)
     _write(recipe_text(facts), output)
     for line in [*what_was_found(found, corpus, facts), *what_comes_next(output, facts)]:
@@ -79,11 +82,7 @@ def init(source: str, wishes: Wishes, artifacts: Path) -> None:
 
 def _output(source: str, wishes: Wishes) -> Path:
     """Where the recipe goes."""
-    name = (
-        source.removeprefix(HUB).rstrip("/").rpartition("/")[2]
-        if source.startswith(HUB)
-        else Path(source).absolute().name
-    )
+    name = (Path(source.removeprefix(HUB)) if source.startswith(HUB) else Path(source).resolve()).name
     known = {path.stem for path in CONFIGS.glob("*.yaml")}
     output = wishes.output
     if output is None:
@@ -114,7 +113,8 @@ def _found(source: str, output: Path, wishes: Wishes) -> Found:
             raise RecipeError(
                 f"{data} exists, where the data set is to be written; remove it, or replace it by --force"
             )
-        written = write_data_set(source, data)
+        with passing("reading the data set …"):
+            written = write_data_set(source, data)
         corpus = {"name": "folder", "captions": str(written.captions), "pictures": written.pictures}
         if written.captions.is_relative_to(written.root):
             corpus["captions"] = written.captions.relative_to(written.root).as_posix()

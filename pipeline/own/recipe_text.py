@@ -10,7 +10,7 @@ from pipeline.own.networks import Backbone, Translator
 
 SYSTEM = "opus"
 """What the pretrained translator is called in the recipe."""
-_LEAST_STEPS, _MOST_EPOCHS, _EPOCHS = 1000, 60, 20
+_LEAST_STEPS, _MOST_EPOCHS, _EPOCHS = 1000, 40, 20
 _BATCH = 64
 _FEW_CAPTIONS = 2000
 

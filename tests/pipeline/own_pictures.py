@@ -11,9 +11,45 @@ from transformers import ViTConfig, ViTImageProcessor, ViTModel
 
 from data.captions import Caption
 from data.corpora.scenes import ScenesSettings, read
+from pipeline.cli import main
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.settings import Recipe
 from tests.data.layouts import sentence
+from tests.pipeline.tiny import at
 
-SIDE = 48
+SIDE = 48  # pixels of the small ViT
+COUNT = 30  # pictures of most tests
+
+
+def run(work: Path, *words: str) -> int:
+    """A command in a folder."""
+    work.mkdir(exist_ok=True)
+    with at(work):
+        return main(list(words))
+
+
+def made(work: Path, *words: str) -> Recipe:
+    """The recipe that `init` writes, and whose corpus is prepared."""
+    assert run(work, "init", *words, "--output", "made.yaml") == 0
+    assert run(work, "prepare", "./made.yaml") == 0
+    with at(work):
+        return load_recipe("./made.yaml")
+
+
+def captions_of(work: Path) -> dict:
+    """Figures of the prepared corpus."""
+    (found,) = (work / "artifacts" / "jobs" / "corpus").glob("*/manifest.json")
+    return json.loads(found.read_text())["metrics"]
+
+
+def refused(work: Path, capsys, *words: str) -> str:
+    """The one line that `init` says."""
+    capsys.readouterr()
+    assert run(work, "init", *words) == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("error: ")
+    assert not list(work.glob("*.yaml"))
+    return line
 
 
 def draw_pictures(folder: Path, count: int) -> dict[str, str]:

@@ -1,57 +1,30 @@
 """`bildwort init`: a folder in each form becomes a recipe that loads and whose corpus is prepared; bad input is one
 line. The whole way to German search answers is in `test_init_to_search`."""
 
-import json
 from pathlib import Path
 
-import datasets
 import pytest
 from huggingface_hub import HfApi
 
-from pipeline.cli import main
 from pipeline.own import networks
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.settings import Recipe
 from tests.data.networks import make_network
 from tests.modules.translation_models import save_marian, save_nllb
-from tests.pipeline.own_pictures import draw_pictures, write_coco, write_karpathy_form, write_tsv
-from tests.pipeline.tiny import at
-
-COUNT = 30
+from tests.pipeline.own_pictures import (
+    COUNT,
+    captions_of,
+    draw_pictures,
+    made,
+    refused,
+    run,
+    write_coco,
+    write_karpathy_form,
+    write_tsv,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory) -> Path:
     return make_network("clip", tmp_path_factory.mktemp("networks") / "clip")
-
-
-def run(work: Path, *words: str) -> int:
-    work.mkdir(exist_ok=True)
-    with at(work):
-        return main(list(words))
-
-
-def made(work: Path, *words: str) -> Recipe:
-    """The recipe that `init` writes, and whose corpus is prepared."""
-    assert run(work, "init", *words, "--output", "made.yaml") == 0
-    assert run(work, "prepare", "./made.yaml") == 0
-    with at(work):
-        return load_recipe("./made.yaml")
-
-
-def captions_of(work: Path) -> dict:
-    (found,) = (work / "artifacts" / "jobs" / "corpus").glob("*/manifest.json")
-    return json.loads(found.read_text())["metrics"]
-
-
-def refused(work: Path, capsys, *words: str) -> str:
-    """The one line that `init` says."""
-    capsys.readouterr()
-    assert run(work, "init", *words) == 1
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    assert line.startswith("error: ")
-    assert not list(work.glob("*.yaml"))
-    return line
 
 
 def test_a_tsv_without_languages(tmp_path: Path, clip: Path, capsys) -> None:
@@ -108,29 +81,6 @@ def test_json_of_coco_s_and_of_karpathy_s_form(tmp_path: Path, clip: Path, capsy
     assert (karpathy.corpus.options.drawn, karpathy.corpus.options.language) == (0, "en")
     assert captions_of(tmp_path / "karpathy")["captions"] == COUNT
     assert "24 train, 3 val, 3 test pictures, as given" in capsys.readouterr().out
-
-
-def test_a_folder_with_metadata_and_a_saved_data_set(tmp_path: Path, clip: Path) -> None:
-    names = draw_pictures(tmp_path / "mine", COUNT)
-    rows = [{"file_name": name, "text": text} for name, text in names.items()]
-    (tmp_path / "mine" / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = "--backbone", str(clip), "--translator", "none"
-    metadata = made(tmp_path / "metadata", str(tmp_path / "mine"), *options)
-    assert metadata.corpus.root == str(tmp_path / "mine")
-    assert captions_of(tmp_path / "metadata")["images"] == COUNT
-    assert not (tmp_path / "metadata" / "made-data" / "pictures").exists()  # they stay where they are
-    columns = {"id": list(map(str, range(COUNT))), "image": [str(tmp_path / "mine" / name) for name in names],
-               "captions": [[text, text + " again"] for text in names.values()]}  # fmt: skip
-    whole = datasets.Dataset.from_dict(columns).cast_column("image", datasets.Image())
-    parts = {"train": whole.select(range(24)), "validation": whole.select(range(24, COUNT))}
-    datasets.DatasetDict(parts).save_to_disk(tmp_path / "saved")
-    saved = made(tmp_path / "disk", str(tmp_path / "saved"), *options)
-    assert saved.corpus.root == str(tmp_path / "disk" / "made-data")
-    assert captions_of(tmp_path / "disk")["captions"] == 2 * COUNT
-    lines = (tmp_path / "disk" / "made-data" / "captions.tsv").read_text().splitlines()
-    splits = [line.split("\t")[3] for line in lines]
-    assert splits[48:] == ["val"] * 12
-    assert {*splits[:48]} == {"train", "test"}  # a test is drawn from those that train
 
 
 def test_the_backbone_is_one_of_the_cache_or_of_the_hub_and_init_says_which(monkeypatch, clip: Path) -> None:
@@ -223,6 +173,9 @@ def test_networks_that_do_not_fit_are_told_in_one_line(tmp_path: Path, clip: Pat
 def test_places_that_do_not_fit_are_told_in_one_line(tmp_path: Path, capsys) -> None:
     mine, work = tmp_path / "mine", tmp_path / "work"
     write_tsv(mine / "captions.tsv", draw_pictures(mine, COUNT))
+    (work / "nothing-data").mkdir(parents=True)
+    assert "nothing-data exists, where the data set is to be written" in refused(work, capsys, "hub:nobody/nothing")
+    (work / "nothing-data").rmdir()
     line = refused(work, capsys, "hub:nobody/nothing")
     assert "hub:nobody/nothing: no data set that `datasets` can read" in line
     assert "without internet" in line

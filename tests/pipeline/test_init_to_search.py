@@ -1,0 +1,52 @@
+"""From a folder of pictures and English captions to German search answers: four commands, no edited file.
+
+The regions are of a small ViT that is trained here on other pictures; the translator has random weights, so its German
+is nonsense: what is tested of it is the way.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from data.regions import RegionStore
+from pipeline.cli import main
+from tests.modules.translation_models import save_marian
+from tests.pipeline.own_pictures import trained_backbone, write_scenes
+from tests.pipeline.tiny import at
+
+FASTER = ("--vse.epochs=12", "--vse.decay_epoch=10", "--vse.dim=64", "--vse.reranker.model=null",
+          "--vse.retrieved_captions=false", "--report.resamples=100", "--trainer.threads=1")  # fmt: skip
+
+
+@pytest.mark.slow
+def test_four_commands_lead_to_german_answers_by_a_trained_network(tmp_path: Path, capsys) -> None:
+    captions = write_scenes(tmp_path / "mine", 180)
+    others = write_scenes(tmp_path / "others", 120)
+    trained_backbone(tmp_path / "vit", tmp_path / "others", others, steps=60)
+    save_marian(tmp_path / "opus", sentences=[one.text for one in captions])
+    with at(tmp_path):
+        assert main(["init", "mine", "--backbone", "vit", "--translator", "opus"]) == 0
+        assert main(["all", "./mine.yaml", "--jobs", "1", *FASTER]) == 0
+        assert main(["index", "./mine.yaml", *FASTER]) == 0
+        capsys.readouterr()
+        query = ["search", "ein roter Ball", "--recipe", "./mine.yaml", "--language", "de", "--json", *FASTER]
+        assert main(query) == 0
+    hits = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(hits) == 10
+    assert {"rank", "score", "name"} <= hits[0].keys()
+    jobs = tmp_path / "artifacts" / "jobs"
+    (store,) = jobs.glob("corpus/*/regions")
+    assert RegionStore(store).num_regions == 37
+    assert np.isfinite(RegionStore(store).regions).all()
+    (manifest,) = jobs.glob("vse-san-en-de-1/*/manifest.json")
+    figures = json.loads(manifest.read_text())["metrics"]["test"]["en"]
+    (captions_table,) = jobs.glob("corpus/*/captions.parquet")
+    tested = {row["image_id"] for row in pq.read_table(captions_table).to_pylist() if row["split"] == "test"}
+    assert figures["t2i_r5"] > 1.5 * 100 * 5 / len(tested)  # of them by chance
+    (written,) = jobs.glob("synthetic-opus-en-de/*/captions.parquet")
+    german = pq.read_table(written).to_pylist()
+    assert {row["language"] for row in german} == {"de"}
+    assert not tested & {row["image_id"] for row in german}
