@@ -2,12 +2,13 @@
 
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from data.corpora import Corpus
-from data.corpora.folder import SPLITS
+from data.corpora.folder import SPLITS, is_code
 from data.corpora.registry import CORPORA
 from data.errors import DataError
 from data.extractor import ExtractorSettings
@@ -16,7 +17,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.console import escaped, passing, say
 from pipeline.own.datasets_of import HUB, is_data_set, write_data_set
 from pipeline.own.looking import Found, look_at
-from pipeline.own.networks import Backbone, Translator, choose_backbone, choose_translator
+from pipeline.own.networks import NONE, Backbone, Translator, choose_backbone, choose_translator
 from pipeline.own.recipe_text import Facts, recipe_text
 from pipeline.own.telling import images_of, what_comes_next, what_was_found
 from pipeline.recipes.loading import CONFIGS, load_recipe
@@ -66,7 +67,7 @@ def init(source: str, wishes: Wishes, artifacts: Path) -> None:
     found, corpus = _read(found)
     _check(found, corpus)
     languages = [language for language, _ in Counter(one.language for one in corpus.captions).most_common()]
-    target = wishes.to or ("de" if languages != ["de"] else "en")
+    target = _target(wishes, languages)
     with passing("trying a vision network …"):
         tried = list(corpus.pictures.values())[:_TRIED]
         backbone = choose_backbone(wishes.backbone, tried, ExtractorSettings().regions)
@@ -78,6 +79,18 @@ def init(source: str, wishes: Wishes, artifacts: Path) -> None:
     _write(recipe_text(facts), output)
     for line in [*what_was_found(found, corpus, facts), *what_comes_next(output, facts)]:
         say(escaped(line))
+
+
+def _target(wishes: Wishes, languages: Sequence[str]) -> str:
+    """The language of synthetic captions, if there are to be some; RecipeError if wishes of it contradict."""
+    target, named = wishes.to or ("de" if languages != ["de"] else "en"), " and ".join(languages)
+    if not is_code(target):
+        raise RecipeError(f"--to: {target!r}; expected the code of a language, like de")
+    if wishes.to in languages:
+        raise RecipeError(f"--to: captions are in {named} already; name another language, or leave --to out")
+    if wishes.translator not in (None, NONE) and len(languages) > 1 and wishes.to is None:
+        raise RecipeError(f"--translator: captions are in {named}; name another language by --to, or leave it out")
+    return target
 
 
 def _output(source: str, wishes: Wishes) -> Path:
@@ -172,9 +185,9 @@ def _check(found: Found, corpus: Corpus) -> None:
                 f"{where}: no picture is for {what}; give some the split {split}, or leave all splits out"
             )
     if errors := data_report(replace(corpus, pictures={}), None).errors:
-        first = errors[0]
+        worst = errors[0]
         raise DataError(
-            f"{where}: {first.what} ({first.count}×: {', '.join(first.examples[:3])}); correct the data first"
+            f"{where}: {worst.what} ({worst.count}×: {', '.join(worst.examples[:3])}); correct the data first"
         )
 
 

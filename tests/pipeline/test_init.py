@@ -1,6 +1,7 @@
 """`bildwort init`: a folder in each form becomes a recipe that loads and whose corpus is prepared; bad input is one
 line. The whole way to German search answers is in `test_init_to_search`."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_a_tsv_without_languages(tmp_path: Path, clip: Path, capsys) -> None:
     assert "# drawn from the pictures' names: 2" in text
 
 
-def test_a_tsv_in_two_languages_with_splits_needs_no_translator(tmp_path: Path) -> None:
+def test_a_tsv_in_two_languages_with_splits_needs_no_translator(tmp_path: Path, capsys) -> None:
     names = draw_pictures(tmp_path / "mine", COUNT)
     lines = []
     for place, (name, text) in enumerate(names.items()):
@@ -64,6 +65,12 @@ def test_a_tsv_in_two_languages_with_splits_needs_no_translator(tmp_path: Path) 
     assert recipe.mmt.systems == recipe.augment.paths == []
     assert recipe.regions.model is None
     assert captions_of(tmp_path / "work")["captions"] == 2 * COUNT
+    other = tmp_path / "other"
+    line = refused(other, capsys, str(tmp_path / "mine"), "--to", "de")
+    assert re.search("--to: captions are in (en and de|de and en) already", line)
+    assert "expected the code of a language" in refused(other, capsys, str(tmp_path / "mine"), "--to", "German")
+    line = refused(other, capsys, str(tmp_path / "mine"), "--translator", "some/name")
+    assert "name another language by --to" in line
 
 
 def test_json_of_coco_s_and_of_karpathy_s_form(tmp_path: Path, clip: Path, capsys) -> None:

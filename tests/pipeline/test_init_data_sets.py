@@ -9,7 +9,7 @@ import pytest
 from data.errors import DataError
 from pipeline.own.datasets_of import write_data_set
 from tests.data.networks import make_network
-from tests.pipeline.own_pictures import COUNT, captions_of, draw_pictures, made
+from tests.pipeline.own_pictures import COUNT, captions_of, draw_pictures, made, run
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +75,19 @@ def test_what_is_missing_is_told(tmp_path: Path, whole: datasets.Dataset) -> Non
         write_data_set(str(tmp_path / "0"), tmp_path / "made")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "made").exists()
+
+
+def test_a_data_set_of_the_hub_goes_by_its_name(
+    tmp_path: Path, whole: datasets.Dataset, clip: Path, monkeypatch
+) -> None:
+    """`load_dataset` is a stand-in: tests have no network."""
+    asked: list[str] = []
+    column = [["train", "val", "test"][min(2, number % 5)] for number in range(COUNT)]
+    found = datasets.DatasetDict({"test": whole.add_column("split", column)})  # one split, the real ones in a column
+    monkeypatch.setattr(datasets, "load_dataset", lambda name: asked.append(name) or found)
+    work = tmp_path / "work"
+    assert run(work, "init", "hub:somebody/pictures", "--backbone", str(clip), "--translator", "none") == 0
+    assert asked == ["somebody/pictures"]
+    assert (work / "pictures.yaml").is_file()
+    lines = (work / "pictures-data" / "captions.tsv").read_text().splitlines()
+    assert [line.split("\t")[3] for line in lines[::2]] == column
