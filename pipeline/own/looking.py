@@ -156,7 +156,7 @@ def _tree(file: Path) -> Found:
     if len(languages) > 1:
         raise DataError(f"{file}: captions in {', '.join(languages)}; expected one language in JSON: write them as a "
                         "TSV, `picture TAB language TAB caption`")  # fmt: skip
-    splits = {image.get("split") for image in entries}
+    splits = {str(image.get("split")) for image in entries}
     drawn = "drawn" if isinstance(annotations, list) or not {"val", "test"} <= splits else None
     settings: dict[str, Any] = {"name": "karpathy", "language": languages[0], "languages": languages}
     return Found(form, file.parent, settings, names, True, drawn)
