@@ -4,6 +4,7 @@ mteb is an optional extra and is imported when a task is asked for.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -171,4 +172,5 @@ def _measured(task: Any, split: str, language: str, scores: Mapping[str, Any], s
 def _picture_hashes(images: Dataset) -> Iterator[int]:
     """The hash of each picture's file, as the data set holds it."""
     for row in images.select_columns(["image"]).cast_column("image", Image(decode=False)):
-        yield picture_hash(row["image"]["bytes"] or b"")
+        held = row["image"]
+        yield picture_hash(Path(held["path"]).read_bytes() if held["bytes"] is None else held["bytes"])

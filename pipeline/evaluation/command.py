@@ -13,14 +13,14 @@ from pipeline.evaluation.sets import EvaluationSet, set_of_folder, set_of_recipe
 from pipeline.jobs.console import ERRORS, escaped
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, ReportSettings
-from pipeline.reporting.results import MEDIANS, R_AT_K, shown_interval
+from pipeline.reporting.results import MEDIANS, shown_interval
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.seen import TRAIN, VAL
 
 MTEB = "mteb:"
 """What `--on` begins with where it names a task."""
 NOT_KNOWN = "not known"
-_HEADS = ("language", *R_AT_K, "median t→i", "i→t", "rsum", "95 %")
+_RECALLS = ("R@1", "5", "10")
 _SEEN = ("seen: names", "pictures", "sentences")
 
 
@@ -70,23 +70,31 @@ def _on_task(exported: ExportedModel, on: str, split: str | None) -> tuple[str, 
 
 
 def _set_table(title: str, found: Sequence[Measured]) -> TextTable:
+    """Two lines a language, one for each direction; what holds for both stands in the first."""
     rows = []
     for one in found:
-        value = {name: f"{figure[0]:.1f}" for name, figure in one.figures.items()}
-        _, low, high = one.figures["rsum"]
-        shown = [value[name] for name in (*RECALLS, *MEDIANS, "rsum")]
-        rows.append([one.language, *shown, shown_interval(low, high), *_seen(one)])
-    return TextTable(f"{title}, {found[0].split}; 95 % over images", [*_HEADS, *_SEEN], rows)
+        value, low, high = one.figures["rsum"]
+        both = [f"{value:.1f}", shown_interval(low, high), *_seen(one)]
+        rows.append([one.language, "t→i", *_shown(one, "t2i"), *both])
+        rows.append(["", "i→t", *_shown(one, "i2t"), *[""] * len(both)])
+    heads = ["language", "", *_RECALLS, "median", "rsum", "95 %", *_SEEN]
+    return TextTable(f"{title}, {found[0].split}; 95 % over images", heads, rows)
 
 
 def _task_table(title: str, found: Sequence[Measured]) -> TextTable:
-    names = [name for name in found[0].figures if name != NDCG]
-    heads = ["language", "split", f"{names[0][0]}→{names[0][2]} R@1", "5", "10", "nDCG@10", *_SEEN]
+    """A line a language and split; a task has one direction."""
+    way = "t2i" if "t2i_r1" in found[0].figures else "i2t"
     rows = [
-        [one.language, one.split, *(f"{one.figures[name][0]:.1f}" for name in (*names, NDCG)), *_seen(one)]
+        [one.language, one.split, *_shown(one, way), f"{one.figures[NDCG][0]:.1f}", *_seen(one)]
         for one in found
-    ]
-    return TextTable(title, heads, rows)
+    ]  # fmt: skip
+    return TextTable(f"{title}, {way[0]}→{way[2]}", ["language", "split", *_RECALLS, "nDCG@10", *_SEEN], rows)
+
+
+def _shown(one: Measured, way: str) -> list[str]:
+    """R@K of a direction, and its median rank if there is one."""
+    names = [name for name in (*RECALLS, *MEDIANS) if name.startswith(way) and name in one.figures]
+    return [f"{one.figures[name][0]:.1f}" for name in names]
 
 
 def _seen(one: Measured) -> list[str]:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from data.errors import DataError
-from data.regions import read_standard
+from data.regions import RegionStore, read_standard
 from modules.encodings import Encodings
 from modules.intervals import bootstrap_interval
 from modules.ranking import ranks_by_score
@@ -125,13 +125,14 @@ def _encode_images(exported: ExportedModel, on: EvaluationSet, ids: Sequence[str
 
 
 def _stored(exported: ExportedModel, on: EvaluationSet, ids: Sequence[str]) -> Iterator[NDArray[np.floating]]:
-    if on.regions is None or read_standard(on.regions.folder) is not None:
+    if on.regions is None or read_standard(on.regions) is not None:
         raise RecipeError(
             f"{exported.folder}: this model reads regions that were made elsewhere, and {on.label} has none; measure "
             "it on the corpus of a recipe that brings the same kind (--on recipe:NAME)"
         )
-    for row in on.regions.rows(ids):
-        yield on.regions.regions[row]
+    store = RegionStore(on.regions)
+    for row in store.rows(ids):
+        yield store.regions[row]
 
 
 def _from_pixels(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from data.captions import HUMAN, Caption, read_captions
 from data.corpora.folder import FolderSettings, read
-from data.regions import RegionStore
 from pipeline.corpus.prepare import about_corpus, corpus_job, pictures_of
 from pipeline.errors import RecipeError
 from pipeline.jobs.workspace import Workspace
@@ -25,14 +24,14 @@ class EvaluationSet:
         split: of the captions.
         captions: of one split, in any language.
         pictures: image id → picture file, of those that are at hand.
-        regions: of its images, as its recipe has made or brought them; None of a folder.
+        regions: folder of the region store of its images, as its recipe has made or brought it; None of a folder.
     """
 
     label: str
     split: str
     captions: Sequence[Caption]
     pictures: Mapping[str, Path]
-    regions: RegionStore | None = None
+    regions: Path | None = None
 
 
 def set_of_folder(folder: Path, split: str | None) -> EvaluationSet:
@@ -69,12 +68,12 @@ def set_of_recipe(recipe: Recipe, workspace: Workspace, split: str | None) -> Ev
     corpus = workspace.require(corpus_job(recipe, workspace))
     captions = [Caption(**row) for row in read_captions(corpus / "captions.parquet").to_list()]
     label = about_corpus(corpus)["label"]
-    return _of_split(label, split or "test", captions, pictures_of(corpus), RegionStore(corpus / "regions"))
+    return _of_split(label, split or "test", captions, pictures_of(corpus), corpus / "regions")
 
 
 def _of_split(
     label: str, split: str | None, captions: Sequence[Caption], pictures: Mapping[str, Path],
-    regions: RegionStore | None,
+    regions: Path | None,
 ) -> EvaluationSet:  # fmt: skip
     human = [one for one in captions if one.source == HUMAN]
     if split is None:
@@ -82,5 +81,7 @@ def _of_split(
     chosen = [one for one in human if one.split == split]
     if not chosen:
         splits = ", ".join(sorted({one.split for one in human})) or "none"
-        raise RecipeError(f"--split {split}: {label} has no captions by people in it, but in {splits}; name one")
+        raise RecipeError(
+            f"--split {split}: {label} has no captions by people there, but in {splits}; name one of these"
+        )
     return EvaluationSet(label, split, chosen, pictures, regions)
