@@ -46,7 +46,7 @@ class BenchmarkEncoder:
         from mteb.models.model_meta import ModelMeta
 
         about = {"name": f"bildwort/{self.exported.name}", "revision": self.exported.fingerprint,
-                 "modalities": ["text", "image"], "training_datasets": set()}  # fmt: skip
+                 "modalities": ["text", "image"]}  # fmt: skip
         return ModelMeta.create_empty(overwrites=about)
 
     def encode(self, inputs: Iterable[Mapping[str, Any]], *, hf_subset: str, **_: Any) -> NDArray[np.float32]:

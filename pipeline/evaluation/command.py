@@ -70,13 +70,13 @@ def _on_task(exported: ExportedModel, on: str, split: str | None) -> tuple[str, 
 
 
 def _set_table(title: str, found: Sequence[Measured]) -> TextTable:
-    """Two lines a language, one for each direction; what holds for both stands in the first."""
+    """Two lines a language, one for each direction; rsum stands in the first."""
     rows = []
     for one in found:
         value, low, high = one.figures["rsum"]
-        both = [f"{value:.1f}", shown_interval(low, high), *_seen(one)]
-        rows.append([one.language, "t→i", *_shown(one, "t2i"), *both])
-        rows.append(["", "i→t", *_shown(one, "i2t"), *[""] * len(both)])
+        seen, totals = _seen(one)
+        rows.append([one.language, "t→i", *_shown(one, "t2i"), f"{value:.1f}", shown_interval(low, high), *seen])
+        rows.append(["", "i→t", *_shown(one, "i2t"), "", "", *totals])
     heads = ["language", "", *_RECALLS, "median", "rsum", "95 %", *_SEEN]
     return TextTable(f"{title}, {found[0].split}; 95 % over images", heads, rows)
 
@@ -84,10 +84,10 @@ def _set_table(title: str, found: Sequence[Measured]) -> TextTable:
 def _task_table(title: str, found: Sequence[Measured]) -> TextTable:
     """A line a language and split; a task has one direction."""
     way = "t2i" if "t2i_r1" in found[0].figures else "i2t"
-    rows = [
-        [one.language, one.split, *_shown(one, way), f"{one.figures[NDCG][0]:.1f}", *_seen(one)]
-        for one in found
-    ]  # fmt: skip
+    rows = []
+    for one in found:
+        seen = [" ".join(pair).strip() for pair in zip(*_seen(one), strict=True)]
+        rows.append([one.language, one.split, *_shown(one, way), f"{one.figures[NDCG][0]:.1f}", *seen])
     return TextTable(f"{title}, {way[0]}→{way[2]}", ["language", "split", *_RECALLS, "nDCG@10", *_SEEN], rows)
 
 
@@ -97,13 +97,13 @@ def _shown(one: Measured, way: str) -> list[str]:
     return [f"{one.figures[name][0]:.1f}" for name in names]
 
 
-def _seen(one: Measured) -> list[str]:
-    """What the training has seen of the data: names, pictures, sentences."""
+def _seen(one: Measured) -> tuple[list[str], list[str]]:
+    """How many names, pictures and sentences the training has seen of the data, and of how many."""
     if one.seen is None:
-        return [NOT_KNOWN] * len(_SEEN)
-    totals = (one.images, one.images, one.captions)
-    shown = zip(one.seen[TRAIN], totals, strict=True)
-    return ["–" if count is None else f"{count:,} of {total:,}" for count, total in shown]
+        return [NOT_KNOWN] * len(_SEEN), [""] * len(_SEEN)
+    found = list(zip(one.seen[TRAIN], (one.images, one.images, one.captions), strict=True))
+    counts = ["–" if count is None else f"{count:,}" for count, _ in found]
+    return counts, ["" if count is None else f"of {total:,}" for count, total in found]
 
 
 def _say_left(exported: ExportedModel, languages: Sequence[str]) -> None:
