@@ -84,7 +84,7 @@ def test_mteb_s_figures_are_those_of_our_ranks(used: Tiny, exported: ExportedMod
 
 
 def test_what_was_trained_on_is_found_in_a_task(used: Tiny, exported: ExportedModel) -> None:
-    (found,) = measure_task(exported, _task(used, "t2i", "train"), {"en": "en"}, None)
+    (found,) = measure_task(exported, _task(used, "t2i", "train"), {"en": "en"}, "test")
     assert (found.seen or {})[TRAIN] == (None, found.images, found.captions)
 
 
