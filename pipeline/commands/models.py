@@ -1,4 +1,4 @@
-"""Commands that use trained models: translate, export, index, search, describe, embed, caption, imagine."""
+"""Commands that use trained models: translate, export, evaluate, index, search, describe, embed, caption, imagine."""
 
 import os
 from pathlib import Path
@@ -86,6 +86,27 @@ def export(
     from pipeline.search.export import model_of
 
     run(loaded, workspace, output or model_of(loaded, workspace))
+
+
+@app.command(epilog="Settings of the recipe of --on recipe:NAME follow: --corpus.root=FOLDER.")
+def evaluate(
+    ctx: typer.Context,
+    model: Annotated[Path, typer.Argument(help="the folder of an exported model")],
+    on: Annotated[str, typer.Option("--on", help="a folder with pictures and captions.tsv, recipe:NAME, or mteb:TASK")],
+    split: Annotated[str | None, typer.Option(help="test if none is given; of a folder, all captions")] = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Measure an exported model on other data, and say how much of it the model was trained on."""
+    loaded = None
+    if on.startswith("recipe:"):
+        if not (name := on.removeprefix("recipe:")):
+            raise RecipeError("--on recipe: expected the name of a recipe behind it, or its YAML file")
+        loaded = recipe_of(ctx, name, None, networks=False)
+    else:
+        refuse_settings(ctx)
+    run = load("pipeline.evaluation.command", "evaluate")
+    with explained("evaluate"):
+        run(model, on, loaded, open_workspace(), split, as_json)
 
 
 @app.command(epilog=EPILOG)

@@ -28,6 +28,7 @@ SETUP = {
     "setup-fasttext",
     "setup-asian",
     "setup-translators",
+    "setup-benchmarks",
     "setup-dev",
 }  # tests/test_makefile.py
 INSTALLED = [f"--assume-old={target}" for target in SETUP]
