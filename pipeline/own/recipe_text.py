@@ -110,5 +110,6 @@ def _retrieval(facts: Facts) -> list[str]:
         f"  min_count: {1 if facts.captions < _FEW_CAPTIONS else 2}   # rarer words are unknown",
         f"  batch_size: {size}", f"  epochs: {epochs}", f"  decay_epoch: {3 * epochs // 4}", "  warmup_epochs: 3",
         "  learning_rate: 1.0e-3",
-        f"  reranker: {{row: {facts.row}, model: scan-t2i-avg}}   # orders what search finds first",
+        "  # Orders what search finds first; with `model: null` there is none, which saves its training.",
+        f"  reranker: {{row: {facts.row}, model: scan-t2i-avg}}",
     ]  # fmt: skip
