@@ -19,7 +19,8 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.machine_errors import explained
 
 GalleryFolder = Annotated[Path | None, typer.Option("--gallery", help="the gallery's folder; the recipe's own if none")]
-ModelFolder = Annotated[Path | None, typer.Option("--model", help="an exported model; the recipe's own if none")]
+_MODEL_HELP = "an exported model, or its name on the hub"
+ModelFolder = Annotated[Path | None, typer.Option("--model", help=f"{_MODEL_HELP}; the recipe's own if none")]
 Plain = Annotated[bool, typer.Option("--no-rerank", help="in the order of the indexed model alone")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines instead of a table")]
 
@@ -30,7 +31,7 @@ app = typer.Typer()
 def translate(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
     path: Annotated[str | None, typer.Option("--with", help="system and languages: mt:en-de, mmt:en-de-en")] = None,
-    model: Annotated[Path | None, typer.Option(help="an exported model, whose translators are used")] = None,
+    model: Annotated[Path | None, typer.Option(help=f"{_MODEL_HELP}, for its translators")] = None,
     source: Annotated[Path | None, typer.Option("--input", help="a sentence a line; standard input if none")] = None,
     output: Annotated[Path | None, typer.Option(help="where to; standard output if none")] = None,
     images: Annotated[Path | None, typer.Option(help="an image a line: its id; with --model, its file")] = None,
@@ -79,19 +80,28 @@ def rerank_translations(
 def export(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
     output: Annotated[Path | None, typer.Option(help="the folder; artifacts/RECIPE/model if none is given")] = None,
+    license_id: Annotated[str | None, typer.Option("--license", help="for the model card: mit, cc-by-4.0 …")] = None,
+    push: Annotated[str | None, typer.Option(help="USER/NAME: upload the folder to the hub")] = None,
+    private: Annotated[bool, typer.Option("--private", help="with --push: only you can read it there")] = False,
 ) -> None:  # fmt: skip
     """Write the best trained model to a folder that can be moved and shared."""
     loaded, workspace = recipe_of(ctx, recipe, named), open_workspace()
+    if push is not None:
+        load("pipeline.search.hub", "check_push")(push)
+    elif private:
+        raise RecipeError("export: --private needs --push USER/NAME")
     from pipeline.search.export import export as run
     from pipeline.search.export import model_of
 
-    run(loaded, workspace, output or model_of(loaded, workspace))
+    exported = run(loaded, workspace, output or model_of(loaded, workspace), license_id, push)
+    if push is not None:
+        print(load("pipeline.search.hub", "push")(exported.folder, push, private))
 
 
 @app.command(epilog=EPILOG)
 def index(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, gallery: GalleryFolder = None,
-    model: Annotated[Path | None, typer.Option(help="an exported model; the recipe's best if none is given")] = None,
+    model: Annotated[Path | None, typer.Option(help=f"{_MODEL_HELP}; the recipe's if none")] = None,
     pictures: Annotated[Path | None, typer.Option(help="a folder of pictures; the corpus's if none is given")] = None,
 ) -> None:  # fmt: skip
     """Bring a gallery up to date with the pictures of a folder or of the corpus."""
