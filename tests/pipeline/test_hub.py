@@ -248,7 +248,7 @@ def test_code_that_a_text_model_names_elsewhere_is_not_run(exported: ExportedMod
     model = Path(shutil.copytree(exported.folder, tmp_path / "model"))
     network = json.loads((model / "network.json").read_text())
     network["arguments"]["pretrained"] = "text"
-    elsewhere = {name: "someone/evil--modeling.Evil" for name in ("AutoConfig", "AutoModel", "AutoTokenizer")}
+    elsewhere = dict.fromkeys(("AutoConfig", "AutoModel", "AutoTokenizer"), "someone/evil--modeling.Evil")
     config = {"model_type": "evil", "auto_map": elsewhere}
     texts = {"network.json": network, "words.json": {"pretrained": "text"}, "text/config.json": config}
     with pytest.raises(DataError, match="no tokenizer of transformers there"):
