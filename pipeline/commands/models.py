@@ -16,6 +16,7 @@ from pipeline.commands.options import (
     refuse_settings,
 )
 from pipeline.errors import RecipeError
+from pipeline.jobs.console import escaped, say
 from pipeline.jobs.machine_errors import explained
 
 GalleryFolder = Annotated[Path | None, typer.Option("--gallery", help="the gallery's folder; the recipe's own if none")]
@@ -83,6 +84,7 @@ def export(
     license_id: Annotated[str | None, typer.Option("--license", help="for the model card: mit, cc-by-4.0 …")] = None,
     push: Annotated[str | None, typer.Option(help="USER/NAME: upload the folder to the hub")] = None,
     private: Annotated[bool, typer.Option("--private", help="with --push: only you can read it there")] = False,
+    onnx: Annotated[Path | None, typer.Option(help="a folder: write the model there as two ONNX files too")] = None,
 ) -> None:  # fmt: skip
     """Write the best trained model to a folder that can be moved and shared."""
     loaded, workspace = recipe_of(ctx, recipe, named), open_workspace()
@@ -90,10 +92,15 @@ def export(
         load("pipeline.search.hub", "check_push")(push)
     elif private:
         raise RecipeError("export: --private needs --push USER/NAME")
+    if onnx is not None:
+        load("pipeline.search.onnx_export", "require_onnx")()
     from pipeline.search.export import export as run
     from pipeline.search.export import model_of
 
     exported = run(loaded, workspace, output or model_of(loaded, workspace), license_id, push)
+    if onnx is not None:
+        difference = load("pipeline.search.onnx_export", "write_onnx")(exported, onnx)
+        say(f"{escaped(str(onnx))}: ONNX; vectors differ from torch's by at most {difference:.1e}")
     if push is not None:
         print(load("pipeline.search.hub", "push")(exported.folder, push, private))
 
