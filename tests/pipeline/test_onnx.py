@@ -11,11 +11,15 @@ import pytest
 import torch
 
 from data.padding import pad
+from data.text import PretrainedTokens
+from modules.image_encoder import image_encoder_arguments
 from modules.retrieval_models import build_model
 from pipeline.errors import RecipeError
 from pipeline.search import onnx_export
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.onnx_export import write_onnx
+from tests.data.networks import make_network
+from tests.modules.text_models import save
 from tests.pipeline.tiny import Tiny
 
 TEXTS = ["a red bat on the left", "a ball", "a small blue box"]
@@ -24,11 +28,32 @@ TEXTS = ["a red bat on the left", "a ball", "a small blue box"]
 def with_model(exported: ExportedModel, name: str, **options: object) -> ExportedModel:
     """The exported model with an untrained network of another kind."""
     torch.manual_seed(1)
-    model = build_model(
-        name, region_dim=exported.model.input_dim, vocabulary_size=len(exported.text), languages=["de", "en"], dim=8,
-        word_dim=6, **options,
-    )  # fmt: skip
+    sizes = {"region_dim": exported.model.input_dim, "vocabulary_size": len(exported.text), "dim": 8, "word_dim": 6}
+    model = build_model(name, **{**sizes, "languages": ["de", "en"], **options})
+    model.load_text_model()
     return replace(exported, model=model.eval(), name=name, languages=["de", "en"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "vectors"), [("bert", "words"), ("xlm-r", "words"), ("bert", "sentences")])
+def test_models_on_a_pretrained_text_model_are_written(
+    exported: ExportedModel, kind: str, vectors: str, tmp_path: Path
+) -> None:
+    folder = save(kind, tmp_path / "text")
+    on_it = replace(exported, text=PretrainedTokens(str(folder)))
+    on_it = with_model(on_it, "san", pretrained=str(folder), pretrained_vectors=vectors)
+    assert write_onnx(on_it, tmp_path / "onnx") <= onnx_export.TOLERANCE
+    assert on_it.encode(TEXTS, "en") == pytest.approx(
+        vectors_by(tmp_path / "onnx", on_it, np.ones((1, 2, on_it.model.input_dim)))[1], abs=1e-4
+    )
+
+
+@pytest.mark.slow
+def test_models_with_an_image_encoder_are_written(exported: ExportedModel, tmp_path: Path) -> None:
+    """They read pixels."""
+    arguments = image_encoder_arguments(str(make_network("resnet", tmp_path / "resnet")), 40)
+    on_it = with_model(exported, "san", region_dim=3 * 40**2, image_encoder=arguments)
+    assert write_onnx(on_it, tmp_path / "onnx") <= onnx_export.TOLERANCE
 
 
 def vectors_by(folder: Path, exported: ExportedModel, regions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
