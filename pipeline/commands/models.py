@@ -16,7 +16,6 @@ from pipeline.commands.options import (
     refuse_settings,
 )
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import escaped, say
 from pipeline.jobs.machine_errors import explained
 
 GalleryFolder = Annotated[Path | None, typer.Option("--gallery", help="the gallery's folder; the recipe's own if none")]
@@ -88,21 +87,8 @@ def export(
 ) -> None:  # fmt: skip
     """Write the best trained model to a folder that can be moved and shared."""
     loaded, workspace = recipe_of(ctx, recipe, named), open_workspace()
-    if push is not None:
-        load("pipeline.search.hub", "check_push")(push)
-    elif private:
-        raise RecipeError("export: --private needs --push USER/NAME")
-    if onnx is not None:
-        load("pipeline.search.onnx_export", "require_onnx")()
-    from pipeline.search.export import export as run
-    from pipeline.search.export import model_of
-
-    exported = run(loaded, workspace, output or model_of(loaded, workspace), license_id, push)
-    if onnx is not None:
-        difference = load("pipeline.search.onnx_export", "write_onnx")(exported, onnx)
-        say(f"{escaped(str(onnx))}: ONNX; vectors differ from torch's by at most {difference:.1e}")
-    if push is not None:
-        print(load("pipeline.search.hub", "push")(exported.folder, push, private))
+    run = load("pipeline.search.export_command", "export_and_share")
+    run(loaded, workspace, output, license_id, push, private, onnx)
 
 
 @app.command(epilog=EPILOG)

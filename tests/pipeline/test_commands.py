@@ -28,6 +28,8 @@ SETUP = {
     "setup-fasttext",
     "setup-asian",
     "setup-translators",
+    "setup-onnx",
+    "setup-sweep",
     "setup-dev",
 }  # tests/test_makefile.py
 INSTALLED = [f"--assume-old={target}" for target in SETUP]
