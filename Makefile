@@ -63,7 +63,7 @@ WORDS = if { printf '%s\n' "$$ARGS"; cat -- "$$RECIPE" 2>/dev/null; } | grep -q 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two installations into one environment would meet
-.PHONY: help setup setup-app setup-fasttext setup-asian setup-translators setup-onnx setup-sweep setup-dev demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse stage-rerank sts translate export index search describe app screenshots table doctor report draw plots tensorboard clean
+.PHONY: help setup setup-app setup-fasttext setup-asian setup-translators setup-onnx setup-sweep setup-benchmarks setup-dev demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse stage-rerank sts translate export index search describe app screenshots table doctor report draw plots tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,8 +96,11 @@ setup-onnx: setup ## add what `bildwort export --onnx` needs
 setup-sweep: setup ## add Optuna, for sweeps over settings
 	@$(call ADD,sweep)
 
+setup-benchmarks: setup ## add mteb, for bildwort evaluate --on mteb:TASK
+	@$(call ADD,benchmarks)
+
 setup-dev: setup ## add what tests and checks need, fastText among it (they do it)
-	@$(call ADD,dev app fasttext translators onnx sweep)
+	@$(call ADD,dev app fasttext translators benchmarks onnx sweep)
 
 demo: setup ## the main job on rendered pictures, from nothing to a table of R@K in two languages
 	@$(WORDS)

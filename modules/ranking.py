@@ -106,6 +106,26 @@ def exact_ranks(
     return RetrievalRanks(torch.empty_like(by_text).index_copy(0, order, by_text), by_image, caption_image)
 
 
+def ranks_by_score(
+    score: str, similarity: Similarity, images: Encodings, captions: Encodings, caption_image: Tensor
+) -> RetrievalRanks:
+    """Rank by what a model's score is: FAISS for `inner product` of single vectors, else exactly by blocks.
+
+    Args:
+        score: `RetrievalModel.score`.
+        similarity: the model's score of encoded images and captions.
+        images: encodings of I images.
+        captions: encodings of C captions.
+        caption_image: (C,) row of each caption's image.
+
+    Raises:
+        ModelError: a score is not finite, or a link is not the row of an image.
+    """
+    if score == "inner product":
+        return ranks_by_index(images.single().float(), captions.single().float(), caption_image)
+    return exact_ranks(similarity, images, captions, caption_image)
+
+
 def first_captions(similarity: Similarity, images: Encodings, captions: Encodings, k: int, block: int = 512) -> Tensor:
     """Return the rows of the captions that score highest with each image, best first, (I, k), or fewer if C < k.
 

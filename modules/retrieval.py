@@ -22,7 +22,7 @@ from modules.image_encoder import ImageEncoder
 from modules.losses import CONTRASTIVE, Distance, RankingLoss, negative_mask
 from modules.metrics import RetrievalRanks
 from modules.pretrained import PretrainedWords
-from modules.ranking import RetrievalMetric, block_similarity, exact_ranks, ranks_by_index
+from modules.ranking import RetrievalMetric, block_similarity, ranks_by_score
 from modules.recurrent import widen
 from modules.retrieval_models import build_model
 from modules.retrieval_models.base import Batch, Encoding, Pairs
@@ -282,15 +282,13 @@ class Retrieval(TrainedModule):
     def _rank(
         self, language: str, similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor
     ) -> RetrievalRanks:
-        """Rank with FAISS for inner products of single vectors, else exactly by blocks."""
+        """`ranks_by_score`; the scores of the whole test set are kept where `scores` asks for them."""
         if self.scores is not None and language not in self.scores:  # the whole test set is ranked before its folds
             whole = torch.empty(len(images), len(captions))
             for rows, columns, block in block_similarity(similarity, images, captions, 512):
                 whole[rows, columns] = block.float().cpu()
             self.scores[language] = whole
-        if self.model.score == "inner product":
-            return ranks_by_index(images.single().float(), captions.single().float(), links)
-        return exact_ranks(similarity, images, captions, links)
+        return ranks_by_score(self.model.score, similarity, images, captions, links)
 
 
 def gather_encoding(encoding: Encoding, world_size: int) -> Encoding:

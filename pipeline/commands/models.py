@@ -1,4 +1,4 @@
-"""Commands that use trained models: translate, export, index, search, describe, embed, caption, imagine."""
+"""Commands that use trained models: translate, export, evaluate, index, search, describe, embed, caption, imagine."""
 
 import os
 from pathlib import Path
@@ -89,6 +89,27 @@ def export(
     loaded, workspace = recipe_of(ctx, recipe, named), open_workspace()
     run = load("pipeline.search.export_command", "export_and_share")
     run(loaded, workspace, output, license_id, push, private, onnx)
+
+
+@app.command(epilog="Settings of the recipe of --on recipe:NAME follow: --corpus.root=FOLDER.")
+def evaluate(
+    ctx: typer.Context,
+    model: Annotated[Path, typer.Argument(help=_MODEL_HELP)],
+    on: Annotated[str, typer.Option("--on", help="a folder with pictures and captions.tsv, recipe:NAME, or mteb:TASK")],
+    split: Annotated[str | None, typer.Option(help="test if none is given; of a folder, all captions")] = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Measure an exported model on other data, and say how much of it the model was trained on."""
+    loaded = None
+    if on.startswith("recipe:"):
+        if not (name := on.removeprefix("recipe:")):
+            raise RecipeError("--on recipe: expected the name of a recipe behind it, or its YAML file")
+        loaded = recipe_of(ctx, name, None, networks=False)
+    else:
+        refuse_settings(ctx)
+    run = load("pipeline.evaluation.command", "evaluate")
+    with explained("evaluate"):
+        run(model, on, loaded, open_workspace(), split, as_json)
 
 
 @app.command(epilog=EPILOG)

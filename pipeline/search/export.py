@@ -34,6 +34,7 @@ from pipeline.search.exported_files import ABOUT, CARD, FORMAT, OF_OWNERS, RERAN
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.model_card import languages_of, model_card, shown_name
 from pipeline.search.picture_reading import PIXELS, STANDARD, VISION
+from pipeline.search.seen import SEEN, Seen
 from pipeline.translation.mmt import translators_of, whose
 from pipeline.translation.translator_files import RETRIEVAL, files_of
 
@@ -120,6 +121,8 @@ def _write(
         second = _about_reranker(recipe, workspace, reranker)
         (half / RERANKER).mkdir()
         _copy_model(workspace.folder(reranker.trained[0]), half / RERANKER)
+    if (seen := Seen.of(chosen.job, workspace)) is not None:
+        seen.save(half / SEEN)
     (half / "recipe.yaml").write_text(
         yaml.safe_dump(_plain(recipe), allow_unicode=True, sort_keys=False), encoding="utf-8"
     )

@@ -28,6 +28,7 @@ SETUP = {
     "setup-fasttext",
     "setup-asian",
     "setup-translators",
+    "setup-benchmarks",
     "setup-onnx",
     "setup-sweep",
     "setup-dev",

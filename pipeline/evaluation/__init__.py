@@ -1,0 +1,1 @@
+"""Exported models measured on other data: `evaluate`."""

@@ -1,0 +1,124 @@
+"""`evaluate`: an exported model is measured on other data, from the shell."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from modules.metrics import RECALLS
+from pipeline.drawing.text_table import TextTable
+from pipeline.evaluation.benchmark import NDCG, benchmark_task, languages_of_task, measure_task
+from pipeline.evaluation.measure import Measured, known_languages, measure
+from pipeline.evaluation.sets import EvaluationSet, set_of_folder, set_of_recipe
+from pipeline.jobs.console import ERRORS, escaped
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe, ReportSettings
+from pipeline.reporting.results import MEDIANS, shown_interval
+from pipeline.search.exported_model import ExportedModel
+from pipeline.search.seen import TRAIN, VAL
+
+MTEB = "mteb:"
+"""What `--on` begins with where it names a task."""
+NOT_KNOWN = "not known"
+_RECALLS = ("R@1", "5", "10")
+_SEEN = ("seen: names", "pictures", "sentences")
+
+
+def evaluate(model: Path, on: str, recipe: Recipe | None, workspace: Workspace, split: str | None,
+             as_json: bool) -> None:  # fmt: skip
+    """Print figures of an exported model on other data, each beside what the model has seen of that data.
+
+    Args:
+        model: its folder, or its name on the hub.
+        on: a folder of pictures and captions, `recipe:NAME`, or `mteb:TASK`.
+        recipe: the one that `on` names.
+        workspace: the artifacts of that recipe.
+        split: of the data; None: test, all captions of a folder, the splits that a task is scored on.
+        as_json: JSON lines, one a language, instead of a table.
+
+    Raises:
+        DataError: the data do not fit.
+        RecipeError: there is no such model or data, or they do not fit each other.
+    """
+    exported = ExportedModel.from_pretrained(model)
+    if on.startswith(MTEB):
+        label, found = _on_task(exported, on, split)
+    else:
+        chosen = set_of_folder(Path(on), split) if recipe is None else set_of_recipe(recipe, workspace, split)
+        label, found = chosen.label, _on_set(exported, chosen, recipe)
+    if as_json:
+        about = {"model": exported.name, "fingerprint": exported.fingerprint, "on": on}
+        for one in found:
+            print(json.dumps(about | one.as_dict(), ensure_ascii=False))
+    else:
+        (_task_table if on.startswith(MTEB) else _set_table)(f"{exported.name} on {label}", found).show()
+    _say_chosen_on(found)
+
+
+def _on_set(exported: ExportedModel, on: EvaluationSet, recipe: Recipe | None) -> list[Measured]:
+    _, left = known_languages(exported, list({one.language for one in on.captions}), f"{on.label}, {on.split}")
+    _say_left(exported, left)
+    settings = ReportSettings() if recipe is None else recipe.report
+    return measure(exported, on, settings.resamples, os.cpu_count() or 1)
+
+
+def _on_task(exported: ExportedModel, on: str, split: str | None) -> tuple[str, list[Measured]]:
+    task = benchmark_task(on.removeprefix(MTEB))
+    languages, left = languages_of_task(exported, task)
+    _say_left(exported, left)
+    return on, measure_task(exported, task, languages, split)
+
+
+def _set_table(title: str, found: Sequence[Measured]) -> TextTable:
+    """Two lines a language, one for each direction; rsum stands in the first."""
+    rows = []
+    for one in found:
+        value, low, high = one.figures["rsum"]
+        seen, totals = _seen(one)
+        rows.append([one.language, "t→i", *_shown(one, "t2i"), f"{value:.1f}", shown_interval(low, high), *seen])
+        rows.append(["", "i→t", *_shown(one, "i2t"), "", "", *totals])
+    heads = ["language", "", *_RECALLS, "median", "rsum", "95 %", *_SEEN]
+    return TextTable(f"{title}, {found[0].split}; 95 % over images", heads, rows)
+
+
+def _task_table(title: str, found: Sequence[Measured]) -> TextTable:
+    """A line a language and split; a task has one direction."""
+    way = "t2i" if "t2i_r1" in found[0].figures else "i2t"
+    rows = []
+    for one in found:
+        seen = [" ".join(pair).strip() for pair in zip(*_seen(one), strict=True)]
+        rows.append([one.language, one.split, *_shown(one, way), f"{one.figures[NDCG][0]:.1f}", *seen])
+    return TextTable(f"{title}, {way[0]}→{way[2]}", ["language", "split", *_RECALLS, "nDCG@10", *_SEEN], rows)
+
+
+def _shown(one: Measured, way: str) -> list[str]:
+    """R@K of a direction, and its median rank if there is one."""
+    names = [name for name in (*RECALLS, *MEDIANS) if name.startswith(way) and name in one.figures]
+    return [f"{one.figures[name][0]:.1f}" for name in names]
+
+
+def _seen(one: Measured) -> tuple[list[str], list[str]]:
+    """How many names, pictures and sentences the training has seen of the data, and of how many."""
+    if one.seen is None:
+        return [NOT_KNOWN] * len(_SEEN), [""] * len(_SEEN)
+    found = list(zip(one.seen[TRAIN], (one.images, one.images, one.captions), strict=True))
+    counts = ["–" if count is None else f"{count:,}" for count, _ in found]
+    return counts, ["" if count is None else f"of {total:,}" for count, total in found]
+
+
+def _say_left(exported: ExportedModel, languages: Sequence[str]) -> None:
+    if languages:
+        ERRORS.print(f"[yellow]left out:[/] {escaped(', '.join(languages))}; the model was trained on "
+                     f"{escaped(', '.join(exported.languages))}")  # fmt: skip
+
+
+def _say_chosen_on(found: Sequence[Measured]) -> None:
+    """Say what of the data the model's epoch was chosen on."""
+    for one in found:
+        own = one.seen[VAL] if one.seen else None
+        images = 0 if own is None else max(own.names or 0, own.pictures or 0)
+        if images:
+            ERRORS.print(
+                f"[yellow]{escaped(one.language)}: {images:,} of {one.images:,} images are validation images of the "
+                "model, by which its epoch was chosen[/]"
+            )

@@ -1,0 +1,153 @@
+"""Figures of an exported model on other data, and how much of that data it has seen."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from data.errors import DataError
+from data.regions import RegionStore, read_standard
+from modules.encodings import Encodings
+from modules.intervals import bootstrap_interval
+from modules.ranking import ranks_by_score
+from pipeline.errors import RecipeError
+from pipeline.evaluation.sets import EvaluationSet
+from pipeline.search.exported_model import ExportedModel
+from pipeline.search.seen import TRAIN, VAL, Overlap, Seen, picture_hashes
+
+_PICTURES = 256  # regions of so many are in memory at once
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Figures in one language.
+
+    Attributes:
+        language: of the captions.
+        split: that they are of.
+        gallery: how many images are ranked for each caption.
+        images: how many of them have a caption in this language.
+        captions: how many.
+        figures: name → value in percent (median ranks: ranks), low and high; None, None without an interval.
+        seen: `TRAIN`, `VAL` → what the model has seen of these images and captions; None: not known.
+    """
+
+    language: str
+    split: str
+    gallery: int
+    images: int
+    captions: int
+    figures: Mapping[str, tuple[float, float | None, float | None]]
+    seen: Mapping[str, Overlap] | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        figures = {name: dict(zip(("value", "low", "high"), map(_rounded, one), strict=True))
+                   for name, one in self.figures.items()}  # fmt: skip
+        seen = None if self.seen is None else {split: found._asdict() for split, found in self.seen.items()}
+        counts = {"gallery": self.gallery, "images": self.images, "captions": self.captions}
+        return {"language": self.language, "split": self.split, **counts, "figures": figures, "seen": seen}
+
+
+def known_languages(exported: ExportedModel, languages: Sequence[str], where: str) -> tuple[list[str], list[str]]:
+    """Those of some languages that a model was trained on, and the others.
+
+    Args:
+        exported: the model.
+        languages: of the captions.
+        where: what a message begins with.
+
+    Raises:
+        RecipeError: it was trained on none of them.
+    """
+    known, others = ([one for one in sorted(languages) if (one in exported.languages) is own] for own in (True, False))
+    if not known:
+        raise RecipeError(
+            f"{where}: has captions in {', '.join(others)}; the model {exported.folder} was trained on "
+            f"{', '.join(exported.languages)}: measure it where there are captions in one of those"
+        )
+    return known, others
+
+
+def measure(exported: ExportedModel, on: EvaluationSet, resamples: int, workers: int) -> list[Measured]:
+    """Rank the captions and images of a set in each language that the model was trained on.
+
+    The gallery of each language is all images with a caption in one of these languages, as in the report.
+
+    Args:
+        exported: the model; what reranks its results takes no part.
+        on: the set.
+        resamples: of the bootstrap over images.
+        workers: processes that read pictures.
+
+    Raises:
+        DataError: a picture cannot be read.
+        RecipeError: it was trained on none of the languages, or does not read such images.
+    """
+    languages, _ = known_languages(exported, list({one.language for one in on.captions}), f"{on.label}, {on.split}")
+    captions = [one for one in on.captions if one.language in languages]
+    place = {name: row for row, name in enumerate(dict.fromkeys(one.image_id for one in captions))}
+    images = _encode_images(exported, on, list(place), workers)
+    seen, found = Seen.load(exported.folder), []
+    for language in languages:
+        own = [one for one in captions if one.language == language]
+        links = torch.tensor([place[one.image_id] for one in own])
+        texts = exported.encode_captions([one.text for one in own], language)
+        with torch.inference_mode():
+            ranks = ranks_by_score(exported.model.score, exported.model.similarity, images, texts, links)
+        figures = {name: (one.value, one.low, one.high) for name, one in bootstrap_interval(ranks, resamples).items()}
+        names = list(dict.fromkeys(one.image_id for one in own))
+        overlaps = _overlaps(seen, on, names, [one.text for one in own])
+        found.append(Measured(language, on.split, len(place), len(names), len(own), figures, overlaps))
+    return found
+
+
+def _overlaps(
+    seen: Seen | None, on: EvaluationSet, names: Sequence[str], texts: Sequence[str]
+) -> dict[str, Overlap] | None:
+    if seen is None:
+        return None
+    pictures = picture_hashes(on.pictures[one] for one in names if one in on.pictures) or None
+    return {split: seen.overlap(split, names, pictures, texts) for split in (TRAIN, VAL)}
+
+
+def _encode_images(exported: ExportedModel, on: EvaluationSet, ids: Sequence[str], workers: int) -> Encodings:
+    """Encode the images of a set: from their pictures or, by a model that reads regions made elsewhere, from those."""
+    parts: list[torch.Tensor] = []
+    read = _stored(exported, on, ids) if exported.extractor is None else _from_pixels(exported, on, ids, workers)
+    while some := list(islice(read, _PICTURES)):
+        parts += exported.encode_regions(np.stack(some)).parts
+    return Encodings(parts)
+
+
+def _stored(exported: ExportedModel, on: EvaluationSet, ids: Sequence[str]) -> Iterator[NDArray[np.floating]]:
+    if on.regions is None or read_standard(on.regions) is not None:
+        raise RecipeError(
+            f"{exported.folder}: this model reads regions that were made elsewhere, and {on.label} has none; measure "
+            "it on the corpus of a recipe that brings the same kind (--on recipe:NAME)"
+        )
+    store = RegionStore(on.regions)
+    for row in store.rows(ids):
+        yield store.regions[row]
+
+
+def _from_pixels(
+    exported: ExportedModel, on: EvaluationSet, ids: Sequence[str], workers: int
+) -> Iterator[NDArray[np.floating]]:
+    if missing := [one for one in ids if one not in on.pictures]:
+        raise RecipeError(
+            f"{on.label}: {len(missing)} of {len(ids)} images have no picture here, first {missing[0]!r}, but the "
+            f"model {exported.folder} reads pictures; put them where the recipe expects them"
+        )
+    for found in exported.require_pixels().extract_readable([on.pictures[one] for one in ids], workers):
+        if isinstance(found, str):
+            raise DataError(found)
+        yield exported.standardised(found[0])
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

@@ -1,0 +1,87 @@
+"""What an exported model is measured on: human captions and pictures of a folder, or of a recipe's corpus."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from data.captions import HUMAN, Caption, read_captions
+from data.corpora.folder import FolderSettings, read
+from pipeline.corpus.prepare import about_corpus, corpus_job, pictures_of
+from pipeline.errors import RecipeError
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe
+
+ALL = "all"
+"""The split of a folder none of whose splits is named."""
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """Captions by people, and their images.
+
+    Attributes:
+        label: of the corpus.
+        split: of the captions.
+        captions: of one split, in any language.
+        pictures: image id → picture file, of those that are at hand.
+        regions: folder of the region store of its images, as its recipe has made or brought it; None of a folder.
+    """
+
+    label: str
+    split: str
+    captions: Sequence[Caption]
+    pictures: Mapping[str, Path]
+    regions: Path | None = None
+
+
+def set_of_folder(folder: Path, split: str | None) -> EvaluationSet:
+    """The pictures and captions of a folder in the layout of own pictures, `pictures` and `captions.tsv`.
+
+    Args:
+        folder: of both.
+        split: train, val or test, as the captions name them or, without splits, as the pictures' names decide; None:
+            all captions.
+
+    Raises:
+        DataError: something is missing, or a line does not fit.
+        RecipeError: there is no such folder, or nothing in the split.
+    """
+    if not folder.is_dir():
+        raise RecipeError(
+            f"--on {folder}: no such folder; expected one with `pictures` and captions.tsv, recipe:NAME, or mteb:TASK"
+        )
+    found = read(FolderSettings(), folder, folder)
+    return _of_split(str(folder), split, found.captions, found.pictures, None)
+
+
+def set_of_recipe(recipe: Recipe, workspace: Workspace, split: str | None) -> EvaluationSet:
+    """The corpus of a recipe, as stage `prepare` has left it.
+
+    Args:
+        recipe: whose.
+        workspace: its artifacts.
+        split: of the corpus; None: test.
+
+    Raises:
+        RecipeError: it has not been prepared, or has no captions by people in this split.
+    """
+    corpus = workspace.require(corpus_job(recipe, workspace))
+    captions = [Caption(**row) for row in read_captions(corpus / "captions.parquet").to_list()]
+    label = about_corpus(corpus)["label"]
+    return _of_split(label, split or "test", captions, pictures_of(corpus), corpus / "regions")
+
+
+def _of_split(
+    label: str, split: str | None, captions: Sequence[Caption], pictures: Mapping[str, Path],
+    regions: Path | None,
+) -> EvaluationSet:  # fmt: skip
+    human = [one for one in captions if one.source == HUMAN]
+    if split is None:
+        return EvaluationSet(label, ALL, human, pictures, regions)
+    chosen = [one for one in human if one.split == split]
+    if not chosen:
+        splits = ", ".join(sorted({one.split for one in human})) or "none"
+        raise RecipeError(
+            f"--split {split}: {label} has no captions by people there, but in {splits}; name one of these"
+        )
+    return EvaluationSet(label, split, chosen, pictures, regions)
