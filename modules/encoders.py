@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from modules.errors import ModelError
 from modules.gru import both_ways, packed_states
+from modules.onnx_recurrent import onnx_states
 from modules.pretrained import read_words
 from modules.recurrent import BiLSTM, Packing, input_gates, recurrent_matrix, scan, widen
 
@@ -75,6 +76,8 @@ class LastState(nn.Module):
             packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
             found: Tensor = self.lstm(packed)[1][0][0] if hasattr(self, "lstm") else self.gru(packed)[1][0]
             return found
+        if torch.compiler.is_exporting():
+            return onnx_states(self.lstm if hasattr(self, "lstm") else self.gru, words, lengths)[1][0]
         packing = Packing.of(lengths, words.shape[1])
         inputs = words.flatten(0, 1).index_select(0, packing.forward)
         if hasattr(self, "lstm"):
@@ -102,6 +105,10 @@ class LanguageEncoders(nn.Module):
         Raises:
             ModelError: a caption's language is unknown.
         """
+        if torch.compiler.is_exporting():  # all encoders read all captions: the shapes must not depend on the values
+            return torch.stack([encoder(words, lengths) for encoder in self.of.values()])[
+                languages, torch.arange(languages.shape[0])
+            ]
         rows = [(languages == index).nonzero()[:, 0] for index in range(len(self.of))]
         order = torch.cat(rows)
         if len(order) < len(languages):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from modules.onnx_recurrent import onnx_states
 from modules.recurrent import Packing, matmul_dtype
 
 
@@ -28,6 +29,9 @@ def both_ways(gru: nn.GRU, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tens
         packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
         both, _ = pad_packed_sequence(gru(packed)[0], True, total_length=words.shape[1])
         forward_states, backward_states = both.chunk(2, -1)
+        return forward_states, backward_states
+    if torch.compiler.is_exporting():
+        forward_states, backward_states = onnx_states(gru, words, lengths)[0]
         return forward_states, backward_states
     packing = Packing.of(lengths, words.shape[1])
     flat = words.flatten(0, 1)

@@ -1,11 +1,13 @@
 """The generalised pooling operator (VSE∞, Chen et al. 2021)."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from modules.onnx_recurrent import onnx_states
 from modules.recurrent import widen
 
 
@@ -32,18 +34,29 @@ class GeneralisedPool(nn.Module):
     def coefficients(self, lengths: Tensor) -> Tensor:
         """Return θ (B, longest) for the numbers of vectors (B,) on the CPU; 0 after the last vector."""
         distinct, which = lengths.unique(return_inverse=True)
-        longest = int(distinct.max())
-        positions = positional_encodings(longest, self.position_dim).to(self.score.weight)
-        steps = positions.expand(len(distinct), -1, -1)
+        steps = self._positions(int(distinct.max()), len(distinct))
         packed = pack_padded_sequence(steps, distinct, batch_first=True, enforce_sorted=False)
-        forward_states, backward_states = pad_packed_sequence(self.gru(packed)[0], batch_first=True)[0].chunk(2, -1)
-        scores = widen(self.score((forward_states + backward_states) / 2)[..., 0]) / self.temperature
-        beyond = (torch.arange(longest) >= distinct[:, None]).to(scores.device)
-        return scores.masked_fill(beyond, -torch.inf).softmax(-1)[which.to(scores.device)]
+        states = pad_packed_sequence(self.gru(packed)[0], batch_first=True)[0].chunk(2, -1)
+        return self._shares(states, distinct)[which.to(steps.device)]
+
+    def _positions(self, longest: int, count: int) -> Tensor:
+        """The encodings (count, longest, P) of positions."""
+        return positional_encodings(longest, self.position_dim).to(self.score.weight).expand(count, -1, -1)
+
+    def _shares(self, states: Sequence[Tensor], lengths: Tensor) -> Tensor:
+        """θ (B, N) of both directions' states, each (B, N, hidden)."""
+        scores = widen(self.score((states[0] + states[1]) / 2)[..., 0]) / self.temperature
+        beyond = (torch.arange(scores.shape[1]) >= lengths[:, None]).to(scores.device)
+        return scores.masked_fill(beyond, -torch.inf).softmax(-1)
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """Pool vectors (B, T, H) with their mask (B, T) to (B, H); each item needs at least one real vector."""
-        weights = self.coefficients(mask.sum(1).cpu())
+        lengths = mask.sum(1).cpu()
+        if torch.compiler.is_exporting():
+            steps = self._positions(mask.shape[1], lengths.shape[0])
+            weights = self._shares(onnx_states(self.gru, steps, lengths)[0].unbind(0), lengths)
+        else:
+            weights = self.coefficients(lengths)
         lowest = widen(vectors).masked_fill(~mask[..., None], -torch.inf)
         ordered = lowest.sort(dim=1, descending=True).values[:, : weights.shape[1]]
         return (ordered.masked_fill(ordered == -torch.inf, 0) * weights[..., None]).sum(1)

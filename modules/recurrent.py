@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from modules.onnx_recurrent import onnx_states
+
 
 @dataclass(frozen=True)
 class Packing:
@@ -156,6 +158,9 @@ class BiLSTM(nn.Module):
             packed = nn.utils.rnn.pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
             both, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], True, total_length=words.shape[1])
             forward_states, backward_states = both.chunk(2, -1)
+            return forward_states, backward_states
+        if torch.compiler.is_exporting():
+            forward_states, backward_states = onnx_states(self.lstm, words, lengths)[0]
             return forward_states, backward_states
         packing = Packing.of(lengths, words.shape[1])
         start = words.new_zeros(len(words), self.lstm.hidden_size)

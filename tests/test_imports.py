@@ -62,6 +62,8 @@ def test_a_room_imports_only_the_rooms_before_it(room: str) -> None:
 OF_EXTRAS = {
     "streamlit": r"pipeline/search/(app|page_\w+)\.py", "selenium": r"pipeline/search/screenshots\.py",
     "rjieba": r"data/segmentation\.py", "fugashi": r"data/segmentation\.py",
+    "wandb": r"pipeline/jobs/loggers\.py",
+    "onnxruntime": r"pipeline/search/onnx_export\.py",
     "mteb": r"pipeline/evaluation/benchmark\.py",
 }  # fmt: skip
 

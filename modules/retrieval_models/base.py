@@ -345,4 +345,4 @@ def register(name: str) -> Callable[[M], M]:
 
 def one_vector(vectors: Tensor) -> Encoding:
     """Convert single vectors (N, H) to an encoding (N, 1, H) with its mask."""
-    return vectors[:, None], vectors.new_ones(len(vectors), 1).bool()
+    return vectors[:, None], vectors.new_ones(vectors.shape[0], 1).bool()

@@ -162,7 +162,7 @@ class Mule(EmbN):
         A word that occurs several times in one language is taken to the universal space once. Contextual word vectors
         (`vse.pretrained`) differ at each place; of sentence vectors there is one a caption.
         """
-        if not isinstance(self.words, nn.Embedding):
+        if not isinstance(self.words, nn.Embedding) or torch.compiler.is_exporting():
             words, lengths = read_words(self.words, tokens, lengths)
             return self.to_universal(words, lengths, languages), lengths
         used, place = (tokens + self.vocabulary_size * languages[:, None]).unique(return_inverse=True)

@@ -19,7 +19,8 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.machine_errors import explained
 
 GalleryFolder = Annotated[Path | None, typer.Option("--gallery", help="the gallery's folder; the recipe's own if none")]
-ModelFolder = Annotated[Path | None, typer.Option("--model", help="an exported model; the recipe's own if none")]
+_MODEL_HELP = "an exported model, or its name on the hub"
+ModelFolder = Annotated[Path | None, typer.Option("--model", help=f"{_MODEL_HELP}; the recipe's own if none")]
 Plain = Annotated[bool, typer.Option("--no-rerank", help="in the order of the indexed model alone")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines instead of a table")]
 
@@ -30,7 +31,7 @@ app = typer.Typer()
 def translate(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
     path: Annotated[str | None, typer.Option("--with", help="system and languages: mt:en-de, mmt:en-de-en")] = None,
-    model: Annotated[Path | None, typer.Option(help="an exported model, whose translators are used")] = None,
+    model: Annotated[Path | None, typer.Option(help=f"{_MODEL_HELP}, for its translators")] = None,
     source: Annotated[Path | None, typer.Option("--input", help="a sentence a line; standard input if none")] = None,
     output: Annotated[Path | None, typer.Option(help="where to; standard output if none")] = None,
     images: Annotated[Path | None, typer.Option(help="an image a line: its id; with --model, its file")] = None,
@@ -79,19 +80,21 @@ def rerank_translations(
 def export(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
     output: Annotated[Path | None, typer.Option(help="the folder; artifacts/RECIPE/model if none is given")] = None,
+    license_id: Annotated[str | None, typer.Option("--license", help="for the model card: mit, cc-by-4.0 …")] = None,
+    push: Annotated[str | None, typer.Option(help="USER/NAME: upload the folder to the hub")] = None,
+    private: Annotated[bool, typer.Option("--private", help="with --push: only you can read it there")] = False,
+    onnx: Annotated[Path | None, typer.Option(help="a folder: write the model there as two ONNX files too")] = None,
 ) -> None:  # fmt: skip
     """Write the best trained model to a folder that can be moved and shared."""
     loaded, workspace = recipe_of(ctx, recipe, named), open_workspace()
-    from pipeline.search.export import export as run
-    from pipeline.search.export import model_of
-
-    run(loaded, workspace, output or model_of(loaded, workspace))
+    run = load("pipeline.search.export_command", "export_and_share")
+    run(loaded, workspace, output, license_id, push, private, onnx)
 
 
 @app.command(epilog="Settings of the recipe of --on recipe:NAME follow: --corpus.root=FOLDER.")
 def evaluate(
     ctx: typer.Context,
-    model: Annotated[Path, typer.Argument(help="the folder of an exported model")],
+    model: Annotated[Path, typer.Argument(help=_MODEL_HELP)],
     on: Annotated[str, typer.Option("--on", help="a folder with pictures and captions.tsv, recipe:NAME, or mteb:TASK")],
     split: Annotated[str | None, typer.Option(help="test if none is given; of a folder, all captions")] = None,
     as_json: AsJson = False,
@@ -112,7 +115,7 @@ def evaluate(
 @app.command(epilog=EPILOG)
 def index(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, gallery: GalleryFolder = None,
-    model: Annotated[Path | None, typer.Option(help="an exported model; the recipe's best if none is given")] = None,
+    model: Annotated[Path | None, typer.Option(help=f"{_MODEL_HELP}; the recipe's if none")] = None,
     pictures: Annotated[Path | None, typer.Option(help="a folder of pictures; the corpus's if none is given")] = None,
 ) -> None:  # fmt: skip
     """Bring a gallery up to date with the pictures of a folder or of the corpus."""

@@ -29,7 +29,7 @@ def evaluate(model: Path, on: str, recipe: Recipe | None, workspace: Workspace, 
     """Print figures of an exported model on other data, each beside what the model has seen of that data.
 
     Args:
-        model: its folder.
+        model: its folder, or its name on the hub.
         on: a folder of pictures and captions, `recipe:NAME`, or `mteb:TASK`.
         recipe: the one that `on` names.
         workspace: the artifacts of that recipe.
@@ -40,7 +40,7 @@ def evaluate(model: Path, on: str, recipe: Recipe | None, workspace: Workspace, 
         DataError: the data do not fit.
         RecipeError: there is no such model or data, or they do not fit each other.
     """
-    exported = ExportedModel.load(model)
+    exported = ExportedModel.from_pretrained(model)
     if on.startswith(MTEB):
         label, found = _on_task(exported, on, split)
     else:

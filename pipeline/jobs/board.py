@@ -109,7 +109,7 @@ class Pace(Callback):
         if pl_module.device.type == "cuda":
             memory = torch.cuda.max_memory_allocated(pl_module.device) / 1e6
         pace = {"pace/steps a second": steps / self._steps.seconds(), "pace/peak MB": memory}
-        trainer.logger.log_metrics(pace, batches_of(trainer))
+        _log(trainer, pace)
         self.on_train_start(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -118,8 +118,13 @@ class Pace(Callback):
         for what, count in self._read.items():
             total = trainer.strategy.reduce(torch.tensor(float(count), device=pl_module.device), reduce_op="sum")
             pace[f"pace/{what} a second"] = float(total) / seconds
-        if trainer.logger is not None:
-            trainer.logger.log_metrics(pace, batches_of(trainer))
+        _log(trainer, pace)
+
+
+def _log(trainer: pl.Trainer, figures: dict[str, float]) -> None:
+    """Give figures to all loggers, at the step where the training is."""
+    for logger in trainer.loggers:
+        logger.log_metrics(figures, batches_of(trainer))
 
 
 def _columns(languages: Sequence[str]) -> Summary:

@@ -17,7 +17,6 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, LearningRateMonitor, ModelCheckpoint, TQDMProgressBar, WeightAveraging
-from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
@@ -28,6 +27,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.board import LOG_EVERY, Charts, Pace
 from pipeline.jobs.console import detail, say
 from pipeline.jobs.cost import duration
+from pipeline.jobs.loggers import loggers_of
 from pipeline.jobs.ranks import started_together
 from pipeline.recipes.settings import Recipe, TrainerSettings
 
@@ -201,7 +201,7 @@ def make_trainer(
     """A Lightning trainer for a recipe's settings; its progress bars are drawn in a terminal alone.
 
     Raises:
-        RecipeError: a device is requested that is not there.
+        RecipeError: a device is requested that is not there, or a logger that cannot begin.
     """
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -209,12 +209,7 @@ def make_trainer(
         raise RecipeError(
             "trainer.accelerator is gpu, but torch sees no GPU here; use --trainer.accelerator=cpu or auto"
         )
-    # version="" keeps one folder, so that a resumed run goes on in the same plots
-    logger = (
-        TensorBoardLogger(str(log_dir.parent), log_dir.name, version="", default_hp_metric=False)
-        if log_dir is not None
-        else False
-    )
+    logger = False if log_dir is None else loggers_of(settings.loggers, log_dir)
     bar = [_PassingBar(refresh_rate=10)] if settings.progress and sys.stdout.isatty() else []
     # Lightning takes every command in an allocation of SLURM's for one that srun has started
     alone = [LightningEnvironment()] if "SLURM_NTASKS" in os.environ and not started_together() else []

@@ -1,8 +1,9 @@
 """Checks of settings that depend on networks: which models, losses and searches exist, and what they take."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any, Literal, get_args, get_origin
 
 import torch
@@ -45,6 +46,8 @@ def check_networks(recipe: Recipe, where: str) -> None:
     if recipe.augment.captioner:
         _check_decoder(of_tables[f"{where}: augment.captioner"], f"{where}: augment.captioner")
     _check_translator(recipe.mmt, where)
+    for stage in (recipe.mmt, recipe.augment, recipe.vse):
+        require_loggers(stage.trainer.loggers, where)
     for section in (recipe.mmt, recipe.augment):
         name = "mmt" if section is recipe.mmt else "augment"
         try:
@@ -56,6 +59,21 @@ def check_networks(recipe: Recipe, where: str) -> None:
             decoding_of(settings, recipe.seed)
         except ModelError as error:
             raise RecipeError(f"{where}: augment.searches.{name}: {error}") from None
+
+
+def require_loggers(names: Collection[str], where: str) -> None:
+    """Refuse settings that name a logger that is not installed.
+
+    Args:
+        names: of `trainer.loggers`.
+        where: the settings stand.
+
+    Raises:
+        RecipeError: it is not.
+    """
+    if "wandb" in names and find_spec("wandb") is None:
+        raise RecipeError(f"{where}: trainer.loggers names wandb, which is not installed; run `.venv/bin/pip install "
+                          "wandb`, or leave it out")  # fmt: skip
 
 
 def _check_retrieval_models(vse: VseSettings, where: str) -> None:

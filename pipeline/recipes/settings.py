@@ -31,9 +31,12 @@ class TrainerSettings:
     """Processes that prepare batches; 0 prepares them in the training process."""
     progress: bool = True
     """Show progress bars."""
+    loggers: list[Literal["csv", "wandb"]] = added([])
+    """Where training curves go beside TensorBoard: `csv` (`csv/version_0/metrics.csv` in TensorBoard's folder of the
+    run), `wandb` (Weights & Biases, which must be installed)."""
 
 
-RUNTIME_ONLY = {"accelerator", "devices", "num_nodes", "strategy", "threads", "workers", "progress"}
+RUNTIME_ONLY = {"accelerator", "devices", "num_nodes", "strategy", "threads", "workers", "progress", "loggers"}
 """Trainer settings that do not change a result, so they stay out of a job's key."""
 
 

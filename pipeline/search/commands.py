@@ -57,7 +57,7 @@ def search(
     if queries is not None:
         requests = list(_queries(queries, language, top))
     opened = Gallery.open(gallery or gallery_of(recipe, workspace))
-    second = None if rerank is None else ExportedModel.load(rerank)
+    second = None if rerank is None else ExportedModel.from_pretrained(rerank)
     answers = []
     for one in requests:
         hits = opened.search(one.text, one.top, one.language, second, 0 if plain else None)

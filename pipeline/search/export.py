@@ -16,6 +16,7 @@ import pipeline.retrieval.captioner  # writes the captions of `caption:de`
 import pipeline.retrieval.features  # noqa: F401 # gives re-ranked translators their retrieval model
 from data.extractor import EXTRACTOR_VERSION
 from data.regions import read_standard
+from modules.retrieval_models import model_class
 from pipeline.corpus.prepare import about_corpus
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
@@ -29,14 +30,8 @@ from pipeline.recipes.systems import members_of
 from pipeline.retrieval.images import IMAGES
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.vse import reranker_row, vse_rows
-from pipeline.search.exported_model import (
-    ABOUT,
-    FORMAT,
-    RERANKER,
-    TRANSLATORS,
-    ExportedModel,
-    read_about,
-)
+from pipeline.search.exported_files import ABOUT, CARD, FORMAT, OF_OWNERS, RERANKER, TRANSLATORS, read_about
+from pipeline.search.exported_model import ExportedModel
 from pipeline.search.model_card import languages_of, model_card, shown_name
 from pipeline.search.picture_reading import PIXELS, STANDARD, VISION
 from pipeline.search.seen import SEEN, Seen
@@ -47,7 +42,9 @@ _MARK = ".exporting"
 _BESIDE = ("partial", "ready", "before")
 
 
-def export(recipe: Recipe, workspace: Workspace, output: Path) -> ExportedModel:
+def export(
+    recipe: Recipe, workspace: Workspace, output: Path, license_id: str | None = None, hub_name: str | None = None
+) -> ExportedModel:
     """Write a trained model of a recipe to a folder: of `vse.only` and `vse.seeds` the best.
 
     The best is the best on validation among those that know the most languages.
@@ -56,6 +53,8 @@ def export(recipe: Recipe, workspace: Workspace, output: Path) -> ExportedModel:
         recipe: whose models.
         workspace: its artifacts.
         output: the folder; it must not exist, or hold an exported model that is replaced.
+        license_id: for the model card, the hub's name of a license; None: nobody has named one.
+        hub_name: for the model card, where the model will be on the hub; None: it stays a folder.
 
     Raises:
         RecipeError: there is no such model, or the folder holds something else.
@@ -74,7 +73,7 @@ def export(recipe: Recipe, workspace: Workspace, output: Path) -> ExportedModel:
             shutil.rmtree(folder, ignore_errors=True)
         half.mkdir(parents=True)
         (half / _MARK).touch()
-        name = _write(recipe, workspace, chosen, half)
+        name = _write(recipe, workspace, chosen, half, license_id, hub_name)
         (half / _MARK).unlink()
         exported = ExportedModel.load(half)  # what cannot be loaded is not left behind
         rename_whole(half, ready)
@@ -95,7 +94,7 @@ def _require_ours(folder: Path) -> None:
     if not folder.exists() or (folder / _MARK).is_file() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:
-        names = {ABOUT, *read_about(folder)["files"]}
+        names = {ABOUT, *OF_OWNERS, *read_about(folder)["files"]}
         foreign = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()} - names
     except RecipeError:
         foreign = {"other files"}
@@ -105,7 +104,9 @@ def _require_ours(folder: Path) -> None:
         )
 
 
-def _write(recipe: Recipe, workspace: Workspace, chosen: Row, half: Path) -> str:
+def _write(
+    recipe: Recipe, workspace: Workspace, chosen: Row, half: Path, license_id: str | None, hub_name: str | None
+) -> str:
     """Write all files of the model folder; the model's name."""
     source, manifest = workspace.require(chosen.job), workspace.manifest(chosen.job)
     corpus = workspace.require(chosen.job.inputs["corpus"])
@@ -127,9 +128,12 @@ def _write(recipe: Recipe, workspace: Workspace, chosen: Row, half: Path) -> str
     )
     languages = languages_of(recipe, chosen)
     name = f"{network['model']}, {chosen.name}, {recipe.name}"
-    card = model_card(recipe, chosen, name, languages, manifest["metrics"]["test"], about_corpus(corpus), regions,
-                 [one.name for one in translators], second)  # fmt: skip
-    (half / "README.md").write_text(card, encoding="utf-8")
+    card = model_card(
+        recipe, chosen, name, languages, manifest["metrics"]["test"], about_corpus(corpus), regions,
+        [one.name for one in translators], second, single=_is_single(network),
+        parameters=manifest["metrics"].get("parameters"), license_id=license_id, hub_name=hub_name,
+    )  # fmt: skip
+    (half / CARD).write_text(card, encoding="utf-8")
     files = [path for path in sorted(half.rglob("*")) if path.is_file() and path.name != _MARK]
     about = {
         "format": FORMAT, "name": name, "languages": languages, "regions": regions, "row": chosen.name,
@@ -141,6 +145,11 @@ def _write(recipe: Recipe, workspace: Workspace, chosen: Row, half: Path) -> str
     }  # fmt: skip
     (half / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
     return name
+
+
+def _is_single(network: Mapping[str, Any]) -> bool:
+    """Does a model have one vector an item, compared by inner product?"""
+    return model_class(network["model"]).score_with(**network["arguments"]) == "inner product"
 
 
 def _copy_model(source: Path, target: Path) -> None:

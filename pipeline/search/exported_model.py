@@ -1,6 +1,6 @@
 """A trained retrieval model as a folder that can be moved and shared, and its encodings of pictures and captions.
 
-    exported = ExportedModel.load("model")
+    exported = ExportedModel.from_pretrained("model")  # or a name on the hub, "you/name"
     vectors = exported.encode_captions(["zwei Hunde spielen im Schnee"]).single()
 
 The folder holds `network.json`, `weights.safetensors` and `words.json` (with a pretrained text model also `text/`),
@@ -10,10 +10,7 @@ re-ranks them), a model card, and `model.json` with a digest of each file. Nothi
 """
 
 import hashlib
-import json
-import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,20 +29,24 @@ from data.text import TextInput
 from modules.encodings import Encodings
 from modules.retrieval_models.base import RetrievalModel
 from pipeline.errors import RecipeError
-from pipeline.jobs.files import digest_of
-from pipeline.jobs.model_files import TEXT, load_model, model_fingerprint
+from pipeline.jobs.model_files import load_model, model_fingerprint
+from pipeline.search.exported_files import (
+    ABOUT,
+    RERANKER,
+    TRANSLATORS,
+    check_files,
+    read_about,
+    require_text_models,
+    translators_in,
+)
+from pipeline.search.hub import folder_of
 from pipeline.search.picture_reading import Regions, picture_reader
-from pipeline.translation.translator_files import RETRIEVAL, files_of, lies_elsewhere
+from pipeline.translation.translator_files import RETRIEVAL
 
 if TYPE_CHECKING:
     from pipeline.search.exported_translators import ExportedTranslators
 
-FORMAT = 1
-ABOUT, TRANSLATORS, RERANKER = "model.json", "translators", "reranker"
 _BATCH = 128
-_TRANSLATOR = re.compile(r"mm?t\d*(\+\w+)*-[a-z]{2,3}-[a-z]{2,3}", re.ASCII)
-_OF_REGIONS = ("regions", "size", "version")
-_KINDS = (".json", ".safetensors", ".txt", ".model", ".yaml", ".md")
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,9 @@ class ExportedModel:
         """
         folder = Path(folder)
         about = read_about(folder)
-        _check_files(folder, about["files"])
-        names = _translators(folder, about["files"])
-        _require_text_models([folder, folder / RERANKER, *(folder / TRANSLATORS / name / RETRIEVAL for name in names)])
+        check_files(folder, about["files"])
+        names = translators_in(folder, about["files"])
+        require_text_models([folder, folder / RERANKER, *(folder / TRANSLATORS / name / RETRIEVAL for name in names)])
         model, text = load_model(folder)
         if unknown := set(about["languages"]) - set(model.languages):
             raise RecipeError(
@@ -111,6 +112,19 @@ class ExportedModel:
         )  # fmt: skip
         second = about.get("reranker")
         return exported if second is None else replace(exported, **_with_reranker(exported, second))
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, revision: str | None = None) -> "ExportedModel":
+        """Load a model from a folder, or by its name on the hub, `USER/NAME`; each file is checked first.
+
+        Args:
+            name: a folder that is there is taken; else a name on the hub, whose files are cached on this machine.
+            revision: a branch, tag or commit on the hub; None: the newest of its main branch.
+
+        Raises:
+            RecipeError: there is no such model, the hub cannot be reached, or `load` refuses the files.
+        """
+        return cls.load(folder_of(name, revision))
 
     @cached_property
     def translators(self) -> "ExportedTranslators":
@@ -242,30 +256,6 @@ class ExportedModel:
         return language_of(text, self.languages)
 
 
-def read_about(folder: Path) -> dict[str, Any]:
-    """The contents of `model.json` of an exported model.
-
-    Raises:
-        RecipeError: there is none, or it is damaged or of another format.
-    """
-    path = folder / ABOUT
-    try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-        kinds = {"format": int, "name": str, "languages": list, "files": dict}
-        whole = all(isinstance(about[name], kind) for name, kind in kinds.items()) and about["languages"]
-        whole = whole and all(isinstance(one, str) for one in [*about["languages"], *about["files"].values()])
-        regions = about["regions"]
-        if not whole or not (regions is None or {type(regions[name]) for name in _OF_REGIONS} == {int}):
-            raise ValueError("it is not complete")
-        if any(Path(name).is_absolute() or ".." in Path(name).parts for name in about["files"]):
-            raise ValueError("it names files outside the folder")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecipeError(f"{path}: no exported model here ({error!r}); run `make export`") from None
-    if about["format"] != FORMAT:
-        raise RecipeError(f"{path}: format {about['format']}, this code reads {FORMAT}; run `make export` again")
-    return dict(about)
-
-
 def _with_reranker(exported: ExportedModel, about: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of an exported model that its second model fills."""
     folder = exported.folder / RERANKER
@@ -287,57 +277,3 @@ def _first_right(about: Mapping[str, Any]) -> dict[str, float]:
     """R@1 of the test captions of each language that the model was trained on."""
     test = about.get("test") or {}
     return {language: float(test[language]["t2i_r1"]) for language in about["languages"] if language in test}
-
-
-def _translators(folder: Path, files: Mapping[str, str]) -> list[str]:
-    """The translators of an exported model, each whole and by itself.
-
-    Raises:
-        RecipeError: one is not.
-    """
-    found: dict[str, set[str]] = {}
-    for name in files:
-        if name.startswith(f"{TRANSLATORS}/"):
-            of, _, file = name.removeprefix(f"{TRANSLATORS}/").partition("/")
-            found.setdefault(of, set())
-            if not file.startswith(f"{RETRIEVAL}/{TEXT}/"):
-                found[of].add(file)
-    for name, held in found.items():
-        place = folder / TRANSLATORS / name
-        if not _TRANSLATOR.fullmatch(name) or "network.json" not in held or held != files_of(place):
-            raise RecipeError(f"{place}: no whole translator; get the model folder again")
-        if lies_elsewhere(place):
-            raise RecipeError(f"{place}: names a pretrained translator that lies elsewhere; an exported model has none")
-    return sorted(found)
-
-
-def _require_text_models(models: Sequence[Path]) -> None:
-    """Refuse a model folder in which a model names a text model that it does not bring, by a RecipeError."""
-    for folder in models:
-        if _names_text_model(folder) and not (folder / TEXT / "config.json").is_file():
-            raise RecipeError(f"{folder}: its text model ({TEXT}/) is missing; get the model folder again")
-
-
-def _names_text_model(folder: Path) -> bool:
-    """Does an exported model name a text model, which would be loaded from elsewhere?"""
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # `load_model` says what is wrong
-        network, words = (json.loads((folder / name).read_text("utf-8")) for name in ("network.json", "words.json"))
-        return network["arguments"].get("pretrained") is not None or "pretrained" in words
-    return False
-
-
-def _check_files(folder: Path, files: dict[str, str]) -> None:
-    """Refuse a model folder whose files are not those that were exported, or of a kind that could be a pickle."""
-    paths = [path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir()]
-    present = {path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts)} - {ABOUT}
-    for name in sorted({"network.json", "weights.safetensors", "words.json", *files}):
-        if name not in files:
-            raise RecipeError(f"{folder / ABOUT}: names no {name}; get the model folder again")
-        if name not in present:
-            raise RecipeError(f"{folder / name}: no such file, though {ABOUT} names it; get the model folder again")
-        if Path(name).suffix not in _KINDS:
-            raise RecipeError(f"{folder / name}: a file of this kind is not loaded; expected {', '.join(_KINDS)}")
-        if digest_of(folder / name) != files[name]:
-            raise RecipeError(f"{folder / name}: is not what was exported; get the model folder again")
-    if foreign := sorted(present - files.keys()):
-        raise RecipeError(f"{folder / foreign[0]}: was not exported; move it out of the model folder")

@@ -132,4 +132,4 @@ def given_model(recipe: Recipe, workspace: Workspace, model: Path | None) -> Exp
     """The given model, or else the recipe's."""
     from pipeline.search.export import model_of  # imports what trains: seconds, and the page does not need it
 
-    return ExportedModel.load(model or model_of(recipe, workspace))
+    return ExportedModel.from_pretrained(model) if model else ExportedModel.load(model_of(recipe, workspace))

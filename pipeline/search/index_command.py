@@ -39,7 +39,7 @@ def index(
     Raises:
         RecipeError: there is no model, or it does not read such pictures.
     """
-    exported = ExportedModel.load(model) if model is not None else _own_model(recipe, workspace)
+    exported = ExportedModel.from_pretrained(model) if model is not None else _own_model(recipe, workspace)
     corpus, captions = corpus_job(recipe, workspace), None
     if workspace.done(corpus):
         folder, captions = workspace.folder(corpus), {language: list[str]() for language in exported.languages}

@@ -24,7 +24,8 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
 from pipeline.jobs.files import digest_of, rename_whole, write_whole
 from pipeline.jobs.locks import lock
-from pipeline.search.exported_model import ABOUT, ExportedModel
+from pipeline.search.exported_files import ABOUT
+from pipeline.search.exported_model import ExportedModel
 from pipeline.search.gallery import FORMAT, POINTER, read_pointer
 from pipeline.search.picture_sources import Pictures, StoredRegions
 from pipeline.search.vector_cache import Arrays, VectorCache

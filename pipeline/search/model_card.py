@@ -1,32 +1,34 @@
 """The model card of an exported model: what it is, its figures, how it is used; with the hub's metadata."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from data.captions import HUMAN
 from data.slots import parse_group
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CAPTION, parse_path
 from pipeline.retrieval.rows import Row
-from pipeline.search.exported_model import ABOUT, RERANKER, TRANSLATORS
+from pipeline.search.exported_files import ABOUT, RERANKER, TRANSLATORS
 from pipeline.search.picture_reading import PIXELS, VISION
 
 _CARD = """---
-{front}---
+{front}
+---
 
 # {name}
 
 Finds pictures from words and words from pictures, in {language_list}. Trained by Bildwort's recipe `{recipe}`
 (`recipe.yaml`) on {corpus}: {captions}.
 
-{reads}{interprets} Set `license` above before you share it: it depends on the corpus.
+## Model
+
+`{network}`, {parameters}{vectors}. {reads}{interprets}
 
 ## Figures
 
-R@K in percent on {corpus}, test.
+R@K in percent on {corpus}, test; one model (seed {seed}), whose epoch was chosen on validation.
 
 | language | text→image R@1 / 5 / 10 | image→text R@1 / 5 / 10 | mean recall |
 |---|---|---|---|
@@ -34,15 +36,35 @@ R@K in percent on {corpus}, test.
 
 ## Use
 
+In a checkout of Bildwort:
+
 ```python
 from pipeline.search.exported_model import ExportedModel
 
-exported = ExportedModel.load("this folder")
-vectors = exported.encode_captions(["{example}"]).single()
+exported = ExportedModel.from_pretrained("{place}")
+{use}
 ```
 
 Weights are safetensors; no file here is a pickle. `{about}` has a digest of each, and they are checked when loaded.
+
+## Limits
+
+- It was trained on {corpus} alone. How well it does on other pictures and sentences has not been measured.
+- It knows the languages above; a query in another one is refused.
+- What it has learned is biased as its captions are; that has not been examined.{synthetic}
+
+## License
+
+{license}
 """
+_NO_LICENSE = (
+    "Nobody has named one (`bildwort export --license` does). It depends on the pictures and captions that the model "
+    "was trained on: ask whoever shares it."
+)
+_SYNTHETIC = "\n- Some of its captions were written by machines (see above), with their mistakes."
+_WAYS = {"t2i": "text-to-image", "i2t": "image-to-text"}
+_METRICS = [(f"recall_at_{k}", f"{title} R@{k}", f"{way}_r{k}") for way, title in _WAYS.items() for k in (1, 5, 10)]
+_METRICS.append(("mean_recall", "mean recall", "mean_recall"))
 _PLAIN = {"en": "a dog runs", "de": "ein Hund rennt", "fr": "un chien court", "cs": "pes běží"}
 
 
@@ -59,55 +81,110 @@ def shown_name(network: str | None) -> str | None:
 def model_card(
     recipe: Recipe, row: Row, name: str, languages: list[str], test: Mapping[str, Mapping[str, float]],
     corpus: Mapping[str, Any], regions: Mapping[str, Any] | None, translators: Sequence[str],
-    reranker: Mapping[str, Any] | None,
+    reranker: Mapping[str, Any] | None, *, single: bool = True, parameters: int | None = None,
+    license_id: str | None = None, hub_name: str | None = None,
 ) -> str:  # fmt: skip
-    """The model card."""
+    """The model card.
+
+    Args:
+        recipe: whose model.
+        row: the training configuration and seed.
+        name: of the model.
+        languages: that it was trained on.
+        test: figures of the test by language, in percent.
+        corpus: task, tasks of languages and label, as `about_corpus` gives them.
+        regions: how regions are found in pixels; None: they were made elsewhere.
+        translators: names of those that it brings.
+        reranker: name, test figures and `first_k` of a second model; None without.
+        single: it has one vector an item.
+        parameters: how many; None: not said.
+        license_id: the hub's name of a license (`mit`, `cc-by-4.0`); None: nobody has named one.
+        hub_name: `USER/NAME`, where it will be; None: a folder.
+    """
     types = {(slot.language, slot.source) for text in recipe.vse.rows[row.name] for slot in parse_group(text)}
     captions = ", ".join(f"{language} captions by {_writer(source)}" for language, source in sorted(types))
-    lines, of_language = [], corpus.get("tasks", {})
+    written = any(source != HUMAN for _, source in types)
+    return _CARD.format(
+        front=_front_matter(recipe, name, languages, test, corpus["label"], license_id), name=name,
+        language_list=", ".join(languages), recipe=recipe.name, corpus=corpus["label"], captions=captions,
+        network=recipe.vse.model, parameters="" if parameters is None else f"{parameters:,} parameters, ",
+        vectors="one vector an item, compared by inner product" if single else "compared by a score of its own",
+        reads=_reads(recipe, regions), interprets=_brings(translators, reranker),
+        seed=row.seed, figures="\n".join(_figures(languages, test, corpus)), about=ABOUT,
+        place=hub_name or "this folder", use=_use(languages, single), synthetic=_SYNTHETIC if written else "",
+        license=f"`{license_id}`" if license_id else _NO_LICENSE,
+    )  # fmt: skip
+
+
+def _figures(
+    languages: Collection[str], test: Mapping[str, Mapping[str, float]], corpus: Mapping[str, Any]
+) -> Iterator[str]:
+    """A row of the table for each tested language."""
+    of_language = corpus.get("tasks", {})
     for language, scores in test.items():
-        ways = [" / ".join(f"{scores[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)) for way in ("t2i", "i2t")]
+        ways = [" / ".join(f"{scores[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)) for way in _WAYS]
         note = f" ({of_language.get(language, corpus['task'])})" if of_language else ""
         note += "" if language in languages else " (not trained on it)"
-        lines.append(f"| {language}{note} | {ways[0]} | {ways[1]} | {scores['mean_recall']:.1f} |")
-    reads = (
-        "It reads pictures, from pixels, by an image encoder of its own." if regions and regions.get(PIXELS) else
-        "It reads pictures, from pixels: regions are found by " + (
-            f"{shown_name(recipe.regions.model)} (`{VISION}/`)." if regions["model"] else "the built-in extractor."
-        ) if regions else
-        "It reads region features that were made elsewhere: it searches a region store, not pixels."
-    )  # fmt: skip
-    interprets = f" It brings translators: {', '.join(translators)} (`{TRANSLATORS}/`)." if translators else ""
+        yield f"| {language}{note} | {ways[0]} | {ways[1]} | {scores['mean_recall']:.1f} |"
+
+
+def _reads(recipe: Recipe, regions: Mapping[str, Any] | None) -> str:
+    """What the model reads of an image."""
+    if not regions:
+        return "It reads region features that were made elsewhere: it searches a region store, not pixels."
+    if regions.get(PIXELS):
+        return "It reads pictures, from pixels, by an image encoder of its own."
+    by = f"{shown_name(recipe.regions.model)} (`{VISION}/`)" if regions["model"] else "the built-in extractor"
+    return f"It reads pictures, from pixels: regions are found by {by}."
+
+
+def _brings(translators: Sequence[str], reranker: Mapping[str, Any] | None) -> str:
+    """What else lies in the folder."""
+    text = f" It brings translators: {', '.join(translators)} (`{TRANSLATORS}/`)." if translators else ""
     if reranker is not None:
         right = ", ".join(f"{one} {scores['t2i_r1']:.1f} %" for one, scores in reranker["test"].items())
-        interprets += (
+        text += (
             f" A second model, {reranker['name']} (`{RERANKER}/`), reranks the first {reranker['first_k']} results; "
             f"with it R@1 from text to image on test is {right}."
         )
-    return _CARD.format(
-        front=_front_matter(name, languages, test, corpus["label"]), name=name,
-        language_list=", ".join(languages), recipe=recipe.name, corpus=corpus["label"], captions=captions,
-        reads=reads, interprets=interprets, figures="\n".join(lines),
-        about=ABOUT, example=_PLAIN.get(languages[-1], _PLAIN["en"]),
-    )  # fmt: skip
+    return text
 
 
-def _front_matter(name: str, languages: list[str], test: Mapping[str, Mapping[str, float]], corpus: str) -> str:
+def _use(languages: Sequence[str], single: bool) -> str:
+    """A line of Python that encodes a caption."""
+    example = _PLAIN.get(languages[-1], _PLAIN["en"])
+    if single:
+        return f'vectors = exported.encode(["{example}"])  # NumPy, (1, H); pictures as Path'
+    return f'captions = exported.encode_captions(["{example}"])'
+
+
+def _front_matter(
+    recipe: Recipe, name: str, languages: list[str], test: Mapping[str, Mapping[str, float]], corpus: str,
+    license_id: str | None,
+) -> str:  # fmt: skip
     """The card's metadata in the hub's form, the test figures as its `model-index`."""
-    dataset = {"name": corpus, "type": corpus, "split": "test"}
+    from huggingface_hub import EvalResult, ModelCardData
+
+    dataset = re.sub(r"[^a-z0-9]+", "-", corpus.lower()).strip("-") or recipe.corpus.name
     results = [
-        {"task": {"type": "image-text-retrieval", "name": f"{task} retrieval, {language}"}, "dataset": dataset,
-         "metrics": [{"type": f"recall_at_{k}", "name": f"R@{k}", "value": round(scores[f"{way}_r{k}"], 1)}
-                     for k in (1, 5, 10)]}
+        EvalResult(
+            task_type="image-text-retrieval", task_name=f"image-text retrieval, {language}", dataset_type=dataset,
+            dataset_name=corpus, dataset_config=language, dataset_split="test", metric_type=kind, metric_name=title,
+            metric_value=round(scores[figure], 1),
+        )
         for language, scores in test.items()
-        for way, task in (("t2i", "text-to-image"), ("i2t", "image-to-text"))
+        for kind, title, figure in _METRICS
     ]  # fmt: skip
-    metadata = {
-        "language": languages, "license": "unknown", "library_name": "bildwort",
-        "tags": ["image-text-retrieval", "multilingual", "bildwort"],
-        "model-index": [{"name": name, "results": results}],
-    }  # fmt: skip
-    return str(yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True, width=1000))
+    bases = [recipe.vse.pretrained, recipe.vse.image_encoder, recipe.regions.model]
+    metadata = ModelCardData(
+        language=languages, license=license_id or "unknown", library_name="bildwort",
+        pipeline_tag="feature-extraction",
+        tags=["image-text-retrieval", "bildwort", *(["multilingual"] if len(languages) > 1 else [])],
+        base_model=[one for one in bases if one and not Path(one).exists()] or None,
+        datasets=[dataset], metrics=["recall"],
+        model_name=name, eval_results=results,
+    )  # fmt: skip
+    return str(metadata.to_yaml(line_break="\n"))
 
 
 def _writer(source: str) -> str:

@@ -10,7 +10,8 @@ from data.regions import RegionStore, write_regions
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import AugmentSettings
 from pipeline.recipes.systems import parse_path
-from pipeline.search.exported_model import ExportedModel, read_about
+from pipeline.search.exported_files import read_about
+from pipeline.search.exported_model import ExportedModel
 from pipeline.translation.translate import Request, Sight, translate_lines
 
 
@@ -26,14 +27,14 @@ def translate_exported(model: Path, options: AugmentSettings, request: Request) 
         DataError: a picture cannot be read.
         RecipeError: there is no such translator, the model reads no pixels, or the files do not fit.
     """
-    exported = ExportedModel.load(model)
+    exported = ExportedModel.from_pretrained(model)
     if not (directions := request.directions):
         raise RecipeError(f"translate: {request.path!r} names one language; expected two or more, mt:en-de")
     system = parse_path(request.path)[0]
     with TemporaryDirectory() as folder:
         sight = Sight(
             lambda names: _regions(exported, names, Path(folder)),
-            read_about(model).get("without_regions") == "captions",
+            read_about(exported.folder).get("without_regions") == "captions",
             "is no file; give a picture, or leave its line out",
         )
         load = exported.translators.load

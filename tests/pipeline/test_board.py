@@ -64,7 +64,8 @@ def test_the_pace_of_an_epoch_is_what_it_read_by_its_time_without_validation(mon
     logger = SimpleNamespace(log_metrics=lambda found, step: logged.append(found))
     two = SimpleNamespace(reduce=lambda count, reduce_op: 2 * count)  # devices
     fit_loop = SimpleNamespace(total_batch_idx=-1)
-    trainer, module = SimpleNamespace(fit_loop=fit_loop, logger=logger, strategy=two), SimpleNamespace(device="cpu")
+    trainer = SimpleNamespace(fit_loop=fit_loop, logger=logger, loggers=[logger], strategy=two)
+    module = SimpleNamespace(device="cpu")
     batch = {"type": [0] * 15}
     pace.on_train_start(trainer, module)
     for seconds in (2.0, 3.0):

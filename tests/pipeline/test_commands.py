@@ -29,6 +29,8 @@ SETUP = {
     "setup-asian",
     "setup-translators",
     "setup-benchmarks",
+    "setup-onnx",
+    "setup-sweep",
     "setup-dev",
 }  # tests/test_makefile.py
 INSTALLED = [f"--assume-old={target}" for target in SETUP]

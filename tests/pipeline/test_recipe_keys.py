@@ -26,7 +26,16 @@ def keys(recipe: Recipe, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     "argument",
-    ["devices=4", "workers=2", "progress=false", "threads=1", "accelerator=cpu", "num_nodes=2", "strategy=ddp"],
+    [
+        "devices=4",
+        "workers=2",
+        "progress=false",
+        "threads=1",
+        "accelerator=cpu",
+        "num_nodes=2",
+        "strategy=ddp",
+        "loggers=[csv]",
+    ],
 )
 def test_where_and_how_fast_it_runs_leaves_all_keys_alone(tmp_path: Path, argument: str) -> None:
     assert keys(load_recipe("scenes", [f"--trainer.{argument}"]), tmp_path) == keys(load_recipe("scenes"), tmp_path)

@@ -1,0 +1,43 @@
+"""`export`: the best model as a folder, and if wanted as ONNX and on the hub, from the shell."""
+
+from pathlib import Path
+
+from pipeline.errors import RecipeError
+from pipeline.jobs.console import escaped, say
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe
+from pipeline.search.export import export, model_of
+from pipeline.search.hub import check_push, push
+from pipeline.search.onnx_export import require_onnx, write_onnx
+
+
+def export_and_share(
+    recipe: Recipe, workspace: Workspace, output: Path | None, license_id: str | None, hub_name: str | None,
+    private: bool, onnx: Path | None,
+) -> None:  # fmt: skip
+    """Export the recipe's best model; then write it as ONNX, and upload it, where that is asked for.
+
+    Args:
+        recipe: whose model.
+        workspace: its artifacts.
+        output: the model's folder; None: the recipe's.
+        license_id: for the model card; None: nobody has named one.
+        hub_name: `USER/NAME` on the hub; None: it is not uploaded.
+        private: only its owner can read it on the hub.
+        onnx: a folder for the ONNX files; None: none are written.
+
+    Raises:
+        RecipeError: there is no model, or one of these cannot be done; what can be checked is checked first.
+    """
+    if hub_name is not None:
+        check_push(hub_name)
+    elif private:
+        raise RecipeError("export: --private needs --push USER/NAME")
+    if onnx is not None:
+        require_onnx()
+    exported = export(recipe, workspace, output or model_of(recipe, workspace), license_id, hub_name)
+    if onnx is not None:
+        difference = write_onnx(exported, onnx)
+        say(f"{escaped(str(onnx))}: ONNX; vectors differ from torch's by at most {difference:.1e}")
+    if hub_name is not None:
+        say(escaped(push(exported.folder, hub_name, private)))
