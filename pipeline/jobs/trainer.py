@@ -26,7 +26,7 @@ from torch import nn
 from modules.training import TrainedModule
 from pipeline.errors import RecipeError
 from pipeline.jobs.board import LOG_EVERY, Charts, Pace
-from pipeline.jobs.console import detail, say
+from pipeline.jobs.console import CONSOLE, detail, say
 from pipeline.jobs.cost import duration
 from pipeline.jobs.ranks import started_together
 from pipeline.recipes.settings import Recipe, TrainerSettings
@@ -215,7 +215,7 @@ def make_trainer(
         if log_dir is not None
         else False
     )
-    bar = [_PassingBar(refresh_rate=10)] if settings.progress and sys.stdout.isatty() else []
+    bar = [_PassingBar(refresh_rate=10)] if settings.progress and sys.stdout.isatty() and not CONSOLE.quiet else []
     # Lightning takes every command in an allocation of SLURM's for one that srun has started
     alone = [LightningEnvironment()] if "SLURM_NTASKS" in os.environ and not started_together() else []
     try:
