@@ -32,7 +32,7 @@ def table(
 ) -> None:  # fmt: skip
     """Train what a paper's table needs and print it beside the published figures."""
     loaded = recipe_of(ctx, recipe, named)
-    with explained("vse"), side_by_side(loaded, jobs, cluster, [], name) as workspace:
+    with explained("vse"), side_by_side("table", loaded, jobs, cluster, name) as workspace:
         load("pipeline.reporting.paper_tables", "table")(loaded, workspace, name)
 
 
@@ -43,7 +43,7 @@ def sts(
 ) -> None:  # fmt: skip
     """Test trained retrieval models on sentence similarity (sts.sets) and print Pearson's r."""
     loaded = recipe_of(ctx, recipe, named)
-    with explained("sts"), side_by_side(loaded, jobs, cluster, ["sts"]) as workspace:
+    with explained("sts"), side_by_side("sts", loaded, jobs, cluster) as workspace:
         load("pipeline.reporting.sts", "sts")(loaded, workspace, force)
 
 
@@ -54,7 +54,7 @@ def draw(
 ) -> None:  # fmt: skip
     """Draw what trained retrieval models look at, and their joint space, as PNG files; prints their folders."""
     loaded = recipe_of(ctx, recipe, named)
-    with explained("draw"), side_by_side(loaded, jobs, cluster, ["draw"]) as workspace:
+    with explained("draw"), side_by_side("draw", loaded, jobs, cluster) as workspace:
         load("pipeline.reporting.drawings", "draw")(loaded, workspace, force)
 
 

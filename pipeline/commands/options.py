@@ -1,6 +1,6 @@
 """What commands share: their options, and how they get a recipe, a workspace, and the code that they run."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -95,16 +95,16 @@ def open_workspace() -> "Workspace":
 
 @contextmanager
 def side_by_side(
-    recipe: "Recipe", jobs: int | None, cluster: str | None, stages: Sequence[str], table: str | None = None
+    command: str, recipe: "Recipe", jobs: int | None, cluster: str | None, table: str | None = None
 ) -> Iterator["Workspace"]:
     """The artifacts, with what performs a recipe's independent jobs at once; an error ends all that runs.
 
     Args:
+        command: a stage, `all`, `table`, `sts` or `draw`.
         recipe: whose jobs.
         jobs: processes of this machine, `--jobs`.
         cluster: address of a Dask scheduler, `--cluster`.
-        stages: those that will run.
-        table: the table that will be filled.
+        table: the name of the table, of `table`.
 
     Raises:
         RecipeError: see `executor_for`.
@@ -116,6 +116,6 @@ def side_by_side(
     if executor is None:
         yield open_workspace()
         return
-    listed = partial(load("pipeline.reporting.plan", "all_jobs"), stages=tuple(stages), table=table)
+    listed = partial(load("pipeline.reporting.plan", "jobs_of"), command, table=table)
     with executor:
         yield Workspace(side_by_side=SideBySide(recipe, listed, executor))

@@ -106,11 +106,10 @@ def run_all(
     started, loaded = time.monotonic(), recipe_of(ctx, recipe, named)
     from pipeline.jobs.cost import cpu_seconds, duration
 
-    stages = [name for name in STAGES if name != "report"]
-    with side_by_side(loaded, jobs, cluster, stages) as workspace:
+    with side_by_side("all", loaded, jobs, cluster) as workspace:
         # refuses what cannot be trained before anything runs
         workspace.expect(load("pipeline.reporting.plan", "all_jobs")(loaded, workspace), force)
-        _run(stages, loaded, workspace, force)
+        _run([name for name in STAGES if name != "report"], loaded, workspace, force)
         with explained("report"):
             load("pipeline.reporting.summary", "summary")(loaded, workspace, _chosen(recipe or named, ctx.obj))
     say(f"in all {duration(time.monotonic() - started)}, {duration(cpu_seconds())} of CPU time")
@@ -134,7 +133,7 @@ def _chosen(name: str | None, settings: Sequence[str]) -> str:
 
 
 def _run_stage(name: str, recipe: "Recipe", force: bool, jobs: int | None, cluster: str | None) -> None:
-    with side_by_side(recipe, jobs, cluster, [name]) as workspace:
+    with side_by_side(name, recipe, jobs, cluster) as workspace:
         _run([name], recipe, workspace, force)
 
 

@@ -1,62 +1,76 @@
-"""What a run of one stage, of several, or of a table will do."""
+"""What each command will do: its jobs, in the order in which they run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import pipeline.retrieval.captioner  # noqa: F401 # writes the captions of `caption:de`
 from pipeline.corpus.prepare import corpus_job
-from pipeline.jobs.job import Job
+from pipeline.jobs.job import Job, everything
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
+from pipeline.reporting.drawings import drawing_jobs
+from pipeline.reporting.paper_tables import table_jobs
 from pipeline.reporting.rerank import rerank_jobs
 from pipeline.retrieval.vse import all_rows, vse_jobs
+from pipeline.similarity.models import sts_rows
 from pipeline.translation.augment import synthesis_jobs
 from pipeline.translation.mmt import incongruent_jobs_of, translators_of, whose
 
-STAGES = ("prepare", "mmt", "augment", "vse", "rerank")
-"""Those that `bildwort all` runs."""
+ListJobs = Callable[[Recipe, Workspace], list[Job]]
 
 
-def all_jobs(
-    recipe: Recipe, workspace: Workspace, stages: Sequence[str] = STAGES, table: str | None = None
-) -> list[Job]:
-    """The jobs of stages, in the order in which they run.
-
-    Args:
-        recipe: whose.
-        workspace: its artifacts.
-        stages: of `STAGES`, or `sts` or `draw`; `prepare` comes with each.
-        table: a table of the recipe, whose jobs come last.
+def all_jobs(recipe: Recipe, workspace: Workspace) -> list[Job]:
+    """The jobs of all stages, in the order in which they run.
 
     Raises:
         RecipeError: a row of `vse` cannot be trained.
     """
-    jobs = [corpus_job(recipe, workspace)]
-    for stage in stages:
-        jobs += [job for job in _jobs_of(stage, recipe, workspace) if job not in jobs]
-    if table is not None:
-        from pipeline.reporting.paper_tables import table_jobs
-
-        jobs += table_jobs(recipe, workspace, table)
-    return jobs
+    trained = _vse(recipe, workspace)  # refuses what cannot be trained before anything else
+    reranked = [job for job in _rerank(recipe, workspace) if job not in trained]
+    return [
+        corpus_job(recipe, workspace), *_mmt(recipe, workspace), *_augment(recipe, workspace), *trained, *reranked
+    ]  # fmt: skip
 
 
-def _jobs_of(stage: str, recipe: Recipe, workspace: Workspace) -> list[Job]:
-    """The jobs of a stage but for the corpus."""
-    if stage == "mmt":
-        translators = translators_of(recipe, workspace).values()
-        return [*(job for job in translators if job.stage == "mmt"), *incongruent_jobs_of(recipe, workspace).values()]
-    if stage == "augment":
-        return [job for job in synthesis_jobs(recipe, workspace).values() if job.stage == "augment"]
-    if stage == "vse":
-        return vse_jobs(recipe, workspace, all_rows(recipe, workspace))
-    if stage == "rerank":
-        return rerank_jobs(whose(recipe), workspace)
-    if stage == "sts":
-        from pipeline.similarity.models import sts_rows
+def _mmt(recipe: Recipe, workspace: Workspace) -> list[Job]:
+    trained = [job for job in translators_of(recipe, workspace).values() if job.stage == "mmt"]
+    return [*trained, *incongruent_jobs_of(recipe, workspace).values()]
 
-        return [row.job for row in sts_rows(recipe, workspace) if row.job is not None]
-    if stage == "draw":
-        from pipeline.reporting.drawings import drawing_jobs  # draws by matplotlib and scikit-learn
 
-        return drawing_jobs(recipe, workspace)
-    return []
+def _augment(recipe: Recipe, workspace: Workspace) -> list[Job]:
+    return [job for job in synthesis_jobs(recipe, workspace).values() if job.stage == "augment"]
+
+
+def _vse(recipe: Recipe, workspace: Workspace) -> list[Job]:
+    return vse_jobs(recipe, workspace, all_rows(recipe, workspace))
+
+
+def _rerank(recipe: Recipe, workspace: Workspace) -> list[Job]:
+    return rerank_jobs(whose(recipe), workspace)
+
+
+def _sts(recipe: Recipe, workspace: Workspace) -> list[Job]:
+    return [row.job for row in sts_rows(recipe, workspace) if row.job is not None]
+
+
+_JOBS_OF: dict[str, ListJobs] = {
+    "prepare": lambda recipe, workspace: [corpus_job(recipe, workspace)],
+    "mmt": _mmt, "augment": _augment, "vse": _vse, "rerank": _rerank, "all": all_jobs, "sts": _sts,
+    "draw": drawing_jobs,
+}  # fmt: skip
+
+
+def jobs_of(command: str, recipe: Recipe, workspace: Workspace, table: str | None = None) -> list[Job]:
+    """The jobs that a command performs; they may need others, as the one that prepares the corpus.
+
+    Args:
+        command: a stage, `all`, `table`, `sts` or `draw`.
+        recipe: whose.
+        workspace: its artifacts.
+        table: the name of the table, of `table`.
+
+    Raises:
+        RecipeError: a row of `vse` cannot be trained, or there is no such table.
+    """
+    if command == "table":
+        return everything(table_jobs(recipe, workspace, table))
+    return _JOBS_OF[command](recipe, workspace)
