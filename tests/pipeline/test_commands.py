@@ -27,6 +27,7 @@ SETUP = {
     "setup-app",
     "setup-fasttext",
     "setup-asian",
+    "setup-cluster",
     "setup-translators",
     "setup-dev",
 }  # tests/test_makefile.py
