@@ -105,10 +105,10 @@ def run_all(
     """Run all stages, prepare, mmt, augment, vse, rerank and report, and print a summary."""
     started, loaded = time.monotonic(), recipe_of(ctx, recipe, named)
     from pipeline.jobs.cost import cpu_seconds, duration
+    from pipeline.reporting.plan import all_jobs
 
     with side_by_side("all", loaded, jobs, cluster) as workspace:
-        # refuses what cannot be trained before anything runs
-        workspace.expect(load("pipeline.reporting.plan", "all_jobs")(loaded, workspace), force)
+        workspace.expect(all_jobs(loaded, workspace), force)  # refuses what cannot be trained before anything runs
         _run([name for name in STAGES if name != "report"], loaded, workspace, force)
         with explained("report"):
             load("pipeline.reporting.summary", "summary")(loaded, workspace, _chosen(recipe or named, ctx.obj))

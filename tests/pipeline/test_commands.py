@@ -273,6 +273,7 @@ def test_a_command_of_a_readme_is_accepted(of_bildwort, line: str, monkeypatch, 
             return lambda *given: done.append(name)
 
     monkeypatch.setattr(options, "import_module", lambda name: real(name) if "recipes" in name else Stub())
+    monkeypatch.setattr("pipeline.jobs.side_by_side.executor_for", lambda *given: None)
     monkeypatch.setenv("BILDWORT_DATA", str(tmp_path))
     assert main(words[1:]) == 0, capsys.readouterr().err
     assert done or words[1] in ("--help", "recipes", "config")
