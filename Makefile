@@ -63,7 +63,7 @@ WORDS = if { printf '%s\n' "$$ARGS"; cat -- "$$RECIPE" 2>/dev/null; } | grep -q 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two installations into one environment would meet
-.PHONY: help setup setup-app setup-fasttext setup-asian setup-translators setup-onnx setup-sweep setup-benchmarks setup-dev init demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse stage-rerank sts translate export index search describe app screenshots table doctor report draw plots tensorboard clean
+.PHONY: help setup setup-app setup-cluster setup-fasttext setup-asian setup-translators setup-onnx setup-sweep setup-benchmarks setup-dev init demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse stage-rerank sts translate export index search describe app screenshots table doctor report draw plots tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ setup-asian: setup ## add what finds Chinese and Japanese words, for vse.segment
 setup-translators: setup ## add what the tokenizers of OPUS-MT and M2M100 need, for mmt.pretrained
 	@$(call ADD,translators)
 
+setup-cluster: setup ## add Dask, for --cluster
+	@$(call ADD,cluster)
+
 setup-onnx: setup ## add what `bildwort export --onnx` needs
 	@$(call ADD,onnx)
 
@@ -100,7 +103,7 @@ setup-benchmarks: setup ## add mteb, for bildwort evaluate --on mteb:TASK
 	@$(call ADD,benchmarks)
 
 setup-dev: setup ## add what tests and checks need, fastText among it (they do it)
-	@$(call ADD,dev app fasttext translators benchmarks onnx sweep)
+	@$(call ADD,dev app cluster fasttext translators benchmarks onnx sweep)
 
 init: setup-translators ## look at a folder of your own pictures and captions (PICTURES=…), write a recipe for it
 	@$(PIPELINE) init "$$PICTURES"

@@ -61,6 +61,7 @@ def test_a_room_imports_only_the_rooms_before_it(room: str) -> None:
 
 OF_EXTRAS = {
     "streamlit": r"pipeline/search/(app|page_\w+)\.py", "selenium": r"pipeline/search/screenshots\.py",
+    "distributed": r"pipeline/jobs/cluster\.py",
     "rjieba": r"data/segmentation\.py", "fugashi": r"data/segmentation\.py",
     "wandb": r"pipeline/jobs/loggers\.py",
     "onnxruntime": r"pipeline/search/onnx_export\.py",

@@ -7,7 +7,9 @@ import typer
 
 from pipeline.commands.options import (
     EPILOG,
+    Cluster,
     Force,
+    Jobs,
     RecipeArgument,
     RecipeOption,
     Verbose,
@@ -15,6 +17,7 @@ from pipeline.commands.options import (
     open_workspace,
     recipe_of,
     refuse_settings,
+    side_by_side,
 )
 from pipeline.jobs.machine_errors import explained
 
@@ -25,31 +28,34 @@ app = typer.Typer()
 def table(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
     name: Annotated[str | None, typer.Option("--table", help="which of the recipe's tables")] = None,
-    verbose: Verbose = False,
+    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Train what a paper's table needs and print it beside the published figures."""
-    with explained("vse"):
-        load("pipeline.reporting.paper_tables", "table")(recipe_of(ctx, recipe, named), open_workspace(), name)
+    loaded = recipe_of(ctx, recipe, named)
+    with explained("vse"), side_by_side("table", loaded, jobs, cluster, name) as workspace:
+        load("pipeline.reporting.paper_tables", "table")(loaded, workspace, name)
 
 
 @app.command(epilog=EPILOG)
 def sts(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False,
+    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Test trained retrieval models on sentence similarity (sts.sets) and print Pearson's r."""
-    with explained("sts"):
-        load("pipeline.reporting.sts", "sts")(recipe_of(ctx, recipe, named), open_workspace(), force)
+    loaded = recipe_of(ctx, recipe, named)
+    with explained("sts"), side_by_side("sts", loaded, jobs, cluster) as workspace:
+        load("pipeline.reporting.sts", "sts")(loaded, workspace, force)
 
 
 @app.command(epilog=EPILOG)
 def draw(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False,
+    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Draw what trained retrieval models look at, and their joint space, as PNG files; prints their folders."""
-    with explained("draw"):
-        load("pipeline.reporting.drawings", "draw")(recipe_of(ctx, recipe, named), open_workspace(), force)
+    loaded = recipe_of(ctx, recipe, named)
+    with explained("draw"), side_by_side("draw", loaded, jobs, cluster) as workspace:
+        load("pipeline.reporting.drawings", "draw")(loaded, workspace, force)
 
 
 @app.command()

@@ -1,6 +1,8 @@
 """What commands share: their options, and how they get a recipe, a workspace, and the code that they run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,6 +35,14 @@ RecipeOption = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="run finished jobs again")]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", callback=be_verbose, help="print details of each job and all tables")
+]
+
+Jobs = Annotated[
+    int | None,
+    typer.Option(help="processes side by side; by cores, memory and GPUs if none is given", show_default=False),
+]
+Cluster = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="of a Dask scheduler, whose workers do it", show_default=False)
 ]
 
 
@@ -81,3 +91,31 @@ def open_workspace() -> "Workspace":
     from pipeline.jobs.workspace import Workspace
 
     return Workspace()
+
+
+@contextmanager
+def side_by_side(
+    command: str, recipe: "Recipe", jobs: int | None, cluster: str | None, table: str | None = None
+) -> Iterator["Workspace"]:
+    """The artifacts, with what performs a recipe's independent jobs at once; an error ends all that runs.
+
+    Args:
+        command: a stage, `all`, `table`, `sts` or `draw`.
+        recipe: whose jobs.
+        jobs: processes of this machine, `--jobs`.
+        cluster: address of a Dask scheduler, `--cluster`.
+        table: the name of the table, of `table`.
+
+    Raises:
+        RecipeError: see `executor_for`.
+    """
+    from pipeline.jobs.side_by_side import SideBySide, executor_for
+    from pipeline.jobs.workspace import Workspace
+
+    executor = executor_for(recipe, jobs, cluster)
+    if executor is None:
+        yield open_workspace()
+        return
+    listed = partial(load("pipeline.reporting.plan", "jobs_of"), command, table=table)
+    with executor:
+        yield Workspace(side_by_side=SideBySide(recipe, listed, executor))

@@ -9,13 +9,16 @@ import typer
 
 from pipeline.commands.options import (
     EPILOG,
+    Cluster,
     Force,
+    Jobs,
     RecipeArgument,
     RecipeOption,
     Verbose,
     load,
     open_workspace,
     recipe_of,
+    side_by_side,
 )
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
@@ -40,50 +43,50 @@ app = typer.Typer()
 @app.command(epilog=EPILOG)
 def prepare(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False,
+    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Read a corpus: caption table, parallel text, region store, data report."""
-    _run_stages(["prepare"], recipe_of(ctx, recipe, named), force)
+    _run_stage("prepare", recipe_of(ctx, recipe, named), force, jobs, cluster)
 
 
 @app.command(epilog=EPILOG)
 def mmt(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False,
+    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Train and test translators: NMT on text, then MT and MMT on captions."""
-    _run_stages(["mmt"], recipe_of(ctx, recipe, named), force)
+    _run_stage("mmt", recipe_of(ctx, recipe, named), force, jobs, cluster)
 
 
 @app.command(epilog=EPILOG)
 def augment(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False,
+    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Translate training captions into synthetic captions."""
-    _run_stages(["augment"], recipe_of(ctx, recipe, named), force)
+    _run_stage("augment", recipe_of(ctx, recipe, named), force, jobs, cluster)
 
 
 @app.command(epilog=EPILOG)
 def vse(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False,
+    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Train and test retrieval models."""
-    _run_stages(["vse"], recipe_of(ctx, recipe, named), force)
+    _run_stage("vse", recipe_of(ctx, recipe, named), force, jobs, cluster)
 
 
 @app.command(epilog=EPILOG)
 def rerank(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False,
+    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Tune re-ranked translators (mmt.rerank), compare sets of features and print the table."""
     loaded = recipe_of(ctx, recipe, named)
     if not (loaded.mmt.rerank.systems or loaded.mmt.rerank.retrieval):
         raise RecipeError(f"recipe {loaded.name} re-ranks nothing; set mmt.rerank.retrieval.row to a row of vse.rows, "
                           "or name systems in mmt.rerank.systems and mmt.systems")  # fmt: skip
-    _run_stages(["rerank"], loaded, force)
+    _run_stage("rerank", loaded, force, jobs, cluster)
 
 
 @app.command(epilog=EPILOG)
@@ -91,31 +94,24 @@ def report(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, verbose: Verbose = False
 ) -> None:
     """Print and write tables of everything that has been run."""
-    _run_stages(["report"], recipe_of(ctx, recipe, named))
+    _run(["report"], recipe_of(ctx, recipe, named), open_workspace())
 
 
 @app.command("all", epilog=EPILOG)
 def run_all(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="jobs side by side; by the cores if none is given")] = None,
+    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Run all stages, prepare, mmt, augment, vse, rerank and report, and print a summary."""
     started, loaded = time.monotonic(), recipe_of(ctx, recipe, named)
     from pipeline.jobs.cost import cpu_seconds, duration
-    from pipeline.jobs.side_by_side import SideBySide, processes_for
-    from pipeline.jobs.workspace import Workspace
     from pipeline.reporting.plan import all_jobs
 
-    many = processes_for(loaded) if jobs is None else jobs
-    side_by_side = SideBySide(loaded, all_jobs, many) if many > 1 else None
-    workspace = Workspace(side_by_side=side_by_side)
-    workspace.expect(all_jobs(loaded, workspace), force)  # refuses what cannot be trained before anything runs
-    _run_stages([name for name in STAGES if name != "report"], loaded, force, workspace)
-    with explained("report"):
-        load("pipeline.reporting.summary", "summary")(loaded, workspace, _chosen(recipe or named, ctx.obj))
-    if side_by_side is not None:
-        side_by_side.close()
+    with side_by_side("all", loaded, jobs, cluster) as workspace:
+        workspace.expect(all_jobs(loaded, workspace), force)  # refuses what cannot be trained before anything runs
+        _run([name for name in STAGES if name != "report"], loaded, workspace, force)
+        with explained("report"):
+            load("pipeline.reporting.summary", "summary")(loaded, workspace, _chosen(recipe or named, ctx.obj))
     say(f"in all {duration(time.monotonic() - started)}, {duration(cpu_seconds())} of CPU time")
 
 
@@ -136,11 +132,13 @@ def _chosen(name: str | None, settings: Sequence[str]) -> str:
     return shlex.join(words)
 
 
-def _run_stages(
-    names: Sequence[str], recipe: "Recipe", force: bool = False, workspace: "Workspace | None" = None
-) -> None:
-    workspace = workspace or open_workspace()
+def _run_stage(name: str, recipe: "Recipe", force: bool, jobs: int | None, cluster: str | None) -> None:
+    with side_by_side(name, recipe, jobs, cluster) as workspace:
+        _run([name], recipe, workspace, force)
+
+
+def _run(names: Sequence[str], recipe: "Recipe", workspace: "Workspace", *options: bool) -> None:
     for name in names:
         stage = load(STAGES[name], name)
         with explained(name):
-            stage(recipe, workspace, force)
+            stage(recipe, workspace, *options)

@@ -73,7 +73,8 @@ def prepare(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     """Run the stage and print what is in the corpus."""
     job = corpus_job(recipe, workspace)
     workspace.expect([job], force)
-    folder = workspace.perform(job, force)
+    workspace.perform_many([job], force)
+    folder = workspace.folder(job)
     workspace.note(recipe.name, "prepare", {"corpus": job})
     counts = workspace.manifest(job)["metrics"]
     detail(f"  {recipe.corpus.name}: {counts['pairs']:,} pairs, regions {'×'.join(map(str, counts['regions']))}")

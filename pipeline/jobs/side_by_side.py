@@ -1,99 +1,97 @@
 """Independent jobs side by side, each in a process of its own; their figures are those of one after the other."""
 
-import multiprocessing
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data.extractor import end_with_the_parent
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import CONSOLE
-from pipeline.jobs.job import Job
+from pipeline.jobs.executors import JobExecutor, LocalProcesses, gpus_of, processes_for, trains_alone
+from pipeline.jobs.job import Job, everything
+from pipeline.jobs.ranks import started_together
 from pipeline.recipes.settings import Recipe
 
 if TYPE_CHECKING:
     from pipeline.jobs.workspace import Workspace
 
 ListJobs = Callable[[Recipe, "Workspace"], list[Job]]
+_LOOK = 1.0  # seconds between looks at the executor
 
 
-def processes_for(recipe: Recipe) -> int:
-    """How many jobs fit on this machine's cores at once: 1 unless the recipe's jobs use fewer threads, and no GPU."""
-    import torch
+def executor_for(recipe: Recipe, jobs: int | None = None, cluster: str | None = None) -> JobExecutor | None:
+    """What performs a recipe's jobs side by side; None: one after the other, in this process.
 
-    trainers = [recipe.mmt.trainer, recipe.augment.trainer, recipe.vse.trainer]
-    threads = [one.threads for one in trainers if one.threads]
-    on_cpu = all(one.accelerator == "cpu" or not torch.cuda.is_available() for one in trainers)
-    alone = all(one.devices == 1 and one.num_nodes == 1 for one in trainers)
-    if len(threads) < len(trainers) or not on_cpu or not alone:
-        return 1
-    return max(1, len(os.sched_getaffinity(0)) // max(threads)) if hasattr(os, "sched_getaffinity") else 1
+    Args:
+        recipe: whose jobs.
+        jobs: processes of this machine; None: as many as suit it (`processes_for`).
+        cluster: address of a Dask scheduler, whose workers perform the jobs instead.
+
+    Raises:
+        RecipeError: both are given, the number is not positive, trainings run in several processes, or the cluster
+            cannot be reached.
+    """
+    if jobs is not None and jobs < 1:
+        raise RecipeError(f"--jobs is {jobs}; expected 1 or more processes; without --jobs their number is chosen")
+    if jobs is not None and cluster is not None:
+        raise RecipeError("--jobs counts processes of this machine and --cluster uses other ones; give one of them")
+    if (cluster is not None or (jobs or 1) > 1) and (started_together() or not trains_alone(recipe)):
+        option = "--cluster" if cluster is not None else f"--jobs={jobs}"
+        raise RecipeError(
+            f"{option} performs each job in one process, but trainings run in several here; set trainer.devices and "
+            f"trainer.num_nodes to 1, without torchrun or srun, or leave {option} out"
+        )
+    if cluster is not None:
+        from pipeline.jobs.cluster import Cluster
+
+        return Cluster(cluster, recipe)
+    if jobs == 1 or started_together():
+        return None
+    gpus = gpus_of(recipe)
+    many = processes_for(recipe, gpus) if jobs is None else jobs
+    return LocalProcesses(many, gpus) if many > 1 else None
 
 
 class SideBySide:
-    """Processes that perform a recipe's jobs.
+    """A recipe's jobs, performed by an executor.
 
     Args:
         recipe: whose jobs.
         list_jobs: all of them, by recipe and workspace; a function that another process can import.
-        processes: how many jobs at once.
+        executor: performs them.
     """
 
-    def __init__(self, recipe: Recipe, list_jobs: ListJobs, processes: int) -> None:
-        self.recipe, self.list_jobs, self.processes = recipe, list_jobs, processes
-        self._pool: ProcessPoolExecutor | None = None
+    def __init__(self, recipe: Recipe, list_jobs: ListJobs, executor: JobExecutor) -> None:
+        self.recipe, self.list_jobs, self.executor = recipe, list_jobs, executor
 
-    def perform(self, jobs: Sequence[Job], workspace: "Workspace", force: bool) -> Iterator[Job]:
+    def perform(self, jobs: Sequence[Job], workspace: "Workspace", forced: Collection[str]) -> Iterator[Job]:
         """Perform jobs, each as soon as what it needs is done; yield each when it is done.
 
+        Args:
+            jobs: with all that they need and that is not done.
+            workspace: their artifacts.
+            forced: keys of those that are performed although they are done.
+
         Raises:
-            RecipeError: a job cannot be done, or a process has ended; those that run are ended first.
+            RecipeError: a job cannot be done, or what performs it has ended.
         """
-        self._pool = self._pool or ProcessPoolExecutor(self.processes, multiprocessing.get_context("spawn"), _quietly)
-        perform = partial(_perform, self.recipe, self.list_jobs, workspace.root, force=force)
         waiting, running = list(jobs), dict[Future[None], Job]()
         undone = {job.key for job in jobs}
         try:
             while waiting or running:
                 for job in [one for one in waiting if not undone & {other.key for other in one.inputs.values()}]:
                     waiting.remove(job)
-                    running[self._pool.submit(perform, job.key)] = job
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    task = (self.recipe, self.list_jobs, workspace.root, job.key, job.key in forced)
+                    running[self.executor.submit(_perform, *task)] = job
+                for future in wait(running, timeout=_LOOK, return_when=FIRST_COMPLETED).done:
                     job = running.pop(future)
                     future.result()
                     undone.remove(job.key)
                     yield job
-        except BrokenProcessPool:
-            raise RecipeError("a process has ended; the same command continues from the last checkpoints") from None
-        finally:
-            if running:
-                self._kill()
-
-    def close(self) -> None:
-        """End the processes, which are idle."""
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
-
-    def _kill(self) -> None:
-        """End the processes, whatever they are at; their jobs continue from checkpoints."""
-        if self._pool is not None:
-            for process in list((self._pool._processes or {}).values()):
-                process.terminate()
-            self.close()
-
-
-def _quietly() -> None:
-    """Begin a process of the pool: it prints nothing, and ends with its parent."""
-    from pipeline.jobs.machine_errors import quieten
-
-    quieten()
-    end_with_the_parent()
-    CONSOLE.quiet = True
+                self.executor.check()
+        except Exception as error:
+            if (line := self.executor.lost(error)) is None:
+                raise
+            raise RecipeError(line) from None
 
 
 def _perform(recipe: Recipe, list_jobs: ListJobs, root: Path, key: str, force: bool) -> None:
@@ -102,6 +100,6 @@ def _perform(recipe: Recipe, list_jobs: ListJobs, root: Path, key: str, force: b
     from pipeline.jobs.workspace import Workspace
 
     workspace = Workspace(root)
-    job = next(one for one in list_jobs(recipe, workspace) if one.key == key)
+    job = next(one for one in everything(list_jobs(recipe, workspace)) if one.key == key)
     with explained(job.stage):
         workspace.perform(job, force)

@@ -25,7 +25,7 @@ from torch import nn
 from modules.training import TrainedModule
 from pipeline.errors import RecipeError
 from pipeline.jobs.board import LOG_EVERY, Charts, Pace
-from pipeline.jobs.console import detail, say
+from pipeline.jobs.console import CONSOLE, detail, say
 from pipeline.jobs.cost import duration
 from pipeline.jobs.loggers import loggers_of
 from pipeline.jobs.ranks import started_together
@@ -210,7 +210,7 @@ def make_trainer(
             "trainer.accelerator is gpu, but torch sees no GPU here; use --trainer.accelerator=cpu or auto"
         )
     logger = False if log_dir is None else loggers_of(settings.loggers, log_dir)
-    bar = [_PassingBar(refresh_rate=10)] if settings.progress and sys.stdout.isatty() else []
+    bar = [_PassingBar(refresh_rate=10)] if settings.progress and sys.stdout.isatty() and not CONSOLE.quiet else []
     # Lightning takes every command in an allocation of SLURM's for one that srun has started
     alone = [LightningEnvironment()] if "SLURM_NTASKS" in os.environ and not started_together() else []
     try:

@@ -24,7 +24,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.console import detail, escaped, passing, say
 from pipeline.jobs.cost import Cost
 from pipeline.jobs.files import rename_whole, write_whole
-from pipeline.jobs.job import Job
+from pipeline.jobs.job import Job, everything
 from pipeline.jobs.locks import ending_with_rank_0, is_ours, lock, lock_file, meet, wait_for_rank_0
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.ranks import rank, run_id, started_together
@@ -32,6 +32,7 @@ from pipeline.jobs.side_by_side import SideBySide
 
 FORMAT = 1
 _BEGUN = "started.json"
+_ARRIVAL = 60.0  # seconds that a file written on another machine may take to be seen here
 _LIBRARIES = ("torch", "pytorch-lightning", "numpy", "tokenizers", "sacremoses", "sacrebleu", "faiss-cpu", "faiss-gpu")
 
 
@@ -40,13 +41,13 @@ class Workspace:
 
     Args:
         root: the folder; null is BILDWORT_ARTIFACTS or `artifacts`.
-        side_by_side: processes that perform independent jobs at once; None: one job after the other.
+        side_by_side: performs independent jobs at once; None: one job after the other, in this process.
     """
 
     def __init__(self, root: Path | None = None, side_by_side: SideBySide | None = None) -> None:
         self.root = root or Path(os.environ.get("BILDWORT_ARTIFACTS", "artifacts"))
         self._warned = False
-        self._progress = Progress(1 if side_by_side is None else side_by_side.processes)
+        self._progress = Progress(1 if side_by_side is None else side_by_side.executor.at_once)
         self._side_by_side = side_by_side
 
     def folder(self, job: Job) -> Path:
@@ -140,25 +141,43 @@ class Workspace:
 
     def perform_all(self, job: Job, force: bool = False) -> Path:
         """Run a job and, before it, the inputs that are not done; `force` applies to the job itself."""
-        for other in job.inputs.values():
-            if not self.done(other):
-                self.perform_all(other)
-        return self.perform(job, force)
+        self.perform_many([job], force)
+        return self.folder(job)
 
     def perform_many(self, jobs: Iterable[Job], force: bool = False) -> None:
-        """Run jobs and, before them, the inputs that are not done; side by side if this workspace can."""
-        wanted = list(jobs)
-        if self._side_by_side is None or started_together():
+        """Run jobs and, before them, the inputs that are not done; side by side if this workspace can.
+
+        `force` applies to the jobs themselves.
+        """
+        named = list(jobs)
+        keys = {job.key for job in named}
+        wanted = [job for job in everything(named) if job.key in keys or not self.done(job)]
+        undone = [job for job in wanted if not self.done(job) or (force and job.key in keys)]
+        away = self._side_by_side
+        if away is None or started_together() or not (len(undone) > 1 or away.executor.remote):
             for job in wanted:
-                self.perform_all(job, force)
+                self.perform(job, force and job.key in keys)
             return
-        for job in [one for one in wanted if self.done(one) and not force]:
-            self._say_done(job)
-            wanted.remove(job)
-        for job in self._side_by_side.perform(wanted, self, force):
-            manifest = self.manifest(job)
+        for job in wanted:
+            if job not in undone:
+                self._say_done(job)
+        for job in away.perform(undone, self, keys if force else ()):
+            manifest = self._arrived(job)
             figure, resumed = job.headline(manifest["metrics"]), manifest["resumed"]
             say(escaped(self._progress.finish(job, manifest["wall_s"], figure, not resumed)))
+
+    def _arrived(self, job: Job) -> dict[str, Any]:
+        """The manifest of a job that another process has finished; a network's file system shows it a little later.
+
+        Raises:
+            RecipeError: it does not come.
+        """
+        until = time.monotonic() + _ARRIVAL
+        while not self.done(job) and time.monotonic() < until:
+            list(self.folder(job).parent.iterdir())  # makes NFS look again
+            time.sleep(0.1)
+        self.require(job)
+        return self.manifest(job)
 
     def _work(self, job: Job, inputs: dict[str, Path], partial: Path, final: Path, forced: bool) -> None:
         """Run a job in `partial`, and rename the folder when it is complete."""

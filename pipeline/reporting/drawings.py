@@ -56,8 +56,7 @@ def draw(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
         raise RecipeError("no retrieval model of these settings has been trained; run `make stage-vse` with the same "
                           "recipe and settings")  # fmt: skip
     workspace.expect(trained, force)
-    for job in trained:
-        workspace.perform(job, force)
+    workspace.perform_many(trained, force)
     if rank() > 0:
         return
     workspace.note(recipe.name, "draw", {job.name: job for job in trained})

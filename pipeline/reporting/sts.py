@@ -38,8 +38,7 @@ def sts(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
                           f"{recipe.sts.language!r} has been trained; run `make stage-vse` with the same recipe and "
                           "settings")  # fmt: skip
     workspace.expect(jobs, force)
-    for job in jobs:
-        workspace.perform(job, force)
+    workspace.perform_many(jobs, force)
     workspace.note(recipe.name, "sts", {f"{job.name} {job.key}": job for job in jobs})
     if rank() > 0:
         return

@@ -27,6 +27,7 @@ SETUP = {
     "setup-app",
     "setup-fasttext",
     "setup-asian",
+    "setup-cluster",
     "setup-translators",
     "setup-benchmarks",
     "setup-onnx",
@@ -279,6 +280,7 @@ def test_a_command_of_a_readme_is_accepted(of_bildwort, line: str, monkeypatch, 
             return lambda *given: done.append(name)
 
     monkeypatch.setattr(options, "import_module", lambda name: real(name) if "recipes" in name else Stub())
+    monkeypatch.setattr("pipeline.jobs.side_by_side.executor_for", lambda *given: None)
     monkeypatch.setenv("BILDWORT_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "holiday.yaml").write_text("base: own\n")  # as `init` would write it

@@ -1,17 +1,18 @@
-"""Jobs side by side leave what jobs one after the other leave, and survive the loss of a process."""
+"""Jobs side by side leave what jobs one after the other leave, and survive Ctrl-C and the loss of a process."""
 
 import multiprocessing
 import os
 import signal
 import threading
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
-from pipeline.jobs.side_by_side import processes_for
+from pipeline.jobs.job import everything
 from pipeline.jobs.workspace import read_manifest
-from pipeline.recipes.loading import load_recipe
+from pipeline.reporting.plan import jobs_of
 from tests.pipeline.tiny import Tiny
 
 
@@ -34,31 +35,79 @@ def test_jobs_side_by_side_are_those_of_one_after_the_other(tiny: Tiny, fresh: T
     assert "a process has ended; the same command continues" in " ".join(capfd.readouterr().err.split())
     assert fresh.main("all", "--jobs", "2") == 0
     printed = capfd.readouterr().out
-    manifests = sorted((tiny.workspace.root / "jobs").glob("*/*/manifest.json"))
-    assert manifests
-    for path in manifests:
-        own = fresh.workspace.root / path.relative_to(tiny.workspace.root)
+    names = require_equal(tiny, fresh)
+    assert names == {one.name for one in (fresh.workspace.root / "jobs").iterdir()}
+    assert all(name in printed for name in names)
+
+
+TABLE = """
+tables:
+  "1":
+    title: two systems
+    systems:
+      plain: {vse: {}, rows: [human]}
+      dan: {vse: {model: dan, options: {steps: 1}}, rows: [human, mmt-fb]}
+"""
+
+
+@pytest.mark.slow
+def test_the_systems_of_a_table_are_trained_side_by_side(tiny: Tiny, tmp_path: Path, capfd) -> None:
+    serial, parallel = (tiny.without(tmp_path / name, "vse-*") for name in ("serial", "parallel"))
+    for one in (serial, parallel):
+        one.yaml.write_text(one.yaml.read_text() + TABLE)
+    assert serial.main("table", "--table=1", "--jobs=1") == 0
+    capfd.readouterr()
+    both = ("vse-san-human-1", "vse-dan-human-1")
+    watcher = threading.Thread(target=see_both, args=(parallel.workspace.root, both), daemon=True)
+    watcher.start()
+    assert parallel.main("table", "--table=1", "--jobs=2") == 0
+    printed = capfd.readouterr().out
+    assert {"vse-san-human-1", "vse-dan-human-1", "vse-dan-mmt-fb-1"} <= require_equal(serial, parallel)
+    assert "two systems" in printed
+    watcher.join(1)
+    assert not watcher.is_alive()
+
+
+def see_both(root: Path, names: Collection[str]) -> None:
+    """Come back when jobs are under way at the same time."""
+    while not all([*root.glob(f"jobs/{name}/*.partial")] for name in names):
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_after_ctrl_c_nothing_runs_and_the_same_command_continues(tiny: Tiny, tmp_path: Path) -> None:
+    here = tiny.without(tmp_path / "tiny", "vse-*")
+    run = here.start("vse", "--jobs=2")
+    while not [*here.workspace.root.glob("jobs/vse-*/*.partial/checkpoints/last.ckpt")]:
+        time.sleep(0.01)
+    os.killpg(run.pid, signal.SIGINT)
+    printed = run.communicate(timeout=120)[0]  # which ends when no process holds the pipe
+    assert run.returncode == 130
+    assert printed.rstrip().endswith("stopped; the same command continues from the last checkpoint")
+    assert "Traceback" not in printed
+    assert here.start("vse", "--jobs=2").wait(300) == 0
+    assert len([name for name in require_equal(tiny, here) if name.startswith("vse-")]) >= 2
+
+
+def require_equal(one: Tiny, other: Tiny) -> set[str]:
+    """The names of the jobs that both have done, after comparing their figures and weights."""
+    names = set()
+    for path in (one.workspace.root / "jobs").glob("*/*/manifest.json"):
+        own = other.workspace.root / path.relative_to(one.workspace.root)
         if not own.is_file():  # of another test that shares the fixture
             continue
-        assert path.parent.parent.name in printed
+        names.add(path.parent.parent.name)
         assert read_manifest(own.parent)["metrics"] == read_manifest(path.parent)["metrics"]
         for weights in path.parent.glob("*.safetensors"):
             assert (own.parent / weights.name).read_bytes() == weights.read_bytes()
-    assert {one.name for one in (fresh.workspace.root / "jobs").iterdir()} <= {
-        path.parent.parent.name for path in manifests
-    }
+    assert names
+    return names
 
 
-@pytest.mark.parametrize(
-    ("overrides", "many"),
-    [
-        ([], True),
-        (["--trainer.threads=null"], False),
-        (["--trainer.devices=2"], False),
-        (["--trainer.threads=999"], False),
-    ],
-)
-def test_as_many_jobs_as_their_threads_leave_room_for(overrides: list[str], many: bool) -> None:
-    cores = len(os.sched_getaffinity(0))
-    recipe = load_recipe("scenes", ["--trainer.accelerator=cpu", *overrides])
-    assert processes_for(recipe) == (cores if many else 1)
+def test_another_process_finds_each_job_of_a_command(tiny: Tiny) -> None:
+    recipe, workspace = tiny.recipe(), tiny.workspace
+    for stage in ("prepare", "mmt", "augment", "vse", "rerank"):
+        wanted = {job.key for job in jobs_of("all", recipe, workspace) if job.stage == stage}
+        assert wanted <= {job.key for job in everything(jobs_of(stage, recipe, workspace))}
+    names = {job.name for job in everything(jobs_of("draw", recipe, workspace))}
+    assert {"corpus", "vse-san-human-1", "draw-san-human-1"} <= names

@@ -72,6 +72,8 @@ RERANK = (
 RERANKED = (RERANK_SYSTEMS, *RERANK, "--mmt.directions=[en-de,de-en]")
 """Two systems with tuned weights and one with a channel, in both directions."""
 
+_SIDE_BY_SIDE = {"prepare", "mmt", "augment", "vse", "rerank", "all", "table", "sts", "draw"}
+
 
 @contextlib.contextmanager
 def at(folder: Path) -> Iterator[None]:
@@ -139,4 +141,5 @@ class Tiny:
 
 def _one_by_one(stage: str, arguments: tuple[str, ...]) -> list[str]:
     """Jobs of this size are over before another process has started."""
-    return ["--jobs", "1"] if stage == "all" and "--jobs" not in arguments else []
+    chosen = any(one.startswith(("--jobs", "--cluster")) for one in arguments)
+    return ["--jobs", "1"] if stage in _SIDE_BY_SIDE and not chosen else []

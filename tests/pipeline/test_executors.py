@@ -1,0 +1,217 @@
+"""What performs independent jobs: how many at once, on which GPU, in which order, and that nothing outlives the run."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import RecipeError
+from pipeline.jobs import executors
+from pipeline.jobs.executors import JobExecutor, LocalProcesses, processes_for
+from pipeline.jobs.job import Job
+from pipeline.jobs.side_by_side import SideBySide, executor_for
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.loading import load_recipe
+from tests.pipeline.tiny import ROOT, Tiny
+
+CORES = len(os.sched_getaffinity(0))
+
+
+class Threads(ThreadPoolExecutor, JobExecutor):
+    """Two at once; counts what it is sent."""
+
+    at_once = 2
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.sent = 0
+
+    def submit(self, *args, **kwargs):
+        self.sent += 1
+        return super().submit(*args, **kwargs)
+
+
+class Work:
+    """Jobs `one` and `two`, which are done only if both run at once, and `third`, which needs both."""
+
+    def __init__(self) -> None:
+        self.meet, self.runs = threading.Barrier(2), list[str]()
+        first = [Job(name, "vse", 1, {}, {}, self.together(name)) for name in ("one", "two")]
+        third = Job("third", "vse", 1, {}, {job.name: job for job in first}, self.alone)
+        self.jobs = [third, *first]
+
+    def together(self, name: str):
+        def run(folder: Path, inputs: dict[str, Path]) -> dict:
+            self.meet.wait(20)
+            self.runs.append(name)
+            return {}
+
+        return run
+
+    def alone(self, folder: Path, inputs: dict[str, Path]) -> dict:
+        assert sorted(inputs) == ["one", "two"]
+        self.runs.append("third")
+        return {}
+
+    def listed(self, recipe: object, workspace: Workspace) -> list[Job]:
+        return self.jobs
+
+
+@pytest.mark.parametrize(
+    ("overrides", "many"),
+    [
+        ([], True),
+        (["--trainer.threads=null"], False),
+        (["--trainer.devices=2"], False),
+        (["--trainer.threads=999"], False),
+    ],
+)
+def test_as_many_jobs_as_their_threads_leave_room_for(overrides: list[str], many: bool, monkeypatch) -> None:
+    monkeypatch.setattr(executors, "free_memory", lambda: 1e12)
+    recipe = load_recipe("scenes", ["--trainer.accelerator=cpu", *overrides])
+    assert processes_for(recipe, []) == (CORES if many else 1)
+
+
+def test_one_job_for_each_gpu_and_no_more_than_the_memory_holds(monkeypatch) -> None:
+    recipe = load_recipe("scenes", ["--trainer.threads=null"])
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(8))
+    monkeypatch.setattr(executors, "free_memory", lambda: 1e12)
+    assert processes_for(recipe, ["0", "1", "2"]) == 3
+    assert processes_for(recipe, ["0"]) == 1
+    assert processes_for(load_recipe("scenes", ["--trainer.devices=2"]), ["0", "1", "2"]) == 1
+    monkeypatch.setattr(executors, "free_memory", lambda: 3.1e9)
+    assert processes_for(recipe, ["0", "1", "2"]) == 2
+    monkeypatch.setattr(executors, "free_memory", lambda: 0.2e9)
+    assert processes_for(recipe, ["0", "1", "2"]) == 1
+
+
+def test_each_process_sees_the_next_gpu() -> None:
+    with LocalProcesses(2, ["5", "7"]) as processes:
+        seen = [processes.submit(eval, SEEN) for _ in range(2)]
+        assert {one.result(60) for one in seen} == {"5", "7"}
+
+
+SEEN = "__import__('time').sleep(1) or __import__('os').environ['CUDA_VISIBLE_DEVICES']"  # both must start
+
+
+def test_the_gpus_are_those_that_cuda_shows(monkeypatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert executors.gpus_of(load_recipe("scenes", [])) == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-ab")
+    assert executors.gpus_of(load_recipe("scenes", [])) == ["3", "GPU-ab"]
+    assert executors.gpus_of(load_recipe("scenes", ["--trainer.accelerator=cpu"])) == []
+
+
+def test_a_job_runs_as_soon_as_what_it_needs_is_done(tmp_path: Path, capsys) -> None:
+    work = Work()
+    with Threads() as threads:
+        workspace = Workspace(tmp_path, SideBySide(None, work.listed, threads))
+        workspace.perform_many(work.jobs[:1])  # and what it needs
+        assert sorted(work.runs[:2]) == ["one", "two"]
+        assert work.runs[2:] == ["third"]
+        assert threads.sent == 3
+        capsys.readouterr()
+        workspace.perform_many(work.jobs)
+        assert threads.sent == 3
+        assert capsys.readouterr().out.count("is up to date") == 3
+        workspace.perform_many(work.jobs[1:], force=True)
+        assert sorted(work.runs[3:]) == ["one", "two"]
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_single_job_is_performed_here_unless_others_perform_all(tmp_path: Path, remote: bool) -> None:
+    job = Job("single", "vse", 1, {}, {}, lambda folder, inputs: {})
+    with Threads() as threads:
+        threads.remote = remote
+        Workspace(tmp_path, SideBySide(None, lambda *_: [job], threads)).perform_many([job])
+        assert threads.sent == int(remote)
+
+
+def test_an_error_of_a_job_stays_what_it_is(tmp_path: Path) -> None:
+    def fails(folder: Path, inputs: dict[str, Path]) -> dict:
+        raise RecipeError("no such word")
+
+    jobs = [Job(name, "vse", 1, {}, {}, fails) for name in ("one", "two")]
+    with pytest.raises(RecipeError, match=r"^no such word$"), Threads() as threads:
+        Workspace(tmp_path, SideBySide(None, lambda *_: jobs, threads)).perform_many(jobs)
+
+
+def test_an_error_ends_the_processes_whatever_they_are_at() -> None:
+    began = time.monotonic()
+    with suppress(KeyboardInterrupt), LocalProcesses(1) as processes:
+        processes.submit(time.sleep, 600)
+        while not processes._processes:
+            time.sleep(0.01)
+        (child,) = processes._processes.values()
+        raise KeyboardInterrupt
+    assert not child.is_alive()
+    assert time.monotonic() - began < 60
+
+
+WAITING = """
+import time
+from pipeline.jobs.executors import LocalProcesses
+if __name__ == "__main__":
+    with LocalProcesses(2) as processes:
+        for one in [processes.submit(time.sleep, 0) for _ in range(2)]:
+            one.result()
+        waiting = [processes.submit(time.sleep, 600) for _ in range(2)]
+        print(*processes._processes, flush=True)
+        waiting[0].result()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_outlives_a_run_that_is_stopped(tmp_path: Path, number: int) -> None:
+    (tmp_path / "waiting.py").write_text(WAITING)
+    run = subprocess.Popen(
+        [sys.executable, "waiting.py"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert run.stdout is not None
+    children = [int(word) for word in run.stdout.readline().split()]
+    assert children
+    # a terminal sends Ctrl-C to all of them
+    (os.killpg if number == signal.SIGINT else os.kill)(run.pid, number)
+    printed = run.communicate(timeout=60)[1]  # which ends when no process holds the pipe
+    assert run.returncode not in (0, None)
+    assert printed.count("Traceback") == (number == signal.SIGINT)  # the run's own
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["--jobs=0"], "--jobs is 0; expected 1 or more processes; without --jobs their number is chosen"),
+        (["--jobs", "-2"], "--jobs is -2; expected 1 or more"),
+        (["--jobs=2", "--cluster=tcp://a:1"], "--jobs counts processes of this machine and --cluster uses other ones"),
+        (["--jobs=2", "--trainer.devices=2"], "--jobs=2 performs each job in one process, but trainings run"),
+        (["--cluster=tcp://a:1", "--vse.trainer.num_nodes=2"], "--cluster performs each job in one process"),
+    ],
+)
+@pytest.mark.parametrize("command", ["vse", "table"])
+def test_options_that_cannot_be_are_refused_in_a_line(
+    fresh: Tiny, command: str, options: list[str], line: str, capsys
+) -> None:
+    assert fresh.main(command, *options) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith(f"error: {line}")
+
+
+def test_what_starts_all_ranks_together_goes_on_alone(monkeypatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "here")
+    recipe = load_recipe("scenes", ["--trainer.accelerator=cpu"])
+    assert executor_for(recipe) is None
+    assert executor_for(recipe, 1) is None
+    with pytest.raises(RecipeError, match="without torchrun or srun"):
+        executor_for(recipe, 2)
