@@ -83,8 +83,8 @@ def test_the_extra_of_the_tests_holds_the_others(checkout: Checkout) -> None:
     checkout.program("g++")
     assert checkout.make("setup-dev")[0] == [".[cpu]", ".[dev]"]
     assert checkout.stamps() == {
-        ".setup", ".setup-dev", ".setup-app", ".setup-cluster", ".setup-fasttext", ".setup-translators", ".setup-benchmarks",
-        ".setup-onnx", ".setup-sweep"
+        ".setup", ".setup-dev", ".setup-app", ".setup-cluster", ".setup-fasttext", ".setup-translators",
+        ".setup-benchmarks", ".setup-onnx", ".setup-sweep"
     }  # fmt: skip
     assert checkout.make("app", "setup-cluster", "setup-fasttext")[0] == []
 
