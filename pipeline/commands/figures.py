@@ -7,6 +7,7 @@ import typer
 
 from pipeline.commands.options import (
     EPILOG,
+    DryRun,
     Force,
     RecipeArgument,
     RecipeOption,
@@ -15,6 +16,7 @@ from pipeline.commands.options import (
     open_workspace,
     recipe_of,
     refuse_settings,
+    show_dry_run,
 )
 from pipeline.jobs.machine_errors import explained
 
@@ -25,31 +27,43 @@ app = typer.Typer()
 def table(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
     name: Annotated[str | None, typer.Option("--table", help="which of the recipe's tables")] = None,
-    verbose: Verbose = False,
+    dry_run: DryRun = False, verbose: Verbose = False,
 ) -> None:  # fmt: skip
     """Train what a paper's table needs and print it beside the published figures."""
+    loaded = recipe_of(ctx, recipe, named)
+    if dry_run:
+        show_dry_run("table", loaded, table=name)
+        return
     with explained("vse"):
-        load("pipeline.reporting.paper_tables", "table")(recipe_of(ctx, recipe, named), open_workspace(), name)
+        load("pipeline.reporting.paper_tables", "table")(loaded, open_workspace(), name)
 
 
 @app.command(epilog=EPILOG)
 def sts(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False,
+    dry_run: DryRun = False, verbose: Verbose = False,
 ) -> None:  # fmt: skip
     """Test trained retrieval models on sentence similarity (sts.sets) and print Pearson's r."""
+    loaded = recipe_of(ctx, recipe, named)
+    if dry_run:
+        show_dry_run("sts", loaded, force)
+        return
     with explained("sts"):
-        load("pipeline.reporting.sts", "sts")(recipe_of(ctx, recipe, named), open_workspace(), force)
+        load("pipeline.reporting.sts", "sts")(loaded, open_workspace(), force)
 
 
 @app.command(epilog=EPILOG)
 def draw(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False,
+    dry_run: DryRun = False, verbose: Verbose = False,
 ) -> None:  # fmt: skip
     """Draw what trained retrieval models look at, and their joint space, as PNG files; prints their folders."""
+    loaded = recipe_of(ctx, recipe, named)
+    if dry_run:
+        show_dry_run("draw", loaded, force)
+        return
     with explained("draw"):
-        load("pipeline.reporting.drawings", "draw")(recipe_of(ctx, recipe, named), open_workspace(), force)
+        load("pipeline.reporting.drawings", "draw")(loaded, open_workspace(), force)
 
 
 @app.command()

@@ -31,6 +31,9 @@ RecipeOption = Annotated[
     str | None, typer.Option("--recipe", "-r", help=_RECIPE_HELP, autocompletion=recipe_names, show_default=False)
 ]
 Force = Annotated[bool, typer.Option("--force", help="run finished jobs again")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="only show what would run, its time, memory and disk; nothing is written")
+]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", callback=be_verbose, help="print details of each job and all tables")
 ]
@@ -76,8 +79,26 @@ def load(module: str, name: str) -> Callable[..., Any]:
     return getattr(import_module(module), name)
 
 
-def open_workspace() -> "Workspace":
+def open_workspace(read_only: bool = False) -> "Workspace":
     """The artifacts of this folder, or of BILDWORT_ARTIFACTS."""
     from pipeline.jobs.workspace import Workspace
 
-    return Workspace()
+    return Workspace(read_only=read_only)
+
+
+def show_dry_run(
+    command: str, recipe: "Recipe", force: bool = False, at_once: int = 1, table: str | None = None
+) -> None:
+    """Print what a command would do, and do none of it.
+
+    Args:
+        command: a stage, `all`, `table`, `sts` or `draw`.
+        recipe: whose.
+        force: with `--force`.
+        at_once: how many jobs run side by side.
+        table: the name of the table, of `table`.
+    """
+    workspace = open_workspace(read_only=True)
+    jobs = load("pipeline.reporting.plan", "jobs_of")(command, recipe, workspace, table)
+    forced = {job.stage for job in jobs} if command == "all" else {command}
+    load("pipeline.reporting.dry_run", "show_plan")(jobs, workspace, forced if force else (), at_once)

@@ -18,7 +18,6 @@ from data.settings import result_settings
 from pipeline.corpus.doctor import require_regions, say_counts, say_each, say_findings
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import detail, is_verbose
-from pipeline.jobs.files import fingerprint
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
@@ -36,7 +35,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
     settings: dict[str, Any] = {
         "corpus": corpus.name,
         "options": result_settings(corpus.options),
-        "files": fingerprint(sources, workspace.root / "fingerprints.json"),
+        "files": workspace.fingerprint(sources),
         "regions": None if brings_regions else _extractor_settings(recipe, workspace),
     }
 
@@ -128,7 +127,7 @@ def _extractor_settings(recipe: Recipe, workspace: Workspace) -> dict[str, Any]:
     if (name := settings.pop("model")) is None:
         return settings
     files = sorted(path for path in Path(name).glob("*") if path.is_file())
-    return settings | {"model": fingerprint(files, workspace.root / "fingerprints.json") if files else name}
+    return settings | {"model": workspace.fingerprint(files) if files else name}
 
 
 def _write_report(report: DataReport, name: str, folder: Path) -> None:

@@ -32,20 +32,29 @@ def table_rows(recipe: Recipe, workspace: Workspace, name: str) -> list[tuple[st
     ]
 
 
-def table(recipe: Recipe, workspace: Workspace, name: str | None) -> None:
-    """Train what a table lacks, with all that it needs, and print it.
+def table_jobs(recipe: Recipe, workspace: Workspace, name: str | None) -> list[Job]:
+    """The jobs whose figures a table has; each needs others.
 
     Raises:
         RecipeError: the recipe has no such table.
     """
-    if name not in recipe.tables:
+    if name is None or name not in recipe.tables:
         if not recipe.tables:
             raise RecipeError(f"recipe {recipe.name} has no tables; try `make table TABLE=1 RECIPE=multi30k-flickr8k`")
         reason = f"no table {name!r}" if name else "no table is named"
         raise RecipeError(f"{reason}: recipe {recipe.name} has {', '.join(recipe.tables)}; use `make table TABLE=…`")
     captions = recipe.tables[name].captions
     rows = [row for _, _, row in table_rows(recipe, workspace, name)]
-    jobs = [job for row in rows for job in (row.jobs if captions else row.of_vectors)]
+    return [job for row in rows for job in (row.jobs if captions else row.of_vectors)]
+
+
+def table(recipe: Recipe, workspace: Workspace, name: str | None) -> None:
+    """Train what a table lacks, with all that it needs, and print it.
+
+    Raises:
+        RecipeError: the recipe has no such table.
+    """
+    jobs = table_jobs(recipe, workspace, name)
     workspace.expect(everything(jobs))
     for job in jobs:
         workspace.perform_all(job)
@@ -53,7 +62,7 @@ def table(recipe: Recipe, workspace: Workspace, name: str | None) -> None:
             append_runs(recipe.name, list(finished_runs(workspace, chain([job], "vse"))))
     if rank() > 0:
         return
-    for sheet in paper_tables(name, Figures(recipe, workspace, read_runs(recipe.name))):
+    for sheet in paper_tables(str(name), Figures(recipe, workspace, read_runs(recipe.name))):
         sheet.show()
 
 
