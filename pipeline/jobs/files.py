@@ -72,9 +72,10 @@ def fingerprint(paths: list[Path], cache: Path | None = None, keep: bool = True)
 
 
 def _settle(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        with suppress(OSError) if path.is_dir() else nullcontext():  # some file systems do not know it of folders
+    """Let a file or a folder reach the disk."""
+    with suppress(OSError) if path.is_dir() else nullcontext():  # Windows and some file systems cannot, of folders
+        descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)  # Windows: of what can be written
+        try:
             os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,7 +1,6 @@
 """Independent jobs side by side, each in a process of its own; their figures are those of one after the other."""
 
 import multiprocessing
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from data.extractor import end_with_the_parent
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import CONSOLE
+from pipeline.jobs.cost import cores
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import Recipe
 
@@ -31,7 +31,7 @@ def processes_for(recipe: Recipe) -> int:
     alone = all(one.devices == 1 and one.num_nodes == 1 for one in trainers)
     if len(threads) < len(trainers) or not on_cpu or not alone:
         return 1
-    return max(1, len(os.sched_getaffinity(0)) // max(threads)) if hasattr(os, "sched_getaffinity") else 1
+    return max(1, cores() // max(threads))
 
 
 class SideBySide:

@@ -24,7 +24,7 @@ from pipeline.jobs.console import detail, escaped, passing, say
 from pipeline.jobs.cost import Cost
 from pipeline.jobs.files import fingerprint, rename_whole, write_whole
 from pipeline.jobs.job import Job
-from pipeline.jobs.locks import ending_with_rank_0, is_ours, lock, lock_file, meet, wait_for_rank_0
+from pipeline.jobs.locks import ending_with_rank_0, lock, lock_file, meet, wait_for_rank_0
 from pipeline.jobs.machine import library_versions, same_machine, this_machine
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.ranks import rank, run_id, started_together
@@ -237,8 +237,7 @@ class Workspace:
         final = self.folder(job)
         partial = _partial(final)
         if job.collective:
-            begun = lock_file(final)
-            wait_for_rank_0(lambda: self.done(job) or (is_ours(begun) and partial.exists()), final, job.name)
+            wait_for_rank_0(lambda: self.done(job) or _begun(partial).get("run") == run_id(), final, job.name)
             if not (partial / "manifest.json").is_file() and not self.done(job):
                 # A copy of its own: rank 0 may rename its folder while we still write.
                 own = partial.with_name(f"{partial.name}-{run_id()}-{rank()}")
@@ -293,18 +292,17 @@ def _begun(partial: Path) -> dict[str, Any]:
 
 
 def _note_beginning(partial: Path, source: str, forced: bool) -> None:
-    """Write down how a job was begun, or warn that it was begun by other code.
+    """Write down how a job was begun and which run works on it, or warn that it was begun by other code.
 
     Raises:
         RecipeError: it was begun in another format.
     """
     begun = _begun(partial)
-    if not begun:
-        _write_json(partial / _BEGUN, {"format": FORMAT, "source": source, "forced": forced})
-    elif begun.get("format") != FORMAT:
+    if begun and begun.get("format") != FORMAT:
         raise RecipeError(f"{partial}: begun in format {begun.get('format')}, this code writes {FORMAT}; delete it")
-    elif begun.get("source") != source:
+    if begun and begun.get("source") != source:
         say(f"[yellow]the source has changed since this was begun; delete {partial} to begin again[/]")
+    _write_json(partial / _BEGUN, {"format": FORMAT, "source": source, "forced": forced, **begun, "run": run_id()})
 
 
 def source_digest() -> str:
