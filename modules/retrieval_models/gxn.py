@@ -11,7 +11,7 @@ from modules.beam import BeamSettings
 from modules.caption_decoder import CaptionDecoder
 from modules.draws import draws
 from modules.encoders import LastState, masked_mean
-from modules.errors import ModelError, require_weights, require_whole
+from modules.errors import ModelError, require_weights
 from modules.gru import both_ways
 from modules.image_generator import (
     ConditioningAugmentation,
@@ -80,10 +80,6 @@ class Gxn(ByOrder, RetrievalModel):
         fake_weight: float = 0.5, wrong_weight: float = 0.5, smoothing: float = 2.0, **common: Any,
     ) -> None:  # fmt: skip
         super().__init__(**common)
-        require_whole(
-            samples=samples, longest=longest, picture_size=picture_size, picture_width=picture_width,
-            picture_epochs=picture_epochs, reinforce_epoch=reinforce_epoch or 0,
-        )  # fmt: skip
         require_weights(fake_weight=fake_weight, wrong_weight=wrong_weight, smoothing=smoothing)
         _require_options(branches, mixing, generate, baseline, samples, target)
         _require_numbers(longest, gamma, scheduled_sampling, picture_epochs, picture_width, reinforce_epoch)
@@ -278,9 +274,8 @@ def _require_numbers(
     """Refuse numbers out of range."""
     if longest < 1 or picture_width < 1:
         raise ModelError(f"longest is {longest}, picture_width {picture_width}; expected 1 or more of each")
-    shares = [share for share in gamma if isinstance(share, int | float)] if isinstance(gamma, list | tuple) else []
-    if len(shares) != 2 or len(gamma) != 2 or not all(0 <= share <= 1 for share in shares):
-        raise ModelError(f"gamma is {gamma!r}; expected two shares from 0 to 1, of the first and of the last epoch")
+    if len(gamma) != 2 or not all(0 <= share <= 1 for share in gamma):
+        raise ModelError(f"gamma is {list(gamma)}; expected two shares from 0 to 1, of the first and of the last epoch")
     if not 0 <= scheduled_sampling <= 1:
         raise ModelError(f"scheduled_sampling is {scheduled_sampling}; expected a share from 0 to 1")
     if picture_epochs < 0 or (reinforce_epoch or 0) < 0:

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from modules.batch_norm import GlobalBatchNorm
 from modules.encoders import LanguageEncoders, LastState, masked_mean, real_words
-from modules.errors import ModelError, require_weights, require_whole
+from modules.errors import ModelError, require_weights
 from modules.pretrained import read_words
 from modules.recurrent import widen
 from modules.retrieval_models.base import Batch, Encoding, Pairs, RetrievalModel, one_vector, register
@@ -124,7 +124,6 @@ class Mule(EmbN):
     ) -> None:  # fmt: skip
         self.universal_dim = universal_dim or common.get("dim", 512)
         super().__init__(image_dim=image_dim, state_dim=state_dim, cell=cell, anchor=anchor, **common)
-        require_whole(pretrain_epochs=pretrain_epochs)
         require_weights(
             neighbours=neighbours, classifier=classifier, classifier_weight=classifier_weight, matching=matching,
             pretrain_epochs=pretrain_epochs, same_language=same_language or 0.0,

@@ -1,15 +1,18 @@
 """Checks of settings that depend on networks: which models, losses and searches exist, and what they take."""
 
+import inspect
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import torch
+from jsonargparse import ArgumentError, ArgumentParser
 
 from modules.beam import BeamSettings
 from modules.errors import ModelError
 from modules.losses import LOSSES
 from modules.retrieval_models import build_model, model_class, option_names
-from modules.translators import build_translator, network_options
+from modules.translators import NETWORKS, build_translator, network_options
 from pipeline.errors import RecipeError
 from pipeline.recipes.checks import refuse_unknown
 from pipeline.recipes.decoding import decoding_of
@@ -69,11 +72,33 @@ def _check_retrieval_models(vse: VseSettings, where: str) -> None:
 
 def _check_options(model: str, options: dict[str, Any], where: str) -> None:
     """Refuse values of options by which a retrieval model cannot be built."""
+    _check_types(model_class(model), options, f"{where}: vse.options.")
     try:
         with torch.device("meta"):  # shapes alone
             build_model(model, region_dim=4, vocabulary_size=4, languages=["en"], dim=4, word_dim=4, **options)
     except (ModelError, TypeError, ValueError, RuntimeError) as error:
         raise RecipeError(f"{where}: vse.model {model!r}, vse.options: {error}") from None
+
+
+def _check_types(kind: type, options: Mapping[str, Any], prefix: str) -> None:
+    """Refuse options that are not of the types that a class's arguments are annotated with."""
+    parameters = inspect.signature(kind).parameters
+    for name, value in options.items():
+        parser, kind_of_value = ArgumentParser(exit_on_error=False), parameters[name].annotation
+        parser.add_argument(f"--{name}", type=kind_of_value)
+        try:
+            fits = parser.parse_object({name: value})[name] == value  # a text that could be read as a number does not
+        except ArgumentError:
+            fits = False
+        if not fits:
+            raise RecipeError(f"{prefix}{name} is {value!r}; expected {_shown(kind_of_value)}")
+
+
+def _shown(hint: Any) -> str:
+    """A type in short: `int`, `float | None`, `one of a, b`."""
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(map(str, get_args(hint)))}"
+    return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "").replace("collections.abc.", "")
 
 
 def _check_decoder(vse: VseSettings, where: str) -> None:
@@ -94,6 +119,7 @@ def _check_loss(vse: VseSettings, where: str) -> None:
 def _check_translator(mmt: MmtSettings, where: str) -> None:
     """Refuse a network of translators that cannot be built."""
     refuse_unknown(mmt.network_options, set(network_options(mmt.network)), where, "mmt.network_options.")
+    _check_types(NETWORKS[mmt.network], mmt.network_options, f"{where}: mmt.network_options.")
     sizes = {"vocabulary_size": 4, "embedding_dim": mmt.embedding_dim, "hidden_dim": mmt.hidden_dim}
     try:
         with torch.device("meta"):  # shapes alone

@@ -244,8 +244,6 @@ def test_it_resumes_in_either_phase(corpus: Corpus, tmp_path: Path) -> None:
 def test_options_that_make_no_sense() -> None:
     with pytest.raises(ModelError, match="neighbours is -1; expected 0 or more"):
         make("mule", neighbours=-1)
-    with pytest.raises(ModelError, match=r"pretrain_epochs is 1\.5; expected a whole number"):
-        make("mule", pretrain_epochs=1.5)
     with pytest.raises(ModelError, match="cell 'rnn': expected lstm or gru"):
         make("embn", cell="rnn")
     assert model_class("mule").needs_pairs()

@@ -25,10 +25,13 @@ def keys(folder: Path, *arguments: str) -> dict[str, str]:
         (["--mmt.network=lstm"], "bilstm"),
         (["--mmt.network=bilstm", "--mmt.network_options.look=gate"], "mmt.network_options.look"),  # it has none
         ([TRANSFORMER, "--mmt.network_options.loook=gate"], "did you mean mmt.network_options.look?"),
-        ([TRANSFORMER, "--mmt.network_options.look=sideways"], "expected gate or tokens"),
+        (
+            [TRANSFORMER, "--mmt.network_options.look=sideways"],
+            "mmt.network_options.look is 'sideways'; expected one of gate, tokens",
+        ),
         ([TRANSFORMER, "--mmt.network_options.heads=0"], "heads 0; expected 1 or more"),
         ([TRANSFORMER, "--mmt.network_options.layers=0"], "layers is 0"),
-        ([TRANSFORMER, "--mmt.network_options.heads=four"], "mmt.network_options"),
+        ([TRANSFORMER, "--mmt.network_options.heads=four"], "mmt.network_options.heads is 'four'; expected int"),
         ([TRANSFORMER, "--mmt.network_options.heads=7"], "not divisible by twice the heads"),
         (["--mmt.repeat.scenes=0"], "mmt.repeat.scenes is 0; expected 1 or more"),
         (["--mmt.repeat.scenes=2", "--mmt.pretrain.steps=0"], "mmt.pretrain.steps is 0"),
