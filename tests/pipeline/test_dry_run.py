@@ -96,6 +96,8 @@ def test_what_is_done_what_is_like_it_and_what_is_not_known(fresh: Tiny, capsys)
     assert of(found, "vse-san-human-2") == "runs 40 s 500 MB 2.0 MB"
     assert any("2 would run: about 80 s, about 500 MB of memory, about 4.0 MB of disk (" in one for one in found)
 
+    found = lines(fresh, capsys, "all", "--vse.seeds=[2]", "--jobs", "2")
+    assert any("2 would run: about 40 s, about 1,000 MB of memory" in one for one in found)
     found = lines(fresh, capsys, "vse", "--vse.epochs=5")  # other settings: of the kind
     assert of(found, "vse-san-human-1") == "runs ~ 40 s ~ 500 MB ~ 2.0 MB"
     assert of(lines(fresh, capsys, "vse", "--vse.model=dan"), "vse-dan-human-1").startswith(f"runs {NOT_KNOWN}")
