@@ -9,8 +9,9 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ["BILDWORT_CACHE"] = tempfile.mkdtemp(prefix="bildwort-tests-")  # every machine is tested in float32
-(Path(os.environ["BILDWORT_CACHE"]) / "precision.json").write_text(json.dumps({platform.node(): "32-true"}))
+_cache = tempfile.TemporaryDirectory(prefix="bildwort-tests-")
+os.environ["BILDWORT_CACHE"] = _cache.name
+(Path(_cache.name) / "precision.json").write_text(json.dumps({platform.node(): "32-true"}))  # whatever it is fast at
 
 if sys.platform != "linux":  # these fork, limit what is written, or look into /proc
     collect_ignore_glob = [
