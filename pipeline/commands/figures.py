@@ -8,6 +8,7 @@ import typer
 from pipeline.commands.options import (
     EPILOG,
     Cluster,
+    DryRun,
     Force,
     Jobs,
     RecipeArgument,
@@ -17,6 +18,7 @@ from pipeline.commands.options import (
     open_workspace,
     recipe_of,
     refuse_settings,
+    show_dry_run,
     side_by_side,
 )
 from pipeline.jobs.machine_errors import explained
@@ -28,10 +30,13 @@ app = typer.Typer()
 def table(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
     name: Annotated[str | None, typer.Option("--table", help="which of the recipe's tables")] = None,
-    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
+    dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Train what a paper's table needs and print it beside the published figures."""
     loaded = recipe_of(ctx, recipe, named)
+    if dry_run:
+        show_dry_run("table", loaded, False, jobs, cluster, name)
+        return
     with explained("vse"), side_by_side("table", loaded, jobs, cluster, name) as workspace:
         load("pipeline.reporting.paper_tables", "table")(loaded, workspace, name)
 
@@ -39,10 +44,13 @@ def table(
 @app.command(epilog=EPILOG)
 def sts(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
+    dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Test trained retrieval models on sentence similarity (sts.sets) and print Pearson's r."""
     loaded = recipe_of(ctx, recipe, named)
+    if dry_run:
+        show_dry_run("sts", loaded, force, jobs, cluster)
+        return
     with explained("sts"), side_by_side("sts", loaded, jobs, cluster) as workspace:
         load("pipeline.reporting.sts", "sts")(loaded, workspace, force)
 
@@ -50,10 +58,13 @@ def sts(
 @app.command(epilog=EPILOG)
 def draw(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
+    dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Draw what trained retrieval models look at, and their joint space, as PNG files; prints their folders."""
     loaded = recipe_of(ctx, recipe, named)
+    if dry_run:
+        show_dry_run("draw", loaded, force, jobs, cluster)
+        return
     with explained("draw"), side_by_side("draw", loaded, jobs, cluster) as workspace:
         load("pipeline.reporting.drawings", "draw")(loaded, workspace, force)
 

@@ -1,6 +1,5 @@
 """Commands that use trained models: translate, export, evaluate, index, search, describe, embed, caption, imagine."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from pipeline.commands.options import (
     refuse_settings,
 )
 from pipeline.errors import RecipeError
+from pipeline.jobs.cost import cores
 from pipeline.jobs.machine_errors import explained
 
 GalleryFolder = Annotated[Path | None, typer.Option("--gallery", help="the gallery's folder; the recipe's own if none")]
@@ -122,7 +122,7 @@ def index(
     loaded = recipe_of(ctx, recipe, named)
     run = load("pipeline.search.index_command", "index")
     with explained("index"):
-        run(loaded, open_workspace(), model, gallery, pictures, os.cpu_count() or 1)
+        run(loaded, open_workspace(), model, gallery, pictures, cores())
 
 
 @app.command(epilog=EPILOG)
@@ -170,7 +170,7 @@ def embed(
     """Write vectors of pictures or captions to a file for a vector database; continues where it was stopped."""
     loaded = recipe_of(ctx, None, named, networks=False)
     load("pipeline.search.embedding", "check_output")(output)
-    items = load("pipeline.search.embedding", "items_of")(pictures, captions, language, os.cpu_count() or 1)
+    items = load("pipeline.search.embedding", "items_of")(pictures, captions, language, cores())
     with explained("embed"):
         exported = load("pipeline.search.generation", "given_model")(loaded, open_workspace(), model)
         load("pipeline.search.embedding", "embed")(exported, items, output, force)

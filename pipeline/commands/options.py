@@ -33,6 +33,9 @@ RecipeOption = Annotated[
     str | None, typer.Option("--recipe", "-r", help=_RECIPE_HELP, autocompletion=recipe_names, show_default=False)
 ]
 Force = Annotated[bool, typer.Option("--force", help="run finished jobs again")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="only show what would run, its time, memory and disk; nothing is written")
+]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", callback=be_verbose, help="print details of each job and all tables")
 ]
@@ -86,11 +89,11 @@ def load(module: str, name: str) -> Callable[..., Any]:
     return getattr(import_module(module), name)
 
 
-def open_workspace() -> "Workspace":
+def open_workspace(read_only: bool = False) -> "Workspace":
     """The artifacts of this folder, or of BILDWORT_ARTIFACTS."""
     from pipeline.jobs.workspace import Workspace
 
-    return Workspace()
+    return Workspace(read_only=read_only)
 
 
 @contextmanager
@@ -119,3 +122,32 @@ def side_by_side(
     listed = partial(load("pipeline.reporting.plan", "jobs_of"), command, table=table)
     with executor:
         yield Workspace(side_by_side=SideBySide(recipe, listed, executor))
+
+
+def show_dry_run(
+    command: str, recipe: "Recipe", force: bool, jobs: int | None = None, cluster: str | None = None,
+    table: str | None = None,
+) -> None:  # fmt: skip
+    """Print what a command would do, and do none of it.
+
+    Args:
+        command: a stage, `all`, `table`, `sts` or `draw`.
+        recipe: whose.
+        force: with `--force`.
+        jobs: processes of this machine, `--jobs`.
+        cluster: address of a Dask scheduler, `--cluster`.
+        table: the name of the table, of `table`.
+
+    Raises:
+        RecipeError: see `executor_for`.
+    """
+    from pipeline.jobs.side_by_side import executor_for
+
+    executor = executor_for(recipe, jobs, cluster)
+    at_once = 1 if executor is None else executor.at_once
+    if executor is not None:
+        executor.shutdown()
+    workspace = open_workspace(read_only=True)
+    would_run = load("pipeline.reporting.plan", "jobs_of")(command, recipe, workspace, table)
+    forced = {job.stage for job in would_run} if command == "all" else {command}
+    load("pipeline.reporting.dry_run", "show_plan")(would_run, workspace, forced if force else (), at_once)

@@ -10,6 +10,7 @@ import typer
 from pipeline.commands.options import (
     EPILOG,
     Cluster,
+    DryRun,
     Force,
     Jobs,
     RecipeArgument,
@@ -18,6 +19,7 @@ from pipeline.commands.options import (
     load,
     open_workspace,
     recipe_of,
+    show_dry_run,
     side_by_side,
 )
 from pipeline.errors import RecipeError
@@ -43,70 +45,78 @@ app = typer.Typer()
 @app.command(epilog=EPILOG)
 def prepare(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
+    dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Read a corpus: caption table, parallel text, region store, data report."""
-    _run_stage("prepare", recipe_of(ctx, recipe, named), force, jobs, cluster)
+    _run_stage("prepare", recipe_of(ctx, recipe, named), force, dry_run, jobs, cluster)
 
 
 @app.command(epilog=EPILOG)
 def mmt(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
+    dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Train and test translators: NMT on text, then MT and MMT on captions."""
-    _run_stage("mmt", recipe_of(ctx, recipe, named), force, jobs, cluster)
+    _run_stage("mmt", recipe_of(ctx, recipe, named), force, dry_run, jobs, cluster)
 
 
 @app.command(epilog=EPILOG)
 def augment(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
+    dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Translate training captions into synthetic captions."""
-    _run_stage("augment", recipe_of(ctx, recipe, named), force, jobs, cluster)
+    _run_stage("augment", recipe_of(ctx, recipe, named), force, dry_run, jobs, cluster)
 
 
 @app.command(epilog=EPILOG)
 def vse(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
+    dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Train and test retrieval models."""
-    _run_stage("vse", recipe_of(ctx, recipe, named), force, jobs, cluster)
+    _run_stage("vse", recipe_of(ctx, recipe, named), force, dry_run, jobs, cluster)
 
 
 @app.command(epilog=EPILOG)
 def rerank(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
+    dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Tune re-ranked translators (mmt.rerank), compare sets of features and print the table."""
     loaded = recipe_of(ctx, recipe, named)
     if not (loaded.mmt.rerank.systems or loaded.mmt.rerank.retrieval):
         raise RecipeError(f"recipe {loaded.name} re-ranks nothing; set mmt.rerank.retrieval.row to a row of vse.rows, "
                           "or name systems in mmt.rerank.systems and mmt.systems")  # fmt: skip
-    _run_stage("rerank", loaded, force, jobs, cluster)
+    _run_stage("rerank", loaded, force, dry_run, jobs, cluster)
 
 
 @app.command(epilog=EPILOG)
 def report(
-    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, verbose: Verbose = False
-) -> None:
+    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
+    dry_run: DryRun = False, verbose: Verbose = False,
+) -> None:  # fmt: skip
     """Print and write tables of everything that has been run."""
-    _run(["report"], recipe_of(ctx, recipe, named), open_workspace())
+    loaded = recipe_of(ctx, recipe, named)
+    if dry_run:
+        show_dry_run("report", loaded, False)
+    else:
+        _run(["report"], loaded, open_workspace())
 
 
 @app.command("all", epilog=EPILOG)
 def run_all(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
+    dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Run all stages, prepare, mmt, augment, vse, rerank and report, and print a summary."""
     started, loaded = time.monotonic(), recipe_of(ctx, recipe, named)
     from pipeline.jobs.cost import cpu_seconds, duration
     from pipeline.reporting.plan import all_jobs
 
+    if dry_run:
+        show_dry_run("all", loaded, force, jobs, cluster)
+        return
     with side_by_side("all", loaded, jobs, cluster) as workspace:
         workspace.expect(all_jobs(loaded, workspace), force)  # refuses what cannot be trained before anything runs
         _run([name for name in STAGES if name != "report"], loaded, workspace, force)
@@ -132,7 +142,13 @@ def _chosen(name: str | None, settings: Sequence[str]) -> str:
     return shlex.join(words)
 
 
-def _run_stage(name: str, recipe: "Recipe", force: bool, jobs: int | None, cluster: str | None) -> None:
+def _run_stage(
+    name: str, recipe: "Recipe", force: bool, dry_run: bool, jobs: int | None = None, cluster: str | None = None
+) -> None:
+    """Run a stage, or show what it would do."""
+    if dry_run:
+        show_dry_run(name, recipe, force, jobs, cluster)
+        return
     with side_by_side(name, recipe, jobs, cluster) as workspace:
         _run([name], recipe, workspace, force)
 

@@ -1,7 +1,6 @@
 """Stage prepare: a corpus becomes a caption table, a parallel table, a region store and a data report."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +17,7 @@ from data.settings import result_settings
 from pipeline.corpus.doctor import require_regions, say_counts, say_each, say_findings
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import detail, is_verbose
-from pipeline.jobs.files import fingerprint
+from pipeline.jobs.cost import cores
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
@@ -36,7 +35,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
     settings: dict[str, Any] = {
         "corpus": corpus.name,
         "options": result_settings(corpus.options),
-        "files": fingerprint(sources, workspace.root / "fingerprints.json"),
+        "files": workspace.fingerprint(sources),
         "regions": None if brings_regions else _extractor_settings(recipe, workspace),
     }
 
@@ -129,7 +128,7 @@ def _extractor_settings(recipe: Recipe, workspace: Workspace) -> dict[str, Any]:
     if (name := settings.pop("model")) is None:
         return settings
     files = sorted(path for path in Path(name).glob("*") if path.is_file())
-    return settings | {"model": fingerprint(files, workspace.root / "fingerprints.json") if files else name}
+    return settings | {"model": workspace.fingerprint(files) if files else name}
 
 
 def _write_report(report: DataReport, name: str, folder: Path) -> None:
@@ -156,7 +155,7 @@ def _regions(content: Corpus, source: RegionStore | None, folder: Path, recipe: 
         training = sorted({one.image_id for one in content.captions if one.split in TRAINING_SPLITS})
         if not training:
             raise RecipeError(f"{recipe.corpus.name}: no training captions, by whose pictures regions are standardised")
-        Extractor(recipe.regions).extract_all(content.pictures, target, workers=os.cpu_count() or 1)
+        Extractor(recipe.regions).extract_all(content.pictures, target, workers=cores())
         standardise(target, training)
         return RegionStore(target)
     paired = {pair.image_id for pair in content.pairs if pair.image_id and pair.image_id in source}
@@ -169,7 +168,7 @@ def _regions(content: Corpus, source: RegionStore | None, folder: Path, recipe: 
 def _write_about(content: Corpus, folder: Path) -> None:
     """Tasks, label, twins and where the pictures are (those made here by a path that moves with the folder)."""
     pictures = {
-        name: str(path.relative_to(folder) if path.is_relative_to(folder) else path.absolute())
+        name: (path.relative_to(folder) if path.is_relative_to(folder) else path.absolute()).as_posix()
         for name, path in content.pictures.items()
     }
     about = {"task": content.task, "label": content.label, "twins": content.twins, "pictures": pictures}

@@ -1,4 +1,4 @@
-"""What work costs: wall time, CPU time and memory."""
+"""What work costs: wall time, CPU time and memory; and how many cores there are for it."""
 
 import os
 import sys
@@ -6,10 +6,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-try:
-    import resource
-except ModuleNotFoundError:  # Windows has none
-    resource = None  # type: ignore[assignment]
+import psutil
 
 
 class Cost:
@@ -40,9 +37,9 @@ def cpu_seconds() -> float:
 
 
 def peak_memory_mb() -> float:
-    """The most memory that this process has held since a `Cost` was made, in megabytes; 0 where it is not known.
+    """The most memory that this process has held since a `Cost` was made, in megabytes (1024² bytes).
 
-    psutil knows no peak on Linux and macOS. Elsewhere than on Linux the peak is that of the whole process.
+    Elsewhere than on Linux it is the peak since the process began.
     """
     try:
         for line in Path("/proc/self/status").read_text().splitlines():
@@ -50,6 +47,16 @@ def peak_memory_mb() -> float:
                 return int(line.split()[1]) / 1024
     except OSError:
         pass
-    if resource is None:
-        return 0.0
+    if (peak := getattr(psutil.Process().memory_info(), "peak_wset", None)) is not None:  # Windows
+        return peak / 1024**2
+    import resource  # not on Windows; psutil knows no peak on macOS
+
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    process = psutil.Process()
+    if hasattr(process, "cpu_affinity"):  # Linux and Windows
+        return len(process.cpu_affinity() or ()) or 1
+    return psutil.cpu_count() or 1

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.queues import SimpleQueue
-from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
+import psutil
+
 from data.extractor import end_with_the_parent
 from pipeline.jobs.console import CONSOLE
+from pipeline.jobs.cost import cores
 from pipeline.jobs.machine_errors import quieten
 from pipeline.recipes.settings import Recipe, TrainerSettings
 
@@ -127,21 +129,12 @@ def processes_for(recipe: Recipe, gpus: Sequence[str]) -> int:
         recipe: whose jobs.
         gpus: that they may use.
     """
-    if not trains_alone(recipe) or not hasattr(os, "sched_getaffinity"):
+    if not trains_alone(recipe):
         return 1
-    cores, threads = len(os.sched_getaffinity(0)), [one.threads for one in _trainers(recipe)]
+    threads = [one.threads for one in _trainers(recipe)]
     known = [one for one in threads if one]
-    on_cores = cores // max(known) if len(known) == len(threads) else 1
-    return max(1, int(min(len(gpus) or on_cores, cores, free_memory() / _MEMORY)))
-
-
-def free_memory() -> float:
-    """Bytes that new processes of this machine can use; infinite where that is not known (only Linux says it)."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):
-        return float("inf")
+    on_cores = cores() // max(known) if len(known) == len(threads) else 1
+    return max(1, int(min(len(gpus) or on_cores, cores(), psutil.virtual_memory().available / _MEMORY)))
 
 
 def _trainers(recipe: Recipe) -> list[TrainerSettings]:

@@ -39,8 +39,17 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def fingerprint(paths: list[Path], cache: Path | None = None) -> str:
-    """A digest of the contents of files; with a cache, unchanged files (size, date) are not read again."""
+def fingerprint(paths: list[Path], cache: Path | None = None, keep: bool = True) -> str:
+    """A digest of the contents of files; with a cache, unchanged files (size, date) are not read again.
+
+    Args:
+        paths: the files.
+        cache: a file with known digests.
+        keep: whether new digests are added to it.
+
+    Raises:
+        RecipeError: there is no such file.
+    """
     try:
         known = json.loads(cache.read_text(encoding="utf-8")) if cache else {}
     except (OSError, ValueError):
@@ -56,16 +65,17 @@ def fingerprint(paths: list[Path], cache: Path | None = None) -> str:
             entry = [state, digest_of(path)]
         fresh[str(path)] = entry
         total.update(f"{path.name}:{entry[1]}\n".encode(errors="surrogateescape"))
-    if cache and fresh and fresh != known:
+    if cache and keep and fresh and fresh != known:
         with suppress(OSError):  # only saves time
             write_whole(cache, json.dumps(known | fresh, indent=1, ensure_ascii=False))
     return total.hexdigest()[:16]
 
 
 def _settle(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        with suppress(OSError) if path.is_dir() else nullcontext():  # some file systems do not know it of folders
+    """Let a file or a folder reach the disk."""
+    with suppress(OSError) if path.is_dir() else nullcontext():  # Windows and some file systems cannot, of folders
+        descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)  # Windows: of what can be written
+        try:
             os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        finally:
+            os.close(descriptor)

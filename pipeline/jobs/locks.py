@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import ERRORS, say
-from pipeline.jobs.ranks import run_id, started_together
+from pipeline.jobs.ranks import started_together
 
 PATIENCE = 300.0  # seconds that ranks above 0 wait for a rank 0 that shows no sign of life
 GRACE = 5.0  # seconds that ranks above 0 have to end by themselves once rank 0 is gone
@@ -32,11 +33,11 @@ def ending_with_rank_0(done: Callable[[], bool]) -> Iterator[None]:
     This one may be waiting for it elsewhere, for hours. (Rank 0 ends when another one does: Lightning looks after
     that, as torchrun and SLURM do after all ranks.)
     """
-    parent, over = os.getppid(), threading.Event()
+    parent, over = psutil.Process().parent(), threading.Event()
 
     def watch() -> None:
         """End the process once the parent is gone and the time for ending by itself has passed."""
-        while os.getppid() == parent:
+        while parent is not None and _runs(parent):
             if over.wait(1):
                 return
         if not over.wait(GRACE) and not done():
@@ -49,6 +50,14 @@ def ending_with_rank_0(done: Callable[[], bool]) -> Iterator[None]:
         yield
     finally:
         over.set()
+
+
+def _runs(process: psutil.Process) -> bool:
+    """Has a process not ended?"""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def wait_for_rank_0(ready: Callable[[], bool], final: Path, name: str) -> None:
@@ -88,7 +97,7 @@ def _is_held(path: Path) -> bool:
 
 @contextmanager
 def lock(path: Path, name: str) -> Iterator[None]:
-    """Let one run at a time work on a job and write into the file which it is; another one says so and waits.
+    """Let one run at a time work on a job; another one says so and waits. What is in the file means nothing.
 
     Raises:
         RecipeError: the folder cannot be written.
@@ -99,9 +108,7 @@ def lock(path: Path, name: str) -> Iterator[None]:
     except OSError as error:
         raise RecipeError(f"{path.parent}: cannot be written ({error.strerror}); set BILDWORT_ARTIFACTS") from None
     with held:
-        path.write_text(run_id(), encoding="utf-8")
         yield
-        path.write_text("", encoding="utf-8")
 
 
 def _acquired(path: Path, name: str) -> AcquireReturnProxy:
@@ -110,11 +117,3 @@ def _acquired(path: Path, name: str) -> AcquireReturnProxy:
     except Timeout:
         say(f"{name}: another process is working on it; waiting")
         return FileLock(path).acquire()
-
-
-def is_ours(path: Path) -> bool:
-    """Is rank 0 of this run working on the job whose lock this is?"""
-    try:
-        return path.read_text(encoding="utf-8") == run_id()
-    except OSError:
-        return False

@@ -19,7 +19,7 @@ TEXT = "text"
 
 def save_model(folder: Path, name: str, arguments: Mapping[str, Any], model: RetrievalModel) -> None:
     """Write what `load_model` needs beside the text input's `words.json`."""
-    (folder / "network.json").write_text(json.dumps({"model": name, "arguments": arguments}, indent=1))
+    (folder / "network.json").write_text(json.dumps({"model": name, "arguments": arguments}, indent=1), "utf-8")
     save_weights(model, folder / "weights.safetensors")
 
 

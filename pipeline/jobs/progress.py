@@ -11,6 +11,7 @@ from pipeline.jobs.cost import duration
 from pipeline.jobs.job import Job
 
 _VARIANT = {"seed", "direction", "languages", "groups", "path"}  # settings that hardly change how long a job takes
+_PACE = ("devices", "num_nodes", "threads")  # of the trainer, that do
 
 
 class Progress:
@@ -49,7 +50,7 @@ class Progress:
         for one in manifests:
             with suppress(KeyError, TypeError, AttributeError):  # a damaged one tells nothing
                 if not one["resumed"]:  # else its time is that of the last part
-                    self._before.setdefault(_likeness_of(one), []).append(float(one["wall_s"]))
+                    self._before.setdefault(likeness_of(one), []).append(float(one["wall_s"]))
 
     def finish(self, job: Job, seconds: float, figure: str, whole: bool) -> str:
         """The line of a job that is done: name, main figure, time, and what is left of the run.
@@ -62,7 +63,7 @@ class Progress:
         """
         known = self._waiting.pop((job.name, job.key), None)
         if whole:
-            for name in (_likeness(job), job.stage):
+            for name in (likeness(job), job.stage):
                 self._now.setdefault(name, []).append(seconds)
         took = duration(seconds) + ("" if whole else " (continued)")
         parts = [f"{job.name:{self._width}}  {figure:34}  {took:>6}"]
@@ -87,23 +88,34 @@ class Progress:
         return [f"{'about' if len(known) == len(guesses) else 'more than'} {duration(seconds)} left"]
 
     def _guess(self, job: Job) -> float | None:
-        like = _likeness(job)
+        like = likeness(job)
         times = self._now.get(like) or self._before.get(like) or self._now.get(job.stage)
         return median(times) if times else None
 
 
-def _likeness(job: Job) -> str:
-    corpus = job.inputs["corpus"].key if "corpus" in job.inputs else None
-    return _described(job.stage, job.name, job.settings, corpus)
+def likeness(job: Job) -> str:
+    """What jobs have in common that take about as long, as text."""
+    return _described(job.stage, job.name, job.settings, _corpus(job), job.runtime)
 
 
-def _likeness_of(manifest: Mapping[str, Any]) -> str:
-    corpus = manifest["inputs"].get("corpus", {}).get("key")
-    return _described(manifest["stage"], manifest["job"], manifest["settings"], corpus)
+def likeness_of(manifest: Mapping[str, Any]) -> str:
+    """The same of a job that is done, by its manifest."""
+    corpus, runtime = manifest["inputs"].get("corpus", {}).get("key"), manifest.get("runtime", {})
+    return _described(manifest["stage"], manifest["job"], manifest["settings"], corpus, runtime)
 
 
-def _described(stage: str, name: str, settings: Mapping[str, Any], corpus: str | None) -> str:
-    """What like jobs have in common, as text: `mmt2-en-de` is of the kind `mmt`."""
-    kind = re.sub(r"\d+$", "", name.partition("-")[0])
+def kind(name: str) -> str:
+    """The kind of a job: `mmt2-en-de` is of the kind `mmt`."""
+    return re.sub(r"\d+$", "", name.partition("-")[0])
+
+
+def _corpus(job: Job) -> str | None:
+    return job.inputs["corpus"].key if "corpus" in job.inputs else None
+
+
+def _described(
+    stage: str, name: str, settings: Mapping[str, Any], corpus: str | None, runtime: Mapping[str, Any]
+) -> str:
     costly = {key: value for key, value in settings.items() if key not in _VARIANT}
-    return json.dumps([stage, kind, costly, corpus], sort_keys=True)
+    where = [runtime.get(one) for one in _PACE]
+    return json.dumps([stage, kind(name), costly, corpus, where], sort_keys=True)

@@ -22,6 +22,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from torch import nn
 
+from modules.precision import bfloat16_cost
 from modules.training import TrainedModule
 from pipeline.errors import RecipeError
 from pipeline.jobs.board import LOG_EVERY, Charts, Pace
@@ -29,13 +30,14 @@ from pipeline.jobs.console import CONSOLE, detail, say
 from pipeline.jobs.cost import duration
 from pipeline.jobs.loggers import loggers_of
 from pipeline.jobs.ranks import started_together
+from pipeline.recipes.precision import precision_of
 from pipeline.recipes.settings import Recipe, TrainerSettings
 
 LOGS = Path("lightning_logs")
 _DIGITS = 6  # of a key
 _PACE_STEPS = 20  # before an estimate is given
 _LONG = 60.0  # seconds; what is shorter needs no estimate
-_SLOW = 1.5  # times float32's; processors with instructions for bfloat16 take a fifth to a half
+_SLOW = 1.5  # times float32's
 
 
 logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # it sets its own level when imported
@@ -100,24 +102,9 @@ def advise_precision() -> None:
     """Print a note where bfloat16 is slower than float32: on processors without instructions for it."""
     cost = bfloat16_cost()
     if cost > _SLOW:
-        say(f"  bfloat16 is slow on this processor (a matrix product takes {cost:.1f} times as long as in float32): "
-            "--trainer.precision=32-true should be quicker, and trains anew")  # fmt: skip
-
-
-def bfloat16_cost(rounds: int = 10) -> float:
-    """How many times as long this processor takes for a matrix product in bfloat16 as in float32, measured in turns.
-
-    Args:
-        rounds: of which the quickest counts.
-    """
-    matrices = [torch.ones(512, 512, dtype=dtype) for dtype in (torch.bfloat16, torch.float32)]  # draws nothing
-    quickest = [math.inf, math.inf]
-    for _ in range(rounds):
-        for place, matrix in enumerate(matrices):
-            since = time.perf_counter()
-            matrix @ matrix
-            quickest[place] = min(quickest[place], time.perf_counter() - since)
-    return quickest[0] / quickest[1]
+        why = f"a training step takes {cost:.1f} times as long as in float32" if cost < math.inf else "it has no LSTM"
+        say(f"  bfloat16 is slow on this processor ({why}): --trainer.precision=32-true should be quicker, and trains "
+            "anew")  # fmt: skip
 
 
 class WholeCheckpoints(TorchCheckpointIO):
@@ -216,7 +203,7 @@ def make_trainer(
     try:
         return pl.Trainer(
             accelerator=settings.accelerator, devices=settings.devices, num_nodes=settings.num_nodes,
-            strategy=settings.strategy, precision=settings.precision,
+            strategy=settings.strategy, precision=precision_of(settings),
             logger=logger, use_distributed_sampler=False, num_sanity_val_steps=0, enable_model_summary=False,
             enable_progress_bar=bool(bar), log_every_n_steps=LOG_EVERY, callbacks=[*callbacks, *bar],
             plugins=[WholeCheckpoints(), *alone], **more,

@@ -16,16 +16,16 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import detail, escaped, passing, say
 from pipeline.jobs.cost import Cost
-from pipeline.jobs.files import rename_whole, write_whole
+from pipeline.jobs.files import fingerprint, rename_whole, write_whole
 from pipeline.jobs.job import Job, everything
-from pipeline.jobs.locks import ending_with_rank_0, is_ours, lock, lock_file, meet, wait_for_rank_0
+from pipeline.jobs.locks import ending_with_rank_0, lock, lock_file, meet, wait_for_rank_0
+from pipeline.jobs.machine import library_versions, same_machine, this_machine
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.ranks import rank, run_id, started_together
 from pipeline.jobs.side_by_side import SideBySide
@@ -33,7 +33,6 @@ from pipeline.jobs.side_by_side import SideBySide
 FORMAT = 1
 _BEGUN = "started.json"
 _ARRIVAL = 60.0  # seconds that a file written on another machine may take to be seen here
-_LIBRARIES = ("torch", "pytorch-lightning", "numpy", "tokenizers", "sacremoses", "sacrebleu", "faiss-cpu", "faiss-gpu")
 
 
 class Workspace:
@@ -42,10 +41,14 @@ class Workspace:
     Args:
         root: the folder; null is BILDWORT_ARTIFACTS or `artifacts`.
         side_by_side: performs independent jobs at once; None: one job after the other, in this process.
+        read_only: nothing is written, so no job can be performed.
     """
 
-    def __init__(self, root: Path | None = None, side_by_side: SideBySide | None = None) -> None:
+    def __init__(
+        self, root: Path | None = None, side_by_side: SideBySide | None = None, read_only: bool = False
+    ) -> None:
         self.root = root or Path(os.environ.get("BILDWORT_ARTIFACTS", "artifacts"))
+        self._read_only = read_only
         self._warned = False
         self._progress = Progress(1 if side_by_side is None else side_by_side.executor.at_once)
         self._side_by_side = side_by_side
@@ -57,6 +60,14 @@ class Workspace:
     def done(self, job: Job) -> bool:
         """Is the job's artifact there?"""
         return (self.folder(job) / "manifest.json").is_file()
+
+    def begun(self, job: Job) -> bool:
+        """Has a run begun the job that it has not finished, so that the next one continues from there?"""
+        return bool(_begun(_partial(self.folder(job))))
+
+    def fingerprint(self, paths: list[Path]) -> str:
+        """A digest of the contents of files, for a job's key; unchanged files are not read again."""
+        return fingerprint(paths, self.root / "fingerprints.json", keep=not self._read_only)
 
     def manifest(self, job: Job) -> dict[str, Any]:
         """The manifest of a finished job.
@@ -91,7 +102,7 @@ class Workspace:
         wanted = [job for job in named if force or not self.done(job)]
         if rank() == 0:
             self._progress.line_up(named)
-            self._progress.expect(wanted, self._manifests_of_this_machine() if wanted else ())
+            self._progress.expect(wanted, self.manifests_of_this_machine() if wanted else ())
 
     def perform(self, job: Job, force: bool = False) -> Path:
         """Run a job unless it is done; its inputs must be done.
@@ -102,9 +113,10 @@ class Workspace:
         Raises:
             RecipeError: an input is missing, or the folder cannot be written.
         """
+        assert not self._read_only
         inputs = {name: self.require(other) for name, other in job.inputs.items()}
         final = self.folder(job)
-        partial, before = (final.with_name(final.name + end) for end in (".partial", ".before"))
+        partial, before = _partial(final), final.with_name(final.name + ".before")
         if self.done(job) and not force and not before.exists():
             self._say_done(job)
             return final
@@ -202,6 +214,7 @@ class Workspace:
 
     def note(self, recipe: str, stage: str, jobs: Mapping[str, Job]) -> None:
         """Write down which keys a recipe uses for a stage."""
+        assert not self._read_only
         if rank() == 0:
             path = self.root / recipe / f"{stage}.json"
             _write_json(path, {name: {"key": job.key, "folder": str(self.folder(job))} for name, job in jobs.items()})
@@ -216,19 +229,19 @@ class Workspace:
             "settings": dict(job.settings),
             "inputs": {name: {"job": other.name, "key": other.key} for name, other in job.inputs.items()},
             "python": platform.python_version(),
-            "libraries": _library_versions(),
+            "libraries": library_versions(),
             "source": source_digest(),
             "runtime": dict(job.runtime),
-            "machine": _machine(),
+            "machine": this_machine(),
         }
 
-    def _manifests_of_this_machine(self) -> Iterator[dict[str, Any]]:
+    def manifests_of_this_machine(self) -> Iterator[dict[str, Any]]:
         """Of all finished jobs, whatever recipe they are of; those that cannot be read are left out."""
-        here = _machine()
+        here = this_machine()
         for path in self.root.glob("jobs/*/*/manifest.json"):
             with suppress(RecipeError):
                 manifest = read_manifest(path.parent)
-                if manifest.get("machine") == here:
+                if same_machine(manifest.get("machine"), here):
                     yield manifest
 
     def _say_done(self, job: Job) -> None:
@@ -241,10 +254,9 @@ class Workspace:
     def _follow(self, job: Job, inputs: dict[str, Path]) -> Path:
         """What ranks above 0 do: take part in collective work, then wait until rank 0 has finished the folder."""
         final = self.folder(job)
-        partial = final.with_name(final.name + ".partial")
+        partial = _partial(final)
         if job.collective:
-            begun = lock_file(final)
-            wait_for_rank_0(lambda: self.done(job) or (is_ours(begun) and partial.exists()), final, job.name)
+            wait_for_rank_0(lambda: self.done(job) or _begun(partial).get("run") == run_id(), final, job.name)
             if not (partial / "manifest.json").is_file() and not self.done(job):
                 # A copy of its own: rank 0 may rename its folder while we still write.
                 own = partial.with_name(f"{partial.name}-{run_id()}-{rank()}")
@@ -285,6 +297,11 @@ def _delete(artifact: Path) -> None:
         shutil.rmtree(artifact, ignore_errors=True)
 
 
+def _partial(final: Path) -> Path:
+    """Where a job works until its folder is whole."""
+    return final.with_name(final.name + ".partial")
+
+
 def _begun(partial: Path) -> dict[str, Any]:
     """How an interrupted job was begun; empty if it was not."""
     try:
@@ -294,18 +311,17 @@ def _begun(partial: Path) -> dict[str, Any]:
 
 
 def _note_beginning(partial: Path, source: str, forced: bool) -> None:
-    """Write down how a job was begun, or warn that it was begun by other code.
+    """Write down how a job was begun and which run works on it, or warn that it was begun by other code.
 
     Raises:
         RecipeError: it was begun in another format.
     """
     begun = _begun(partial)
-    if not begun:
-        _write_json(partial / _BEGUN, {"format": FORMAT, "source": source, "forced": forced})
-    elif begun.get("format") != FORMAT:
+    if begun and begun.get("format") != FORMAT:
         raise RecipeError(f"{partial}: begun in format {begun.get('format')}, this code writes {FORMAT}; delete it")
-    elif begun.get("source") != source:
+    if begun and begun.get("source") != source:
         say(f"[yellow]the source has changed since this was begun; delete {partial} to begin again[/]")
+    _write_json(partial / _BEGUN, {"format": FORMAT, "source": source, "forced": forced, **begun, "run": run_id()})
 
 
 def source_digest() -> str:
@@ -316,25 +332,6 @@ def source_digest() -> str:
         for path in sorted((root / package).rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
-
-
-def _machine() -> dict[str, Any]:
-    """The properties of the machine that may change the last digits of a figure."""
-    import torch
-
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {"processor": platform.machine(), "instructions": torch.backends.cpu.get_cpu_capability(),
-            "threads": torch.get_num_threads(), "gpu": gpu}  # fmt: skip
-
-
-def _library_versions() -> dict[str, str]:
-    found = {}
-    for name in _LIBRARIES:
-        try:
-            found[name] = version(name)
-        except ImportError:
-            continue
-    return found
 
 
 def _write_json(path: Path, content: Any) -> None:

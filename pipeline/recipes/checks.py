@@ -129,6 +129,8 @@ def _check_vse(vse: VseSettings, where: str) -> None:
     for row, groups in vse.rows.items():
         if not groups:
             raise RecipeError(f"{where}: vse.rows.{row} is empty; expected caption groups like en/human")
+        if found := set(str(row)) & set('<>:"/\\|?*'):
+            raise RecipeError(f"{where}: vse.rows has {row!r}, whose {min(found)} no file name has; name it otherwise")
     for language in vse.select:
         if language not in vse.test:
             raise RecipeError(f"{where}: vse.select names {language!r}, but vse.test has {', '.join(vse.test)}")

@@ -71,8 +71,7 @@ def load_recipe(name: str, overrides: Iterable[str] = (), networks: bool = True)
     Args:
         name: of a file `pipeline/configs/<name>.yaml`, or a path.
         overrides: `--section.key=value`, which replace its settings.
-        networks: whether settings of networks are checked, which imports torch; commands that train nothing need no
-        check.
+        networks: whether settings of networks are checked and `precision: auto` is settled, which imports torch.
 
     Raises:
         RecipeError: no such recipe, an unknown key, a value of the wrong type, or settings that contradict.
@@ -90,12 +89,14 @@ def load_recipe(name: str, overrides: Iterable[str] = (), networks: bool = True)
         recipe = build_recipe(whole, path.stem, _COMMAND_LINE, file_vse)
     if networks:
         from pipeline.recipes.network_checks import check_networks  # imports torch, so it comes after the cheap checks
+        from pipeline.recipes.precision import with_precision
 
         try:
             check_networks(recipe, str(path))
         except RecipeError:
             check_networks(build_recipe(raw, path.stem, str(path)), str(path))
             check_networks(recipe, _COMMAND_LINE)
+        recipe = with_precision(recipe)
     lent = [override for override in given if ".root=" in override or "trainer." in override.partition("=")[0]]
     return replace(recipe, lent=lent)
 

@@ -23,8 +23,9 @@ class TrainerSettings:
     """How many machines (started by torchrun or SLURM)."""
     strategy: str = "auto"
     """Lightning's strategy; `auto` is right unless you know better."""
-    precision: Literal["32-true", "bf16-mixed"] = "32-true"
-    """`32-true`, or `bf16-mixed` for matrix products in bfloat16."""
+    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
+    """`32-true`, or `bf16-mixed` for matrix products in bfloat16; `auto`: `bf16-mixed` where the device is fast at it.
+    A job's key has what `auto` comes to."""
     threads: int | None = None
     """CPU threads a process; null leaves the choice to torch."""
     workers: int = 0

@@ -50,11 +50,7 @@ def draw(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     Raises:
         RecipeError: none has been trained.
     """
-    jobs = drawing_jobs(recipe, workspace)
-    trained = [job for job in jobs if workspace.done(job.inputs["model"])]
-    if not trained:
-        raise RecipeError("no retrieval model of these settings has been trained; run `make stage-vse` with the same "
-                          "recipe and settings")  # fmt: skip
+    trained = trained_drawings(recipe, workspace)
     workspace.expect(trained, force)
     workspace.perform_many(trained, force)
     if rank() > 0:
@@ -63,8 +59,21 @@ def draw(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     say("the pictures:")
     for job in trained:
         say(f"  {workspace.folder(job)}")
-    if left := len(jobs) - len(trained):
+    if left := len(drawing_jobs(recipe, workspace)) - len(trained):
         say(f"{left} not drawn: train them with `make stage-vse`, then run `make draw` again")
+
+
+def trained_drawings(recipe: Recipe, workspace: Workspace) -> list[Job]:
+    """Those of `drawing_jobs` whose model has been trained.
+
+    Raises:
+        RecipeError: none has been.
+    """
+    trained = [job for job in drawing_jobs(recipe, workspace) if workspace.done(job.inputs["model"])]
+    if not trained:
+        raise RecipeError("no retrieval model of these settings has been trained; run `make stage-vse` with the same "
+                          "recipe and settings")  # fmt: skip
+    return trained
 
 
 def drawing_jobs(recipe: Recipe, workspace: Workspace) -> list[Job]:

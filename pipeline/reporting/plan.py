@@ -7,11 +7,11 @@ from pipeline.corpus.prepare import corpus_job
 from pipeline.jobs.job import Job, everything
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
-from pipeline.reporting.drawings import drawing_jobs
+from pipeline.reporting.drawings import trained_drawings
 from pipeline.reporting.paper_tables import table_jobs
 from pipeline.reporting.rerank import rerank_jobs
+from pipeline.reporting.sts import sts_jobs
 from pipeline.retrieval.vse import all_rows, vse_jobs
-from pipeline.similarity.models import sts_rows
 from pipeline.translation.augment import synthesis_jobs
 from pipeline.translation.mmt import incongruent_jobs_of, translators_of, whose
 
@@ -48,19 +48,21 @@ def _rerank(recipe: Recipe, workspace: Workspace) -> list[Job]:
     return rerank_jobs(whose(recipe), workspace)
 
 
-def _sts(recipe: Recipe, workspace: Workspace) -> list[Job]:
-    return [row.job for row in sts_rows(recipe, workspace) if row.job is not None]
-
-
 _JOBS_OF: dict[str, ListJobs] = {
     "prepare": lambda recipe, workspace: [corpus_job(recipe, workspace)],
-    "mmt": _mmt, "augment": _augment, "vse": _vse, "rerank": _rerank, "all": all_jobs, "sts": _sts,
-    "draw": drawing_jobs,
-}  # fmt: skip
+    "mmt": lambda recipe, workspace: [corpus_job(whose(recipe), workspace), *_mmt(recipe, workspace)],
+    "augment": lambda recipe, workspace: [corpus_job(recipe, workspace), *_augment(recipe, workspace)],
+    "vse": lambda recipe, workspace: [corpus_job(recipe, workspace), *_vse(recipe, workspace)],
+    "rerank": _rerank,
+    "report": lambda recipe, workspace: [],
+    "all": all_jobs,
+    "sts": sts_jobs,
+    "draw": trained_drawings,
+}
 
 
 def jobs_of(command: str, recipe: Recipe, workspace: Workspace, table: str | None = None) -> list[Job]:
-    """The jobs that a command performs; they may need others, as the one that prepares the corpus.
+    """The jobs that a command performs unless they are done.
 
     Args:
         command: a stage, `all`, `table`, `sts` or `draw`.
@@ -69,7 +71,7 @@ def jobs_of(command: str, recipe: Recipe, workspace: Workspace, table: str | Non
         table: the name of the table, of `table`.
 
     Raises:
-        RecipeError: a row of `vse` cannot be trained, or there is no such table.
+        RecipeError: what the command itself refuses before it performs the first job.
     """
     if command == "table":
         return everything(table_jobs(recipe, workspace, table))

@@ -27,16 +27,7 @@ def sts(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
         RecipeError: the recipe has no sets or no data root, or nothing has been trained.
         DataError: a set is missing or not as expected.
     """
-    if not recipe.sts.sets:
-        raise RecipeError(f"recipe {recipe.name} has no sts.sets; name one: "
-                          "--sts.sets.images-2014=sts/STS2014.input.images.txt")  # fmt: skip
-    read_sets(recipe)  # before anything runs
-    rows = sts_rows(recipe, workspace)
-    jobs = [row.job for row in rows if row.job is not None and can_run(row, workspace)]
-    if not any("model" in job.inputs for job in jobs):
-        raise RecipeError("no retrieval model of these settings that reads "
-                          f"{recipe.sts.language!r} has been trained; run `make stage-vse` with the same recipe and "
-                          "settings")  # fmt: skip
+    jobs, rows = sts_jobs(recipe, workspace), sts_rows(recipe, workspace)
     workspace.expect(jobs, force)
     workspace.perform_many(jobs, force)
     workspace.note(recipe.name, "sts", {f"{job.name} {job.key}": job for job in jobs})
@@ -48,6 +39,25 @@ def sts(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
         sheet.show()
     if untrained := sum(row.job is not None and not row.optional and not can_run(row, workspace) for row in rows):
         say(f"{untrained} not run: train them with `make stage-vse`, then run `make sts` again")
+
+
+def sts_jobs(recipe: Recipe, workspace: Workspace) -> list[Job]:
+    """The jobs that test models that have been trained, and the floors.
+
+    Raises:
+        RecipeError: the recipe has no sets or no data root, or nothing has been trained.
+        DataError: a set is missing or not as expected.
+    """
+    if not recipe.sts.sets:
+        raise RecipeError(f"recipe {recipe.name} has no sts.sets; name one: "
+                          "--sts.sets.images-2014=sts/STS2014.input.images.txt")  # fmt: skip
+    read_sets(recipe)  # before anything runs
+    jobs = [row.job for row in sts_rows(recipe, workspace) if row.job is not None and can_run(row, workspace)]
+    if not any("model" in job.inputs for job in jobs):
+        raise RecipeError("no retrieval model of these settings that reads "
+                          f"{recipe.sts.language!r} has been trained; run `make stage-vse` with the same recipe and "
+                          "settings")  # fmt: skip
+    return jobs
 
 
 def sts_tables(figures: Figures, rows: Sequence[StsRow]) -> list[TextTable]:

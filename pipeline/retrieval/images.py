@@ -9,7 +9,6 @@ from data.regions import RegionStore
 from modules.image_encoder import image_encoder_arguments
 from modules.retrieval_models import RetrievalModel
 from pipeline.corpus.pixels import pictures_job
-from pipeline.jobs.files import fingerprint
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import VseSettings
@@ -61,4 +60,4 @@ def files_of_images(settings: VseSettings, workspace: Workspace) -> dict[str, An
     if settings.image_encoder is None or not folder.is_dir():
         return {}
     files = sorted(path for path in folder.iterdir() if path.suffix in (".json", ".safetensors", ".bin"))
-    return {"image_encoder": fingerprint(files, workspace.root / "fingerprints.json")}
+    return {"image_encoder": workspace.fingerprint(files)}

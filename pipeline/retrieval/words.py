@@ -17,7 +17,6 @@ from data.vectors import train_vectors
 from modules.retrieval_models import RetrievalModel
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import detail, escaped, passing, say
-from pipeline.jobs.files import fingerprint
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings
 from pipeline.retrieval.sentence_vectors import known_sentences
@@ -97,14 +96,13 @@ def files_of_words(recipe: Recipe, settings: VseSettings, workspace: Workspace) 
     Raises:
         RecipeError: a file is missing.
     """
-    found, cache = dict[str, Any](), workspace.root / "fingerprints.json"
-    folder = Path(settings.pretrained or "")
+    found, folder = dict[str, Any](), Path(settings.pretrained or "")
     if settings.pretrained is not None and folder.is_dir():
         files = sorted(path for path in folder.iterdir() if path.suffix in _READ_BY_TRANSFORMERS)
-        found["pretrained"] = fingerprint(files, cache)
+        found["pretrained"] = workspace.fingerprint(files)
     if settings.word_vectors:
         paths = {language: _file_of(recipe, settings, language) for language in settings.word_vectors}
-        found["word_vectors"] = {language: fingerprint([path], cache) for language, path in paths.items()}
+        found["word_vectors"] = {language: workspace.fingerprint([path]) for language, path in paths.items()}
     return found
 
 

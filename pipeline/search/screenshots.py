@@ -5,9 +5,7 @@ and `make demo` before.
 """
 
 import io
-import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 from PIL import Image
 
 from data.captions import HUMAN, read_captions
@@ -25,6 +24,7 @@ from pipeline.corpus.prepare import corpus_job, pictures_of, twins_of
 from pipeline.drawing.pictures import BLACK, GREEN, GREY, Line, picture_sheet
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
+from pipeline.jobs.cost import cores
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import Recipe
@@ -46,7 +46,7 @@ def screenshots() -> None:
     """
     _require_browser()
     recipe, workspace = load_recipe("scenes", []), Workspace()
-    index(recipe, workspace, None, None, None, os.cpu_count() or 1)
+    index(recipe, workspace, None, None, None, cores())
     corpus = workspace.folder(corpus_job(recipe, workspace))
     twin = _twin_that_needs_its_picture(recipe, workspace, corpus)
     english = _text_of(corpus, lambda row: row["caption_id"] == twin["caption_id"])
@@ -143,9 +143,7 @@ def served(gallery: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "streamlit", "run", "pipeline/search/app.py", "--server.address=127.0.0.1",
                f"--server.port={port}", "--", str(gallery.absolute())]  # fmt: skip
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True
-    )
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
     try:
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
@@ -157,8 +155,10 @@ def served(gallery: Path) -> Iterator[str]:
             time.sleep(0.1)
         yield f"http://127.0.0.1:{port}"
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        with suppress(psutil.NoSuchProcess):
+            for one in psutil.Process(process.pid).children(recursive=True):
+                one.kill()
+        process.kill()
         process.wait()
 
 

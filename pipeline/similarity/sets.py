@@ -12,7 +12,6 @@ from data.sentences import sentence_hash
 from data.sts import SentencePairs, gold_file, read_sts
 from modules.sentence_similarity import Scores, pearson
 from pipeline.errors import RecipeError
-from pipeline.jobs.files import fingerprint
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 
@@ -62,7 +61,7 @@ def digests(recipe: Recipe, workspace: Workspace) -> dict[str, str | None]:
     for name, path in set_files(recipe).items():
         files = [path, gold_file(path)]
         at_hand = recipe.corpus.root is not None and all(file.is_file() for file in files)
-        found[name] = fingerprint(files, workspace.root / "fingerprints.json") if at_hand else None
+        found[name] = workspace.fingerprint(files) if at_hand else None
     return found
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from data.regions import RegionStore
 from pipeline.errors import RecipeError
-from pipeline.jobs.files import fingerprint
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, job_settings
@@ -69,4 +68,4 @@ def _place(model: str, direction: str, key: str, workspace: Workspace) -> tuple[
     if not (folder / "config.json").is_file():
         raise RecipeError(f"{key}: {name} holds no config.json; expected a folder with a translator of transformers")
     files = sorted(path for path in folder.iterdir() if path.suffix in _READ)
-    return str(folder.absolute()), fingerprint(files, workspace.root / "fingerprints.json")
+    return str(folder.absolute()), workspace.fingerprint(files)

@@ -36,6 +36,8 @@ from pipeline.retrieval.vse import reranker_row, vse_rows
         ("--vse.select=[]", "vse.select is empty"),
         ("--vse.test=[]", "vse.test is empty"),
         ("--vse.rows={none: []}", "vse.rows.none is empty"),
+        ("--vse.rows={'en:de': [en/human]}", "'en:de', whose : no file name has"),
+        ("--vse.rows={'../up': [en/human]}", "'../up', whose / no file name has"),
         ("--vse.seeds=[1,1]", "vse.seeds has an entry twice: 1, 1"),
         ("--vse.only=[none,none]", "vse.only has an entry twice"),
         ("--vse.seeds=[-1]", "vse.seeds has -1"),

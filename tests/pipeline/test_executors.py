@@ -9,11 +9,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from pipeline.errors import RecipeError
 from pipeline.jobs import executors
+from pipeline.jobs.cost import cores
 from pipeline.jobs.executors import JobExecutor, LocalProcesses, processes_for
 from pipeline.jobs.job import Job
 from pipeline.jobs.side_by_side import SideBySide, executor_for
@@ -21,7 +24,7 @@ from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from tests.pipeline.tiny import ROOT, Tiny
 
-CORES = len(os.sched_getaffinity(0))
+CORES = cores()
 
 
 class Threads(ThreadPoolExecutor, JobExecutor):
@@ -64,6 +67,10 @@ class Work:
         return self.jobs
 
 
+def _free_memory(monkeypatch: pytest.MonkeyPatch, size: float) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=size))
+
+
 @pytest.mark.parametrize(
     ("overrides", "many"),
     [
@@ -74,21 +81,21 @@ class Work:
     ],
 )
 def test_as_many_jobs_as_their_threads_leave_room_for(overrides: list[str], many: bool, monkeypatch) -> None:
-    monkeypatch.setattr(executors, "free_memory", lambda: 1e12)
+    _free_memory(monkeypatch, 1e12)
     recipe = load_recipe("scenes", ["--trainer.accelerator=cpu", *overrides])
     assert processes_for(recipe, []) == (CORES if many else 1)
 
 
 def test_one_job_for_each_gpu_and_no_more_than_the_memory_holds(monkeypatch) -> None:
     recipe = load_recipe("scenes", ["--trainer.threads=null"])
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(8))
-    monkeypatch.setattr(executors, "free_memory", lambda: 1e12)
+    monkeypatch.setattr(executors, "cores", lambda: 8)
+    _free_memory(monkeypatch, 1e12)
     assert processes_for(recipe, ["0", "1", "2"]) == 3
     assert processes_for(recipe, ["0"]) == 1
     assert processes_for(load_recipe("scenes", ["--trainer.devices=2"]), ["0", "1", "2"]) == 1
-    monkeypatch.setattr(executors, "free_memory", lambda: 3.1e9)
+    _free_memory(monkeypatch, 3.1e9)
     assert processes_for(recipe, ["0", "1", "2"]) == 2
-    monkeypatch.setattr(executors, "free_memory", lambda: 0.2e9)
+    _free_memory(monkeypatch, 0.2e9)
     assert processes_for(recipe, ["0", "1", "2"]) == 1
 
 

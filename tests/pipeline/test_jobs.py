@@ -273,10 +273,25 @@ def test_the_artifacts_folder_can_be_chosen(tmp_path: Path, monkeypatch) -> None
     assert Workspace().root == Path("artifacts")
 
 
-@pytest.mark.parametrize(("system", "unit"), [("darwin", 1024**2), ("linux", 1024)])
+@pytest.mark.parametrize(("system", "unit"), [("darwin", 1), ("freebsd", 1024)])
 def test_peak_memory_where_there_is_no_proc(monkeypatch, system: str, unit: int) -> None:
-    """`ru_maxrss` is bytes on macOS and kilobytes on Linux."""
+    """`ru_maxrss` is bytes on macOS and kilobytes elsewhere."""
     monkeypatch.setattr(cost.Path, "read_text", Mock(side_effect=FileNotFoundError))
-    monkeypatch.setattr(cost.resource, "getrusage", lambda _: SimpleNamespace(ru_maxrss=300 * unit))
+    monkeypatch.setattr("resource.getrusage", lambda _: SimpleNamespace(ru_maxrss=300 * 1024**2 // unit))
     monkeypatch.setattr(cost.sys, "platform", system)
     assert cost.peak_memory_mb() == 300
+
+
+def test_peak_memory_on_windows(monkeypatch) -> None:
+    monkeypatch.setattr(cost.Path, "read_text", Mock(side_effect=FileNotFoundError))
+    monkeypatch.setattr(cost.psutil.Process, "memory_info", lambda _: SimpleNamespace(peak_wset=300 * 1024**2))
+    assert cost.peak_memory_mb() == 300
+
+
+def test_cores_are_those_that_the_process_may_use(monkeypatch) -> None:
+    assert cost.cores() == len(cost.psutil.Process().cpu_affinity())
+    monkeypatch.setattr(cost.psutil.Process, "cpu_affinity", lambda _: [0, 3, 5])
+    assert cost.cores() == 3
+    monkeypatch.delattr(cost.psutil.Process, "cpu_affinity")  # macOS
+    monkeypatch.setattr(cost.psutil, "cpu_count", lambda: 12)
+    assert cost.cores() == 12

@@ -1,6 +1,6 @@
 """Processes that share a job: ranks of a distributed run, and runs that meet at one folder."""
 
-import fcntl
+import json
 import subprocess
 import sys
 import threading
@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
@@ -76,10 +77,10 @@ def test_a_rank_above_0_takes_part_in_its_own_copy_and_leaves_the_folder_alone(
     (partial / "checkpoints" / "last.ckpt").write_text("step 5")
     (partial / "weights").write_text("of rank 0")
     monkeypatch.setenv("LOCAL_RANK", "1")
-    partial.with_suffix(".lock").write_text(run_id())
+    (partial / "started.json").write_text(json.dumps({"format": 1, "run": run_id()}))
     workspace.perform(job)
     assert (workspace.folder(job) / "weights").read_text() == "of rank 0"
-    assert sorted(path.name for path in workspace.folder(job).parent.iterdir()) == [job.key, f"{job.key}.lock"]
+    assert [path.name for path in workspace.folder(job).parent.iterdir()] == [job.key]
 
 
 def _take_part(workspace: Workspace, job: Job, folder: Path) -> dict:
@@ -111,8 +112,7 @@ def test_a_rank_above_0_is_patient_while_rank_0_works(workspace: Workspace, monk
 
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr("pipeline.jobs.locks.PATIENCE", 0.3)
-    with final.with_name(final.name + ".lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with FileLock(final.with_name(final.name + ".lock")):
         thread = threading.Thread(target=rank_0)
         thread.start()
         assert workspace.perform(job) == final
@@ -123,7 +123,7 @@ def test_a_rank_above_0_does_not_join_another_run(workspace: Workspace, monkeypa
     job = Job("work", "mmt", 1, {}, {}, lambda folder, inputs: pytest.fail("it joined"), collective=True)
     partial = workspace.folder(job).with_name(job.key + ".partial")
     partial.mkdir(parents=True)
-    partial.with_suffix(".lock").write_text("of another")
+    (partial / "started.json").write_text(json.dumps({"format": 1, "run": "of another"}))
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr("pipeline.jobs.locks.PATIENCE", 0.3)
     with pytest.raises(RecipeError, match="rank 0 has not worked on it"):

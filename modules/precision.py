@@ -1,0 +1,46 @@
+"""How fast a processor is in bfloat16."""
+
+import math
+import time
+from contextlib import suppress
+
+import torch
+from torch import nn
+
+_WIDTH, _BATCH, _LENGTH = 256, 32, 12
+
+
+def bfloat16_cost(rounds: int = 5) -> float:
+    """How many times as long this processor takes for a training step in bfloat16 as in float32, measured in turns.
+
+    The step is of an LSTM and a matrix product, under autocast as Lightning's `bf16-mixed` does it, on one thread:
+    what other processes do would tell on several. Takes about half a second, and draws nothing from torch's generator.
+
+    Args:
+        rounds: of which the quickest counts.
+
+    Returns:
+        infinity where it cannot compute an LSTM in bfloat16.
+    """
+    with torch.random.fork_rng(devices=[]):
+        lstm, product = nn.LSTM(_WIDTH, _WIDTH, batch_first=True), nn.Linear(_WIDTH, 4 * _WIDTH)
+        words = torch.randn(_BATCH, _LENGTH, _WIDTH)
+
+    def seconds(bfloat16: bool) -> float:
+        """The time of one step."""
+        since = time.perf_counter()
+        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+            loss = product(lstm(words)[0]).float().square().mean()
+        loss.backward()
+        return time.perf_counter() - since
+
+    threads, quickest = torch.get_num_threads(), {True: math.inf, False: math.inf}
+    torch.set_num_threads(1)
+    try:
+        for _ in range(rounds + 1):  # the first step is slow
+            for bfloat16, before in quickest.items():
+                with suppress(RuntimeError):  # oneDNN has no LSTM in bfloat16 for processors without AVX512
+                    quickest[bfloat16] = min(before, seconds(bfloat16))
+    finally:
+        torch.set_num_threads(threads)
+    return quickest[True] / quickest[False]

@@ -1,0 +1,89 @@
+"""`trainer.precision: auto`: bfloat16 where the device is fast at it, float32 elsewhere."""
+
+import json
+import os
+import platform
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from filelock import FileLock
+
+from modules.precision import bfloat16_cost
+from pipeline.recipes.settings import Recipe, TrainerSettings
+
+Precision = Literal["32-true", "bf16-mixed"]
+_ENOUGH = 0.85  # of float32's time; processors with instructions for bfloat16 take 0.5 to 0.75, others twice
+_AMPERE = (8, 0)  # the first GPUs with bfloat16
+
+
+def with_precision(recipe: Recipe) -> Recipe:
+    """A recipe in which each `precision: auto` is what it comes to on this machine, in tables too.
+
+    It is done before jobs are made, so that their keys and manifests have the precision itself.
+    """
+    for table in recipe.tables.values():
+        for name, system in table.systems.items():
+            table.systems[name] = replace(system, vse=_with_precision(system.vse))
+    sections = {name: _with_precision(getattr(recipe, name)) for name in ("mmt", "augment", "vse")}
+    return replace(recipe, **sections)
+
+
+def _with_precision(section: Any) -> Any:
+    """A section with the precision that its trainer has on this machine."""
+    return replace(section, trainer=replace(section.trainer, precision=precision_of(section.trainer)))
+
+
+def precision_of(trainer: TrainerSettings) -> Precision:
+    """The precision of a trainer.
+
+    `auto` is `bf16-mixed` on NVIDIA GPUs that have it and on processors that are fast at it, else `32-true`.
+    """
+    accelerator = trainer.accelerator
+    if trainer.precision != "auto":
+        return trainer.precision
+    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
+        return "bf16-mixed" if torch.cuda.get_device_capability() >= _AMPERE else "32-true"
+    on_cpu = accelerator == "cpu" or (accelerator == "auto" and not torch.backends.mps.is_available())
+    return _of_processor(_file()) if on_cpu else "32-true"
+
+
+def _file() -> Path:
+    """Where it is remembered: BILDWORT_CACHE, or the user's folder for caches."""
+    folder = os.environ.get("BILDWORT_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "bildwort"
+    return Path(folder).expanduser() / "precision.json"
+
+
+@cache
+def _of_processor(file: Path) -> Precision:
+    """What this machine's processor is fast at, as it was measured the first time.
+
+    Processes that start together wait for the one that measures. Where the file cannot be written, each measures.
+    """
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(file.with_suffix(".lock")):
+            known = _read(file)
+            if (before := known.get(platform.node())) in ("32-true", "bf16-mixed"):
+                return before
+            measured = _measured()
+            temporary = file.with_suffix(".tmp")
+            temporary.write_text(json.dumps(known | {platform.node(): measured}, indent=1), encoding="utf-8")
+            temporary.replace(file)
+            return measured
+    return _measured()
+
+
+def _measured() -> Precision:
+    return "bf16-mixed" if bfloat16_cost() < _ENOUGH else "32-true"
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """Machine → its precision; empty if the file is not there or damaged."""
+    try:
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
