@@ -1,7 +1,6 @@
 """`evaluate`: an exported model is measured on other data, from the shell."""
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from pipeline.evaluation.benchmark import NDCG, benchmark_task, languages_of_tas
 from pipeline.evaluation.measure import Measured, known_languages, measure
 from pipeline.evaluation.sets import EvaluationSet, set_of_folder, set_of_recipe
 from pipeline.jobs.console import ERRORS, escaped
+from pipeline.jobs.cost import cores
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, ReportSettings
 from pipeline.reporting.results import MEDIANS, shown_interval
@@ -59,7 +59,7 @@ def _on_set(exported: ExportedModel, on: EvaluationSet, recipe: Recipe | None) -
     _, left = known_languages(exported, list({one.language for one in on.captions}), f"{on.label}, {on.split}")
     _say_left(exported, left)
     settings = ReportSettings() if recipe is None else recipe.report
-    return measure(exported, on, settings.resamples, os.cpu_count() or 1)
+    return measure(exported, on, settings.resamples, cores())
 
 
 def _on_task(exported: ExportedModel, on: str, split: str | None) -> tuple[str, list[Measured]]:
