@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -159,7 +160,8 @@ def test_an_estimate_is_the_median_of_like_jobs_of_this_machine(workspace: Works
     finish([first.inputs["corpus"]], workspace)
     finish([first], workspace, 10)
     finish([second], workspace, 30)
-    assert Estimates(workspace).of(third) == Estimate(20, 500, megabytes_in(workspace.folder(first)))
+    disk = median(megabytes_in(workspace.folder(one)) for one in (first, second))  # manifests differ by some bytes
+    assert Estimates(workspace).of(third) == Estimate(20, 500, disk)
     finish([third], workspace, 900, resumed=True)  # its time is of the last part
     assert Estimates(workspace).of(fourth).seconds == 20
     finish([fourth], workspace, 9000, machine={"processor": "other"})
