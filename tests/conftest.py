@@ -9,6 +9,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("BILDWORT_JOBS", "1")  # tiny jobs are over before another process has started
 _cache = tempfile.TemporaryDirectory(prefix="bildwort-tests-")
 os.environ["BILDWORT_CACHE"] = _cache.name
 (Path(_cache.name) / "precision.json").write_text(json.dumps({platform.node(): "32-true"}))  # whatever it is fast at

@@ -42,7 +42,11 @@ Verbose = Annotated[
 
 Jobs = Annotated[
     int | None,
-    typer.Option(help="processes side by side; by cores, memory and GPUs if none is given", show_default=False),
+    typer.Option(
+        envvar="BILDWORT_JOBS",
+        help="processes side by side; by cores, memory and GPUs if none is given",
+        show_default=False,
+    ),
 ]
 Cluster = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="of a Dask scheduler, whose workers do it", show_default=False)

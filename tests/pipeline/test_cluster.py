@@ -24,6 +24,11 @@ distributed = pytest.importorskip("distributed")
 ON_CPU = ["--trainer.accelerator=cpu"]
 
 
+@pytest.fixture(autouse=True)
+def no_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BILDWORT_JOBS", raising=False)
+
+
 @pytest.fixture
 def dask() -> Iterator["distributed.LocalCluster"]:
     """A scheduler and a worker in this process."""

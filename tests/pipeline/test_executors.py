@@ -208,8 +208,9 @@ def test_no_process_outlives_a_run_that_is_stopped(tmp_path: Path, number: int) 
 )
 @pytest.mark.parametrize("command", ["vse", "table"])
 def test_options_that_cannot_be_are_refused_in_a_line(
-    fresh: Tiny, command: str, options: list[str], line: str, capsys
+    fresh: Tiny, command: str, options: list[str], line: str, capsys, monkeypatch
 ) -> None:
+    monkeypatch.delenv("BILDWORT_JOBS")
     assert fresh.main(command, *options) == 1
     said = " ".join(capsys.readouterr().err.split())
     assert said.startswith(f"error: {line}")

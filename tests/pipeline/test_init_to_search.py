@@ -29,7 +29,7 @@ def test_four_commands_lead_to_german_answers_by_a_trained_network(tmp_path: Pat
     save_marian(tmp_path / "opus", sentences=[one.text for one in captions])
     with at(tmp_path):
         assert main(["init", "mine", "--backbone", "vit", "--translator", "opus"]) == 0
-        assert main(["all", "./mine.yaml", "--jobs", "1", *FASTER]) == 0
+        assert main(["all", "./mine.yaml", *FASTER]) == 0
         assert main(["index", "./mine.yaml", *FASTER]) == 0
         capsys.readouterr()
         assert main(["search", "ein roter Ball liegt links", "--recipe", "./mine.yaml", "--json"]) == 0

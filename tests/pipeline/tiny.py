@@ -72,8 +72,6 @@ RERANK = (
 RERANKED = (RERANK_SYSTEMS, *RERANK, "--mmt.directions=[en-de,de-en]")
 """Two systems with tuned weights and one with a channel, in both directions."""
 
-_SIDE_BY_SIDE = {"prepare", "mmt", "augment", "vse", "rerank", "all", "table", "sts", "draw"}
-
 
 @contextlib.contextmanager
 def at(folder: Path) -> Iterator[None]:
@@ -104,7 +102,7 @@ class Tiny:
 
     def main(self, stage: str, *arguments: str) -> int:
         with at(self.folder):
-            return main([stage, "--recipe", str(self.yaml), *_one_by_one(stage, arguments), *arguments])
+            return main([stage, "--recipe", str(self.yaml), *arguments])
 
     def job(self, name: str) -> Path:
         """The one finished folder of a job."""
@@ -123,7 +121,7 @@ class Tiny:
         environment = os.environ | {
             "BILDWORT_ARTIFACTS": str(self.workspace.root), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1",
         }  # fmt: skip
-        words = [stage, "--recipe", str(self.yaml), *_one_by_one(stage, arguments), *arguments]
+        words = [stage, "--recipe", str(self.yaml), *arguments]
         return subprocess.Popen(
             [sys.executable, "-m", "pipeline", *words],
             cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -137,9 +135,3 @@ class Tiny:
         for path in (other.workspace.root / "jobs").glob(pattern):
             shutil.rmtree(path)
         return other
-
-
-def _one_by_one(stage: str, arguments: tuple[str, ...]) -> list[str]:
-    """Jobs of this size are over before another process has started."""
-    chosen = any(one.startswith(("--jobs", "--cluster")) for one in arguments)
-    return ["--jobs", "1"] if stage in _SIDE_BY_SIDE and not chosen else []
