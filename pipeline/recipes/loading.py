@@ -4,13 +4,11 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from copy import deepcopy
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any
 
 import yaml
-from jsonargparse import ArgumentError, ArgumentParser
 
 from data.corpora.registry import CORPORA
 from data.extractor import ExtractorSettings
@@ -31,8 +29,8 @@ from pipeline.recipes.settings import (
 from pipeline.recipes.settings import Table as TableSettings
 from pipeline.recipes.starts import ALONE, captioner_settings
 from pipeline.recipes.table_checks import check_published, check_system
+from pipeline.recipes.typed import names_of, typed
 
-T = TypeVar("T")
 _COMMAND_LINE = "the command line"
 _OTHERS = ("--mmt.network=", "--vse.model=", "--vse.pretrained=", "--vse.image_encoder=")
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -122,12 +120,12 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
     """
     refuse_unknown(raw, _TOP, where, "")
     trainer = raw.get("trainer") or {}
-    refuse_unknown(trainer, _names(TrainerSettings), where, "trainer.")
+    refuse_unknown(trainer, names_of(TrainerSettings), where, "trainer.")
     sections: dict[str, Any] = {}
     values_of: dict[str, dict[str, Any]] = {}
     for section, kind in SECTIONS.items():
         values = values_of[section] = _mapping(raw, section, where)
-        if "trainer" in _names(kind):
+        if "trainer" in names_of(kind):
             values["trainer"] = {**trainer, **_mapping(values, "trainer", where, f"{section}.")}
         sections[section] = typed(kind, values, where, section)
     seed = raw.get("seed", 0)
@@ -146,26 +144,12 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
     return recipe
 
 
-def typed(kind: type[T], values: Mapping[str, Any], where: str, section: str) -> T:
-    """Make the dataclass `kind` of plain values, or say which key is unknown or has a value of the wrong type."""
-    _check_keys(kind, values, where, section)
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(kind, "it")
-    try:
-        return parser.instantiate_classes(parser.parse_object({"it": deepcopy(dict(values))})).it
-    except (ArgumentError, TypeError, ValueError) as error:
-        text = (
-            " ".join(str(error).split()).replace('Parser key "it.', f'key "{section}.').replace('"it"', f'"{section}"')
-        )
-        raise RecipeError(f"{where}: {text}") from None
-
-
 def _check_reranker(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
     """Refuse a reranker that names no row or model, or whose settings make no sense."""
     own = dict(recipe.vse.reranker)
     if own.get("model", "") is None or not own:
         return
-    refuse_unknown(own, _names(VseSettings) - _NOT_OF_A_RERANKER | {"row"}, where, "vse.reranker.")
+    refuse_unknown(own, names_of(VseSettings) - _NOT_OF_A_RERANKER | {"row"}, where, "vse.reranker.")
     for key in ("row", "model"):
         if key not in own:
             raise RecipeError(f"{where}: vse.reranker.{key} is missing; expected a row of vse.rows, and a model")
@@ -190,7 +174,7 @@ def _check_features(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
     own, key = dict(recipe.mmt.rerank.retrieval), "mmt.rerank.retrieval"
     if not own:
         return
-    refuse_unknown(own, _names(VseSettings) - _NOT_OF_A_RERANKER | {"row", "seeds"}, where, f"{key}.")
+    refuse_unknown(own, names_of(VseSettings) - _NOT_OF_A_RERANKER | {"row", "seeds"}, where, f"{key}.")
     if (row := own.pop("row", None)) not in recipe.vse.rows:
         raise RecipeError(f"{where}: {key}.row is {row!r}; expected one of vse.rows: {', '.join(recipe.vse.rows)}")
     check(replace(recipe, vse=typed(VseSettings, {**vse, **own, **ALONE}, where, "vse")), f"{where}: {key}")
@@ -201,7 +185,7 @@ def _check_captioner(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None
     own, key = dict(recipe.augment.captioner), "augment.captioner"
     if not own:
         return
-    refuse_unknown(own, _names(VseSettings) - _NOT_OF_A_RERANKER - {"trainer"} | {"row", "seeds"}, where, f"{key}.")
+    refuse_unknown(own, names_of(VseSettings) - _NOT_OF_A_RERANKER - {"trainer"} | {"row", "seeds"}, where, f"{key}.")
     check_captioning_row(recipe, where)
     own.pop("row")
     typed(VseSettings, {**vse, **own, **ALONE}, where, key)
@@ -210,11 +194,11 @@ def _check_captioner(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None
 
 def _table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], where: str, prefix: str) -> TableSettings:
     """A table whose systems' settings are laid over the recipe's own, each checked like a recipe."""
-    refuse_unknown(raw, _names(TableSettings), where, f"{prefix}.")
+    refuse_unknown(raw, names_of(TableSettings), where, f"{prefix}.")
     systems = {}
     for name, values in _mapping(raw, "systems", where, f"{prefix}.").items():
         inner = f"{prefix}.systems.{name}"
-        refuse_unknown(values, _names(System), where, f"{inner}.")
+        refuse_unknown(values, names_of(System), where, f"{inner}.")
         laid = _merge(dict(vse), _mapping(values, "vse", where, f"{inner}."), where)
         rows = values.get("rows") or list(laid.get("rows") or VseSettings().rows)
         settings = typed(VseSettings, laid | {"only": rows}, where, f"{inner}.vse")
@@ -331,19 +315,3 @@ def _corpus(values: dict[str, Any], where: str) -> CorpusSettings:
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(CORPORA)}"
         raise RecipeError(f"{where}: corpus.name is {name!r}; {hint}")
     return CorpusSettings(name, root, typed(CORPORA[name].settings, values, where, "corpus"))
-
-
-def _check_keys(kind: type, values: Mapping[str, Any], where: str, prefix: str) -> None:
-    refuse_unknown(values, _names(kind), where, f"{prefix}.")
-    hints = get_type_hints(kind)
-    for key, value in values.items():
-        inner = next((t for t in (hints[key], *get_args(hints[key])) if is_dataclass(t)), None)
-        if inner is not None and isinstance(value, Mapping):
-            named = value if get_origin(hints[key]) is dict else {None: value}
-            for name, one in named.items():
-                where_in = f"{prefix}.{key}" if name is None else f"{prefix}.{key}.{name}"
-                _check_keys(inner, one, where, where_in)  # type: ignore[arg-type]
-
-
-def _names(kind: type) -> set[str]:
-    return {field.name for field in fields(kind)}

@@ -1,7 +1,7 @@
 """Checks of settings that depend on networks: which models, losses and searches exist, and what they take."""
 
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, Literal, get_args, get_origin
@@ -113,10 +113,12 @@ def _check_types(kind: type, options: Mapping[str, Any], prefix: str) -> None:
 
 
 def _shown(hint: Any) -> str:
-    """A type in short: `int`, `float | None`, `one of a, b`."""
+    """A type in short: `int`, `float | None`, `one of a, b`, `a list of a, b`."""
     if get_origin(hint) is Literal:
         return f"one of {', '.join(map(str, get_args(hint)))}"
-    return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "").replace("collections.abc.", "")
+    if get_origin(hint) is Sequence:
+        return f"a list of {_shown(get_args(hint)[0]).removeprefix('one of ')}"
+    return hint.__name__ if isinstance(hint, type) else str(hint)
 
 
 def _check_decoder(vse: VseSettings, where: str) -> None:
