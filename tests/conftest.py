@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("BILDWORT_JOBS", "1")  # tiny jobs are over before another process has started
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell started the tests in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # so that processes of tests do not ignore it
 _cache = tempfile.TemporaryDirectory(prefix="bildwort-tests-")
 os.environ["BILDWORT_CACHE"] = _cache.name
 (Path(_cache.name) / "precision.json").write_text(json.dumps({platform.node(): "32-true"}))  # whatever it is fast at

@@ -185,7 +185,7 @@ def kill_who_trains(root: Path, workers: list[subprocess.Popen]) -> None:
         assert time.monotonic() < until
         time.sleep(0.01)
     partial = found[0].parents[1]
-    process = partial.with_suffix(".lock").read_text()  # which is the worker's child
+    process = json.loads((partial / "started.json").read_text())["run"]  # the worker's child
     parent = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1]
     (worker,) = [one for one in workers if one.pid == int(parent)]
     worker.send_signal(signal.SIGKILL)

@@ -167,11 +167,9 @@ def test_an_error_ends_the_processes_whatever_they_are_at() -> None:
 
 
 WAITING = """
-import signal
 import time
 from pipeline.jobs.executors import LocalProcesses
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background of a shell ignores Ctrl-C
     with LocalProcesses(2) as processes:
         for one in [processes.submit(time.sleep, 0) for _ in range(2)]:
             one.result()
