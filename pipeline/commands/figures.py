@@ -18,8 +18,7 @@ from pipeline.commands.options import (
     open_workspace,
     recipe_of,
     refuse_settings,
-    show_dry_run,
-    side_by_side,
+    run,
 )
 from pipeline.jobs.machine_errors import explained
 
@@ -34,11 +33,10 @@ def table(
 ) -> None:  # fmt: skip
     """Train what a paper's table needs and print it beside the published figures."""
     loaded = recipe_of(ctx, recipe, named)
-    if dry_run:
-        show_dry_run("table", loaded, False, jobs, cluster, name)
-        return
-    with explained("vse"), side_by_side("table", loaded, jobs, cluster, name) as workspace:
-        load("pipeline.reporting.paper_tables", "table")(loaded, workspace, name)
+    with explained("vse"):
+        work = load("pipeline.reporting.paper_tables", "table")
+        run("table", loaded, lambda workspace: work(loaded, workspace, name), dry_run=dry_run, jobs=jobs,
+            cluster=cluster, table=name)  # fmt: skip
 
 
 @app.command(epilog=EPILOG)
@@ -48,11 +46,10 @@ def sts(
 ) -> None:  # fmt: skip
     """Test trained retrieval models on sentence similarity (sts.sets) and print Pearson's r."""
     loaded = recipe_of(ctx, recipe, named)
-    if dry_run:
-        show_dry_run("sts", loaded, force, jobs, cluster)
-        return
-    with explained("sts"), side_by_side("sts", loaded, jobs, cluster) as workspace:
-        load("pipeline.reporting.sts", "sts")(loaded, workspace, force)
+    with explained("sts"):
+        work = load("pipeline.reporting.sts", "sts")
+        run("sts", loaded, lambda workspace: work(loaded, workspace, force), force=force, dry_run=dry_run, jobs=jobs,
+            cluster=cluster)  # fmt: skip
 
 
 @app.command(epilog=EPILOG)
@@ -62,11 +59,10 @@ def draw(
 ) -> None:  # fmt: skip
     """Draw what trained retrieval models look at, and their joint space, as PNG files; prints their folders."""
     loaded = recipe_of(ctx, recipe, named)
-    if dry_run:
-        show_dry_run("draw", loaded, force, jobs, cluster)
-        return
-    with explained("draw"), side_by_side("draw", loaded, jobs, cluster) as workspace:
-        load("pipeline.reporting.drawings", "draw")(loaded, workspace, force)
+    with explained("draw"):
+        work = load("pipeline.reporting.drawings", "draw")
+        run("draw", loaded, lambda workspace: work(loaded, workspace, force), force=force, dry_run=dry_run, jobs=jobs,
+            cluster=cluster)  # fmt: skip
 
 
 @app.command()

@@ -1,7 +1,7 @@
 """What commands share: their options, and how they get a recipe, a workspace, and the code that they run."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -93,22 +93,25 @@ def load(module: str, name: str) -> Callable[..., Any]:
     return getattr(import_module(module), name)
 
 
-def open_workspace(read_only: bool = False) -> "Workspace":
+def open_workspace() -> "Workspace":
     """The artifacts of this folder, or of BILDWORT_ARTIFACTS."""
     from pipeline.jobs.workspace import Workspace
 
-    return Workspace(read_only=read_only)
+    return Workspace()
 
 
-@contextmanager
-def side_by_side(
-    command: str, recipe: "Recipe", jobs: int | None, cluster: str | None, table: str | None = None
-) -> Iterator["Workspace"]:
-    """The artifacts, with what performs a recipe's independent jobs at once; an error ends all that runs.
+def run(
+    command: str, recipe: "Recipe", work: Callable[["Workspace"], None], *, force: bool = False, dry_run: bool = False,
+    jobs: int | None = None, cluster: str | None = None, table: str | None = None,
+) -> None:  # fmt: skip
+    """Do a command's work, its independent jobs side by side; or only show what it would do.
 
     Args:
         command: a stage, `all`, `table`, `sts` or `draw`.
         recipe: whose jobs.
+        work: on the artifacts; an error ends all that runs.
+        force: finished jobs run again, `--force`.
+        dry_run: only show it, `--dry-run`.
         jobs: processes of this machine, `--jobs`.
         cluster: address of a Dask scheduler, `--cluster`.
         table: the name of the table, of `table`.
@@ -119,39 +122,14 @@ def side_by_side(
     from pipeline.jobs.side_by_side import SideBySide, executor_for
     from pipeline.jobs.workspace import Workspace
 
-    executor = executor_for(recipe, jobs, cluster)
-    if executor is None:
-        yield open_workspace()
-        return
     listed = partial(load("pipeline.reporting.plan", "jobs_of"), command, table=table)
-    with executor:
-        yield Workspace(side_by_side=SideBySide(recipe, listed, executor))
-
-
-def show_dry_run(
-    command: str, recipe: "Recipe", force: bool, jobs: int | None = None, cluster: str | None = None,
-    table: str | None = None,
-) -> None:  # fmt: skip
-    """Print what a command would do, and do none of it.
-
-    Args:
-        command: a stage, `all`, `table`, `sts` or `draw`.
-        recipe: whose.
-        force: with `--force`.
-        jobs: processes of this machine, `--jobs`.
-        cluster: address of a Dask scheduler, `--cluster`.
-        table: the name of the table, of `table`.
-
-    Raises:
-        RecipeError: see `executor_for`.
-    """
-    from pipeline.jobs.side_by_side import executor_for
-
     executor = executor_for(recipe, jobs, cluster)
-    at_once = 1 if executor is None else executor.at_once
-    if executor is not None:
-        executor.shutdown()
-    workspace = open_workspace(read_only=True)
-    would_run = load("pipeline.reporting.plan", "jobs_of")(command, recipe, workspace, table)
-    forced = {job.stage for job in would_run} if command == "all" else {command}
-    load("pipeline.reporting.dry_run", "show_plan")(would_run, workspace, forced if force else (), at_once)
+    with executor or nullcontext():
+        if dry_run:
+            workspace = Workspace(read_only=True)
+            would_run = listed(recipe, workspace)
+            forced = ({job.stage for job in would_run} if command == "all" else {command}) if force else ()
+            at_once = 1 if executor is None else executor.at_once
+            load("pipeline.reporting.dry_run", "show_plan")(would_run, workspace, forced, at_once)
+        else:
+            work(Workspace(side_by_side=None if executor is None else SideBySide(recipe, listed, executor)))

@@ -17,10 +17,8 @@ from pipeline.commands.options import (
     RecipeOption,
     Verbose,
     load,
-    open_workspace,
     recipe_of,
-    show_dry_run,
-    side_by_side,
+    run,
 )
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
@@ -98,10 +96,7 @@ def report(
 ) -> None:  # fmt: skip
     """Print and write tables of everything that has been run."""
     loaded = recipe_of(ctx, recipe, named)
-    if dry_run:
-        show_dry_run("report", loaded, False)
-    else:
-        _run(["report"], loaded, open_workspace())
+    run("report", loaded, lambda workspace: _perform(["report"], loaded, workspace), dry_run=dry_run, jobs=1)
 
 
 @app.command("all", epilog=EPILOG)
@@ -114,15 +109,15 @@ def run_all(
     from pipeline.jobs.cost import cpu_seconds, duration
     from pipeline.reporting.plan import all_jobs
 
-    if dry_run:
-        show_dry_run("all", loaded, force, jobs, cluster)
-        return
-    with side_by_side("all", loaded, jobs, cluster) as workspace:
+    def work(workspace: "Workspace") -> None:
+        """All stages, and the summary."""
         workspace.expect(all_jobs(loaded, workspace), force)  # refuses what cannot be trained before anything runs
-        _run([name for name in STAGES if name != "report"], loaded, workspace, force)
+        _perform([name for name in STAGES if name != "report"], loaded, workspace, force)
         with explained("report"):
             load("pipeline.reporting.summary", "summary")(loaded, workspace, _chosen(recipe or named, ctx.obj))
-    say(f"in all {duration(time.monotonic() - started)}, {duration(cpu_seconds())} of CPU time")
+        say(f"in all {duration(time.monotonic() - started)}, {duration(cpu_seconds())} of CPU time")
+
+    run("all", loaded, work, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster)
 
 
 @app.command(epilog=EPILOG)
@@ -142,18 +137,13 @@ def _chosen(name: str | None, settings: Sequence[str]) -> str:
     return shlex.join(words)
 
 
-def _run_stage(
-    name: str, recipe: "Recipe", force: bool, dry_run: bool, jobs: int | None = None, cluster: str | None = None
-) -> None:
+def _run_stage(name: str, recipe: "Recipe", force: bool, dry_run: bool, jobs: int | None, cluster: str | None) -> None:
     """Run a stage, or show what it would do."""
-    if dry_run:
-        show_dry_run(name, recipe, force, jobs, cluster)
-        return
-    with side_by_side(name, recipe, jobs, cluster) as workspace:
-        _run([name], recipe, workspace, force)
+    run(name, recipe, lambda workspace: _perform([name], recipe, workspace, force), force=force, dry_run=dry_run,
+        jobs=jobs, cluster=cluster)  # fmt: skip
 
 
-def _run(names: Sequence[str], recipe: "Recipe", workspace: "Workspace", *options: bool) -> None:
+def _perform(names: Sequence[str], recipe: "Recipe", workspace: "Workspace", *options: bool) -> None:
     for name in names:
         stage = load(STAGES[name], name)
         with explained(name):

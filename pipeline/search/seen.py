@@ -133,6 +133,7 @@ def picture_hashes(paths: Iterable[Path]) -> list[int]:
     """`picture_hash` of each file, without those that cannot be read."""
 
     def read(path: Path) -> int | None:
+        """The hash of one file."""
         with suppress(OSError):
             return picture_hash(path.read_bytes())
         return None
