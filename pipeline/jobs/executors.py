@@ -3,12 +3,13 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing.queues import SimpleQueue
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 import psutil
 
@@ -71,6 +72,11 @@ class LocalProcesses(ProcessPoolExecutor, JobExecutor):
         super().__init__(processes, context, _begin, (queue,))
         self.at_once = processes
 
+    def submit(self, *args: Any, **kwargs: Any) -> Future:
+        """Perform a call in one of the processes, which is started if need be; Ctrl-C meets none that is starting."""
+        with _interrupts_blocked():
+            return super().submit(*args, **kwargs)
+
     def stop(self) -> None:
         """Kill the processes: Lightning would let a training that is asked to end go on for a while."""
         for process in list((self._processes or {}).values()):
@@ -90,9 +96,24 @@ def be_quiet() -> None:
     CONSOLE.quiet = True
 
 
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Let Ctrl-C wait; processes that are started meanwhile let it wait too (not on Windows)."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _begin(gpus: "SimpleQueue[str | None]") -> None:
     """Begin a process: it leaves Ctrl-C to its parent, and takes the next GPU."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     end_with_the_parent()
     be_quiet()
     if (gpu := gpus.get()) is not None:

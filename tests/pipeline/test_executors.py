@@ -171,17 +171,25 @@ import time
 from pipeline.jobs.executors import LocalProcesses
 if __name__ == "__main__":
     with LocalProcesses(2) as processes:
-        for one in [processes.submit(time.sleep, 0) for _ in range(2)]:
-            one.result()
+        if {started}:  # else some of them are still importing
+            for one in [processes.submit(time.sleep, 1) for _ in range(2)]:
+                one.result()
         waiting = [processes.submit(time.sleep, 600) for _ in range(2)]
+        time.sleep({after})
         print(*processes._processes, flush=True)
-        waiting[0].result()
+        try:
+            waiting[0].result()
+        finally:
+            time.sleep(1)  # in which the others could print
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_no_process_outlives_a_run_that_is_stopped(tmp_path: Path, number: int) -> None:
-    (tmp_path / "waiting.py").write_text(WAITING)
+@pytest.mark.parametrize(
+    ("number", "started", "after"),
+    [(signal.SIGINT, True, 0), (signal.SIGINT, False, 0.2), (signal.SIGINT, False, 0.5), (signal.SIGKILL, True, 0)],
+)
+def test_no_process_outlives_a_run_that_is_stopped(tmp_path: Path, number: int, started: bool, after: float) -> None:
+    (tmp_path / "waiting.py").write_text(WAITING.format(started=started, after=after))
     run = subprocess.Popen(
         [sys.executable, "waiting.py"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
