@@ -3,6 +3,7 @@
 mteb is an optional extra and is imported when a task is asked for.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -173,4 +174,5 @@ def _picture_hashes(images: Dataset) -> Iterator[int]:
     """The hash of each picture's file, as the data set holds it."""
     for row in images.select_columns(["image"]).cast_column("image", Image(decode=False)):
         held = row["image"]
-        yield picture_hash(Path(held["path"]).read_bytes() if held["bytes"] is None else held["bytes"])
+        content = Path(held["path"]).read_bytes() if held["bytes"] is None else held["bytes"]
+        yield picture_hash(hashlib.sha256(content).hexdigest())
