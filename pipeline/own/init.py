@@ -69,7 +69,7 @@ def init(source: str, wishes: Wishes, artifacts: Path) -> None:
     output = _output(source, wishes)
     found = _found(source, output, wishes)
     _refuse_artifacts_inside(found, artifacts)
-    found, corpus = _read(found)
+    found, corpus = read_found(found)
     _check(found, corpus)
     with ExitStack() as undo:
         if found.made is not None:  # else the next try would be refused
@@ -142,8 +142,12 @@ def _refuse_artifacts_inside(found: Found, artifacts: Path) -> None:
                           "BILDWORT_ARTIFACTS to one")  # fmt: skip
 
 
-def _read(found: Found) -> tuple[Found, Corpus]:
-    """The corpus, and what was found with its label and the sizes of drawn splits."""
+def read_found(found: Found) -> tuple[Found, Corpus]:
+    """What was found, with its label and the sizes of drawn splits; and its corpus.
+
+    Raises:
+        DataError: the captions cannot be read, or name a picture that is not there.
+    """
     settings: dict[str, Any] = {**found.corpus, "label": found.root.name or "pictures"}
     choices: list[dict[str, Any]] = [{}]
     if found.drawn == "validation":
