@@ -123,7 +123,7 @@ def measure_task(exported: ExportedModel, task: Any, languages: Mapping[str, str
         RecipeError: the model has no single vectors or reads no pictures, the task has no such split, or its data
             cannot be loaded.
     """
-    encoder = BenchmarkEncoder(exported, languages)
+    encoder, seen = BenchmarkEncoder(exported, languages), Seen.load(exported.folder)
     exported.require_pixels()
     if split is not None and split not in task.eval_splits:
         splits = ", ".join(task.eval_splits)
@@ -136,7 +136,6 @@ def measure_task(exported: ExportedModel, task: Any, languages: Mapping[str, str
     task.filter_eval_splits([split] if split else None)
     _load(task)
     result = mteb.evaluate(encoder, task, cache=None, co2_tracker=False, show_progress_bar=False)
-    seen = Seen.load(exported.folder)
     return [
         _measured(task, name, languages[scores["hf_subset"]], scores, seen)
         for name, of_subsets in result.task_results[0].scores.items()

@@ -77,7 +77,8 @@ def known_languages(exported: ExportedModel, languages: Sequence[str], where: st
 def measure(exported: ExportedModel, on: EvaluationSet, resamples: int, workers: int) -> list[Measured]:
     """Rank the captions and images of a set in each language that the model was trained on.
 
-    The gallery of each language is all images with a caption in one of these languages, as in the report.
+    The gallery of each language is all images with a caption in one of these languages (in the report: in one of the
+    tested languages).
 
     Args:
         exported: the model; what reranks its results takes no part.
@@ -90,10 +91,11 @@ def measure(exported: ExportedModel, on: EvaluationSet, resamples: int, workers:
         RecipeError: it was trained on none of the languages, or does not read such images.
     """
     languages, _ = known_languages(exported, list({one.language for one in on.captions}), f"{on.label}, {on.split}")
+    seen = Seen.load(exported.folder)  # before hours of reading pictures
     captions = [one for one in on.captions if one.language in languages]
     place = {name: row for row, name in enumerate(dict.fromkeys(one.image_id for one in captions))}
     images = _encode_images(exported, on, list(place), workers)
-    seen, found = Seen.load(exported.folder), []
+    found = []
     digest_of = digests(on.pictures[one] for one in place if one in on.pictures) if seen is not None else {}
     hashes = {name: picture_hash(digest_of[path]) for name, path in on.pictures.items() if path in digest_of}
     for language in languages:
