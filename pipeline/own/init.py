@@ -120,6 +120,8 @@ def _found(source: str, output: Path, wishes: Wishes) -> Found:
         raise DataError(
             f"{source}: no such folder; expected one with pictures and captions, or {HUB}NAME of a data set"
         )
+    if source.startswith(HUB) and wishes.captions is not None:
+        raise RecipeError(f"--captions: {source} brings its captions; leave --captions out, or name a folder")
     if wishes.captions is None and is_data_set(source):
         data = output.absolute().parent / f"{output.stem}-data"
         if (replaced := data.exists()) and is_written(data) and not wishes.force:

@@ -227,6 +227,7 @@ def test_places_that_do_not_fit_are_told_in_one_line(tmp_path: Path, capsys) -> 
     write_tsv(mine / "captions.tsv", draw_pictures(mine, COUNT))
     work.mkdir()
     assert "init: no folder is named; expected one with pictures and captions" in refused(work, capsys, "")
+    assert "--captions: hub:a/b brings its captions" in refused(work, capsys, "hub:a/b", "--captions", "some.tsv")
     line = refused(work, capsys, "hub:nobody/nothing")
     assert "hub:nobody/nothing: no data set that `datasets` can read" in line
     assert "without internet" in line
