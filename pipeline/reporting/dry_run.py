@@ -112,17 +112,15 @@ def _total(costs: Sequence[Estimate], workspace: Workspace, at_once: int) -> str
         for name in ("seconds", "memory_mb", "disk_mb")
     )
     parts = {
-        "": (seconds, duration(sum(seconds) / at_once)),
-        " of memory": (memory, _mb(sum(nlargest(at_once, memory)))),
-        " of disk": (disk, _mb(sum(disk))),
+        "time": (seconds, duration(sum(seconds) / at_once)),
+        "memory": (memory, _mb(sum(nlargest(at_once, memory)))),
+        "disk": (disk, _mb(sum(disk))),
     }
     shown = [
-        f"{'about' if len(values) == len(costs) else 'more than'} {text}{what}"
-        if values
-        else f"{what or 'time'} {NOT_KNOWN}"
+        f"{what} {'about' if len(values) == len(costs) else 'more than'} {text}" if values else f"{what} {NOT_KNOWN}"
         for what, (values, text) in parts.items()
     ]
-    return f"{len(costs)} would run: {', '.join(shown)} ({_mb(_free(workspace))} are free)"
+    return f"{len(costs)} would run: {', '.join(shown)} (free: {_mb(_free(workspace))})"
 
 
 def _free(workspace: Workspace) -> float:

@@ -95,10 +95,10 @@ def test_what_is_done_what_is_like_it_and_what_is_not_known(fresh: Tiny, capsys)
     found = lines(fresh, capsys, "vse", "--vse.seeds=[2]")
     assert of(found, "corpus") == "is up to date"
     assert of(found, "vse-san-human-2") == "runs 40 s 500 MB 2.0 MB"
-    assert any("2 would run: about 80 s, about 500 MB of memory, about 4.0 MB of disk (" in one for one in found)
+    assert any("2 would run: time about 80 s, memory about 500 MB, disk about 4.0 MB (" in one for one in found)
 
     found = lines(fresh, capsys, "all", "--vse.seeds=[2]", "--jobs", "2")
-    assert any("2 would run: about 40 s, about 1,000 MB of memory" in one for one in found)
+    assert any("2 would run: time about 40 s, memory about 1,000 MB" in one for one in found)
     found = lines(fresh, capsys, "vse", "--vse.epochs=5")  # other settings: of the kind
     assert of(found, "vse-san-human-1") == "runs ~ 40 s ~ 500 MB ~ 2.0 MB"
     assert of(lines(fresh, capsys, "vse", "--vse.model=dan"), "vse-dan-human-1").startswith(f"runs {NOT_KNOWN}")
@@ -176,8 +176,8 @@ def test_the_total_counts_jobs_side_by_side(workspace: Workspace, capsys) -> Non
     jobs = [made(f"vse-san-{seed}", seed) for seed in range(3)]
     finish([jobs[0].inputs["corpus"], jobs[0]], workspace)
     show_plan(jobs, Workspace(workspace.root, read_only=True), at_once=2)
-    assert "2 would run: about 40 s, about 1,000 MB of memory, about 4.0 MB of disk" in capsys.readouterr().out
+    assert "2 would run: time about 40 s, memory about 1,000 MB, disk about 4.0 MB" in capsys.readouterr().out
     unknown = replace(made("other"), stage="mmt")
     show_plan([*jobs, unknown], workspace)
-    assert "3 would run: more than 80 s, more than 500 MB of memory" in capsys.readouterr().out
+    assert "3 would run: time more than 80 s, memory more than 500 MB" in capsys.readouterr().out
     assert [one.does for one in planned(jobs, workspace, {"vse"})] == ["runs again", "runs", "runs"]
