@@ -141,7 +141,7 @@ def _write(splits: Mapping[str, "Dataset"], source: str, pictures: Path) -> tupl
     """Lines of the TSV, and whether all pictures are files of the folder; others are written to `pictures`."""
     import datasets
 
-    lines, inside = list[list[str]](), list[bool]()
+    lines, inside, written = list[list[str]](), list[bool](), dict[bytes, str]()
     for split, rows in splits.items():
         image, captions, own = _columns(rows, source)
         languages = {name: _languages_of(name, rows) for name in captions}
@@ -149,7 +149,8 @@ def _write(splits: Mapping[str, "Dataset"], source: str, pictures: Path) -> tupl
         for number, row in enumerate(shown(rows, "writing pictures", len(rows))):
             if row[image] is None:
                 raise DataError(f"{source}: row {number} of {split or 'the data'}: no picture; leave the row out")
-            name, here = _picture(row[image], Path(source), pictures, f"{split or 'picture'}-{number:07d}")
+            name = f"{split or 'picture'}-{number:07d}"
+            name, here = _picture(row[image], Path(source), pictures, name, written)
             inside.append(here)
             of = _split_of(str(row[own])) if own else _split_of(split) if len(splits) > 1 else ""
             lines += [[name, language_of(text, languages[column]), text, of] for column in captions
@@ -206,8 +207,13 @@ def _some_texts(rows: "Dataset", column: str) -> list[str]:
     return [text for row in few for text in _texts(row[column])]
 
 
-def _picture(value: Mapping[str, Any], source: Path, pictures: Path, name: str) -> tuple[str, bool]:
-    """The name of a picture, and whether it is a file of the folder; another one is written."""
+def _picture(
+    value: Mapping[str, Any], source: Path, pictures: Path, name: str, written: dict[bytes, str]
+) -> tuple[str, bool]:
+    """The name of a picture, and whether it is a file of the folder; another one is written.
+
+    One that has been written keeps its name (digest → name in `written`): many data sets have a row for each caption.
+    """
     path, content = value.get("path"), value.get("bytes")
     if content is None:
         file = Path(str(path))
@@ -223,7 +229,9 @@ def _picture(value: Mapping[str, Any], source: Path, pictures: Path, name: str) 
     except Exception:  # of many kinds; the data report will name it
         ending = ""
     name += ending if ending in SUFFIXES - {".jpeg"} else ".jpg"  # a camera's MPO; Pillow does not go by the name
-    (pictures / name).write_bytes(content)
+    name = written.setdefault(hashlib.sha256(content).digest(), name)
+    if not (pictures / name).exists():
+        (pictures / name).write_bytes(content)
     return name, False
 
 

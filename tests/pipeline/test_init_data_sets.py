@@ -188,3 +188,17 @@ def test_a_column_s_language_is_the_one_that_its_name_has(tmp_path: Path, whole:
     lines = write_data_set(str(tmp_path / "saved"), tmp_path / "made").captions.read_text().splitlines()
     assert [line.split("\t")[1] for line in lines[:4]] == ["de", "cs", "de", "en"]
     assert len(lines) == 4 * COUNT
+
+
+def test_a_picture_that_stands_in_several_rows_is_one_picture(tmp_path: Path, whole: datasets.Dataset) -> None:
+    """A row for each caption: else copies of a picture would be in training and in the test."""
+    few = whole.select([number // 2 for number in range(2 * COUNT)]).remove_columns("captions")
+    few.add_column("caption", [f"a dog in the park, {number}" for number in range(2 * COUNT)]).save_to_disk(
+        tmp_path / "s"
+    )
+    written = write_data_set(str(tmp_path / "s"), tmp_path / "made")
+    names = [line.split("\t")[0] for line in written.captions.read_text().splitlines()]
+    assert len(names) == 2 * COUNT
+    assert names[::2] == names[1::2]
+    assert {path.name for path in (tmp_path / "made" / "pictures").iterdir()} == {*names}
+    assert len({*names}) == COUNT
