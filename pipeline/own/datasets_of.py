@@ -80,8 +80,8 @@ def write_data_set(source: str, data: Path) -> Written:
         DataError: there is no such data set, it has no pictures or no captions, or `data` holds something else.
     """
     if data.exists() and not is_written(data):
-        raise DataError(f"{data}: exists, and is not of `init`, which would write the data set there; choose another "
-                        "--output")  # fmt: skip
+        raise DataError(f"{data}: exists, and `init` has not written it; the data set would be written there: choose "
+                        "another --output")  # fmt: skip
     data.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=data.parent, prefix=f".{data.name}-") as made:
         folder = Path(made) / "data"

@@ -110,7 +110,7 @@ def test_a_folder_that_init_has_not_written_is_never_deleted(tmp_path: Path, cap
     options = "--backbone", "built-in", "--translator", "none"
     for more in ((), ("--force",)):
         assert run(tmp_path, "init", "pets", *options, *more) == 1
-        assert "pets-data: exists, and is not of `init`" in capsys.readouterr().err
+        assert "pets-data: exists, and `init` has not written it" in capsys.readouterr().err
     assert (tmp_path / "pets-data" / "thesis.txt").read_text() == "of value"
     shutil.rmtree(tmp_path / "pets-data")
     (tmp_path / "pets").rename(tmp_path / "pets-data")
