@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.table import Table
 
 from modules.intervals import Difference
@@ -32,8 +33,13 @@ class TextTable:
         self._print(Table(header_style="bold", box=None, pad_edge=False))
 
     def _print(self, table: Table) -> None:
+        """Where the terminal is too narrow, heads and the first column go on in a further line; no figure is cut."""
+        cells = list(zip(*self.rows, strict=True)) or [()] * len(self.heads)
         for number, head in enumerate(self.heads):
-            table.add_column(escaped(head), justify="left" if number == 0 else "right", no_wrap=True)
+            first = number == 0
+            widest = max((cell_len(word) for cell in cells[number] for word in (cell.split() if first else [cell])),
+                         default=0)  # fmt: skip
+            table.add_column(escaped(head), justify="left" if first else "right", min_width=widest, overflow="fold")
         for row in self.rows:
             table.add_row(*map(escaped, row))
         CONSOLE.print(table)

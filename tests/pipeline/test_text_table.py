@@ -9,3 +9,12 @@ def test_labels_are_shown_as_they_are(capsys) -> None:
     for text in ("my [/b] [pets]", "[red]row", "[bold]1", "a\N{REPLACEMENT CHARACTER}[31m"):
         assert text in shown
     assert "\x1b[31m" not in shown
+
+
+def test_no_figure_is_cut_where_the_terminal_is_narrow(capsys) -> None:
+    figures = ["10.9", "31.2", "44.0", "13.2", "35.4", "47.6", "182.3", "177.1 … 198.2", "253.2", "1"]
+    heads = ["system", "trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "rsum", "95 %", "val rsum", "seeds"]
+    TextTable("table", heads, [["β 0.75, all negatives of the batch", "human-de", *figures]]).show()
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [*"β 0.75, all human-de".split(), *" ".join(figures).split()] in lines
+    assert ["negatives", "of"] in lines
