@@ -16,5 +16,5 @@ def test_no_figure_is_cut_where_the_terminal_is_narrow(capsys) -> None:
     heads = ["system", "trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "rsum", "95 %", "val rsum", "seeds"]
     TextTable("table", heads, [["β 0.75, all negatives of the batch", "human-de", *figures]]).show()
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert [*"β 0.75, all human-de".split(), *" ".join(figures).split()] in lines
+    assert [*["β", "0.75,", "all", "human-de"], *" ".join(figures).split()] in lines
     assert ["negatives", "of"] in lines
