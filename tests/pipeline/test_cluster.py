@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,6 +72,24 @@ def test_a_job_works_in_a_process_of_its_own_in_the_same_folder(
 def test_what_a_job_raises_comes_back(jobs: Cluster, call: str, error: type[Exception], line: str) -> None:
     with pytest.raises(error, match=line):
         jobs.submit(eval, call).result(60)
+
+
+def test_what_a_job_returns_comes_back(jobs: Cluster) -> None:
+    assert jobs.submit(divmod, 17, 5).result(60) == (3, 2)
+
+
+def test_a_worker_without_the_folder_is_said_in_a_line(jobs: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster.Path, "cwd", lambda: Path("/nowhere/at/all"))
+    with pytest.raises(RecipeError, match=r"cannot work in /nowhere/at/all \(No such .*\); workers and this command"):
+        jobs.submit(divmod, 17, 5).result(60)
+
+
+def test_a_process_that_ends_before_it_has_read_its_call_is_said_in_a_line(
+    jobs: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster.sys, "executable", shutil.which("false"))
+    with pytest.raises(RecipeError, match=r"a process of the worker .* has ended \(1\); its log says why"):
+        jobs.submit(len, "x" * 1_000_000).result(60)
 
 
 def test_stopping_ends_the_processes_of_all_jobs(
