@@ -196,9 +196,9 @@ def perform_apart(call: bytes, folder: str, named: Mapping[str, str]) -> Any:
             f"a process of the worker {worker.address} has ended ({child.returncode}); its log says why. The same "
             "command continues from the last checkpoints"
         )
-    error, result = pickle.loads(content)
-    if error is not None:
-        raise error
+    raised, result = pickle.loads(content)
+    if raised is not None:
+        raise raised
     return result
 
 
@@ -211,9 +211,9 @@ def main() -> None:
             call = pickle.load(sys.stdin.buffer)
             threading.Thread(target=_end_with_the_input, daemon=True).start()
             content = pickle.dumps((None, call()))
-        except Exception as error:
+        except Exception as raised:
             traceback.print_exc()
-            content = _pickled(error)
+            content = _pickled(raised)
         answer.write(content)
 
 
