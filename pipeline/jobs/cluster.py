@@ -49,7 +49,7 @@ class Cluster(JobExecutor):
             from distributed import Client
         except ImportError:
             raise RecipeError(
-                "--cluster needs the package distributed, which is not installed; `make setup-cluster`, or "
+                "--cluster needs the package distributed, which is not installed; `make setup EXTRA=cluster`, or "
                 "pip install -e '.[cluster]', adds it"
             ) from None
         for name in ("distributed.client", "distributed.core", "distributed.comm", "tornado.application"):

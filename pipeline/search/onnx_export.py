@@ -71,7 +71,7 @@ def require_onnx(folder: Path, model: Path) -> None:
         RecipeError: the extra `onnx` is missing; the folder holds something else, or lies in the model's.
     """
     if missing := [name for name in _PACKAGES if find_spec(name) is None]:
-        raise RecipeError(f"--onnx: {missing[0]} is not installed; run `make setup-onnx`")
+        raise RecipeError(f"--onnx: {missing[0]} is not installed; run `make setup EXTRA=onnx`")
     if folder.resolve().is_relative_to(model.resolve()):
         raise RecipeError(f"--onnx {folder}: lies in the model's folder {model}, which has exported files only; choose "
                           "another folder")  # fmt: skip

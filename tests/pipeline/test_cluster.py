@@ -167,7 +167,7 @@ def test_what_is_no_address_is_said_in_a_line(fresh: Tiny, capsys, monkeypatch: 
 def test_a_missing_package_is_said_in_a_line(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert main(["vse", "scenes", "--cluster=tcp://127.0.0.1:9"]) == 1
-    assert capsys.readouterr().err.count("`make setup-cluster`") == 1
+    assert capsys.readouterr().err.count("`make setup EXTRA=cluster`") == 1
 
 
 def start(folder: Path, module: str, *options: str) -> subprocess.Popen:

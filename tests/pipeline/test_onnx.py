@@ -137,7 +137,9 @@ def test_a_missing_package_is_one_line_before_the_export(
 ) -> None:
     monkeypatch.setattr(onnx_export, "find_spec", lambda name: None if name == "onnxscript" else find_spec(name))
     assert used.main("export", "--output", str(tmp_path / "model"), "--onnx", str(tmp_path / "onnx")) == 1
-    assert "--onnx: onnxscript is not installed; run `make setup-onnx`" in " ".join(capsys.readouterr().err.split())
+    assert "--onnx: onnxscript is not installed; run `make setup EXTRA=onnx`" in " ".join(
+        capsys.readouterr().err.split()
+    )
     assert not (tmp_path / "model").exists()
 
 
