@@ -29,6 +29,7 @@ def found_in(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names} & MODULES
         elif isinstance(node, ast.ImportFrom):
             found |= {str(node.module)} & MODULES
+            found |= {alias.name for alias in node.names} & CALLS if node.module in ("os", "signal") else set()
         elif (
             isinstance(node, ast.Attribute)
             and ast.unparse(node.value) in ("os", "signal", *MODULES)
