@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pipeline.cli import main
@@ -103,9 +104,9 @@ def test_stopping_ends_the_processes_of_all_jobs(
             time.sleep(0.05)
         raise KeyboardInterrupt
     until = time.monotonic() + 30
-    while Path(f"/proc/{path.read_text()}").exists() and time.monotonic() < until:
+    while psutil.pid_exists(int(path.read_text())) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not Path(f"/proc/{path.read_text()}").exists()
+    assert not psutil.pid_exists(int(path.read_text()))
 
 
 @pytest.mark.parametrize(("accelerator", "places"), [("auto", 1), ("cpu", 2)])
@@ -205,8 +206,8 @@ def kill_who_trains(root: Path, workers: list[subprocess.Popen]) -> None:
         time.sleep(0.01)
     partial = found[0].parents[1]
     process = json.loads((partial / "started.json").read_text())["run"]  # the worker's child
-    parent = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1]
-    (worker,) = [one for one in workers if one.pid == int(parent)]
+    parent = psutil.Process(int(process)).ppid()
+    (worker,) = [one for one in workers if one.pid == parent]
     worker.send_signal(signal.SIGKILL)
 
 
