@@ -41,7 +41,7 @@ def save_m2m(folder: Path, sentences: Sequence[str] = SENTENCES) -> Path:
     """A model like M2M100."""
     from transformers import M2M100Tokenizer
 
-    pieces = _train_pieces(folder / "sentencepiece.bpe.model", sentences)
+    pieces = write_pieces(folder / "sentencepiece.bpe.model", sentences)
     numbers = {piece: n for n, piece in enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces])}
     (folder / "vocab.json").write_text(json.dumps(numbers))
     tokenizer = M2M100Tokenizer(str(folder / "vocab.json"), str(folder / "sentencepiece.bpe.model"))
@@ -55,7 +55,7 @@ def save_marian(
     """A model like OPUS-MT of two languages, or with `codes` (`>>deu<<`) of several targets."""
     from transformers import MarianTokenizer
 
-    pieces = _train_pieces(folder / "source.spm", sentences)
+    pieces = write_pieces(folder / "source.spm", sentences)
     (folder / "target.spm").write_bytes((folder / "source.spm").read_bytes())
     numbers = {piece: n for n, piece in enumerate(["</s>", "<unk>", *codes, *pieces, "<pad>"])}
     (folder / "vocab.json").write_text(json.dumps(numbers))
@@ -103,13 +103,13 @@ SAVE = {"nllb": save_nllb, "m2m": save_m2m, "marian": save_marian}
 NEEDS_PACKAGE = ("m2m", "marian")
 
 
-def _train_pieces(path: Path, sentences: Sequence[str]) -> list[str]:
+def write_pieces(path: Path, sentences: Sequence[str], size: int = 120) -> list[str]:
     """Train sentencepiece, write its model, and return its pieces without marks."""
     import sentencepiece
 
     path.parent.mkdir(parents=True, exist_ok=True)
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences), model_prefix=str(path.with_suffix("")), vocab_size=120, model_type="bpe",
+        sentence_iterator=iter(sentences), model_prefix=str(path.with_suffix("")), vocab_size=size, model_type="bpe",
         hard_vocab_limit=False, minloglevel=2,
     )  # fmt: skip
     if (made := path.with_suffix(".model")) != path:

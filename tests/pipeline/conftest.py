@@ -1,13 +1,23 @@
 """What the tests of the pipeline share."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from data import extractor
 from pipeline.jobs.workspace import Workspace
 from pipeline.search.exported_model import ExportedModel
 from tests.pipeline.drawn import draw
 from tests.pipeline.tiny import GXN, RERANKED, Tiny
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _few_pictures_are_read_here() -> Iterator[None]:
+    """To start processes takes longer than to read the pictures of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extractor, "_CHUNK", 64)
+        yield
 
 
 @pytest.fixture(scope="session")

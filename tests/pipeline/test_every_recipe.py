@@ -190,7 +190,15 @@ def pixels(corpus: Path, size: int, folder: Path) -> Path:
     return folder
 
 
-LONG = ("coco-gxn", "coco-3", "coco-mule", "multi30k-mule", "multi30k-mule-vgg", "multi30k-diverse-attention-vgg")
+LONG = (
+    "scenes",  # the demo trains it
+    "coco-gxn",
+    "coco-3",
+    "coco-mule",
+    "multi30k-mule",
+    "multi30k-mule-vgg",
+    "multi30k-diverse-attention-vgg",
+)
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ def test_a_tsv_in_two_languages_with_splits_needs_no_translator(tmp_path: Path, 
     assert "name another language by --to" in line
 
 
+@pytest.mark.slow
 def test_json_of_coco_s_and_of_karpathy_s_form(tmp_path: Path, clip: Path, capsys) -> None:
     names = draw_pictures(tmp_path / "mine" / "images", COUNT)
     write_coco(tmp_path / "mine" / "captions.json", names)

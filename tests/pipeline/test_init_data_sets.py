@@ -27,6 +27,7 @@ def whole(tmp_path_factory) -> datasets.Dataset:
     return datasets.Dataset.from_dict(columns).cast_column("image", datasets.Image())
 
 
+@pytest.mark.slow
 def test_pictures_with_metadata_stay_where_they_are(tmp_path: Path, clip: Path) -> None:
     names = draw_pictures(tmp_path / "mine", COUNT)
     rows = [{"file_name": name, "text": text} for name, text in names.items()]

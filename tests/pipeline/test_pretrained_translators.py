@@ -136,6 +136,7 @@ def test_it_translates_a_file(used: Tiny, nllb: Path, tmp_path: Path, capsys) ->
     assert "its systems: nmt, nllb; directions: en-de, de-en, en-es" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_beside_a_trained_translator_its_lists_are_reranked(used: Tiny, nllb: Path, tmp_path: Path) -> None:
     both = Tiny(tmp_path)
     shutil.copytree(used.workspace.root, both.workspace.root)

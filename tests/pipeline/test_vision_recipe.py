@@ -19,7 +19,7 @@ from tests.pipeline.tiny import Tiny
 NETWORKS = {"clip": 5, "detr": 4}
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", ["clip", pytest.param("detr", marks=pytest.mark.slow)])
 def test_from_pixels_to_answers(name: str, tmp_path: Path, capsys) -> None:
     made = Tiny(tmp_path / "made")
     network = make_network(name, tmp_path / "network")
