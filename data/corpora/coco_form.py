@@ -17,8 +17,8 @@ def entries_of_coco(images: list[Any], annotations: Any, path: Path) -> list[dic
         path: the file, for messages.
 
     Returns:
-        an entry an image: `filename`, `split` (`train`: the form has none), `cocoid`, and `sentences`, each `raw` and
-        `annotation`, its place among the annotations from 0.
+        an entry an image: `place` among the images from 0, `filename`, `split` (`train`: the form has none), `cocoid`,
+        and `sentences`, each `raw` and `annotation`, its place among the annotations from 0.
 
     Raises:
         DataError: something is missing, or a caption is of no image.
@@ -32,7 +32,8 @@ def entries_of_coco(images: list[Any], annotations: Any, path: Path) -> list[dic
             raise DataError(f"{path}: images[{number}]: no `id` or `file_name`; expected {_EXPECTED}")
         if number_of in entries:
             raise DataError(f"{path}: images[{number}].id: {number_of!r} stands twice; give each image its own")
-        entries[number_of] = {"filename": name, "split": "train", "cocoid": number_of, "sentences": []}
+        about = {"place": number, "filename": name, "split": "train", "cocoid": number_of}
+        entries[number_of] = about | {"sentences": []}
     for number, one in enumerate(annotations):
         number_of, text = (one.get(key) if isinstance(one, dict) else None for key in ("image_id", "caption"))
         if not isinstance(number_of, int | str) or not isinstance(text, str):

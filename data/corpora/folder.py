@@ -26,8 +26,10 @@ from data.settings import added
 SPLITS = ("train", "val", "test")
 HEADINGS = ("picture", "image", "file", "file_name", "filename")
 """What the first column is called, if the first line of the captions is a header."""
-_CAPTIONS = "picture TAB language TAB caption, and if wanted TAB split"
-_WITHOUT_LANGUAGE = "picture TAB caption, and if wanted TAB split"
+CAPTIONS = "picture TAB language TAB caption, and if wanted TAB split"
+"""What a line of captions is, in words."""
+WITHOUT_LANGUAGE = "picture TAB caption, and if wanted TAB split"
+"""What it is without a column of languages."""
 _NUMBER = re.compile(r"#\d+$")
 
 
@@ -128,7 +130,7 @@ def _captions(
 ) -> list[Caption]:  # fmt: skip
     captions: list[Caption] = []
     split_of: dict[str, tuple[str, str]] = {}
-    expected = _WITHOUT_LANGUAGE if settings.languages else _CAPTIONS
+    expected = WITHOUT_LANGUAGE if settings.languages else CAPTIONS
     for number, line in enumerate(read_lines(path, expected), 1):
         here, fields = f"{path}:{number}", [field.strip() for field in line.rstrip("\r").split("\t")]
         if not line.strip() or (number == 1 and fields[0].lower() in HEADINGS):

@@ -182,15 +182,17 @@ def _check(settings: KarpathySettings) -> None:
 def _read_images(path: Path, keep_suffix: bool) -> dict[str, _Image]:
     """Image id → its entry, in the order of the file."""
     images: dict[str, _Image] = {}
+    places: dict[str, int] = {}
     for number, entry in enumerate(_load(path)):
-        where = f"{path}: images[{number}]"
+        place = entry.get("place", number) if isinstance(entry, dict) else number
+        where = f"{path}: images[{place}]"
         image = _image(entry, where)
         name, dot, _ = image.filename.rpartition(".")
         image_id = image.filename if keep_suffix or not (name and dot) else name
         if image_id in images:
-            first = list(images).index(image_id)
-            raise DataError(f"{where}: image {image_id!r} stands twice, first in images[{first}]; ids are file names")
-        images[image_id] = image
+            raise DataError(f"{where}: image {image_id!r} stands twice, first in images[{places[image_id]}]; ids are "
+                            "file names")  # fmt: skip
+        images[image_id], places[image_id] = image, place
     return images
 
 

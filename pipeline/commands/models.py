@@ -95,7 +95,7 @@ def export(
 def evaluate(
     ctx: typer.Context,
     model: Annotated[Path, typer.Argument(help=_MODEL_HELP)],
-    on: Annotated[str, typer.Option("--on", help="a folder with pictures and captions.tsv, recipe:NAME, or mteb:TASK")],
+    on: Annotated[str, typer.Option("--on", help="a folder with pictures and captions, recipe:NAME, or mteb:TASK")],
     split: Annotated[str | None, typer.Option(help="test if none is given; of a folder, all captions")] = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip

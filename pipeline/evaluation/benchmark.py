@@ -3,6 +3,7 @@
 mteb is an optional extra and is imported when a task is asked for.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -124,7 +125,7 @@ def measure_task(exported: ExportedModel, task: Any, languages: Mapping[str, str
         RecipeError: the model has no single vectors or reads no pictures, the task has no such split, or its data
             cannot be loaded.
     """
-    encoder = BenchmarkEncoder(exported, languages)
+    encoder, seen = BenchmarkEncoder(exported, languages), Seen.load(exported.folder)
     exported.require_pixels()
     if split is not None and split not in task.eval_splits:
         splits = ", ".join(task.eval_splits)
@@ -137,7 +138,6 @@ def measure_task(exported: ExportedModel, task: Any, languages: Mapping[str, str
     task.filter_eval_splits([split] if split else None)
     _load(task)
     result = mteb.evaluate(encoder, task, cache=None, co2_tracker=False, show_progress_bar=False)
-    seen = Seen.load(exported.folder)
     return [
         _measured(task, name, languages[scores["hf_subset"]], scores, seen)
         for name, of_subsets in result.task_results[0].scores.items()
@@ -175,4 +175,5 @@ def _picture_hashes(images: Dataset) -> Iterator[int]:
     """The hash of each picture's file, as the data set holds it."""
     for row in images.select_columns(["image"]).cast_column("image", Image(decode=False)):
         held = row["image"]
-        yield picture_hash(Path(held["path"]).read_bytes() if held["bytes"] is None else held["bytes"])
+        content = Path(held["path"]).read_bytes() if held["bytes"] is None else held["bytes"]
+        yield picture_hash(hashlib.sha256(content).hexdigest())

@@ -16,8 +16,9 @@ from modules.intervals import bootstrap_interval
 from modules.ranking import ranks_by_score
 from pipeline.errors import RecipeError
 from pipeline.evaluation.sets import EvaluationSet
+from pipeline.jobs.files import digests
 from pipeline.search.exported_model import ExportedModel
-from pipeline.search.seen import TRAIN, VAL, Overlap, Seen, picture_hashes
+from pipeline.search.seen import TRAIN, VAL, Overlap, Seen, picture_hash
 
 _PICTURES = 256  # regions of so many are in memory at once
 
@@ -76,7 +77,8 @@ def known_languages(exported: ExportedModel, languages: Sequence[str], where: st
 def measure(exported: ExportedModel, on: EvaluationSet, resamples: int, workers: int) -> list[Measured]:
     """Rank the captions and images of a set in each language that the model was trained on.
 
-    The gallery of each language is all images with a caption in one of these languages, as in the report.
+    The gallery of each language is all images with a caption in one of these languages (in the report: in one of the
+    tested languages).
 
     Args:
         exported: the model; what reranks its results takes no part.
@@ -89,10 +91,13 @@ def measure(exported: ExportedModel, on: EvaluationSet, resamples: int, workers:
         RecipeError: it was trained on none of the languages, or does not read such images.
     """
     languages, _ = known_languages(exported, list({one.language for one in on.captions}), f"{on.label}, {on.split}")
+    seen = Seen.load(exported.folder)  # before hours of reading pictures
     captions = [one for one in on.captions if one.language in languages]
     place = {name: row for row, name in enumerate(dict.fromkeys(one.image_id for one in captions))}
     images = _encode_images(exported, on, list(place), workers)
-    seen, found = Seen.load(exported.folder), []
+    found = []
+    digest_of = digests(on.pictures[one] for one in place if one in on.pictures) if seen is not None else {}
+    hashes = {name: picture_hash(digest_of[path]) for name, path in on.pictures.items() if path in digest_of}
     for language in languages:
         own = [one for one in captions if one.language == language]
         links = torch.tensor([place[one.image_id] for one in own])
@@ -101,17 +106,17 @@ def measure(exported: ExportedModel, on: EvaluationSet, resamples: int, workers:
             ranks = ranks_by_score(exported.model.score, exported.model.similarity, images, texts, links)
         figures = {name: (one.value, one.low, one.high) for name, one in bootstrap_interval(ranks, resamples).items()}
         names = list(dict.fromkeys(one.image_id for one in own))
-        overlaps = _overlaps(seen, on, names, [one.text for one in own])
+        overlaps = _overlaps(seen, hashes, names, [one.text for one in own])
         found.append(Measured(language, on.split, len(place), len(names), len(own), figures, overlaps))
     return found
 
 
 def _overlaps(
-    seen: Seen | None, on: EvaluationSet, names: Sequence[str], texts: Sequence[str]
+    seen: Seen | None, hashes: Mapping[str, int], names: Sequence[str], texts: Sequence[str]
 ) -> dict[str, Overlap] | None:
     if seen is None:
         return None
-    pictures = picture_hashes(on.pictures[one] for one in names if one in on.pictures) or None
+    pictures = [hashes[one] for one in names if one in hashes] or None
     return {split: seen.overlap(split, names, pictures, texts) for split in (TRAIN, VAL)}
 
 

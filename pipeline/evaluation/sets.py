@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data.captions import HUMAN, Caption, read_captions
-from data.corpora.folder import FolderSettings, read
 from pipeline.corpus.prepare import about_corpus, corpus_job, pictures_of
 from pipeline.errors import RecipeError
 from pipeline.jobs.workspace import Workspace
+from pipeline.own.init import read_found
+from pipeline.own.looking import look_at
 from pipeline.recipes.settings import Recipe
 
 ALL = "all"
@@ -35,12 +36,12 @@ class EvaluationSet:
 
 
 def set_of_folder(folder: Path, split: str | None) -> EvaluationSet:
-    """The pictures and captions of a folder in the layout of own pictures, `pictures` and `captions.tsv`.
+    """The pictures and captions of a folder, found as `init` finds them.
 
     Args:
-        folder: of both.
-        split: train, val or test, as the captions name them or, without splits, as the pictures' names decide; None:
-            all captions.
+        folder: of both; a file `captions.tsv` in it comes before others.
+        split: train, val or test, as the captions name them or, without splits, as `init` draws them; None: all
+            captions.
 
     Raises:
         DataError: something is missing, or a line does not fit.
@@ -48,10 +49,11 @@ def set_of_folder(folder: Path, split: str | None) -> EvaluationSet:
     """
     if not folder.is_dir():
         raise RecipeError(
-            f"--on {folder}: no such folder; expected one with `pictures` and captions.tsv, recipe:NAME, or mteb:TASK"
+            f"--on {folder}: no such folder; expected one with pictures and captions, recipe:NAME, or mteb:TASK"
         )
-    found = read(FolderSettings(), folder, folder)
-    return _of_split(str(folder), split, found.captions, found.pictures, None)
+    captions = folder / "captions.tsv"
+    _, corpus = read_found(look_at(folder, captions if captions.is_file() else None))
+    return _of_split(str(folder), split, corpus.captions, corpus.pictures, None)
 
 
 def set_of_recipe(recipe: Recipe, workspace: Workspace, split: str | None) -> EvaluationSet:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -50,25 +51,52 @@ def fingerprint(paths: list[Path], cache: Path | None = None, keep: bool = True)
     Raises:
         RecipeError: there is no such file.
     """
-    try:
-        known = json.loads(cache.read_text(encoding="utf-8")) if cache else {}
-    except (OSError, ValueError):
-        known = {}
-    fresh, total = {}, hashlib.sha256()
+    known, fresh, total = _known(cache), {}, hashlib.sha256()
     for path in paths:
         if not path.is_file():
             raise RecipeError(f"{path}: no such file; check corpus.root or BILDWORT_DATA")
-        stat = path.stat()
-        state = f"{stat.st_size}:{stat.st_mtime_ns}"
-        entry = known.get(str(path))
-        if not entry or entry[0] != state:
-            entry = [state, digest_of(path)]
-        fresh[str(path)] = entry
+        entry = fresh[str(path)] = _entry(path, known)
         total.update(f"{path.name}:{entry[1]}\n".encode(errors="surrogateescape"))
     if cache and keep and fresh and fresh != known:
         with suppress(OSError):  # only saves time
             write_whole(cache, json.dumps(known | fresh, indent=1, ensure_ascii=False))
     return total.hexdigest()[:16]
+
+
+def digests(paths: Iterable[Path], cache: Path | None = None) -> dict[Path, str]:
+    """SHA-256 of the contents of files, without those that cannot be read.
+
+    Args:
+        paths: the files.
+        cache: a file with known digests, as `fingerprint` keeps it; files that are in it and unchanged are not read.
+    """
+    known, wanted = _known(cache), list(paths)
+
+    def digest(path: Path) -> str | None:
+        """That of one file."""
+        with suppress(OSError):
+            return _entry(path, known)[1]
+        return None
+
+    with ThreadPoolExecutor(8) as pool:
+        found = zip(wanted, pool.map(digest, wanted), strict=True)
+        return {path: one for path, one in found if one is not None}
+
+
+def _known(cache: Path | None) -> dict[str, list[str]]:
+    """Path → state and digest of the files of a cache; of none where it cannot be read."""
+    try:
+        return dict(json.loads(cache.read_text(encoding="utf-8"))) if cache else {}
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _entry(path: Path, known: Mapping[str, list[str]]) -> list[str]:
+    """State (size, date) and digest of a file, which is read unless it is known in this state."""
+    stat = path.stat()
+    state = f"{stat.st_size}:{stat.st_mtime_ns}"
+    entry = known.get(str(path))
+    return entry if entry and entry[0] == state else [state, digest_of(path)]
 
 
 def _settle(path: Path) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import detail, escaped, passing, say
 from pipeline.jobs.cost import Cost
-from pipeline.jobs.files import fingerprint, rename_whole, write_whole
+from pipeline.jobs.files import digests, fingerprint, rename_whole, write_whole
 from pipeline.jobs.job import Job, everything
 from pipeline.jobs.locks import ending_with_rank_0, lock, lock_file, meet, wait_for_rank_0
 from pipeline.jobs.machine import library_versions, same_machine, this_machine
@@ -70,6 +70,10 @@ class Workspace:
     def fingerprint(self, paths: list[Path]) -> str:
         """A digest of the contents of files, for a job's key; unchanged files are not read again."""
         return fingerprint(paths, self.root / "fingerprints.json", keep=not self._read_only)
+
+    def digests(self, paths: Iterable[Path]) -> dict[Path, str]:
+        """SHA-256 of files, without those that cannot be read; those that `fingerprint` knows are not read again."""
+        return digests(paths, self.root / "fingerprints.json")
 
     def manifest(self, job: Job) -> dict[str, Any]:
         """The manifest of a finished job.

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from data.errors import DataError
+from data.language_codes import NLLB, spellings
 from data.languages import language_of, languages_in
+from data.pictures import SUFFIXES
 from data.progress import shown
 
 if TYPE_CHECKING:
@@ -23,11 +25,10 @@ HUB = "hub:"
 """What the name of a data set of the hub begins with."""
 _SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")  # by `save_to_disk`
 _METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")  # of `imagefolder`
-_SPLITS = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val",
-           "test": "test", "testing": "test"}  # fmt: skip
-_CAPTION = re.compile(
-    r"(alt_?)?(caption|text|sentence|description|raw)s?(_?\w{2,3}|_?\d)?|(?!id$)[a-z]{2}", re.IGNORECASE
-)
+_HELD_OUT = {"val": "val", "dev": "val", "test": "test"}  # how names of splits begin: `validation`, `test_2016`
+_CAPTION = re.compile(r"(?:alt_?)?(?:caption|text|sentence|description|raw)s?(?:_?(\d+|[a-z]{2,3}))?|([a-z]{2})")
+_LANGUAGES = {code: language for language in NLLB for code in spellings(language)} | {"id": ""}  # `id` numbers things
+_MARK = ".written-by-init"
 _SHARE = 0.1  # of the pictures, for a split that a data set with other splits lacks
 _SAMPLE = 1000
 
@@ -73,29 +74,39 @@ def write_data_set(source: str, data: Path) -> Written:
 
     Args:
         source: `hub:NAME`, or a folder.
-        data: the new folder; it appears when all is written.
+        data: the new folder; it appears when all is written. One that `init` has written is replaced.
 
     Raises:
-        DataError: there is no such data set, or it has no pictures or no captions.
+        DataError: there is no such data set, it has no pictures or no captions, or `data` holds something else.
     """
+    if data.exists() and not is_written(data):
+        raise DataError(f"{data}: exists, and `init` has not written it; the data set would be written there: choose "
+                        "another --output")  # fmt: skip
     data.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=data.parent, prefix=f".{data.name}-") as made:
         folder = Path(made) / "data"
         (folder / "pictures").mkdir(parents=True)
         form, splits = _load(source, str(Path(made) / "cache"))
         lines, inside = _write(splits, source, folder / "pictures")
+        form += _draw_missing(lines)
         if not lines:
             raise DataError(f"{source}: no captions in its columns; expected text beside each picture")
         if inside:  # all are files of the folder
             (folder / "pictures").rmdir()
         text = "".join("\t".join(line) + "\n" for line in lines)
         (folder / "captions.tsv").write_text(text, encoding="utf-8")
+        (folder / _MARK).touch()
         if data.exists():
             shutil.rmtree(data)
         folder.rename(data)
     drawn = not any(line[3] for line in lines)
     root, place = (Path(source).resolve(), ".") if inside else (data.absolute(), "pictures")
     return Written(form, root, place, data.absolute() / "captions.tsv", drawn)
+
+
+def is_written(data: Path) -> bool:
+    """Has `write_data_set` written this folder?"""
+    return (data / _MARK).is_file()
 
 
 def _load(source: str, cache: str) -> tuple[str, dict[str, "Dataset"]]:
@@ -130,24 +141,28 @@ def _write(splits: Mapping[str, "Dataset"], source: str, pictures: Path) -> tupl
     """Lines of the TSV, and whether all pictures are files of the folder; others are written to `pictures`."""
     import datasets
 
-    lines, inside = list[list[str]](), list[bool]()
+    lines, inside, written = list[list[str]](), list[bool](), dict[bytes, str]()
     for split, rows in splits.items():
         image, captions, own = _columns(rows, source)
-        languages = {name: languages_in(_some_texts(rows, name)) or ["en"] for name in captions}
+        languages = {name: _languages_of(name, rows) for name in captions}
         rows = rows.cast_column(image, datasets.Image(decode=False))
         for number, row in enumerate(shown(rows, "writing pictures", len(rows))):
             if row[image] is None:
                 raise DataError(f"{source}: row {number} of {split or 'the data'}: no picture; leave the row out")
-            name, here = _picture(row[image], Path(source), pictures, f"{split or 'picture'}-{number:07d}")
+            name = f"{split or 'picture'}-{number:07d}"
+            name, here = _picture(row[image], Path(source), pictures, name, written)
             inside.append(here)
-            of = _SPLITS.get(str(row[own]).lower(), "train") if own else ""
-            of = of or (_SPLITS.get(split, "train") if len(splits) > 1 else "")
+            of = _split_of(str(row[own])) if own else _split_of(split) if len(splits) > 1 else ""
             lines += [[name, language_of(text, languages[column]), text, of] for column in captions
                       for text in _texts(row[column])]  # fmt: skip
     if len({*inside}) > 1:
         raise DataError(f"{source}: some pictures are files in it and some are not; save it by `save_to_disk`")
-    _draw_missing(lines)
     return lines, all(inside)
+
+
+def _split_of(name: str) -> str:
+    """The split that a name of the data set stands for: `validation` is `val`, `test_2016` is `test`."""
+    return next((split for start, split in _HELD_OUT.items() if name.lower().startswith(start)), "train")
 
 
 def _columns(rows: "Dataset", source: str) -> tuple[str, list[str], str | None]:
@@ -158,12 +173,25 @@ def _columns(rows: "Dataset", source: str) -> tuple[str, list[str], str | None]:
     known = ", ".join(rows.features)
     if not images:
         raise DataError(f"{source}: no column of pictures among {known}; expected one of the type Image")
-    texts = [name for name in rows.features if name not in images and any(True for _ in _texts(rows[0][name]))]
-    captions = [name for name in texts if _CAPTION.fullmatch(name)]
+    others = [name for name in rows.features if name not in images]
+    captions = [name for name in others if _may_be_captions(name) and _some_texts(rows, name)]
     if not captions:
         raise DataError(f"{source}: no column of captions among {known}; expected a text or a list of texts, called "
                         "caption or text")  # fmt: skip
-    return images[0], captions, "split" if "split" in texts and "split" not in captions else None
+    return images[0], captions, "split" if "split" in others and _some_texts(rows, "split") else None
+
+
+def _may_be_captions(column: str) -> bool:
+    """May a column hold captions, by its name: `caption`, `captions_de`, `text1`, `en`?"""
+    found = _CAPTION.fullmatch(column.lower())
+    return found is not None and all(one.isdigit() or _LANGUAGES.get(one) for one in found.groups() if one)
+
+
+def _languages_of(column: str, rows: "Dataset") -> list[str]:
+    """The languages of a column: the one that its name ends in, else those that are detected."""
+    found = _CAPTION.fullmatch(column.lower())
+    named = next((_LANGUAGES[one] for one in found.groups() if one in _LANGUAGES), "") if found else ""
+    return [named] if named else languages_in(_some_texts(rows, column)) or ["en"]
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -179,28 +207,41 @@ def _some_texts(rows: "Dataset", column: str) -> list[str]:
     return [text for row in few for text in _texts(row[column])]
 
 
-def _picture(value: Mapping[str, Any], source: Path, pictures: Path, name: str) -> tuple[str, bool]:
-    """The name of a picture, and whether it is a file of the folder; another one is written."""
+def _picture(
+    value: Mapping[str, Any], source: Path, pictures: Path, name: str, written: dict[bytes, str]
+) -> tuple[str, bool]:
+    """The name of a picture, and whether it is a file of the folder; another one is written.
+
+    One that has been written keeps its name (digest → name in `written`): many data sets have a row for each caption.
+    """
     path, content = value.get("path"), value.get("bytes")
     if content is None:
         file = Path(str(path))
-        if file.is_file() and file.absolute().is_relative_to(source.absolute()):
-            return file.absolute().relative_to(source.absolute()).as_posix(), True
+        here = file.parent.resolve() / file.name
+        if file.is_file() and here.is_relative_to(source.resolve()):
+            return here.relative_to(source.resolve()).as_posix(), True
         if not file.is_file():
             raise DataError(f"{path}: no such picture, which the data set names; get the data set again")
         content = file.read_bytes()
     try:
         with Image.open(BytesIO(content)) as image:
-            ending = {"JPEG": "jpg", "TIFF": "tif"}.get(str(image.format), str(image.format).lower())
-    except OSError:
-        ending = "jpg"  # the data report will name it
-    (pictures / f"{name}.{ending}").write_bytes(content)
-    return f"{name}.{ending}", False
+            ending = f".{str(image.format).lower()}"
+    except Exception:  # of many kinds; the data report will name it
+        ending = ""
+    name += ending if ending in SUFFIXES - {".jpeg"} else ".jpg"  # a camera's MPO; Pillow does not go by the name
+    name = written.setdefault(hashlib.sha256(content).digest(), name)
+    if not (pictures / name).exists():
+        (pictures / name).write_bytes(content)
+    return name, False
 
 
-def _draw_missing(lines: list[list[str]]) -> None:
-    """Give some training pictures to validation or test, where no picture is of that split but others have one."""
-    splits = {line[3] for line in lines} - {""}
+def _draw_missing(lines: list[list[str]]) -> str:
+    """Give some training pictures to validation or test, where no picture is of that split but others have one.
+
+    Returns:
+        what was drawn, in words; an empty text if nothing was.
+    """
+    splits, missing = {line[3] for line in lines} - {""}, list[str]()
     for number, split in enumerate(("val", "test")):
         if splits and split not in splits:
             left = {line[0] for line in lines if line[3] == "train"}
@@ -209,3 +250,5 @@ def _draw_missing(lines: list[list[str]]) -> None:
             for line in lines:
                 if line[0] in drawn:
                     line[3] = split
+            missing.append(split)
+    return f", its {' and '.join(missing)} drawn from train" if missing else ""

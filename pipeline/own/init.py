@@ -1,8 +1,10 @@
 """`init`: a recipe for a folder of pictures, from what is found in it."""
 
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,9 @@ from data.extractor import ExtractorSettings
 from data.report import data_report
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import escaped, passing, say
-from pipeline.own.datasets_of import HUB, is_data_set, write_data_set
+from pipeline.own.datasets_of import HUB, is_data_set, is_written, write_data_set
 from pipeline.own.looking import Found, look_at
-from pipeline.own.networks import NONE, Backbone, Translator, choose_backbone, choose_translator
+from pipeline.own.networks import NONE, choose_backbone, choose_translator
 from pipeline.own.recipe_text import Facts, recipe_text
 from pipeline.own.telling import images_of, what_comes_next, what_was_found
 from pipeline.recipes.loading import CONFIGS, load_recipe
@@ -61,22 +63,20 @@ def init(source: str, wishes: Wishes, artifacts: Path) -> None:
         DataError, ModelError: the pictures, captions or networks cannot be read.
         RecipeError: the recipe exists or cannot be called so, there are too few pictures, or the data has errors.
     """
+    if not source.strip():
+        raise RecipeError(f"init: no folder is named; expected one with pictures and captions (`make init "
+                          f"PICTURES=FOLDER`), or {HUB}NAME of a data set")  # fmt: skip
     output = _output(source, wishes)
     found = _found(source, output, wishes)
     _refuse_artifacts_inside(found, artifacts)
-    found, corpus = _read(found)
+    found, corpus = read_found(found)
     _check(found, corpus)
-    languages = [language for language, _ in Counter(one.language for one in corpus.captions).most_common()]
-    target = _target(wishes, languages)
-    with passing("trying a vision network …"):
-        tried = list(corpus.pictures.values())[:_TRIED]
-        backbone = choose_backbone(wishes.backbone, tried, ExtractorSettings().regions)
-    translator = None
-    if target not in languages and (len(languages) == 1 or wishes.to):
-        with passing("trying a translator …"):
-            translator = choose_translator(wishes.translator, f"{languages[0]}-{target}")
-    facts = _facts(source, found, corpus, languages, backbone, translator, target)
-    _write(recipe_text(facts), output)
+    with ExitStack() as undo:
+        if found.made is not None:  # else the next try would be refused
+            undo.callback(shutil.rmtree, found.made, ignore_errors=True)
+        facts = _facts(source, found, corpus, wishes)
+        _write(recipe_text(facts), output)
+        undo.pop_all()
     for line in [*what_was_found(found, corpus, facts), *what_comes_next(output, facts)]:
         say(escaped(line))
 
@@ -120,18 +120,20 @@ def _found(source: str, output: Path, wishes: Wishes) -> Found:
         raise DataError(
             f"{source}: no such folder; expected one with pictures and captions, or {HUB}NAME of a data set"
         )
+    if source.startswith(HUB) and wishes.captions is not None:
+        raise RecipeError(f"--captions: {source} brings its captions; leave --captions out, or name a folder")
     if wishes.captions is None and is_data_set(source):
         data = output.absolute().parent / f"{output.stem}-data"
-        if data.exists() and not wishes.force:
-            raise RecipeError(
-                f"{data} exists, where the data set is to be written; remove it, or replace it by --force"
-            )
+        if (replaced := data.exists()) and is_written(data) and not wishes.force:
+            raise RecipeError(f"{data} exists, where the data set is to be written; replace it by --force, or choose "
+                              "another --output")  # fmt: skip
         with passing("reading the data set …"):
             written = write_data_set(source, data)
         corpus = {"name": "folder", "captions": str(written.captions), "pictures": written.pictures}
         if written.captions.is_relative_to(written.root):
             corpus["captions"] = written.captions.relative_to(written.root).as_posix()
-        return Found(written.form, written.root, corpus, [], True, "validation" if written.drawn else None)
+        drawn = "validation" if written.drawn else None
+        return Found(written.form, written.root, corpus, [], True, drawn, None if replaced else data)
     return look_at(folder, wishes.captions)
 
 
@@ -142,8 +144,12 @@ def _refuse_artifacts_inside(found: Found, artifacts: Path) -> None:
                           "BILDWORT_ARTIFACTS to one")  # fmt: skip
 
 
-def _read(found: Found) -> tuple[Found, Corpus]:
-    """The corpus, and what was found with its label and the sizes of drawn splits."""
+def read_found(found: Found) -> tuple[Found, Corpus]:
+    """What was found, with its label and the sizes of drawn splits; and its corpus.
+
+    Raises:
+        DataError: the captions cannot be read, or name a picture that is not there.
+    """
     settings: dict[str, Any] = {**found.corpus, "label": found.root.name or "pictures"}
     choices: list[dict[str, Any]] = [{}]
     if found.drawn == "validation":
@@ -191,10 +197,17 @@ def _check(found: Found, corpus: Corpus) -> None:
         )
 
 
-def _facts(
-    source: str, found: Found, corpus: Corpus, languages: list[str], backbone: Backbone, translator: Translator | None,
-    target: str,
-) -> Facts:  # fmt: skip
+def _facts(source: str, found: Found, corpus: Corpus, wishes: Wishes) -> Facts:
+    """What the recipe is written from, once the networks have been tried."""
+    languages = [language for language, _ in Counter(one.language for one in corpus.captions).most_common()]
+    target = _target(wishes, languages)
+    with passing("trying a vision network …"):
+        tried = list(corpus.pictures.values())[:_TRIED]
+        backbone = choose_backbone(wishes.backbone, tried, ExtractorSettings().regions)
+    translator = None
+    if target not in languages and (len(languages) == 1 or wishes.to):
+        with passing("trying a translator …"):
+            translator = choose_translator(wishes.translator, f"{languages[0]}-{target}")
     images = images_of(corpus)
     of_split = Counter(images.values())
     notes = {"root": "all paths of this section start here"}

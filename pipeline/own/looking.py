@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from data.corpora.folder import HEADINGS, SPLITS, is_code
+from data.corpora.folder import CAPTIONS, HEADINGS, SPLITS, WITHOUT_LANGUAGE, is_code
 from data.errors import DataError
 from data.languages import languages_in
 from data.lines import read_lines, read_text
@@ -29,6 +29,7 @@ class Found:
         detected: were the languages detected?
         drawn: the setting that says how much is drawn for validation and test (`validation`, `drawn`); None: the
             captions bring their splits.
+        made: a folder that was written for them; None: none.
     """
 
     form: str
@@ -37,6 +38,7 @@ class Found:
     names: list[str]
     detected: bool
     drawn: str | None
+    made: Path | None = None
 
 
 def look_at(folder: Path, captions: Path | None) -> Found:
@@ -75,7 +77,9 @@ def _chosen(folder: Path, captions: Path | None, example: str) -> tuple[Callable
             broken.append(error)
     if len(found) > 1:
         names = ", ".join(str(file.relative_to(folder)) for _, file in found)
-        raise DataError(f"{folder}: several files have captions: {names}; choose one by --captions FILE")
+        raise DataError(
+            f"{folder}: several files have captions: {names}; choose one by --captions FILE, or leave one there"
+        )
     if found:
         return found[0]
     if broken:
@@ -130,6 +134,10 @@ def _table(file: Path) -> Found:
     width = max(map(len, rows))
     split = width > 2 and all(row[width - 1] in (*SPLITS, "") for row in rows if len(row) == width)
     with_language = width > 2 and all(is_code(row[1]) and len(row[1]) < 4 for row in rows if len(row) > 2)
+    if len(rows[0]) > 2 and not (split or with_language):
+        raise DataError(f"{file}: more than two columns, but the second has no codes of languages such as en (first "
+                        f"{rows[0][1]!r}), and the last no splits ({', '.join(SPLITS)}); expected {CAPTIONS}, or "
+                        f"{WITHOUT_LANGUAGE}")  # fmt: skip
     settings: dict[str, Any] = {"name": "folder"}
     if not with_language:
         settings["languages"] = languages_in([row[1] for row in rows if len(row) > 1]) or ["en"]
@@ -146,12 +154,14 @@ def _tree(file: Path) -> Found:
         raise DataError(f"{file}: no list of `images` in it; expected JSON of COCO's or Karpathy's form")
     entries = [image for image in images if isinstance(image, dict)]
     if isinstance(annotations, list):
-        form, names = "JSON of COCO's form", [str(image.get("file_name", "")) for image in entries]
-        texts = [one.get("caption") for one in annotations if isinstance(one, dict)]
+        form, about = "JSON of COCO's form", [one for one in annotations if isinstance(one, dict)]
+        described = {str(one.get("image_id")) for one in about}  # the file may list many more images
+        names = [str(image.get("file_name", "")) for image in entries if str(image.get("id")) in described]
+        texts = [one.get("caption") for one in about]
     else:
         form, names = "JSON of Karpathy's form", _file_names(entries)
-        sentences = [one for image in entries for one in image.get("sentences") or () if isinstance(one, dict)]
-        texts = [one.get("raw") for one in sentences]
+        lists = [found for image in entries if isinstance(found := image.get("sentences"), list)]
+        texts = [one.get("raw") for found in lists for one in found if isinstance(one, dict)]
     languages = languages_in([text for text in texts if isinstance(text, str)]) or ["en"]
     if len(languages) > 1:
         raise DataError(f"{file}: captions in {', '.join(languages)}; expected one language in JSON: write them as a "

@@ -1,11 +1,14 @@
 """Which pretrained networks can be had: a backbone that finds regions, a translator."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from PIL import Image
+
 from data.errors import DataError
+from data.images import open_picture
 from modules.errors import ModelError
 from pipeline.translation.translator_files import load_pretrained
 
@@ -49,7 +52,7 @@ def choose_backbone(wanted: str | None, pictures: Sequence[Path], built_in: int)
 
     Args:
         wanted: a folder, a name on the hub, or `BUILT_IN`; None: the first of `BACKBONES` that is in the local cache of
-            the hub, or else that the hub has.
+            the hub, or else that the hub has; one that cannot be read is passed over.
         pictures: to try it on.
         built_in: regions of the built-in extractor.
 
@@ -58,29 +61,43 @@ def choose_backbone(wanted: str | None, pictures: Sequence[Path], built_in: int)
     """
     if wanted == BUILT_IN:
         return Backbone(None, built_in, "the built-in extractor, which was asked for")
+    images, reasons = [open_picture(path) for path in pictures], list[str]()
     if wanted is not None:
-        return _tried(_place(wanted, "--backbone", "a vision network"), "it was asked for", pictures)
-    for kind, name in BACKBONES.items():
-        if _is_cached(name):
-            return _tried(name, f"{kind}, in this machine's cache of the hub", pictures)
-    reason = ""
-    for kind, name in BACKBONES.items():
-        if not (reason := _unreachable(name)):
-            return _tried(name, f"{kind}, from the hub", pictures)
+        place = _place(wanted, "--backbone", "a vision network")
+        try:
+            return _tried(place, "it was asked for", images)
+        except DataError as error:
+            raise DataError(str(error).replace("regions.model", "--backbone", 1)) from None
+    for name, offered in _offered(reasons):
+        try:
+            return _tried(name, offered, images)
+        except DataError as error:
+            reasons.append(str(error))
     why = (
-        "the built-in extractor, which is for pictures of few objects on an even background: no pretrained network is "
-        f"in this machine's cache of the hub, and the hub gives none ({reason}). For photographs: "
+        "the built-in extractor, which is for pictures of few objects on an even background: no pretrained network can "
+        f"be had from this machine's cache of the hub, nor from the hub ({reasons[0]}). For photographs: "
         + _OFFLINE.format(BACKBONES["SigLIP"], "--backbone")
     )
     return Backbone(None, built_in, why)
 
 
-def _tried(name: str, why: str, pictures: Sequence[Path]) -> Backbone:
-    from data.images import open_picture
+def _offered(reasons: list[str]) -> Iterator[tuple[str, str]]:
+    """The networks that there are, each with the reason; those of the cache first; why the hub does not give others."""
+    cached = {kind: name for kind, name in BACKBONES.items() if _is_cached(name)}
+    for kind, name in cached.items():
+        yield name, f"{kind}, in this machine's cache of the hub"
+    for kind, name in BACKBONES.items():
+        if kind not in cached:
+            if reason := _unreachable(name):
+                reasons.append(reason)
+            else:
+                yield name, f"{kind}, from the hub"
+
+
+def _tried(name: str, why: str, images: Sequence[Image.Image]) -> Backbone:
     from data.vision import VisionNetwork  # transformers' models take seconds to import
 
     network = VisionNetwork(name, None)
-    images = [open_picture(path) for path in pictures]
     started = time.perf_counter()
     network(images)
     return Backbone(name, network.count, why, (time.perf_counter() - started) / max(1, len(images)))
@@ -141,7 +158,7 @@ def _unreachable(name: str) -> str:
     try:
         HfApi().model_info(name, timeout=_TIMEOUT)
     except Exception as error:  # no network, offline mode, no such name, a proxy's answers …
-        return " ".join(str(error).split())[:100].rstrip(" .")
+        return " ".join(str(error).split())[:200].rstrip(" .")
     return ""
 
 

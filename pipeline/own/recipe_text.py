@@ -47,9 +47,14 @@ class Facts:
         return self.translator is not None and self.translator.model is not None
 
     @property
+    def human_row(self) -> str:
+        """The training configuration of the captions by people."""
+        return "-".join(self.languages) if len(self.languages) > 1 else f"{self.languages[0]}-human"  # `no` is false
+
+    @property
     def row(self) -> str:
         """The training configuration that search uses."""
-        return "-".join([*self.languages, *([self.target] if self.translated else [])])
+        return "-".join([*self.languages, self.target]) if self.translated else self.human_row
 
 
 def recipe_text(facts: Facts) -> str:
@@ -93,7 +98,7 @@ def _translation(facts: Facts) -> list[str]:
 def _retrieval(facts: Facts) -> list[str]:
     human = [f"{language}/human" for language in facts.languages]
     source, target = facts.languages[0], facts.target
-    rows = {"-".join(facts.languages): human}
+    rows = {facts.human_row: human}
     if facts.translated:
         rows[facts.row] = [*human, f"{target}/{SYSTEM}:{source}-{target}"]
     size = min(_BATCH, max(2, facts.train // 4))

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from rich.progress import track
 
 from data.errors import DataError
 from data.lines import byte_lines
+from data.progress import shown
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import escaped, say
 from pipeline.jobs.files import write_whole
@@ -275,7 +275,7 @@ def _write_parts(exported: ExportedModel, items: Items, partial: Path) -> dict[s
         done += 1
     if done < total:
         model = f"{exported.name} {exported.fingerprint}"
-        todo = track(items.parts(exported, done), "encoding", total - done, disable=total - done < 2)
+        todo = shown(items.parts(exported, done), "encoding", total - done)
         for number, part in enumerate(todo, done):
             with _Whole(_part(partial, number), partial) as file:
                 pq.write_table(_table(part, model), file)

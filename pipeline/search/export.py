@@ -290,8 +290,3 @@ def _copy_text_model(name: str, folder: Path) -> None:
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise RecipeError(f"export: the text model {name!r} is no longer there ({reason}); put it back") from None
-
-
-def model_of(recipe: Recipe, workspace: Workspace) -> Path:
-    """Where a recipe's model is exported to, unless the command says otherwise."""
-    return workspace.root / recipe.name / "model"

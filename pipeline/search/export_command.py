@@ -6,7 +6,8 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.console import escaped, say
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
-from pipeline.search.export import export, model_of
+from pipeline.search.export import export
+from pipeline.search.exported_files import model_of
 from pipeline.search.hub import check_push, push
 from pipeline.search.onnx_export import require_onnx, write_onnx
 

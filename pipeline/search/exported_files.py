@@ -10,6 +10,8 @@ from typing import Any
 from pipeline.errors import RecipeError
 from pipeline.jobs.files import digest_of
 from pipeline.jobs.model_files import TEXT
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe
 from pipeline.translation.translator_files import RETRIEVAL, files_of, lies_elsewhere
 
 FORMAT = 1
@@ -120,3 +122,8 @@ def _refuse_code(path: Path) -> None:
                           "safetensors only: delete the file, or get the model from elsewhere")  # fmt: skip
     if path.suffix in (".py", ".so", ".pyc"):
         raise RecipeError(f"{path}: code in a model folder is not run; delete it, or get the model from elsewhere")
+
+
+def model_of(recipe: Recipe, workspace: Workspace) -> Path:
+    """Where a recipe's model is exported to, unless the command says otherwise."""
+    return workspace.root / recipe.name / "model"

@@ -146,9 +146,12 @@ class ExportedModel:
 
         Raises:
             DataError: a picture cannot be read.
-            RecipeError: no single vectors, an unknown language, regions made elsewhere; captions among pictures.
+            RecipeError: no single vectors, an unknown language, regions made elsewhere; captions among pictures, or
+                one item that is in no list.
         """
         self.require_single()
+        if isinstance(items, str | Path | Image.Image):
+            raise RecipeError("encode: expected a list, of captions or of pictures (Path or image)")
         texts = [one for one in items if isinstance(one, str)]
         pictures = [one for one in items if not isinstance(one, str)]
         if pictures and (texts or language is not None):

@@ -18,6 +18,7 @@ from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.retrieval.drawn import drawn_pictures
 from pipeline.retrieval.written import written_captions
+from pipeline.search.exported_files import model_of
 from pipeline.search.exported_model import ExportedModel
 
 ENLARGED = 256
@@ -130,6 +131,4 @@ def picture_of(exported: ExportedModel, text: str, language: str | None = None, 
 
 def given_model(recipe: Recipe, workspace: Workspace, model: Path | None) -> ExportedModel:
     """The given model, or else the recipe's."""
-    from pipeline.search.export import model_of  # imports what trains: seconds, and the page does not need it
-
     return ExportedModel.from_pretrained(model) if model else ExportedModel.load(model_of(recipe, workspace))

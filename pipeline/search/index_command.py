@@ -12,7 +12,8 @@ from pipeline.jobs.console import escaped, say
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
-from pipeline.search.export import chosen_row, export, is_export_of, model_of
+from pipeline.search.export import chosen_row, export, is_export_of
+from pipeline.search.exported_files import model_of
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.gallery import gallery_of
 from pipeline.search.indexing import update_gallery

@@ -7,8 +7,6 @@ is not in it.
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +26,7 @@ from pipeline.translation.leakage import name_of
 
 SEEN = "seen.safetensors"
 TRAIN, VAL = "train", "val"
-_KINDS = ("names", "pictures", "sentences")
+_KINDS = ("names", "files", "sentences")
 Hashes = NDArray[np.int64]
 
 
@@ -51,7 +49,7 @@ class Seen:
     """Hashes of what a model was trained on, and of what its epoch was chosen on.
 
     Attributes:
-        hashes: split (`TRAIN`, `VAL`) → kind (`names`, `pictures`, `sentences`) → sorted hashes, each once.
+        hashes: split (`TRAIN`, `VAL`) → kind (`names`, `files` of pictures, `sentences`) → sorted hashes, each once.
     """
 
     hashes: Mapping[str, Mapping[str, Hashes]]
@@ -73,8 +71,10 @@ class Seen:
         for row in rows:
             if row["split"] == VAL or (row["split"] == TRAIN and f"{row['language']}/{row['source']}" in types):
                 split[row["split"]].append(row)
-        pictures = pictures_of(folders[0])
-        return cls({name: _hashes(own, pictures) for name, own in split.items()})
+        images, pictures = {row["image_id"] for own in split.values() for row in own}, pictures_of(folders[0])
+        digest_of = workspace.digests(path for name, path in pictures.items() if name in images)
+        digests = {name: digest_of[path] for name, path in pictures.items() if path in digest_of}
+        return cls({name: _hashes(own, digests) for name, own in split.items()})
 
     def save(self, path: Path) -> None:
         """Write them."""
@@ -96,7 +96,8 @@ class Seen:
             if any(one.dtype != np.int64 or one.ndim != 1 for of in found.values() for one in of.values()):
                 raise ValueError("expected whole numbers")
         except Exception as error:  # safetensors raises its own error
-            raise RecipeError(f"{path}: not readable ({error!r}); get the model folder again") from None
+            reason = f"{path}: not readable ({error!r})"
+            raise RecipeError(f"{reason}; get the model folder again, or export it again") from None
         return cls(found)
 
     def overlap(
@@ -111,10 +112,10 @@ class Seen:
             sentences: captions.
         """
         known = self.hashes[split]
-        compared = pictures if len(known["pictures"]) else None
+        compared = pictures if len(known["files"]) else None
         return Overlap(
             None if names is None else _count(map(name_hash, names), known["names"]),
-            None if compared is None else _count(compared, known["pictures"]),
+            None if compared is None else _count(compared, known["files"]),
             _count(map(sentence_hash, sentences), known["sentences"]),
         )
 
@@ -124,29 +125,16 @@ def name_hash(image_id: str) -> int:
     return _number(name_of(image_id).encode("utf-8", "surrogatepass"))
 
 
-def picture_hash(content: bytes) -> int:
-    """A number that equal picture files share."""
-    return _number(content)
+def picture_hash(digest: str) -> int:
+    """A number that equal picture files share, from the SHA-256 of their contents."""
+    return int(digest[:16], 16) >> 1
 
 
-def picture_hashes(paths: Iterable[Path]) -> list[int]:
-    """`picture_hash` of each file, without those that cannot be read."""
-
-    def read(path: Path) -> int | None:
-        """The hash of one file."""
-        with suppress(OSError):
-            return picture_hash(path.read_bytes())
-        return None
-
-    with ThreadPoolExecutor(8) as pool:
-        return [one for one in pool.map(read, paths) if one is not None]
-
-
-def _hashes(rows: Sequence[Mapping[str, Any]], pictures: Mapping[str, Path]) -> dict[str, Hashes]:
+def _hashes(rows: Sequence[Mapping[str, Any]], digests: Mapping[str, str]) -> dict[str, Hashes]:
     images = dict.fromkeys(row["image_id"] for row in rows)
     kinds: dict[str, Iterable[int]] = {
         "names": map(name_hash, images),
-        "pictures": picture_hashes(pictures[one] for one in images if one in pictures),
+        "files": (picture_hash(digests[one]) for one in images if one in digests),
         "sentences": (sentence_hash(row["text"]) for row in rows),
     }
     return {kind: np.unique(np.fromiter(of, np.int64)) for kind, of in kinds.items()}

@@ -68,11 +68,16 @@ def test_the_json_may_be_in_another_language(tmp_path: Path) -> None:
         (images(1) * 2, annotations(1), {}, r"images\[1\]\.id: 100 stands twice"),
         (images(2), [{"image_id": 100}], {}, r"annotations\[0\]: no `image_id` or `caption`"),
         (images(2), annotations(3), {}, r"annotations\[2\]\.image_id: no image 102 in `images`"),
+        (
+            [{"id": 9, "file_name": "undescribed.jpg"}, *images(2), {"id": 300, "file_name": "sub/0.jpg"}],
+            [*annotations(2), {"image_id": 300, "caption": "A dog"}], {},
+            r"images\[3\]: image 'sub/0' stands twice, first in images\[1\]",
+        ),
         (images(2), [], {}, r"coco\.json: no list of `annotations`"),
         (images(9), annotations(9), {"drawn": 0}, "COCO's form has no split; set corpus.drawn"),
         (images(9), annotations(9), {"drawn": 5}, "only 9 images have captions in en"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit_is_named(first: list, second: list, changed: dict, told: str, tmp_path: Path) -> None:
     write_coco(tmp_path, first, second)
     with pytest.raises(DataError, match=told) as caught:

@@ -139,3 +139,14 @@ def test_help_and_wrong_settings_need_no_heavy_library(arguments: list[str], exp
 def test_a_search_needs_torch_alone() -> None:
     code = "import pipeline.search.commands; from pipeline.recipes.loading import load_recipe; load_recipe('scenes')"
     assert imported(code)[1] == {"torch"}
+
+
+def test_the_recipe_s_exported_model_is_found_without_what_trains() -> None:
+    """`embed` needs seconds and 300 MB less."""
+    code = (
+        "import pytest; from pathlib import Path; from pipeline.errors import RecipeError; "
+        "from pipeline.jobs.workspace import Workspace; from pipeline.recipes.loading import load_recipe; "
+        "import pipeline.search.embedding; from pipeline.search.generation import given_model; "
+        "pytest.raises(RecipeError, given_model, load_recipe('scenes'), Workspace(Path('nowhere')), None)"
+    )
+    assert imported(code)[1] == {"torch"}

@@ -68,6 +68,9 @@ def test_encode_refuses_a_mixture(exported: ExportedModel, own: Path) -> None:
             exported.encode(items, language)
     with pytest.raises(RecipeError, match="was trained on en; choose"):
         exported.encode(TEXTS, "xx")
+    for one in ("a red bat", own / "0.png"):  # a text would be encoded character by character
+        with pytest.raises(RecipeError, match="expected a list"):
+            exported.encode(one)
 
 
 @pytest.mark.usefixtures("small")

@@ -21,9 +21,13 @@ from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
 from pipeline.evaluation.measure import measure
 from pipeline.evaluation.sets import set_of_folder, set_of_recipe
+from pipeline.jobs import files
+from pipeline.jobs.workspace import Workspace
 from pipeline.retrieval.ranks import read_ranks
+from pipeline.retrieval.vse import vse_rows
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.seen import SEEN, TRAIN, VAL, Seen, name_hash
+from tests.pipeline.own_pictures import write_coco
 from tests.pipeline.tiny import Tiny, at
 
 
@@ -103,6 +107,40 @@ def test_pictures_of_a_folder_are_recognised_by_their_bytes(used: Tiny, exported
     assert measure(exported, set_of_folder(folder, None), 100, 1)[0].images == 2
 
 
+def test_each_picture_is_read_once_for_its_hash(used: Tiny, exported, folder: Path, monkeypatch) -> None:
+    """Though there are two languages; for an export not at all, if the key of the corpus has its digest."""
+    read, digest_of = [], files.digest_of
+    monkeypatch.setattr(files, "digest_of", lambda path: (read.append(path.name), digest_of(path))[1])
+    text = (folder / "captions.tsv").read_text()
+    (folder / "captions.tsv").write_text(text.replace("\txx\t", "\tde\t"))
+    both = measure(replace(exported, languages=["de", "en"]), set_of_folder(folder, None), 100, 1)
+    assert [one.seen and one.seen[TRAIN].pictures for one in both] == [2, 2]
+    assert sorted(read) == [f"their {number}.png" for number in range(6)]
+    workspace = Workspace(shutil.copytree(used.workspace.root, folder / "artifacts"))
+    (row,) = [one for one in vse_rows(used.recipe(), workspace) if one.name == "human"]
+    workspace.fingerprint(list(pictures_of(workspace.folder(row.job.inputs["corpus"])).values()))
+    read.clear()
+    found = Seen.of(row.job, workspace)
+    assert found
+    assert read == []
+    expected = load_file(exported.folder / SEEN)
+    assert all((found.hashes[split]["files"] == expected[f"{split}.files"]).all() for split in (TRAIN, VAL))
+
+
+def test_a_folder_is_read_as_init_reads_it(exported: ExportedModel, folder: Path) -> None:
+    """Captions without a column of languages beside the pictures; COCO's JSON."""
+    names = [f"pictures/their {number}.png" for number in range(6)]
+    (folder / "captions.tsv").unlink()
+    (folder / "texts.tsv").write_text("".join(f"{name}\tThis is a picture of a small house\n" for name in names))
+    found = set_of_folder(folder, None)
+    assert (found.split, {one.language for one in found.captions}, len(found.pictures)) == ("all", {"en"}, 6)
+    assert measure(exported, found, 100, 1)[0].captions == 6
+    (folder / "texts.tsv").unlink()
+    write_coco(folder / "captions.json", dict.fromkeys(names, "This is a picture of a small house"))
+    assert len(set_of_folder(folder, None).captions) == 12
+    assert len(set_of_folder(folder, "test").captions) == 2
+
+
 def test_set_models_and_regions_made_elsewhere_are_measured_too(used: Tiny, scan: ExportedModel, tmp_path) -> None:
     made_here = set_of_recipe(used.recipe(), used.workspace, "test")
     with pytest.raises(RecipeError, match="made elsewhere, and scenes has none; measure it on the corpus of a recipe"):
@@ -149,9 +187,9 @@ def test_damaged_hashes_are_one_line(exported: ExportedModel, tmp_path: Path) ->
 
 def test_hashes_are_sorted_and_few_bytes(used: Tiny, exported: ExportedModel) -> None:
     arrays = load_file(exported.folder / SEEN)
-    assert set(arrays) == {f"{split}.{kind}" for split in (TRAIN, VAL) for kind in ("names", "pictures", "sentences")}
+    assert set(arrays) == {f"{split}.{kind}" for split in (TRAIN, VAL) for kind in ("names", "files", "sentences")}
     assert all((np.diff(one) > 0).all() for one in arrays.values())
-    assert [len(arrays[f"{split}.{kind}"]) for split in (TRAIN, VAL) for kind in ("names", "pictures")] == [
+    assert [len(arrays[f"{split}.{kind}"]) for split in (TRAIN, VAL) for kind in ("names", "files")] == [
         12,
         12,
         4,
@@ -169,14 +207,14 @@ def test_bad_input_is_one_line(used: Tiny, exported: ExportedModel, folder: Path
     on = f"recipe:{used.yaml}"
     for model, arguments, said in (
         (folder, ("--on", on), "model.json: no exported model here"),
-        (exported.folder, ("--on", "nowhere"), "--on nowhere: no such folder; expected one with `pictures` and"),
+        (exported.folder, ("--on", "nowhere"), "--on nowhere: no such folder; expected one with pictures and"),
         (exported.folder, ("--on", "recipe:"), "--on recipe: expected the name of a recipe behind it"),
         (exported.folder, ("--on", "recipe:scenez"), "recipe 'scenez': no file"),
         (exported.folder, ("--on", "recipe:scenes"), "corpus: not done yet"),
         (exported.folder, ("--on", on, "--split", "dev"), "no captions by people there, but in test, train, tr"),
         (exported.folder, ("--on", str(folder), "--split", "val"), "theirs has no captions by people there, but"),
         (exported.folder, ("--on", str(folder), "--vse.model=san"), "takes no settings, but '--vse.model=san'"),
-        (exported.folder, ("--on", str(folder / "pictures")), "pictures/pictures: no such folder; expected one"),
+        (exported.folder, ("--on", str(folder / "pictures")), "pictures: pictures, but no captions; write a file"),
     ):  # fmt: skip
         status, out, err = _command(used, capsys, model, *arguments)
         assert (status, out) == (1, "")

@@ -1,5 +1,6 @@
 """Files: fingerprints of what is read; what is written is whole, and on the disk before it has its name."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -43,6 +44,20 @@ def test_a_fingerprint_does_not_read_unchanged_files_again(tmp_path: Path, monke
     path.write_text("longer text")
     with pytest.raises(AssertionError, match="read again"):
         fingerprint([path], cache)
+
+
+def test_digests_of_files_that_a_fingerprint_has_read_are_known(tmp_path: Path, monkeypatch) -> None:
+    known, new, cache = tmp_path / "known.png", tmp_path / "new.png", tmp_path / "fingerprints.json"
+    known.write_text("one")
+    fingerprint([known], cache)
+    new.write_text("two")
+    before, read, digest_of = cache.read_bytes(), [], files.digest_of
+    monkeypatch.setattr(files, "digest_of", lambda path: (read.append(path), digest_of(path))[1])
+    found = files.digests([known, new, tmp_path / "gone.png"], cache)
+    assert found == {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in (known, new)}
+    assert read == [new]
+    assert cache.read_bytes() == before
+    assert files.digests([known, new]) == found
 
 
 def test_a_fingerprint_survives_a_damaged_or_unwritable_cache(tmp_path: Path) -> None:

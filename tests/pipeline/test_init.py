@@ -1,12 +1,14 @@
 """`bildwort init`: a folder in each form becomes a recipe that loads and whose corpus is prepared; bad input is one
 line. The whole way to German search answers is in `test_init_to_search`."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from huggingface_hub import HfApi
 
+from data.errors import DataError
 from pipeline.own import networks
 from tests.data.networks import make_network
 from tests.modules.translation_models import save_marian, save_nllb
@@ -91,6 +93,28 @@ def test_json_of_coco_s_and_of_karpathy_s_form(tmp_path: Path, clip: Path, capsy
     assert "24 train, 3 val, 3 test pictures, as given" in capsys.readouterr().out
 
 
+def test_a_coco_file_of_many_more_pictures_is_drawn_from_those_with_captions(tmp_path: Path, clip: Path) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    write_coco(tmp_path / "mine" / "captions.json", names)
+    content = json.loads((tmp_path / "mine" / "captions.json").read_text())
+    content["images"] += [{"id": 1000 + number, "file_name": f"more/{number}.png"} for number in range(300)]
+    (tmp_path / "mine" / "captions.json").write_text(json.dumps(content))
+    assert run(tmp_path / "work", "init", str(tmp_path / "mine"), "--backbone", str(clip), "--translator", "none") == 0
+    assert (
+        "drawn: 3   # drawn from the pictures' names: 24 train, 3 val, 3 test"
+        in (tmp_path / "work" / "mine.yaml").read_text()
+    )
+
+
+def test_norwegian_is_a_language_though_yaml_reads_no_as_false(tmp_path: Path) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    (tmp_path / "mine" / "captions.tsv").write_text("".join(f"{name}\tno\tEn hund {name}\n" for name in names))
+    recipe = made(tmp_path / "work", str(tmp_path / "mine"), "--backbone", "built-in", "--translator", "none")
+    (row,) = recipe.vse.only
+    assert (recipe.vse.rows, recipe.vse.reranker["row"]) == ({row: ["no/human"]}, row)
+    assert recipe.vse.test == recipe.vse.select == ["no"]
+
+
 def test_the_backbone_is_one_of_the_cache_or_of_the_hub_and_init_says_which(monkeypatch, clip: Path) -> None:
     tried: list[tuple[str, str]] = []
     monkeypatch.setattr(networks, "_tried", lambda name, why, pictures: tried.append((name, why)))
@@ -103,6 +127,18 @@ def test_the_backbone_is_one_of_the_cache_or_of_the_hub_and_init_says_which(monk
         (networks.BACKBONES["CLIP"], "CLIP, in this machine's cache of the hub"),
         (networks.BACKBONES["DINOv2"], "DINOv2, from the hub"),
     ]
+    monkeypatch.setattr(networks, "_is_cached", lambda name: name == networks.BACKBONES["SigLIP"])
+
+    def unreadable(name: str, why: str, images: list) -> str:
+        """The network of the cache is not whole."""
+        if name == networks.BACKBONES["SigLIP"]:
+            raise DataError("its weights lack a matrix")
+        return why
+
+    monkeypatch.setattr(networks, "_tried", unreadable)
+    assert networks.choose_backbone(None, [], 9) == "DINOv2, from the hub"
+    monkeypatch.setattr(networks, "_unreachable", lambda name: "no network")
+    assert "(its weights lack a matrix)" in networks.choose_backbone(None, [], 9).why
     monkeypatch.undo()
     nothing = networks.choose_backbone(None, [], 9)  # tests are offline
     assert (nothing.model, nothing.regions) == (None, 9)
@@ -150,6 +186,15 @@ def test_what_is_not_there_is_told_in_one_line(tmp_path: Path, clip: Path, capsy
     (mine / "notes.txt").write_text("nothing of pictures\n")
     line = refused(work, capsys, str(mine), "--captions", str(mine / "notes.txt"))
     assert "notes.txt: no captions of pictures; expected `picture TAB caption`" in line
+    (mine / "captions.tsv").write_text("".join(f"{name}\ten-US\t{text}\n" for name, text in names.items()))
+    line = refused(work, capsys, str(mine))
+    assert (
+        "captions.tsv: more than two columns, but the second has no codes of languages such as en (first 'en-US')"
+        in line
+    )
+    (mine / "captions.tsv").unlink()
+    (mine / "captions.json").write_text(json.dumps({"images": [{"filename": name, "sentences": 5} for name in names]}))
+    assert "captions.json: images[0]: no text 'split'" in refused(work, capsys, str(mine))
 
 
 def test_networks_that_do_not_fit_are_told_in_one_line(tmp_path: Path, clip: Path, capsys) -> None:
@@ -157,9 +202,9 @@ def test_networks_that_do_not_fit_are_told_in_one_line(tmp_path: Path, clip: Pat
     write_tsv(mine / "captions.tsv", draw_pictures(mine, COUNT))
     blind = make_network("clip", tmp_path / "blind")
     (blind / "preprocessor_config.json").unlink()
-    assert "it has no image processor (preprocessor_config.json)" in refused(
-        work, capsys, str(mine), "--backbone", str(blind)
-    )
+    line = refused(work, capsys, str(mine), "--backbone", str(blind))
+    assert "--backbone" in line
+    assert "it has no image processor (preprocessor_config.json)" in line
     assert "--backbone: no folder ./away" in refused(work, capsys, str(mine), "--backbone", "./away")
     line = refused(work, capsys, str(mine), "--backbone", "nobody/nothing")
     assert "`hf download NAME --local-dir FOLDER`" in line
@@ -181,9 +226,9 @@ def test_networks_that_do_not_fit_are_told_in_one_line(tmp_path: Path, clip: Pat
 def test_places_that_do_not_fit_are_told_in_one_line(tmp_path: Path, capsys) -> None:
     mine, work = tmp_path / "mine", tmp_path / "work"
     write_tsv(mine / "captions.tsv", draw_pictures(mine, COUNT))
-    (work / "nothing-data").mkdir(parents=True)
-    assert "nothing-data exists, where the data set is to be written" in refused(work, capsys, "hub:nobody/nothing")
-    (work / "nothing-data").rmdir()
+    work.mkdir()
+    assert "init: no folder is named; expected one with pictures and captions" in refused(work, capsys, "")
+    assert "--captions: hub:a/b brings its captions" in refused(work, capsys, "hub:a/b", "--captions", "some.tsv")
     line = refused(work, capsys, "hub:nobody/nothing")
     assert "hub:nobody/nothing: no data set that `datasets` can read" in line
     assert "without internet" in line

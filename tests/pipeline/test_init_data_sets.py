@@ -1,10 +1,13 @@
 """`bildwort init` on data sets of the library `datasets`: with metadata, saved, and in Parquet files."""
 
 import json
+import shutil
+from io import BytesIO
 from pathlib import Path
 
 import datasets
 import pytest
+from PIL import Image
 
 from data.errors import DataError
 from pipeline.own.datasets_of import write_data_set
@@ -92,3 +95,111 @@ def test_a_data_set_of_the_hub_goes_by_its_name(
     assert (work / "pictures.yaml").is_file()
     lines = (work / "pictures-data" / "captions.tsv").read_text().splitlines()
     assert [line.split("\t")[3] for line in lines[::2]] == column
+
+
+def _with_metadata(folder: Path) -> None:
+    names = draw_pictures(folder, COUNT)
+    rows = [{"file_name": name, "text": text} for name, text in names.items()]
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_folder_that_init_has_not_written_is_never_deleted(tmp_path: Path, capsys) -> None:
+    """Neither one that stands where the data set is to be written, nor the data set itself."""
+    _with_metadata(tmp_path / "pets")
+    (tmp_path / "pets-data").mkdir()
+    (tmp_path / "pets-data" / "thesis.txt").write_text("of value")
+    options = "--backbone", "built-in", "--translator", "none"
+    for more in ((), ("--force",)):
+        assert run(tmp_path, "init", "pets", *options, *more) == 1
+        assert "pets-data: exists, and `init` has not written it" in capsys.readouterr().err
+    assert (tmp_path / "pets-data" / "thesis.txt").read_text() == "of value"
+    shutil.rmtree(tmp_path / "pets-data")
+    (tmp_path / "pets").rename(tmp_path / "pets-data")
+    assert run(tmp_path, "init", "pets-data", "--output", "pets.yaml", "--force", *options) == 1
+    assert len(list((tmp_path / "pets-data").glob("*.png"))) == COUNT
+    assert run(tmp_path, "init", "pets-data", *options) == 0
+    capsys.readouterr()
+    assert run(tmp_path, "init", "pets-data", "--output", "pets-data.yml", *options) == 1
+    assert (
+        "pets-data-data exists, where the data set is to be written; replace it by --force" in capsys.readouterr().err
+    )
+    assert run(tmp_path, "init", "pets-data", "--force", *options) == 0
+
+
+def test_a_try_that_failed_is_repeated_without_force(tmp_path: Path, capsys) -> None:
+    _with_metadata(tmp_path / "pets")
+    assert run(tmp_path, "init", "pets", "--backbone", "./away") == 1
+    assert not (tmp_path / "pets-data").exists()
+    assert run(tmp_path, "init", "pets", "--backbone", "built-in", "--translator", "none") == 0
+
+
+def test_pictures_with_metadata_are_named_from_any_folder(tmp_path: Path, monkeypatch) -> None:
+    _with_metadata(tmp_path / "pets")
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    written = write_data_set("../pets", Path("made"))
+    assert (written.root, written.pictures) == (tmp_path / "pets", ".")
+    assert not (tmp_path / "work" / "made" / "pictures").exists()
+
+
+def test_the_first_row_may_be_without_caption_and_its_picture_may_be_damaged(tmp_path: Path, whole) -> None:
+    few = whole.remove_columns("id")
+    rows = few.cast_column("image", datasets.Image(decode=False)).to_list()
+    damaged = {"image": {"path": None, "bytes": b"no picture"}, "captions": []}
+    datasets.Dataset.from_list([damaged, *rows], features=few.features).save_to_disk(tmp_path / "saved")
+    written = write_data_set(str(tmp_path / "saved"), tmp_path / "made")
+    assert len(written.captions.read_text().splitlines()) == 2 * COUNT
+    assert len(list((tmp_path / "made" / "pictures").iterdir())) == COUNT + 1
+
+
+def test_a_picture_of_a_phone_gets_an_ending_that_is_read(tmp_path: Path, whole: datasets.Dataset) -> None:
+    """MPO: two JPEGs in one file."""
+    image, held = Image.new("RGB", (20, 20)), BytesIO()
+    image.save(held, "MPO", save_all=True, append_images=[image])
+    row = {"image": {"path": None, "bytes": held.getvalue()}, "text": "a dog in the park"}
+    features = datasets.Features({"image": datasets.Image(), "text": datasets.Value("string")})
+    datasets.Dataset.from_list([row], features=features).save_to_disk(tmp_path / "saved")
+    written = write_data_set(str(tmp_path / "saved"), tmp_path / "made")
+    assert written.captions.read_text().startswith("picture-0000000.jpg\t")
+    assert (tmp_path / "made" / "pictures" / "picture-0000000.jpg").is_file()
+
+
+def test_splits_go_by_how_their_names_begin(tmp_path: Path, whole: datasets.Dataset) -> None:
+    ends = {"train": 10, "Validation": 15, "test_2016_flickr": 25, "extra": COUNT}
+    starts = [0, *ends.values()]
+    parts = {name: whole.select(range(start, end)) for start, (name, end) in zip(starts, ends.items(), strict=False)}
+    datasets.DatasetDict(parts).save_to_disk(tmp_path / "saved")
+    written = write_data_set(str(tmp_path / "saved"), tmp_path / "made")
+    splits = [line.split("\t")[3] for line in written.captions.read_text().splitlines()[::2]]
+    assert splits == ["train"] * 10 + ["val"] * 5 + ["test"] * 10 + ["train"] * 5
+    assert written.form == "a saved data set"
+    datasets.DatasetDict({name: parts[name] for name in ("train", "Validation")}).save_to_disk(tmp_path / "two")
+    assert (
+        write_data_set(str(tmp_path / "two"), tmp_path / "two made").form
+        == "a saved data set, its test drawn from train"
+    )
+
+
+def test_a_column_s_language_is_the_one_that_its_name_has(tmp_path: Path, whole: datasets.Dataset) -> None:
+    """All is English here, whatever the name says; `text_id` and `caption_url` are no captions."""
+    made = whole.remove_columns(["id", "captions"])
+    for name in ("de", "caption_cs", "text_deu", "text", "text_id", "caption_url"):
+        made = made.add_column(name, ["A man is riding his bicycle through the park"] * COUNT)
+    made.save_to_disk(tmp_path / "saved")
+    lines = write_data_set(str(tmp_path / "saved"), tmp_path / "made").captions.read_text().splitlines()
+    assert [line.split("\t")[1] for line in lines[:4]] == ["de", "cs", "de", "en"]
+    assert len(lines) == 4 * COUNT
+
+
+def test_a_picture_that_stands_in_several_rows_is_one_picture(tmp_path: Path, whole: datasets.Dataset) -> None:
+    """A row for each caption: else copies of a picture would be in training and in the test."""
+    few = whole.select([number // 2 for number in range(2 * COUNT)]).remove_columns("captions")
+    few.add_column("caption", [f"a dog in the park, {number}" for number in range(2 * COUNT)]).save_to_disk(
+        tmp_path / "s"
+    )
+    written = write_data_set(str(tmp_path / "s"), tmp_path / "made")
+    names = [line.split("\t")[0] for line in written.captions.read_text().splitlines()]
+    assert len(names) == 2 * COUNT
+    assert names[::2] == names[1::2]
+    assert {path.name for path in (tmp_path / "made" / "pictures").iterdir()} == {*names}
+    assert len({*names}) == COUNT
