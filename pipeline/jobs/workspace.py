@@ -42,7 +42,7 @@ class Workspace:
         root: the folder; null is BILDWORT_ARTIFACTS or `artifacts`.
         side_by_side: performs independent jobs at once; None: one job after the other, in this process.
         read_only: nothing is written, so no job can be performed.
-        tells: says what becomes of each job; not where another process says it.
+        tells: says what becomes of each job, unless another process does.
     """
 
     def __init__(
@@ -50,8 +50,7 @@ class Workspace:
         tells: bool = True,
     ) -> None:  # fmt: skip
         self.root = root or Path(os.environ.get("BILDWORT_ARTIFACTS", "artifacts"))
-        self._read_only, self._tells = read_only, tells
-        self._warned = False
+        self._read_only, self._tells, self._warned = read_only, tells, False
         self._progress = Progress(1 if side_by_side is None else side_by_side.executor.at_once)
         self._side_by_side = side_by_side
 
@@ -249,19 +248,17 @@ class Workspace:
                     yield manifest
 
     def _say_finished(self, job: Job, manifest: Mapping[str, Any]) -> None:
-        if not self._tells:
-            return
-        figure, whole = job.headline(manifest["metrics"]), not manifest["resumed"]
-        say(escaped(self._progress.finish(job, manifest["wall_s"], figure, whole)))
-        used = f"{manifest['cpu_s']:.0f} s of CPU time, {manifest['peak_memory_mb']:.0f} MB at most"
-        detail(f"  {used}: {escaped(str(self.folder(job)))}")
+        if self._tells:
+            figure, whole = job.headline(manifest["metrics"]), not manifest["resumed"]
+            say(escaped(self._progress.finish(job, manifest["wall_s"], figure, whole)))
+            used = f"{manifest['cpu_s']:.0f} s of CPU time, {manifest['peak_memory_mb']:.0f} MB at most"
+            detail(f"  {used}: {escaped(str(self.folder(job)))}")
 
     def _say_done(self, job: Job) -> None:
-        if not self._tells:
-            return
         manifest = self.manifest(job)
-        say(f"[dim]{escaped(self._progress.skip(job, job.headline(manifest.get('metrics', {}))))}[/]")
-        if not self._warned and manifest.get("source") != source_digest():
+        if self._tells:
+            say(f"[dim]{escaped(self._progress.skip(job, job.headline(manifest.get('metrics', {}))))}[/]")
+        if self._tells and not self._warned and manifest.get("source") != source_digest():
             self._warned = True
             say("[yellow]the source has changed since at least one of these jobs ran; ARGS=--force runs them again[/]")
 

@@ -15,14 +15,7 @@ from pipeline.recipes.caption_checks import check_caption_path
 from pipeline.recipes.pretrained_checks import check_pretrained, check_pretrained_path, refuse_hub_path
 from pipeline.recipes.rerank_checks import check_rerank, needs_retrieval
 from pipeline.recipes.settings import MmtSettings, Recipe, TrainerSettings, VseSettings
-from pipeline.recipes.systems import (
-    CAPTION,
-    CHANNEL,
-    directions_of,
-    members_of,
-    parse_path,
-    parse_system,
-)
+from pipeline.recipes.systems import CAPTION, CHANNEL, directions_of, members_of, parse_path, parse_system
 
 HIGHEST_RATE = 1.0
 """Of learning rates: with more, no training of ours converges."""
