@@ -12,6 +12,7 @@ ADDRESS ?= 127.0.0.1
 PORT ?= 8501
 INPUT ?= captions.txt
 OUTPUT ?= translated.txt
+EXTRA ?=
 ARGS ?=
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.setup
@@ -29,7 +30,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export TOKENIZERS_PARALLELISM := false
 # What a person types is data. Make does not expand it again (`value`), the shell takes it from the environment, and
 # ARGS is split into words as a shell does it, but nothing in it is run.
-TYPED := RECIPE TABLE WITH PICTURES QUERY PICTURE GALLERY ADDRESS PORT INPUT OUTPUT ARGS
+TYPED := RECIPE TABLE WITH PICTURES QUERY PICTURE GALLERY ADDRESS PORT INPUT OUTPUT EXTRA ARGS
 $(foreach name,$(TYPED),$(eval override $(name) := $$(value $(name))))
 define WITH_ARGS
 import os, shlex, sys
@@ -45,12 +46,15 @@ PIPELINE = $(PY) -c "$$WITH_ARGS" $(VENV)/bin/bildwort
 OPTIONS = --recipe "$$RECIPE"
 IN_GALLERY = $(if $(GALLERY),--gallery "$$GALLERY")
 
-# Add an extra of pyproject.toml to the environment, once; further words are extras that it holds.
+# Extras of pyproject.toml, and which others one of them holds.
+EXTRAS := app asian benchmarks cluster dev fasttext onnx sweep translators wandb
+HOLDS_dev := app benchmarks cluster fasttext onnx sweep translators
+# Add an extra to the environment, once.
 define ADD
-if [ "$$(cat $(STAMP)-$(firstword $(1)) 2>/dev/null)" != "$(WANTED)" ]; then \
-  $(if $(filter fasttext,$(1)),command -v g++ >/dev/null || { echo "fasttext is compiled here: install g++ and Python's headers (Debian: g++ python3-dev)"; exit 1; };) \
-  echo "adding the extra $(firstword $(1)) to $(VENV)"; \
-  $(INSTALL) -e '.[$(firstword $(1))]' && for extra in $(1); do echo "$(WANTED)" > $(STAMP)-$$extra; done; \
+if [ "$$(cat $(STAMP)-$(1) 2>/dev/null)" != "$(WANTED)" ]; then \
+  $(if $(filter fasttext,$(1) $(HOLDS_$(1))),command -v g++ >/dev/null || { echo "fasttext is compiled here: install g++ and Python's headers (Debian: g++ python3-dev)"; exit 1; };) \
+  echo "adding the extra $(1) to $(VENV)"; \
+  $(INSTALL) -e '.[$(1)]' && for extra in $(1) $(HOLDS_$(1)); do echo "$(WANTED)" > $(STAMP)-$$extra; done; \
 fi
 endef
 # fastText is added when the settings or the recipe's file ask for it; what finds Chinese and Japanese words also when a
@@ -61,15 +65,19 @@ READ_RECIPES = file="$$RECIPE"; for base in 1 2 3 4 5 6 7 8; do \
 WORDS = if { printf '%s\n' "$$ARGS"; cat -- "$$RECIPE" 2>/dev/null; } | grep -q 'words.*fasttext'; then $(call ADD,fasttext); fi; \
   if ! printf '%s\n' "$$ARGS" | grep -q 'segment[= ]*characters' && { printf '%s\n' "$$ARGS"; $(READ_RECIPES); } | grep -q '^[^\#]*segment[=: ]*words'; then $(call ADD,asian); fi
 
+# What targets need; `make setup EXTRA=name` adds the same, or another one.
+ADDED := extra-app extra-dev extra-translators
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two installations into one environment would meet
-.PHONY: help setup setup-app setup-cluster setup-fasttext setup-asian setup-translators setup-onnx setup-sweep setup-benchmarks setup-dev init demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse stage-rerank sts translate export index search describe app screenshots table doctor report draw plots tensorboard clean
+.PHONY: help setup $(ADDED) init demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse stage-rerank sts translate export index search describe app screenshots table doctor report draw plots tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo '  RECIPE=name chooses a file of pipeline/configs (now: '"$$RECIPE"'); ARGS="--vse.epochs=30" overrides settings'
 
-setup: ## make the virtual environment, for all but the page and the tests (every target does it when needed)
+setup: ## make the virtual environment (every target does it when needed); EXTRA=name adds an extra of pyproject.toml
+	@$(if $(filter-out $(EXTRAS),$(EXTRA)),echo "EXTRA=$$EXTRA: no such extra; there are $(EXTRAS)"; exit 1)
 	@if [ "$$(cat $(STAMP) 2>/dev/null)" != "$(WANTED)" ]; then \
 	  [ -e $(STAMP) ] || [ -z "$$(ls -A $(VENV) 2>/dev/null)" ] || { echo "$(VENV) was not made by make setup, which would empty it: remove it, or name another (VENV=…)"; exit 1; }; \
 	  $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo "Python 3.11, 3.12 or 3.13 is needed: make setup PYTHON=python3.11"; exit 1; }; \
@@ -77,51 +85,28 @@ setup: ## make the virtual environment, for all but the page and the tests (ever
 	  $(PYTHON) -m venv --clear $(VENV) && echo "$(DEVICE) unfinished" > $(STAMP) && \
 	  $(INSTALL) -e '.[$(DEVICE)]' && echo "$(WANTED)" > $(STAMP); \
 	fi
+	@$(foreach extra,$(filter $(EXTRAS),$(EXTRA)),{ $(call ADD,$(extra)); } || exit 1;)
 
-setup-app: setup ## add what the page needs (`make app` does it)
-	@$(call ADD,app)
+$(ADDED): extra-%: setup
+	@$(call ADD,$*)
 
-setup-fasttext: setup ## add fastText, for vse.words=fasttext; needs a C++ compiler
-	@$(call ADD,fasttext)
-
-setup-asian: setup ## add what finds Chinese and Japanese words, for vse.segment=words
-	@$(call ADD,asian)
-
-setup-translators: setup ## add what the tokenizers of OPUS-MT and M2M100 need, for mmt.pretrained
-	@$(call ADD,translators)
-
-setup-cluster: setup ## add Dask, for --cluster
-	@$(call ADD,cluster)
-
-setup-onnx: setup ## add what `bildwort export --onnx` needs
-	@$(call ADD,onnx)
-
-setup-sweep: setup ## add Optuna, for sweeps over settings
-	@$(call ADD,sweep)
-
-setup-benchmarks: setup ## add mteb, for bildwort evaluate --on mteb:TASK
-	@$(call ADD,benchmarks)
-
-setup-dev: setup ## add what tests and checks need, fastText among it (they do it)
-	@$(call ADD,dev app cluster fasttext translators benchmarks onnx sweep)
-
-init: setup-translators ## look at a folder of your own pictures and captions (PICTURES=…), write a recipe for it
+init: extra-translators ## look at a folder of your own pictures and captions (PICTURES=…), write a recipe for it
 	@$(PIPELINE) init "$$PICTURES"
 
 demo: setup ## the main job on rendered pictures, from nothing to a table of R@K in two languages
 	@$(WORDS)
 	@$(PIPELINE) all --recipe scenes
 
-test: setup-dev ## the tests (minutes)
+test: extra-dev ## the tests (minutes)
 	@$(PYTHON_WITH_ARGS) -m pytest -q -m "not slow and not benchmark" -n 2 --dist loadfile --no-loadscope-reorder
 
-test-long: setup-dev ## the long tests: what the picture is worth on five seeds, kills at every event, faults of real data
+test-long: extra-dev ## the long tests: what the picture is worth on five seeds, kills at every event, faults of real data
 	@$(PYTHON_WITH_ARGS) -m pytest -q -m slow
 
-benchmark: setup-dev ## speed against the published form of the same, side by side
+benchmark: extra-dev ## speed against the published form of the same, side by side
 	@$(PYTHON_WITH_ARGS) -m pytest -q -m benchmark
 
-check: setup-dev ## lint, format and types
+check: extra-dev ## lint, format and types
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
 
 stage-prepare: setup ## corpus -> caption table, parallel table, region store, data report
@@ -159,10 +144,10 @@ search: setup ## the pictures nearest to a sentence (QUERY="…")
 describe: setup ## the captions nearest to a picture (PICTURE=…), in every language
 	@$(PIPELINE) describe $(if $(PICTURE),"$$PICTURE") $(IN_GALLERY) $(OPTIONS)
 
-app: setup-app ## a page that searches a gallery by words and pictures (GALLERY=…), on this machine alone
+app: extra-app ## a page that searches a gallery by words and pictures (GALLERY=…), on this machine alone
 	@$(PY) -m streamlit run pipeline/search/app.py "--server.address=$$ADDRESS" "--server.port=$$PORT" -- "$${GALLERY:-$${BILDWORT_ARTIFACTS:-artifacts}/$$RECIPE/gallery}"
 
-screenshots: setup-dev ## the README's pictures of the page, of the scenes alone (needs chromium and its driver)
+screenshots: extra-dev ## the README's pictures of the page, of the scenes alone (needs chromium and its driver)
 	@$(PY) -m pipeline.search.screenshots
 
 table: setup ## a table of the paper (TABLE=1): trains what is missing, prints ours beside the published figures

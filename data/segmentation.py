@@ -8,7 +8,7 @@ from data.errors import DataError
 
 PACKAGES = {"zh": ("rjieba",), "ja": ("fugashi", "unidic_lite")}
 """Language → the modules that find its words; they are the extra `asian` of `pyproject.toml`."""
-INSTALL = "`make setup-asian` or `pip install rjieba fugashi unidic-lite`"
+INSTALL = "`make setup EXTRA=asian` or `pip install rjieba fugashi unidic-lite`"
 
 
 def require_segmenter(language: str) -> None:

@@ -11,7 +11,7 @@ from data.text import MAX_TOKENS, tokenize
 
 PACKAGE = "sentencepiece"
 """What the tokenizers of Marian and M2M100 need; it is the extra `translators` of `pyproject.toml`."""
-INSTALL = "`make setup-translators` or `pip install sentencepiece`"
+INSTALL = "`make setup EXTRA=translators` or `pip install sentencepiece`"
 
 
 class TranslatorTokens:

@@ -36,7 +36,7 @@ def vector(word):
 np.save(out, np.stack([vector(word) for word in open(words, encoding="utf-8").read().splitlines()]))
 """
 
-INSTALL = "`make setup-fasttext` or `pip install fasttext` (with a C++ compiler)"
+INSTALL = "`make setup EXTRA=fasttext` or `pip install fasttext` (with a C++ compiler)"
 
 
 def installed() -> bool:

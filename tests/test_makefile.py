@@ -1,14 +1,28 @@
 """The Makefile's environment: what is installed, when, and what is never done to a folder of somebody else."""
 
 import os
+import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TOLD = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "DEVICE", "GALLERY", "VENV", "RECIPE", "ARGS", "PYTHON")
+TOLD = (
+    "MAKEFLAGS",
+    "MFLAGS",
+    "MAKEOVERRIDES",
+    "MAKELEVEL",
+    "DEVICE",
+    "GALLERY",
+    "VENV",
+    "RECIPE",
+    "ARGS",
+    "PYTHON",
+    "EXTRA",
+)
 PYTHON = """#!/bin/sh
 # Makes an environment of itself, and writes down what pip is told to install.
 case "$2" in
@@ -81,18 +95,40 @@ def test_an_extra_is_added_once_when_it_is_first_needed(checkout: Checkout, targ
 
 def test_the_extra_of_the_tests_holds_the_others(checkout: Checkout) -> None:
     checkout.program("g++")
-    assert checkout.make("setup-dev")[0] == [".[cpu]", ".[dev]"]
+    assert checkout.make("setup", "EXTRA=dev")[0] == [".[cpu]", ".[dev]"]
     assert checkout.stamps() == {
         ".setup", ".setup-dev", ".setup-app", ".setup-cluster", ".setup-fasttext", ".setup-translators",
         ".setup-benchmarks", ".setup-onnx", ".setup-sweep"
     }  # fmt: skip
-    assert checkout.make("app", "setup-cluster", "setup-fasttext")[0] == []
+    assert checkout.make("app", "setup", "EXTRA=cluster fasttext")[0] == []
+
+
+def test_every_extra_of_the_project_can_be_added(checkout: Checkout) -> None:
+    """Those of a device apart, which `make setup` chooses; the extra of the tests holds what the Makefile says."""
+    checkout.program("g++")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = sorted(extras.keys() - {"cpu", "gpu", "dev"})
+    assert checkout.make("setup", f"EXTRA={' '.join(named)}")[0] == [".[cpu]", *(f".[{name}]" for name in named)]
+    assert checkout.make("setup", "EXTRA=onnx")[0] == []
+    (held,) = re.findall(r"bildwort\[(.*)\]", extras["dev"][0])
+    assert f"HOLDS_dev := {' '.join(sorted(held.split(',')))}\n" in (ROOT / "Makefile").read_text()
+
+
+@pytest.mark.parametrize("typed", ["onyx", "onnx onyx", "%", "'; touch seen; '", "$(shell touch seen)", "cpu"])
+def test_an_unknown_extra_is_refused_and_what_is_typed_is_not_run(checkout: Checkout, typed: str) -> None:
+    installed, printed = checkout.make("setup", f"EXTRA={typed}", fails=True)
+    assert installed == []
+    assert (
+        printed == f"EXTRA={typed}: no such extra; there are app asian benchmarks cluster dev fasttext onnx sweep "
+        "translators wandb\n"
+    )
+    assert not (checkout.folder / "seen").exists()
 
 
 def test_a_compiler_is_asked_for_where_fasttext_is_compiled(checkout: Checkout) -> None:
     assert checkout.make("app")[0] == [".[cpu]", ".[app]"]
-    for target in ("setup-fasttext", "setup-dev", "test"):
-        installed, printed = checkout.make(target, fails=True)
+    for target in (["setup", "EXTRA=fasttext"], ["setup", "EXTRA=dev"], ["test"]):
+        installed, printed = checkout.make(*target, fails=True)
         assert installed == []
         assert printed.startswith("fasttext is compiled here: install g++ and Python's headers")
     assert checkout.stamps() == {".setup", ".setup-app"}
@@ -130,7 +166,7 @@ def test_what_finds_words_is_added_when_settings_a_recipe_or_its_base_ask_for_it
 
 @pytest.mark.parametrize("name", ["pyproject.toml", ".ci/constraints.txt"])
 def test_all_is_made_afresh_when_its_inputs_change(checkout: Checkout, name: str) -> None:
-    checkout.make("setup-app")
+    checkout.make("setup", "EXTRA=app")
     with (checkout.folder / name).open("a") as file:
         file.write("\n# more\n")
     assert checkout.make("demo")[0] == [".[cpu]"]
@@ -139,7 +175,7 @@ def test_all_is_made_afresh_when_its_inputs_change(checkout: Checkout, name: str
 
 
 def test_all_is_made_afresh_for_another_device_which_is_kept(checkout: Checkout) -> None:
-    checkout.make("setup-app")
+    checkout.make("setup", "EXTRA=app")
     assert checkout.make("setup", "DEVICE=gpu")[0] == [".[gpu]"]
     assert checkout.make("setup")[0] == []
     assert checkout.make("app")[0] == [".[app]"]
@@ -149,6 +185,7 @@ def test_an_installation_that_fails_is_tried_again(checkout: Checkout) -> None:
     checkout.make("setup")
     (fails := checkout.log.with_name("installed.fails")).touch()
     assert checkout.make("app", fails=True)[0] == [".[app]"]
+    assert checkout.make("setup", "EXTRA=onnx sweep", fails=True)[0] == [".[onnx]"]
     assert checkout.make("setup", "DEVICE=gpu", fails=True)[0] == [".[gpu]"]
     fails.unlink()
     assert checkout.make("app")[0] == [".[gpu]", ".[app]"]
@@ -157,8 +194,8 @@ def test_an_installation_that_fails_is_tried_again(checkout: Checkout) -> None:
 def test_setup_empties_no_folder_that_it_has_not_made(checkout: Checkout) -> None:
     checkout.venv.mkdir()
     (checkout.venv / "precious").touch()
-    for target in ("setup", "setup-app", "demo"):
-        installed, printed = checkout.make(target, fails=True)
+    for target in (["setup"], ["setup", "EXTRA=app"], ["demo"]):
+        installed, printed = checkout.make(*target, fails=True)
         assert installed == []
         assert printed == (".venv was not made by make setup, which would empty it: remove it, or name another "
                            "(VENV=…)\n")  # fmt: skip

@@ -1,6 +1,7 @@
 """What only some systems have stands in few places; the rest is psutil's and filelock's."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ def found_in(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names} & MODULES
         elif isinstance(node, ast.ImportFrom):
             found |= {str(node.module)} & MODULES
+            found |= {alias.name for alias in node.names} & CALLS if node.module in ("os", "signal") else set()
         elif (
             isinstance(node, ast.Attribute)
             and ast.unparse(node.value) in ("os", "signal", *MODULES)
@@ -59,3 +61,10 @@ def test_texts_are_read_and_written_in_utf_8(package: str) -> None:
             if method in ("read_text", "write_text") and "/proc" not in ast.unparse(node):
                 named = len(node.args) > (method == "write_text") or "encoding" in {one.arg for one in node.keywords}
                 assert named, f"{path}:{node.lineno}"
+
+
+def test_tests_that_only_linux_can_run_are_left_out_elsewhere() -> None:
+    listed = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        if path != Path(__file__) and re.search(r"os\.fork\(|[\"']/proc/", path.read_text(encoding="utf-8")):
+            assert f"/{path.name}" in listed, path

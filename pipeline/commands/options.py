@@ -43,8 +43,7 @@ Verbose = Annotated[
 Jobs = Annotated[
     int | None,
     typer.Option(
-        envvar="BILDWORT_JOBS",
-        help="processes side by side; by cores, memory and GPUs if none is given",
+        help="processes side by side; BILDWORT_JOBS, else by cores, memory and GPUs, if none is given",
         show_default=False,
     ),
 ]

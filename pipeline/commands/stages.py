@@ -115,9 +115,11 @@ def run_all(
         _perform([name for name in STAGES if name != "report"], loaded, workspace, force)
         with explained("report"):
             load("pipeline.reporting.summary", "summary")(loaded, workspace, _chosen(recipe or named, ctx.obj))
-        say(f"in all {duration(time.monotonic() - started)}, {duration(cpu_seconds())} of CPU time")
 
     run("all", loaded, work, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster)
+    if not dry_run:  # the processes side by side have ended: their CPU time counts
+        here = " here" if cluster else ""
+        say(f"in all {duration(time.monotonic() - started)}, {duration(cpu_seconds())} of CPU time{here}")
 
 
 @app.command(epilog=EPILOG)

@@ -81,7 +81,9 @@ def benchmark_task(name: str) -> Any:
     try:
         import mteb
     except ImportError as error:
-        raise RecipeError(f"--on mteb:{name}: not installed ({error}); `make setup-benchmarks` adds mteb") from None
+        raise RecipeError(
+            f"--on mteb:{name}: not installed ({error}); `make setup EXTRA=benchmarks` adds mteb"
+        ) from None
     try:
         task = mteb.get_task(name)
     except KeyError as error:

@@ -49,7 +49,7 @@ class Cluster(JobExecutor):
             from distributed import Client
         except ImportError:
             raise RecipeError(
-                "--cluster needs the package distributed, which is not installed; `make setup-cluster`, or "
+                "--cluster needs the package distributed, which is not installed; `make setup EXTRA=cluster`, or "
                 "pip install -e '.[cluster]', adds it"
             ) from None
         for name in ("distributed.client", "distributed.core", "distributed.comm", "tornado.application"):
@@ -143,7 +143,7 @@ class Cluster(JobExecutor):
         )
 
 
-def perform_apart(call: bytes, folder: str, named: Mapping[str, str]) -> None:
+def perform_apart(call: bytes, folder: str, named: Mapping[str, str]) -> Any:
     """On a worker: perform a pickled call in a process of its own, which ends if the call is cancelled.
 
     Variables by which a distributed run is recognised are kept from it: it is one process, whatever started the worker.
@@ -153,8 +153,11 @@ def perform_apart(call: bytes, folder: str, named: Mapping[str, str]) -> None:
         folder: where it works.
         named: variables of its environment.
 
+    Returns:
+        what the call returns; None if it is cancelled.
+
     Raises:
-        RecipeError: the process was killed, or what the call has raised.
+        RecipeError: the worker does not see the folder, the process was killed, or what the call has raised.
     """
     from distributed import get_worker
 
@@ -164,16 +167,23 @@ def perform_apart(call: bytes, folder: str, named: Mapping[str, str]) -> None:
     environment = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"} | own | dict(named)
     command = [sys.executable, "-m", "pipeline.jobs.cluster"]
     with tempfile.TemporaryFile() as answer:
-        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=answer, cwd=folder, env=environment)
+        try:
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=answer, cwd=folder, env=environment)
+        except OSError as error:
+            raise RecipeError(
+                f"the worker {worker.address} cannot work in {folder} ({error.strerror}); workers and this command "
+                "must see the same folders under the same paths"
+            ) from None
         assert child.stdin is not None
         try:
-            child.stdin.write(call)  # and left open
-            child.stdin.flush()
+            with suppress(BrokenPipeError):  # it has ended at once: said below
+                child.stdin.write(call)  # and left open
+                child.stdin.flush()
             while child.poll() is None:
                 time.sleep(_LOOK)
                 task = worker.state.tasks.get(key)
                 if task is None or task.state == "cancelled":
-                    return
+                    return None
         finally:
             child.kill()
             child.wait()
@@ -186,24 +196,25 @@ def perform_apart(call: bytes, folder: str, named: Mapping[str, str]) -> None:
             f"a process of the worker {worker.address} has ended ({child.returncode}); its log says why. The same "
             "command continues from the last checkpoints"
         )
-    if (error := pickle.loads(content)) is not None:
-        raise error
+    raised, result = pickle.loads(content)
+    if raised is not None:
+        raise raised
+    return result
 
 
 def main() -> None:
-    """Perform the call that the input holds; the output is the pickled error that it raised, or None."""
+    """Perform the call that the input holds; the output is a pickled pair: the error that it raised, its result."""
     with os.fdopen(os.dup(1), "wb") as answer:
         os.dup2(2, 1)  # what is printed goes to the worker's log
         be_quiet()
-        error: Exception | None = None
         try:
             call = pickle.load(sys.stdin.buffer)
             threading.Thread(target=_end_with_the_input, daemon=True).start()
-            call()
+            content = pickle.dumps((None, call()))
         except Exception as raised:
             traceback.print_exc()
-            error = raised
-        answer.write(_pickled(error))
+            content = _pickled(raised)
+        answer.write(content)
 
 
 def _end_with_the_input() -> None:
@@ -212,14 +223,14 @@ def _end_with_the_input() -> None:
     os._exit(1)
 
 
-def _pickled(error: Exception | None) -> bytes:
-    """An error as bytes; one that cannot be sent, as a RuntimeError of its text."""
+def _pickled(error: Exception) -> bytes:
+    """An error as bytes, without a result; one that cannot be sent, as a RuntimeError of its text."""
     try:
-        content = pickle.dumps(error)
+        content = pickle.dumps((error, None))
         pickle.loads(content)
         return content
     except Exception:
-        return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+        return pickle.dumps((RuntimeError(f"{type(error).__name__}: {error}"), None))
 
 
 if __name__ == "__main__":

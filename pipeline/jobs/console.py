@@ -16,6 +16,7 @@ for _console in (CONSOLE, ERRORS):
     _console.width = max(_console.width, 120)  # else rich cuts figures off in a narrow terminal
 _CLEARED = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 _chosen = {"verbose": False}
+_unsaid: list[str] = []
 
 
 def be_verbose(wanted: bool) -> None:
@@ -39,10 +40,19 @@ def escaped(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print a message, on rank 0 only."""
-    if rank() == 0:
+    """Print a message, on rank 0 only; a process that prints nothing keeps it for `unsaid`."""
+    if rank() == 0 and CONSOLE.quiet:
+        _unsaid.append(text)
+    elif rank() == 0:
         CONSOLE.control(_CLEARED)  # of a terminal alone
         CONSOLE.print(text)
+
+
+def unsaid() -> list[str]:
+    """The messages that this process has kept since the last call, for the one that it works for."""
+    found = _unsaid.copy()
+    _unsaid.clear()
+    return found
 
 
 def detail(text: str) -> None:

@@ -91,7 +91,7 @@ class LocalProcesses(ProcessPoolExecutor, JobExecutor):
 
 
 def be_quiet() -> None:
-    """Print nothing, in a process that performs jobs for another one."""
+    """Print nothing, in a process that performs jobs for another one, which prints its messages (`unsaid`)."""
     quieten()
     CONSOLE.quiet = True
 

@@ -1,11 +1,13 @@
 """Independent jobs side by side, each in a process of its own; their figures are those of one after the other."""
 
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import RecipeError
+from pipeline.jobs.console import unsaid
 from pipeline.jobs.executors import JobExecutor, LocalProcesses, gpus_of, processes_for, trains_alone
 from pipeline.jobs.job import Job, everything
 from pipeline.jobs.ranks import started_together
@@ -23,19 +25,23 @@ def executor_for(recipe: Recipe, jobs: int | None = None, cluster: str | None = 
 
     Args:
         recipe: whose jobs.
-        jobs: processes of this machine; None: as many as suit it (`processes_for`).
+        jobs: processes of this machine; None: BILDWORT_JOBS, else as many as suit it (`processes_for`).
         cluster: address of a Dask scheduler, whose workers perform the jobs instead.
 
     Raises:
         RecipeError: both are given, the number is not positive, trainings run in several processes, or the cluster
             cannot be reached.
     """
-    if jobs is not None and jobs < 1:
-        raise RecipeError(f"--jobs is {jobs}; expected 1 or more processes; without --jobs their number is chosen")
     if jobs is not None and cluster is not None:
         raise RecipeError("--jobs counts processes of this machine and --cluster uses other ones; give one of them")
+    option = "--jobs" if jobs is not None else "BILDWORT_JOBS"
+    if jobs is None and cluster is None and (wanted := os.environ.get(option)):
+        jobs = int(wanted) if wanted.isdecimal() else 0
+    if jobs is not None and jobs < 1:
+        given = jobs if option == "--jobs" else repr(os.environ[option])
+        raise RecipeError(f"{option} is {given}; expected 1 or more processes; without {option} their number is chosen")
     if (cluster is not None or (jobs or 1) > 1) and (started_together() or not trains_alone(recipe)):
-        option = "--cluster" if cluster is not None else f"--jobs={jobs}"
+        option = "--cluster" if cluster is not None else f"{option}={jobs}"
         raise RecipeError(
             f"{option} performs each job in one process, but trainings run in several here; set trainer.devices and "
             f"trainer.num_nodes to 1, without torchrun or srun, or leave {option} out"
@@ -63,8 +69,10 @@ class SideBySide:
     def __init__(self, recipe: Recipe, list_jobs: ListJobs, executor: JobExecutor) -> None:
         self.recipe, self.list_jobs, self.executor = recipe, list_jobs, executor
 
-    def perform(self, jobs: Sequence[Job], workspace: "Workspace", forced: Collection[str]) -> Iterator[Job]:
-        """Perform jobs, each as soon as what it needs is done; yield each when it is done.
+    def perform(
+        self, jobs: Sequence[Job], workspace: "Workspace", forced: Collection[str]
+    ) -> Iterator[tuple[Job, list[str]]]:
+        """Perform jobs, each as soon as what it needs is done; yield each when it is done, with its messages.
 
         Args:
             jobs: with all that they need and that is not done.
@@ -74,19 +82,19 @@ class SideBySide:
         Raises:
             RecipeError: a job cannot be done, or what performs it has ended.
         """
-        waiting, running = list(jobs), dict[Future[None], Job]()
+        waiting, running = list(jobs), dict[Future[list[str]], Job]()
         undone = {job.key for job in jobs}
         try:
             while waiting or running:
                 for job in [one for one in waiting if not undone & {other.key for other in one.inputs.values()}]:
                     waiting.remove(job)
-                    task = (self.recipe, self.list_jobs, workspace.root, job.key, job.key in forced)
+                    task = (self.recipe, self.list_jobs, workspace.root, job.name, job.key, job.key in forced)
                     running[self.executor.submit(_perform, *task)] = job
                 for future in wait(running, timeout=_LOOK, return_when=FIRST_COMPLETED).done:
                     job = running.pop(future)
-                    future.result()
+                    messages = future.result()
                     undone.remove(job.key)
-                    yield job
+                    yield job, messages
                 self.executor.check()
         except Exception as error:
             if (line := self.executor.lost(error)) is None:
@@ -94,12 +102,18 @@ class SideBySide:
             raise RecipeError(line) from None
 
 
-def _perform(recipe: Recipe, list_jobs: ListJobs, root: Path, key: str, force: bool) -> None:
-    """Perform one job, found by its key: jobs themselves cannot be sent to another process."""
+def _perform(recipe: Recipe, list_jobs: ListJobs, root: Path, name: str, key: str, force: bool) -> list[str]:
+    """Perform one job, found by its key, as jobs themselves cannot be sent to another process; what it said."""
     from pipeline.jobs.machine_errors import explained
     from pipeline.jobs.workspace import Workspace
 
-    workspace = Workspace(root)
-    job = next(one for one in everything(list_jobs(recipe, workspace)) if one.key == key)
+    workspace = Workspace(root, tells=False)
+    job = next((one for one in everything(list_jobs(recipe, workspace)) if one.key == key), None)
+    if job is None:
+        raise RecipeError(
+            f"{name}: its key is no longer {key}, so a file that it reads has changed since the command began, or is "
+            "another one where the job runs; run the same command again"
+        )
     with explained(job.stage):
         workspace.perform(job, force)
+    return unsaid()

@@ -42,14 +42,15 @@ class Workspace:
         root: the folder; null is BILDWORT_ARTIFACTS or `artifacts`.
         side_by_side: performs independent jobs at once; None: one job after the other, in this process.
         read_only: nothing is written, so no job can be performed.
+        tells: says what becomes of each job, unless another process does.
     """
 
     def __init__(
-        self, root: Path | None = None, side_by_side: SideBySide | None = None, read_only: bool = False
-    ) -> None:
+        self, root: Path | None = None, side_by_side: SideBySide | None = None, read_only: bool = False,
+        tells: bool = True,
+    ) -> None:  # fmt: skip
         self.root = root or Path(os.environ.get("BILDWORT_ARTIFACTS", "artifacts"))
-        self._read_only = read_only
-        self._warned = False
+        self._read_only, self._tells, self._warned = read_only, tells, False
         self._progress = Progress(1 if side_by_side is None else side_by_side.executor.at_once)
         self._side_by_side = side_by_side
 
@@ -177,22 +178,21 @@ class Workspace:
         for job in wanted:
             if job not in undone:
                 self._say_done(job)
-        for job in away.perform(undone, self, keys if force else ()):
-            manifest = self._arrived(job)
-            figure, resumed = job.headline(manifest["metrics"]), manifest["resumed"]
-            say(escaped(self._progress.finish(job, manifest["wall_s"], figure, not resumed)))
+        for job, messages in away.perform(undone, self, keys if force else ()):
+            for message in messages:
+                say(message)
+            self._say_finished(job, self._arrived(job))
 
     def _arrived(self, job: Job) -> dict[str, Any]:
-        """The manifest of a job that another process has finished; a network's file system shows it a little later.
-
-        Raises:
-            RecipeError: it does not come.
-        """
+        """The manifest of a job that another process has finished; a network's file system shows it a little later."""
         until = time.monotonic() + _ARRIVAL
         while not self.done(job) and time.monotonic() < until:
-            list(self.folder(job).parent.iterdir())  # makes NFS look again
+            with suppress(OSError):
+                list(self.folder(job).parent.iterdir())  # makes NFS look again
             time.sleep(0.1)
-        self.require(job)
+        if not self.done(job):
+            raise RecipeError(f"{job.name}: another process has done it, but {self.folder(job)} is not here; all must "
+                              "see the same folders under the same paths")  # fmt: skip
         return self.manifest(job)
 
     def _work(self, job: Job, inputs: dict[str, Path], partial: Path, final: Path, forced: bool) -> None:
@@ -210,8 +210,7 @@ class Workspace:
             finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             manifest = description | spent | {"finished": finished, "resumed": resumed, "metrics": figures}
             _write_json(partial / "manifest.json", manifest)
-            say(escaped(self._progress.finish(job, spent["wall_s"], job.headline(figures), not resumed)))
-            detail(f"  {spent['cpu_s']:.0f} s of CPU time, {spent['peak_memory_mb']:.0f} MB at most: {final}")
+            self._say_finished(job, manifest)
         shutil.rmtree(partial / "checkpoints", ignore_errors=True)  # no sooner: without them it would train again
         (partial / _BEGUN).unlink(missing_ok=True)
         rename_whole(partial, final)
@@ -248,10 +247,18 @@ class Workspace:
                 if same_machine(manifest.get("machine"), here):
                     yield manifest
 
+    def _say_finished(self, job: Job, manifest: Mapping[str, Any]) -> None:
+        if self._tells:
+            figure, whole = job.headline(manifest["metrics"]), not manifest["resumed"]
+            say(escaped(self._progress.finish(job, manifest["wall_s"], figure, whole)))
+            used = f"{manifest['cpu_s']:.0f} s of CPU time, {manifest['peak_memory_mb']:.0f} MB at most"
+            detail(f"  {used}: {escaped(str(self.folder(job)))}")
+
     def _say_done(self, job: Job) -> None:
         manifest = self.manifest(job)
-        say(f"[dim]{escaped(self._progress.skip(job, job.headline(manifest.get('metrics', {}))))}[/]")
-        if not self._warned and manifest.get("source") != source_digest():
+        if self._tells:
+            say(f"[dim]{escaped(self._progress.skip(job, job.headline(manifest.get('metrics', {}))))}[/]")
+        if self._tells and not self._warned and manifest.get("source") != source_digest():
             self._warned = True
             say("[yellow]the source has changed since at least one of these jobs ran; ARGS=--force runs them again[/]")
 

@@ -4,7 +4,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import is_dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -15,14 +15,7 @@ from pipeline.recipes.caption_checks import check_caption_path
 from pipeline.recipes.pretrained_checks import check_pretrained, check_pretrained_path, refuse_hub_path
 from pipeline.recipes.rerank_checks import check_rerank, needs_retrieval
 from pipeline.recipes.settings import MmtSettings, Recipe, TrainerSettings, VseSettings
-from pipeline.recipes.systems import (
-    CAPTION,
-    CHANNEL,
-    directions_of,
-    members_of,
-    parse_path,
-    parse_system,
-)
+from pipeline.recipes.systems import CAPTION, CHANNEL, directions_of, members_of, parse_path, parse_system
 
 HIGHEST_RATE = 1.0
 """Of learning rates: with more, no training of ours converges."""
@@ -31,10 +24,12 @@ HIGHEST_RATE = 1.0
 def check(recipe: Recipe, where: str) -> None:
     """Refuse settings that contradict one another; what depends on networks is checked by `check_networks`.
 
+    Tables are not looked into: each of their systems is checked as a recipe of its own.
+
     Raises:
         RecipeError: two do; it names both, and `where` they stand.
     """
-    _check_finite(asdict(recipe), where)
+    _check_finite({name: value for name, value in vars(recipe).items() if name != "tables"}, where)
     _check_retrieval_systems(recipe.vse, recipe.mmt, where)
     _check_vse_numbers(recipe.vse, where)
     _check_vse(recipe.vse, where)
@@ -50,7 +45,9 @@ def _check_finite(values: Any, where: str, key: str = "") -> None:
     if isinstance(values, float) and not math.isfinite(values):
         raise RecipeError(f"{where}: {key} is {values}; expected a finite number")
     items: Iterable[tuple[Any, Any]] = ()
-    if isinstance(values, Mapping):
+    if is_dataclass(values):
+        items = vars(values).items()
+    elif isinstance(values, Mapping):
         items = values.items()
     elif isinstance(values, list | tuple):
         items = enumerate(values)

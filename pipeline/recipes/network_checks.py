@@ -72,8 +72,8 @@ def require_loggers(names: Collection[str], where: str) -> None:
         RecipeError: it is not.
     """
     if "wandb" in names and find_spec("wandb") is None:
-        raise RecipeError(f"{where}: trainer.loggers names wandb, which is not installed; run `.venv/bin/pip install "
-                          "wandb`, or leave it out")  # fmt: skip
+        raise RecipeError(f"{where}: trainer.loggers names wandb, which is not installed; run `make setup "
+                          "EXTRA=wandb`, or leave it out")  # fmt: skip
 
 
 def _check_retrieval_models(vse: VseSettings, where: str) -> None:

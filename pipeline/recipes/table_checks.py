@@ -1,5 +1,6 @@
 """Checks of the tables of a recipe: what a system needs for its table, and published figures."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,7 +44,9 @@ def check_published(table: Mapping[str, Any], figures: Any, where: str) -> None:
     Raises:
         RecipeError: they are not numbers, or not as many.
     """
-    listed = isinstance(figures, list) and all(isinstance(value, int | float | None) for value in figures)
+    listed = isinstance(figures, list) and all(
+        value is None or (isinstance(value, int | float) and math.isfinite(value)) for value in figures
+    )
     if table.get("captions"):
         ranks = [MEASURES_OF_CAPTIONS * rank for rank in range(1, DEPTH + 1)]
         if not listed or len(figures) not in ranks:

@@ -236,11 +236,18 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
     plain["regions"]["model"] = shown_name(recipe.regions.model)
     for name in ("pretrained", "image_encoder"):
         plain["vse"][name] = shown_name(plain["vse"][name])
-    for vse in (plain["vse"], plain["vse"]["reranker"]):
-        if "word_vectors" in vse:
-            vse["word_vectors"] = {language: Path(file).name for language, file in vse["word_vectors"].items()}
     corpus = plain["corpus"]
-    return plain | {"corpus": {"name": corpus["name"]} | corpus["options"]}
+    without: dict[str, Any] = _without_places(plain | {"corpus": {"name": corpus["name"]} | corpus["options"]})
+    return without
+
+
+def _without_places(value: Any) -> Any:
+    """Settings in which whole paths are replaced by the names of their files or folders."""
+    if isinstance(value, Mapping):
+        return {key: _without_places(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_places(one) for one in value]
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
 
 
 def exported_translators(recipe: Recipe, workspace: Workspace, chosen: Row) -> list[Job]:

@@ -34,9 +34,10 @@ def export_and_share(
         check_push(hub_name)
     elif private:
         raise RecipeError("export: --private needs --push USER/NAME")
+    output = output or model_of(recipe, workspace)
     if onnx is not None:
-        require_onnx()
-    exported = export(recipe, workspace, output or model_of(recipe, workspace), license_id, hub_name)
+        require_onnx(onnx, output)
+    exported = export(recipe, workspace, output, license_id, hub_name)
     if onnx is not None:
         difference = write_onnx(exported, onnx)
         say(f"{escaped(str(onnx))}: ONNX; vectors differ from torch's by at most {difference:.1e}")

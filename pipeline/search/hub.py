@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.errors import RecipeError
-from pipeline.search.exported_files import ABOUT, OF_OWNERS, read_about
+from pipeline.search.exported_files import ABOUT, OF_OWNERS, check_files, read_about
 
 _OFFLINE = "copy the model where there is a network (`hf download {name} --local-dir FOLDER`) and name that folder"
 _NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
@@ -54,7 +54,9 @@ def check_push(name: str) -> None:
 
 
 def push(folder: Path, name: str, private: bool = False) -> str:
-    """Upload an exported model to the hub; files of an older model there are replaced or deleted.
+    """Upload an exported model to the hub; files of an older model there are replaced (the card too) or deleted.
+
+    Hidden files in the folder are left out.
 
     Args:
         folder: of the exported model.
@@ -65,10 +67,12 @@ def push(folder: Path, name: str, private: bool = False) -> str:
         the model's address.
 
     Raises:
-        RecipeError: not logged in, no right to write there, no network, or the name holds something else.
+        RecipeError: not logged in, no right to write there, no network, the folder holds what was not exported, or the
+            name something else.
     """
     check_push(name)
     about = read_about(folder)
+    check_files(folder, about["files"])
     from huggingface_hub import HfApi
 
     api = HfApi()
@@ -84,8 +88,9 @@ def push(folder: Path, name: str, private: bool = False) -> str:
                               "another name")  # fmt: skip
         stale = [one for one in foreign if one not in {ABOUT, *about["files"]}]
         api.upload_folder(
-            repo_id=name, folder_path=folder, commit_message=f"Bildwort: {about['name']}", delete_patterns=stale
-        )
+            repo_id=name, folder_path=folder, commit_message=f"Bildwort: {about['name']}", delete_patterns=stale,
+            allow_patterns=sorted({ABOUT, *OF_OWNERS, *about["files"]}),
+        )  # fmt: skip
     return str(address)
 
 

@@ -75,7 +75,12 @@ def languages_of(recipe: Recipe, row: Row) -> list[str]:
 
 def shown_name(network: str | None) -> str | None:
     """A network's name on the hub, or that of its folder without where it lies."""
-    return Path(network).name if network is not None and Path(network).exists() else network
+    return network if network is None or _on_hub(network) else Path(network).name
+
+
+def _on_hub(network: str) -> bool:
+    """Is a network's name no folder's, whether the folder is still there or not?"""
+    return not (Path(network).is_absolute() or Path(network).exists())
 
 
 def model_card(
@@ -180,7 +185,7 @@ def _front_matter(
         language=languages, license=license_id or "unknown", library_name="bildwort",
         pipeline_tag="feature-extraction",
         tags=["image-text-retrieval", "bildwort", *(["multilingual"] if len(languages) > 1 else [])],
-        base_model=[one for one in bases if one and not Path(one).exists()] or None,
+        base_model=[one for one in bases if one and _on_hub(one)] or None,
         datasets=[dataset], metrics=["recall"],
         model_name=name, eval_results=results,
     )  # fmt: skip

@@ -27,7 +27,8 @@ from pipeline.search.exported_model import ExportedModel
 
 TOLERANCE = 1e-4
 """The largest difference that a number of a vector may have from torch's."""
-IMAGES, CAPTIONS, ABOUT_ONNX = "images.onnx", "captions.onnx", "onnx.json"
+IMAGES, CAPTIONS, ABOUT_ONNX, _WORDS = "images.onnx", "captions.onnx", "onnx.json", "words.json"
+_OURS = {IMAGES, CAPTIONS, ABOUT_ONNX, _WORDS, f"{IMAGES}.data", f"{CAPTIONS}.data"}  # .data: weights above 2 GB
 _PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 _LOGGERS = ("onnxscript", "onnx_ir", "torch.onnx")
 _TRACED, _CHECKED = 2, (1, 3, 5)  # sizes of batches
@@ -59,14 +60,24 @@ class _Captions(nn.Module):
         return self.model.encode_captions(tokens, lengths, languages)[0][:, 0]
 
 
-def require_onnx() -> None:
-    """Refuse to go on where the extra `onnx` is not installed.
+def require_onnx(folder: Path, model: Path) -> None:
+    """Refuse what cannot be written, before anything is exported.
+
+    Args:
+        folder: of the ONNX files.
+        model: the exported model's folder.
 
     Raises:
-        RecipeError: a package is missing.
+        RecipeError: the extra `onnx` is missing; the folder holds something else, or lies in the model's.
     """
     if missing := [name for name in _PACKAGES if find_spec(name) is None]:
-        raise RecipeError(f"--onnx: {missing[0]} is not installed; run `make setup-onnx`")
+        raise RecipeError(f"--onnx: {missing[0]} is not installed; run `make setup EXTRA=onnx`")
+    if folder.resolve().is_relative_to(model.resolve()):
+        raise RecipeError(f"--onnx {folder}: lies in the model's folder {model}, which has exported files only; choose "
+                          "another folder")  # fmt: skip
+    held = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name} if folder.exists() else set()
+    if held and (held - _OURS or ABOUT_ONNX not in held):
+        raise RecipeError(f"--onnx {folder}: holds something else ({min(held - _OURS or held)}); choose another folder")
 
 
 def write_onnx(exported: ExportedModel, folder: Path) -> float:
@@ -77,19 +88,18 @@ def write_onnx(exported: ExportedModel, folder: Path) -> float:
 
     Args:
         exported: the model.
-        folder: it must not exist, or hold what this function wrote, which is replaced.
+        folder: it must not exist, or hold only what this function wrote, which is replaced; not in the model's.
 
     Returns:
         the largest difference of a number of a vector from torch's, on random regions and captions.
 
     Raises:
-        RecipeError: the model has no single vectors, or cannot be exported; the extra `onnx` is missing; the folder
-            holds something else; a vector differs by more than `TOLERANCE`.
+        RecipeError: the model has no single vectors, or cannot be exported; `require_onnx` refuses; a vector differs by
+            more than `TOLERANCE`.
     """
-    require_onnx()
+    folder = folder.absolute()
+    require_onnx(folder, exported.folder)
     exported.require_single()
-    if folder.exists() and not (folder / ABOUT_ONNX).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RecipeError(f"--onnx {folder}: holds something else; choose another folder")
     half = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(half, ignore_errors=True)
     half.mkdir(parents=True)
@@ -159,7 +169,7 @@ def _examples(exported: ExportedModel, side: nn.Module, count: int) -> dict[str,
 
 def _write_about(exported: ExportedModel, folder: Path, difference: float) -> None:
     """Write what a program needs beside the two files."""
-    shutil.copyfile(exported.folder / "words.json", folder / "words.json")
+    shutil.copyfile(exported.folder / _WORDS, folder / _WORDS)
     about: Mapping[str, Any] = {
         "name": exported.name, "fingerprint": exported.fingerprint, "languages": exported.model.languages,
         "regions": exported.model.input_dim, "difference": difference,

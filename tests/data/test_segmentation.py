@@ -66,7 +66,7 @@ def test_a_segmenter_that_is_not_installed_is_named(language: str, package: str,
     data.segmentation._segmenter.cache_clear()
     message = (
         rf"^vse.segment is words, but {package}, which finds the words of '{language}', is not installed: run `make "
-        r"setup-asian` or `pip install rjieba fugashi unidic-lite`, or set vse.segment=characters$"
+        r"setup EXTRA=asian` or `pip install rjieba fugashi unidic-lite`, or set vse.segment=characters$"
     )
     for refused in (lambda: require_segmenter(language), lambda: words_of("x", language, WORDS)):
         with pytest.raises(DataError, match=message):

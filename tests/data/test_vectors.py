@@ -58,7 +58,7 @@ def test_what_fasttext_says_is_passed_on(tmp_path) -> None:
 
 def test_without_fasttext_one_line_says_what_to_install(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("data.vectors.find_spec", lambda name: None)
-    with pytest.raises(DataError, match="not installed: run `make setup-fasttext` or `pip install fasttext`"):
+    with pytest.raises(DataError, match="not installed: run `make setup EXTRA=fasttext` or `pip install fasttext`"):
         train_vectors(["a b"], ["en"], ["a"], 10, tmp_path / "vectors.npy")
     assert not list(tmp_path.iterdir())
 
@@ -137,5 +137,7 @@ def test_a_model_of_another_width_or_without_fasttext(model: Path, monkeypatch) 
     with pytest.raises(DataError, match=r"wiki.de.bin: vectors of 10 numbers, but vse.word_dim is 300"):
         read_vectors(model, {"a": 2}, 300)
     monkeypatch.setattr("data.vectors.find_spec", lambda name: None)
-    with pytest.raises(DataError, match=r"wiki.de.bin: read by fastText, which is not installed: run `make setup-fast"):
+    with pytest.raises(
+        DataError, match=r"wiki.de.bin: read by fastText, which is not installed: run `make setup EXTRA=fast"
+    ):
         read_vectors(model, {"a": 2}, 10)

@@ -18,7 +18,7 @@ from pipeline.search.exported_model import ExportedModel
 from pipeline.search.seen import TRAIN
 from tests.pipeline.tiny import Tiny, at
 
-mteb = pytest.importorskip("mteb", reason="mteb is not installed (`make setup-benchmarks`)")
+mteb = pytest.importorskip("mteb", reason="mteb is not installed (`make setup EXTRA=benchmarks`)")
 from mteb.abstasks.retrieval import AbsTaskRetrieval  # noqa: E402 # needs it
 from mteb.abstasks.task_metadata import TaskMetadata  # noqa: E402
 
@@ -129,7 +129,7 @@ def test_bad_tasks_are_one_line(used: Tiny, exported: ExportedModel, monkeypatch
     with pytest.raises(RecipeError, match="regions that were made elsewhere"):
         measure_task(replace(exported, extractor=None), task, {"en": "en"}, None)
     monkeypatch.setitem(sys.modules, "mteb", None)
-    with pytest.raises(RecipeError, match=r"mteb:STS12: not installed .*make setup-benchmarks"):
+    with pytest.raises(RecipeError, match=r"mteb:STS12: not installed .*make setup EXTRA=benchmarks"):
         benchmark_task("STS12")
 
 

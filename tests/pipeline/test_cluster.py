@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pipeline.cli import main
@@ -73,6 +75,24 @@ def test_what_a_job_raises_comes_back(jobs: Cluster, call: str, error: type[Exce
         jobs.submit(eval, call).result(60)
 
 
+def test_what_a_job_returns_comes_back(jobs: Cluster) -> None:
+    assert jobs.submit(divmod, 17, 5).result(60) == (3, 2)
+
+
+def test_a_worker_without_the_folder_is_said_in_a_line(jobs: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster.Path, "cwd", lambda: Path("/nowhere/at/all"))
+    with pytest.raises(RecipeError, match=r"cannot work in /nowhere/at/all \(No such .*\); workers and this command"):
+        jobs.submit(divmod, 17, 5).result(60)
+
+
+def test_a_process_that_ends_before_it_has_read_its_call_is_said_in_a_line(
+    jobs: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster.sys, "executable", shutil.which("false"))
+    with pytest.raises(RecipeError, match=r"a process of the worker .* has ended \(1\); its log says why"):
+        jobs.submit(len, "x" * 1_000_000).result(60)
+
+
 def test_stopping_ends_the_processes_of_all_jobs(
     dask: "distributed.LocalCluster", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,9 +104,9 @@ def test_stopping_ends_the_processes_of_all_jobs(
             time.sleep(0.05)
         raise KeyboardInterrupt
     until = time.monotonic() + 30
-    while Path(f"/proc/{path.read_text()}").exists() and time.monotonic() < until:
+    while psutil.pid_exists(int(path.read_text())) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not Path(f"/proc/{path.read_text()}").exists()
+    assert not psutil.pid_exists(int(path.read_text()))
 
 
 @pytest.mark.parametrize(("accelerator", "places"), [("auto", 1), ("cpu", 2)])
@@ -148,7 +168,7 @@ def test_what_is_no_address_is_said_in_a_line(fresh: Tiny, capsys, monkeypatch: 
 def test_a_missing_package_is_said_in_a_line(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert main(["vse", "scenes", "--cluster=tcp://127.0.0.1:9"]) == 1
-    assert capsys.readouterr().err.count("`make setup-cluster`") == 1
+    assert capsys.readouterr().err.count("`make setup EXTRA=cluster`") == 1
 
 
 def start(folder: Path, module: str, *options: str) -> subprocess.Popen:
@@ -186,8 +206,8 @@ def kill_who_trains(root: Path, workers: list[subprocess.Popen]) -> None:
         time.sleep(0.01)
     partial = found[0].parents[1]
     process = json.loads((partial / "started.json").read_text())["run"]  # the worker's child
-    parent = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1]
-    (worker,) = [one for one in workers if one.pid == int(parent)]
+    parent = psutil.Process(int(process)).ppid()
+    (worker,) = [one for one in workers if one.pid == parent]
     worker.send_signal(signal.SIGKILL)
 
 

@@ -22,18 +22,7 @@ from tests.pipeline.tiny import ROOT, Tiny, at
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+): ", MAKEFILE, re.M))
-SETUP = {
-    "setup",
-    "setup-app",
-    "setup-fasttext",
-    "setup-asian",
-    "setup-cluster",
-    "setup-translators",
-    "setup-benchmarks",
-    "setup-onnx",
-    "setup-sweep",
-    "setup-dev",
-}  # tests/test_makefile.py
+SETUP = ("setup", "extra-app", "extra-dev", "extra-translators")  # tests/test_makefile.py
 INSTALLED = [f"--assume-old={target}" for target in SETUP]
 BY_CI = {"check", "test", "demo"}  # .ci/run runs these themselves
 BENCHES = {  # each with a file that has such tests and imports little
@@ -251,7 +240,7 @@ def test_every_target_is_run_here_or_by_ci() -> None:
     here = {"init", "search", "describe", "translate", "table", "sts", "stage-rerank", "plots", "help", "clean"}
     here |= {*RUN, *BENCHES, *SERVERS}
     elsewhere = {"screenshots"}  # tests/pipeline/test_app.py, where there is a browser
-    assert here | SETUP | BY_CI | elsewhere == TARGETS
+    assert here | {"setup"} | BY_CI | elsewhere == TARGETS
     assert all(f"make {target}" in (ROOT / ".ci/run").read_text() for target in BY_CI)
     assert "pipeline.search.screenshots" in (ROOT / "tests/pipeline/test_app.py").read_text()
 
@@ -270,7 +259,7 @@ def test_a_command_of_a_readme_is_accepted(of_bildwort, line: str, monkeypatch, 
     words, done = shlex.split(line), []
     if words[0] == "make":
         assert words[1] in TARGETS
-        if words[1] in {*SETUP, *BY_CI, *BENCHES, *SERVERS, "help", "clean", "screenshots"}:
+        if words[1] in {"setup", *BY_CI, *BENCHES, *SERVERS, "help", "clean", "screenshots"}:
             return
         words = [".venv/bin/bildwort", *of_bildwort(*words[1:])]
     real = options.import_module

@@ -14,8 +14,11 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from pipeline.cli import main
+from pipeline.commands import stages
 from pipeline.errors import RecipeError
-from pipeline.jobs import executors
+from pipeline.jobs import cost, executors, workspace
+from pipeline.jobs.console import say
 from pipeline.jobs.cost import cores
 from pipeline.jobs.executors import JobExecutor, LocalProcesses, processes_for
 from pipeline.jobs.job import Job
@@ -136,6 +139,43 @@ def test_a_job_runs_as_soon_as_what_it_needs_is_done(tmp_path: Path, capsys) -> 
         assert sorted(work.runs[3:]) == ["one", "two"]
 
 
+def warning(recipe: object, workspace: Workspace) -> list[Job]:
+    """Two jobs that say something."""
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict:
+        say(f"[yellow]look at {folder.parent.name}[/]")
+        return {}
+
+    return [Job(name, "vse", 1, {}, {}, run) for name in ("one", "two")]
+
+
+def test_what_jobs_say_in_other_processes_is_printed_here(tmp_path: Path, capsys) -> None:
+    """Before the line of the job, which is printed once."""
+    with LocalProcesses(2) as processes:
+        Workspace(tmp_path, SideBySide(None, warning, processes)).perform_many(warning(None, Workspace(tmp_path)))
+    printed = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert sorted([printed[:2], printed[2:]]) == [["look at one", "one"], ["look at two", "two"]]
+
+
+def test_a_job_whose_files_have_changed_meanwhile_is_said_in_a_line(tmp_path: Path) -> None:
+    jobs = [Job(name, "vse", 1, {}, {}, lambda folder, inputs: {}) for name in ("one", "two")]
+    said = r"^(one|two): its key is no longer .*run the same command again$"
+    with pytest.raises(RecipeError, match=said), Threads() as threads:
+        Workspace(tmp_path, SideBySide(None, lambda *_: [], threads)).perform_many(jobs)
+
+
+def test_what_another_machine_has_done_in_a_folder_of_its_own_is_said_in_a_line(tmp_path: Path, monkeypatch) -> None:
+    class Elsewhere(Threads):
+        def submit(self, *args, **kwargs):
+            return super().submit(list)
+
+    monkeypatch.setattr(workspace, "_ARRIVAL", 0.3)
+    jobs = [Job(name, "vse", 1, {}, {}, lambda folder, inputs: {}) for name in ("one", "two")]
+    said = r"another process has done it, but .* is not here; all must see the same"
+    with pytest.raises(RecipeError, match=said), Elsewhere() as threads:
+        Workspace(tmp_path, SideBySide(None, lambda *_: jobs, threads)).perform_many(jobs)
+
+
 @pytest.mark.parametrize("remote", [False, True])
 def test_a_single_job_is_performed_here_unless_others_perform_all(tmp_path: Path, remote: bool) -> None:
     job = Job("single", "vse", 1, {}, {}, lambda folder, inputs: {})
@@ -218,13 +258,49 @@ def test_no_process_outlives_a_run_that_is_stopped(tmp_path: Path, number: int, 
 def test_options_that_cannot_be_are_refused_in_a_line(
     fresh: Tiny, command: str, options: list[str], line: str, capsys, monkeypatch
 ) -> None:
-    monkeypatch.delenv("BILDWORT_JOBS")
+    monkeypatch.setenv("BILDWORT_JOBS", "3")  # options come first
     assert fresh.main(command, *options) == 1
     said = " ".join(capsys.readouterr().err.split())
     assert said.startswith(f"error: {line}")
 
 
+@pytest.mark.parametrize(
+    ("named", "options", "line"),
+    [
+        ("two", [], "BILDWORT_JOBS is 'two'; expected 1 or more processes; without BILDWORT_JOBS"),
+        ("0", [], "BILDWORT_JOBS is '0'; expected 1 or more"),
+        ("2", ["--trainer.devices=2"], "BILDWORT_JOBS=2 performs each job in one process, but trainings run"),
+        ("2", ["--cluster=ftp://there"], "--cluster: no Dask scheduler answers at 'ftp://there'"),
+    ],
+)
+def test_the_variable_is_named_where_it_cannot_be_and_gives_way_to_options(
+    fresh: Tiny, named: str, options: list[str], line: str, capsys, monkeypatch
+) -> None:
+    monkeypatch.setenv("BILDWORT_JOBS", named)
+    assert fresh.main("vse", *options) == 1
+    assert " ".join(capsys.readouterr().err.split()).startswith(f"error: {line}")
+
+
+def test_the_variable_gives_the_number_of_processes(monkeypatch) -> None:
+    recipe = load_recipe("scenes", ["--trainer.accelerator=cpu"])
+    monkeypatch.setenv("BILDWORT_JOBS", "3")
+    assert executor_for(recipe).at_once == 3
+    assert executor_for(recipe, 2).at_once == 2
+    monkeypatch.setenv("BILDWORT_JOBS", "1")
+    assert executor_for(recipe) is None
+
+
+def test_the_cpu_time_of_the_whole_run_is_asked_when_its_processes_have_ended(monkeypatch, capsys) -> None:
+    asked = []
+    monkeypatch.setattr(stages, "run", lambda *_, **__: asked.append("run"))
+    monkeypatch.setattr(cost, "cpu_seconds", lambda: asked.append("time") or 7.0)
+    assert main(["all", "scenes"]) == 0
+    assert asked == ["run", "time"]
+    assert capsys.readouterr().out.rstrip().endswith("7 s of CPU time")
+
+
 def test_what_starts_all_ranks_together_goes_on_alone(monkeypatch) -> None:
+    monkeypatch.delenv("BILDWORT_JOBS", raising=False)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "here")
     recipe = load_recipe("scenes", ["--trainer.accelerator=cpu"])
     assert executor_for(recipe) is None

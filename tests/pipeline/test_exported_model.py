@@ -20,6 +20,7 @@ from pipeline.search.export import _plain
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.gallery import Gallery
 from pipeline.search.indexing import update_gallery
+from pipeline.search.model_card import shown_name
 from pipeline.search.picture_sources import PictureFolder
 from pipeline.translation.batch_translation import translate_all
 from pipeline.translation.evaluation import read_translations
@@ -235,6 +236,7 @@ def test_translators_that_are_none_are_refused(exported: ExportedModel, tmp_path
 
 
 def test_an_export_does_not_say_where_networks_lie(tmp_path: Path) -> None:
+    """Nor where data does, whether the folder is still there or not."""
     recipe = load_recipe("scenes", [f"--regions.model={tmp_path}", "--vse.pretrained=org/hub-name"])
     plain, vectors = _plain(recipe), f"{tmp_path}/wiki.en.vec"
     assert plain["regions"]["model"] == tmp_path.name
@@ -244,3 +246,10 @@ def test_an_export_does_not_say_where_networks_lie(tmp_path: Path) -> None:
     plain = _plain(load_recipe("scenes", settings))
     assert plain["vse"]["word_vectors"] == {"en": "wiki.en.vec"}
     assert str(tmp_path) not in json.dumps(plain)
+    settings = [
+        f"--mmt.pretrained.opus.model={tmp_path}/opus", f"--regions.model={tmp_path}/gone",
+        f"--sts.sets.a={tmp_path}/STS2014.input.images.txt",
+    ]  # fmt: skip
+    recipe = load_recipe("scenes", settings, networks=False)
+    assert str(tmp_path) not in json.dumps(_plain(recipe))
+    assert shown_name(recipe.regions.model) == "gone"

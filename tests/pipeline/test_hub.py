@@ -1,5 +1,6 @@
 """Models on the hub: pushed, loaded by name, their card; by a stand-in of the hub's client, which needs no network."""
 
+import inspect
 import json
 import pickle
 import shutil
@@ -39,11 +40,18 @@ class Hub:
         siblings = [SimpleNamespace(rfilename=name) for name in self.names(repo_id)]
         return SimpleNamespace(private=repo_id in self.private, siblings=siblings)
 
-    def upload_folder(self, repo_id: str, folder_path: Path, commit_message: str, delete_patterns: list[str]) -> None:
+    def upload_folder(
+        self, repo_id: str, folder_path: Path, commit_message: str, delete_patterns: list[str],
+        allow_patterns: list[str],
+    ) -> None:  # fmt: skip
         for name in self.names(repo_id):
             if any(fnmatch(name, pattern) for pattern in delete_patterns):
                 (self.folder / repo_id / name).unlink()
-        shutil.copytree(folder_path, self.folder / repo_id, dirs_exist_ok=True)
+        for path in folder_path.rglob("*"):
+            name = path.relative_to(folder_path).as_posix()
+            if path.is_file() and any(fnmatch(name, pattern) for pattern in allow_patterns):
+                (self.folder / repo_id / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, self.folder / repo_id / name)
 
     def snapshot_download(
         self, repo_id: str, revision: str | None = None, allow_patterns: tuple[str, ...] = ("*",)
@@ -203,6 +211,26 @@ def test_a_push_replaces_nothing_of_others_and_publishes_nothing_private(hub: Hu
     with pytest.raises(RecipeError, match=r"holds pytorch_model\.bin, which is no part of an exported model"):
         push(exported.folder, "me/thesis")
     assert hub.names("me/thesis") == ["pytorch_model.bin"]
+
+
+def test_a_push_uploads_what_was_exported_and_nothing_else(hub: Hub, exported: ExportedModel, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(exported.folder, tmp_path / "model"))
+    (folder / ".env").write_text("TOKEN=hf_made_up")
+    push(folder, "me/bats")
+    listed = json.loads((folder / "model.json").read_text())["files"]
+    assert set(hub.names("me/bats")) == {"model.json", *listed}
+    (folder / "notes.txt").write_text("not for others")
+    with pytest.raises(RecipeError, match=r"notes\.txt: was not exported; move it out of the model folder"):
+        push(folder, "me/bats")
+    assert "notes.txt" not in hub.names("me/bats")
+
+
+def test_the_stand_in_is_asked_what_the_hub_s_client_can_be_asked() -> None:
+    for name in ("create_repo", "model_info", "upload_folder"):
+        of_client = inspect.signature(getattr(huggingface_hub.HfApi, name)).parameters
+        assert inspect.signature(getattr(Hub, name)).parameters.keys() <= of_client.keys()
+    of_client = inspect.signature(huggingface_hub.snapshot_download).parameters
+    assert inspect.signature(Hub.snapshot_download).parameters.keys() - {"self"} <= of_client.keys()
 
 
 @pytest.mark.parametrize("name", ["a", "a/", "/b", "a/b/c", "a b/c", "", "../a", "a/é"])

@@ -91,7 +91,7 @@ def test_curves_of_a_stopped_training_are_kept(tmp_path: Path) -> None:
 
 def test_wandb_that_is_not_installed_is_one_line_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network_checks, "find_spec", lambda name: None)
-    said = r"trainer\.loggers names wandb, which is not installed; run `\.venv/bin/pip install wandb`, or leave it out"
+    said = r"trainer\.loggers names wandb, which is not installed; run `make setup EXTRA=wandb`, or leave it out"
     with pytest.raises(RecipeError, match=said):
         load_recipe("scenes", ["--trainer.loggers=[wandb]"])
     assert load_recipe("scenes", ["--trainer.loggers=[wandb]"], networks=False).vse.trainer.loggers == ["wandb"]

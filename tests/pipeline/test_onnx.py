@@ -113,9 +113,23 @@ def test_a_model_without_single_vectors_is_refused(
 def test_what_is_not_ours_is_not_replaced(exported: ExportedModel, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("of value")
     for folder in (tmp_path, tmp_path / "thesis.txt"):
-        with pytest.raises(RecipeError, match=r"holds something else; choose another folder"):
+        with pytest.raises(RecipeError, match=r"holds something else \(thesis\.txt\); choose another folder"):
             write_onnx(exported, folder)
+    (tmp_path / "onnx.json").write_text("of an older model")  # beside it
+    with pytest.raises(RecipeError, match=r"holds something else \(thesis\.txt\); choose another folder"):
+        write_onnx(exported, tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "of value"
+
+
+def test_a_folder_that_cannot_be_is_refused_before_the_export(
+    used: Tiny, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    model = tmp_path / "model"
+    for folder, said in ((model / "onnx", "lies in the model's folder"), (model, "lies in the model's folder"),
+                         (used.folder, "holds something else")):  # fmt: skip
+        assert used.main("export", "--output", str(model), "--onnx", str(folder)) == 1
+        assert said in " ".join(capsys.readouterr().err.split())
+        assert not model.exists()
 
 
 def test_a_missing_package_is_one_line_before_the_export(
@@ -123,7 +137,9 @@ def test_a_missing_package_is_one_line_before_the_export(
 ) -> None:
     monkeypatch.setattr(onnx_export, "find_spec", lambda name: None if name == "onnxscript" else find_spec(name))
     assert used.main("export", "--output", str(tmp_path / "model"), "--onnx", str(tmp_path / "onnx")) == 1
-    assert "--onnx: onnxscript is not installed; run `make setup-onnx`" in " ".join(capsys.readouterr().err.split())
+    assert "--onnx: onnxscript is not installed; run `make setup EXTRA=onnx`" in " ".join(
+        capsys.readouterr().err.split()
+    )
     assert not (tmp_path / "model").exists()
 
 

@@ -139,7 +139,7 @@ def test_without_fasttext_its_row_says_how_to_get_it(made: Tiny, tmp_path: Path,
     other = made.without(tmp_path, "sts-fasttext")
     monkeypatch.setattr(floors, "installed", lambda: False)
     assert other.main("sts", *options(made)) == 0
-    assert "not run: needs `make setup-fasttext`" in capsys.readouterr().out
+    assert "not run: needs `make setup EXTRA=fasttext`" in capsys.readouterr().out
     assert not (other.workspace.root / "jobs" / "sts-fasttext").exists()
 
 

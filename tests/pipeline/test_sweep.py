@@ -22,7 +22,9 @@ def test_the_sweep_of_the_readme_trains_cached_jobs_and_scores_them_on_validatio
     with at(made.folder):
         exec(compile(script, "sweep.py", "exec"), {"__name__": "__main__"})
     assert re.search(r"rsum \d+\.\d on validation: \{'learning_rate': ", capsys.readouterr().out)
-    study = optuna.load_study(study_name=str(made.yaml), storage=f"sqlite:///{made.folder / 'sweep.db'}")
+    names = optuna.get_all_study_names(f"sqlite:///{made.folder / 'sweep.db'}")
+    assert names == [f"{made.yaml} human"]  # another row has a study of its own
+    study = optuna.load_study(study_name=f"{made.yaml} human", storage=f"sqlite:///{made.folder / 'sweep.db'}")
     jobs = made.workspace.root / "jobs/vse-san-human-1"
     folders = [path for path in jobs.iterdir() if (path / "manifest.json").is_file()]
     assert len(folders) == len(study.trials) == 2

@@ -193,6 +193,7 @@ def test_a_cell_that_was_not_run_says_so(trained: Tiny, capsys) -> None:
         ("search: {vse: {fuse: [san, sann]}}", "'sann': no such retrieval model; nearest are"),
         ("search: {vse: {translate: mt:de-fr}}", r"expected mt:de-en \(a query has no picture\)"),
         ("search: {vse: {translate: mmt:de-en}}", r"expected mt:de-en \(a query has no picture\)"),
+        ("search: {rows: [none], published: {none: [1, 2, .nan, 4, 5, 6]}}", r"published\.none: expected R@1, 5, 10"),
         ("search: {rows: [none], published: {none: [a, b, c, d, e, f]}}", r"published\.none: expected R@1, 5, 10"),
         ("search: {vse: {test: [de], select: [de]}}", r"tables\.1\.language is 'en', which vse\.test lacks"),
         ("search: {vse: {fuse: [san, san], translate: mt:de-en}}", "leave one out"),
