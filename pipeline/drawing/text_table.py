@@ -26,7 +26,10 @@ class TextTable:
 
     def show(self) -> None:
         """Print the table in the terminal."""
-        self._print(Table(title=escaped(self.title), title_justify="left", header_style="bold", box=SIMPLE_HEAD))
+        table = Table(
+            title=escaped(self.title), title_justify="left", header_style="bold", box=SIMPLE_HEAD, collapse_padding=True
+        )
+        self._print(table)
 
     def show_lines(self) -> None:
         """Print heads and rows alone, a line each."""

@@ -15,6 +15,6 @@ def test_no_figure_is_cut_where_the_terminal_is_narrow(capsys) -> None:
     figures = ["10.9", "31.2", "44.0", "13.2", "35.4", "47.6", "182.3", "177.1 … 198.2", "253.2", "1"]
     heads = ["system", "trained on", "t→i R@1", "5", "10", "i→t R@1", "5", "10", "rsum", "95 %", "val rsum", "seeds"]
     TextTable("table", heads, [["β 0.75, all negatives of the batch", "human-de", *figures]]).show()
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert [*["β", "0.75,", "all", "human-de"], *" ".join(figures).split()] in lines
-    assert ["negatives", "of"] in lines
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split()[-12:] == " ".join(figures).split() for line in lines)
+    assert any(line.split() == ["of", "the", "batch"] for line in lines)
