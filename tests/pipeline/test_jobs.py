@@ -1,6 +1,7 @@
 """Jobs: their keys, when they run, what they leave, and what happens when they are stopped."""
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -289,9 +290,6 @@ def test_peak_memory_on_windows(monkeypatch) -> None:
 
 
 def test_cores_are_those_that_the_process_may_use(monkeypatch) -> None:
-    assert cost.cores() == len(cost.psutil.Process().cpu_affinity())
-    monkeypatch.setattr(cost.psutil.Process, "cpu_affinity", lambda _: [0, 3, 5])
-    assert cost.cores() == 3
-    monkeypatch.delattr(cost.psutil.Process, "cpu_affinity")  # macOS
-    monkeypatch.setattr(cost.psutil, "cpu_count", lambda: 12)
-    assert cost.cores() == 12
+    assert 1 <= cost.cores() <= (os.cpu_count() or 1)
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # joblib's own limit stands for a container's
+    assert cost.cores() == 1
