@@ -91,12 +91,7 @@ class Translation(TrainedModule):
         optimizer = torch.optim.Adam(self.parameters(), lr=self.hparams["learning_rate"], fused=True)
         warmup, steps = self.hparams["warmup"], self.hparams["steps"]
 
-        def factor(step: int) -> float:
-            """Return the factor of the learning rate at a step."""
-            progress = min(1.0, step / max(1, steps))
-            return min(1.0, (step + 1) / max(1, warmup)) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * progress)))
-
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_factor(step, warmup, steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def _cross_entropy(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -142,3 +137,9 @@ class Synthesis(BatchModule):
         found = translate(self.translator, batch, self.search, self.begin, self.end)
         for number, best in zip(batch["index"].tolist(), found, strict=True):
             self.found[number] = best[: self.n_best]
+
+
+def rate_factor(step: int, warmup: int, steps: int) -> float:
+    """Return the factor of the learning rate at a step: linear warm-up, and cosine decay to a twentieth at `steps`."""
+    progress = min(1.0, step / max(1, steps))
+    return min(1.0, (step + 1) / max(1, warmup)) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * progress)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -37,12 +38,10 @@ class TextTable:
 
     def _print(self, table: Table) -> None:
         """Where the terminal is too narrow, heads and the first column go on in a further line; no figure is cut."""
-        cells = list(zip(*self.rows, strict=True)) or [()] * len(self.heads)
-        for number, head in enumerate(self.heads):
-            first = number == 0
-            widest = max((cell_len(word) for cell in cells[number] for word in (cell.split() if first else [cell])),
-                         default=0)  # fmt: skip
-            table.add_column(escaped(head), justify="left" if first else "right", min_width=widest, overflow="fold")
+        for number, (head, *cells) in enumerate(zip_longest(self.heads, *self.rows, fillvalue="")):
+            uncut = cells if number else " ".join(cells).split()
+            widest = max(map(cell_len, uncut), default=0)
+            table.add_column(escaped(head), justify="right" if number else "left", min_width=widest, overflow="fold")
         for row in self.rows:
             table.add_row(*map(escaped, row))
         CONSOLE.print(table)

@@ -24,6 +24,7 @@ from tests.benchmarks.timing import BF16
 
 VOCABULARY, DIM, HIDDEN, LAYERS, HEADS, DROPOUT = 8000, 128, 256, 4, 4, 0.1
 TRAIN, TEST, WARMUP, CLIP, BEAM = 6000, 400, 50, 1.0, 5
+LONGEST = 128  # tokens that MarianMT has places for
 FORMS = tuple((attention, bf16) for attention in ("sdpa", "eager") for bf16 in (False, True))
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 Batch = dict[str, Tensor]
@@ -151,6 +152,19 @@ class Ours(Learner):
         return [best[0].tokens for best in found]
 
 
+def marian(vocabulary: int, dim: int, hidden: int, dropout: float, padding: int, begin: int, end: int) -> MarianMTModel:
+    """A MarianMT of the size of our Transformer; sentences begin with `begin`."""
+    sizes = {f"{side}_{what}": size for side in ("encoder", "decoder") for what, size in
+             {"layers": LAYERS, "attention_heads": HEADS, "ffn_dim": hidden}.items()}  # fmt: skip
+    config = MarianConfig(
+        vocab_size=vocabulary, d_model=dim, **sizes, dropout=dropout, activation_dropout=dropout,
+        activation_function="relu", init_std=dim**-0.5, max_position_embeddings=LONGEST, scale_embedding=True,
+        pad_token_id=padding, bos_token_id=begin, decoder_start_token_id=begin, eos_token_id=end,
+        forced_eos_token_id=None,
+    )  # fmt: skip
+    return MarianMTModel(config)
+
+
 class Marian(Learner):
     """MarianMT, trained on labels with -100 and searched by `generate`, in one of `FORMS`.
 
@@ -164,15 +178,7 @@ class Marian(Learner):
 
     def __init__(self, rate: float = 1e-3, steps: int = 1) -> None:
         torch.manual_seed(0)
-        sizes = {f"{side}_{what}": size for side in ("encoder", "decoder") for what, size in
-                 {"layers": LAYERS, "attention_heads": HEADS, "ffn_dim": HIDDEN}.items()}  # fmt: skip
-        config = MarianConfig(
-            vocab_size=VOCABULARY, d_model=DIM, **sizes, dropout=DROPOUT, activation_dropout=DROPOUT,
-            activation_function="relu", init_std=DIM**-0.5, max_position_embeddings=128, scale_embedding=True,
-            pad_token_id=PADDING, bos_token_id=BEGIN, decoder_start_token_id=BEGIN, eos_token_id=END,
-            forced_eos_token_id=None,
-        )  # fmt: skip
-        super().__init__(MarianMTModel(config), rate, steps)
+        super().__init__(marian(VOCABULARY, DIM, HIDDEN, DROPOUT, PADDING, BEGIN, END), rate, steps)
         self.bf16 = False
 
     def take(self, form: tuple[str, bool]) -> None:

@@ -6,8 +6,6 @@ ours (`mmt.pretrained`):
     python -m tests.benchmarks.marian FOLDER en-de multi30k-flickr8k --mmt.pretrain.steps=2500
 """
 
-import json
-import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,19 +13,18 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
-from transformers import MarianConfig, MarianMTModel, MarianTokenizer
+from transformers import MarianMTModel, PreTrainedTokenizerBase
 
 from data.captions import read_pairs
 from data.translation import TokenBatches
+from modules.translation import rate_factor
 from pipeline.corpus.prepare import corpus_job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import MmtSettings
-from pipeline.recipes.translator_settings import Phase
+from tests.benchmarks.learners import LONGEST, marian
 from tests.benchmarks.timing import BF16
-from tests.modules.translation_models import write_pieces
-
-LAYERS, HEADS, LONGEST = 4, 4, 128
+from tests.modules.translation_models import save_marian_tokenizer
 
 
 def main(folder: Path, direction: str, recipe_name: str, *overrides: str) -> None:
@@ -36,11 +33,15 @@ def main(folder: Path, direction: str, recipe_name: str, *overrides: str) -> Non
     workspace = Workspace()
     corpus = workspace.folder(corpus_job(recipe, workspace))
     source, target = _texts(corpus, direction, recipe.mmt.repeat)
-    tokenizer = _tokenizer(folder, [*set(source), *set(target)], direction, recipe.mmt.vocabulary)
-    network = _network(recipe.mmt, tokenizer)
-    _train(network, tokenizer, source, target, recipe.mmt, recipe.seed)
+    mmt, texts = recipe.mmt, list(dict.fromkeys(source + target))
+    tokenizer = save_marian_tokenizer(folder, texts, direction, size=mmt.vocabulary)
+    pad, end = tokenizer.pad_token_id, tokenizer.eos_token_id
+    torch.manual_seed(recipe.seed)
+    network = marian(len(tokenizer), mmt.embedding_dim, mmt.hidden_dim, mmt.dropout, pad, pad, end)
+    network.generation_config.update(bad_words_ids=[[pad]], num_beams=mmt.beam_size, max_length=LONGEST)
+    _train(network, tokenizer, source, target, mmt, recipe.seed)
     network.save_pretrained(folder)
-    print(f"{folder}: MarianMT {direction}, {recipe.mmt.pretrain.steps:,} steps on {len(source):,} pairs")
+    print(f"{folder}: MarianMT {direction}, {mmt.pretrain.steps:,} steps on {len(source):,} pairs")
 
 
 def _texts(corpus: Path, direction: str, repeat: dict[str, int]) -> tuple[list[str], list[str]]:
@@ -51,35 +52,8 @@ def _texts(corpus: Path, direction: str, repeat: dict[str, int]) -> tuple[list[s
     return [row[one] for row in rows], [row[other] for row in rows]
 
 
-def _tokenizer(folder: Path, texts: list[str], direction: str, size: int) -> MarianTokenizer:
-    """Of joint sub-words, in the files that OPUS-MT has."""
-    pieces = write_pieces(folder / "source.spm", texts, size)
-    (folder / "target.spm").write_bytes((folder / "source.spm").read_bytes())
-    numbers = {piece: number for number, piece in enumerate(["</s>", "<unk>", *pieces, "<pad>"])}
-    (folder / "vocab.json").write_text(json.dumps(numbers))
-    files = [str(folder / name) for name in ("source.spm", "target.spm", "vocab.json")]
-    tokenizer = MarianTokenizer(*files, **dict(zip(("source_lang", "target_lang"), direction.split("-"), strict=True)))
-    tokenizer.save_pretrained(folder)
-    return tokenizer
-
-
-def _network(mmt: MmtSettings, tokenizer: MarianTokenizer) -> MarianMTModel:
-    pad, end = tokenizer.pad_token_id, tokenizer.eos_token_id
-    sizes = {f"{side}_{what}": size for side in ("encoder", "decoder") for what, size in
-             {"layers": LAYERS, "attention_heads": HEADS, "ffn_dim": mmt.hidden_dim}.items()}  # fmt: skip
-    config = MarianConfig(
-        vocab_size=len(tokenizer.get_vocab()), d_model=mmt.embedding_dim, **sizes, dropout=mmt.dropout,
-        activation_dropout=mmt.dropout, activation_function="relu", init_std=mmt.embedding_dim**-0.5,
-        max_position_embeddings=LONGEST, scale_embedding=True, pad_token_id=pad, decoder_start_token_id=pad,
-        eos_token_id=end, forced_eos_token_id=end,
-    )  # fmt: skip
-    network = MarianMTModel(config)
-    network.generation_config.update(bad_words_ids=[[pad]], num_beams=mmt.beam_size, max_length=LONGEST)
-    return network
-
-
 def _train(
-    network: MarianMTModel, tokenizer: MarianTokenizer, source: list[str], target: list[str], mmt: MmtSettings,
+    network: MarianMTModel, tokenizer: PreTrainedTokenizerBase, source: list[str], target: list[str], mmt: MmtSettings,
     seed: int,
 ) -> None:  # fmt: skip
     """Adam, with the learning rates of our NMT, on batches of sentences of like length."""
@@ -88,7 +62,7 @@ def _train(
     lengths = np.array([max(len(one), len(other)) for one, other in zip(inputs, labels, strict=True)])
     phase = mmt.pretrain
     optimizer = torch.optim.Adam(network.parameters(), lr=phase.learning_rate)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, phase))
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_factor(step, phase.warmup, phase.steps))
     network.train()
     for step, numbers in enumerate(TokenBatches(lengths, mmt.batch_tokens, phase.steps, seed)):
         batch = _padded([inputs[n] for n in numbers], tokenizer), _padded([labels[n] for n in numbers], tokenizer)
@@ -102,12 +76,6 @@ def _train(
             print(f"step {step:,} of {phase.steps:,}, loss {float(loss.detach()):.3f}", flush=True)
 
 
-def _rate(step: int, phase: Phase) -> float:
-    """Linear warm-up and cosine decay to a twentieth."""
-    progress = step / phase.steps
-    return min(1.0, (step + 1) / phase.warmup) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * progress)))
-
-
 def _loss(network: MarianMTModel, inputs: torch.Tensor, labels: torch.Tensor, pad: int, smoothing: float) -> Any:
     ignored = labels.masked_fill(labels == pad, -100)
     with torch.autocast("cpu", torch.bfloat16, enabled=BF16):
@@ -115,10 +83,9 @@ def _loss(network: MarianMTModel, inputs: torch.Tensor, labels: torch.Tensor, pa
     return cross_entropy(scores.float().flatten(0, 1), ignored.flatten(), label_smoothing=smoothing)
 
 
-def _padded(sentences: list[list[int]], tokenizer: MarianTokenizer) -> torch.Tensor:
+def _padded(sentences: list[list[int]], tokenizer: PreTrainedTokenizerBase) -> torch.Tensor:
     return tokenizer.pad({"input_ids": sentences}, return_tensors="pt")["input_ids"]
 
 
 if __name__ == "__main__":
-    torch.manual_seed(0)
     main(Path(sys.argv[1]), *sys.argv[2:])

@@ -9,7 +9,14 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.trainers import BpeTrainer
-from transformers import M2M100Config, M2M100ForConditionalGeneration, MarianConfig, MarianMTModel, NllbTokenizer
+from transformers import (
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    MarianConfig,
+    MarianMTModel,
+    NllbTokenizer,
+    PreTrainedTokenizerBase,
+)  # fmt: skip
 
 from data.language_codes import NLLB
 from data.translator_tokens import TranslatorTokens
@@ -41,7 +48,7 @@ def save_m2m(folder: Path, sentences: Sequence[str] = SENTENCES) -> Path:
     """A model like M2M100."""
     from transformers import M2M100Tokenizer
 
-    pieces = write_pieces(folder / "sentencepiece.bpe.model", sentences)
+    pieces = _train_pieces(folder / "sentencepiece.bpe.model", sentences)
     numbers = {piece: n for n, piece in enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces])}
     (folder / "vocab.json").write_text(json.dumps(numbers))
     tokenizer = M2M100Tokenizer(str(folder / "vocab.json"), str(folder / "sentencepiece.bpe.model"))
@@ -53,9 +60,26 @@ def save_marian(
     folder: Path, pair: str | None = "en-de", codes: Sequence[str] = (), sentences: Sequence[str] = SENTENCES
 ) -> Path:
     """A model like OPUS-MT of two languages, or with `codes` (`>>deu<<`) of several targets."""
+    tokenizer = save_marian_tokenizer(folder, sentences, pair, codes)
+    pad = tokenizer.pad_token_id
+    torch.manual_seed(0)
+    config = MarianConfig(
+        vocab_size=len(tokenizer), pad_token_id=pad, decoder_start_token_id=pad, eos_token_id=0, forced_eos_token_id=0,
+        **SIZES,
+    )  # fmt: skip
+    model = MarianMTModel(config)
+    model.generation_config.update(bad_words_ids=[[pad]], num_beams=4, max_length=60)
+    model.save_pretrained(folder)
+    return folder
+
+
+def save_marian_tokenizer(
+    folder: Path, sentences: Sequence[str], pair: str | None, codes: Sequence[str] = (), size: int = 120
+) -> PreTrainedTokenizerBase:
+    """The files of an OPUS-MT tokenizer, of at most `size` joint sub-words and the marks."""
     from transformers import MarianTokenizer
 
-    pieces = write_pieces(folder / "source.spm", sentences)
+    pieces = _train_pieces(folder / "source.spm", sentences, size)
     (folder / "target.spm").write_bytes((folder / "source.spm").read_bytes())
     numbers = {piece: n for n, piece in enumerate(["</s>", "<unk>", *codes, *pieces, "<pad>"])}
     (folder / "vocab.json").write_text(json.dumps(numbers))
@@ -63,16 +87,7 @@ def save_marian(
     files = [str(folder / name) for name in ("source.spm", "target.spm", "vocab.json")]
     tokenizer = MarianTokenizer(*files, source_lang=source or None, target_lang=target or None)
     tokenizer.save_pretrained(folder)
-    pad = numbers["<pad>"]
-    torch.manual_seed(0)
-    config = MarianConfig(
-        vocab_size=len(numbers), pad_token_id=pad, decoder_start_token_id=pad, eos_token_id=0, forced_eos_token_id=0,
-        **SIZES,
-    )  # fmt: skip
-    model = MarianMTModel(config)
-    model.generation_config.update(bad_words_ids=[[pad]], num_beams=4, max_length=60)
-    model.save_pretrained(folder)
-    return folder
+    return tokenizer
 
 
 def teach(folder: Path, pairs: Sequence[tuple[str, str]], direction: str = "en-de", steps: int = 60) -> None:
@@ -103,7 +118,7 @@ SAVE = {"nllb": save_nllb, "m2m": save_m2m, "marian": save_marian}
 NEEDS_PACKAGE = ("m2m", "marian")
 
 
-def write_pieces(path: Path, sentences: Sequence[str], size: int = 120) -> list[str]:
+def _train_pieces(path: Path, sentences: Sequence[str], size: int = 120) -> list[str]:
     """Train sentencepiece, write its model, and return its pieces without marks."""
     import sentencepiece
 

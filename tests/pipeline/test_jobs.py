@@ -291,5 +291,8 @@ def test_peak_memory_on_windows(monkeypatch) -> None:
 
 def test_cores_are_those_that_the_process_may_use(monkeypatch) -> None:
     assert 1 <= cost.cores() <= (os.cpu_count() or 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "sched_getaffinity", lambda _: {5}, raising=False)
+        assert cost.cores() == 1
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # joblib's own limit stands for a container's
     assert cost.cores() == 1
