@@ -11,6 +11,8 @@ from rich.table import Table
 from modules.intervals import Difference
 from pipeline.jobs.console import CONSOLE, escaped
 
+_SENTENCE = 40  # characters; figures are shorter, and longer texts may go on in a further line
+
 
 @dataclass(frozen=True)
 class TextTable:
@@ -40,7 +42,7 @@ class TextTable:
         """Where the terminal is too narrow, heads and the first column go on in a further line; no figure is cut."""
         for number, (head, *cells) in enumerate(zip_longest(self.heads, *self.rows, fillvalue="")):
             uncut = cells if number else " ".join(cells).split()
-            widest = max(map(cell_len, uncut), default=0)
+            widest = min(_SENTENCE, max(map(cell_len, uncut), default=0))
             table.add_column(escaped(head), justify="right" if number else "left", min_width=widest, overflow="fold")
         for row in self.rows:
             table.add_row(*map(escaped, row))

@@ -18,3 +18,11 @@ def test_no_figure_is_cut_where_the_terminal_is_narrow(capsys) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert any(line.split()[-12:] == " ".join(figures).split() for line in lines)
     assert any(line.split() == ["of", "the", "batch"] for line in lines)
+
+
+def test_long_texts_go_on_in_further_lines_and_rows_may_be_short(capsys) -> None:
+    TextTable("table", ["file", "finding"], [["a.tsv", "words of a long finding " * 12], ["b.tsv"]]).show()
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 120
+    assert shown.split().count("finding") == 13
+    assert "b.tsv" in shown
