@@ -11,7 +11,7 @@ from rich.table import Table
 from modules.intervals import Difference
 from pipeline.jobs.console import CONSOLE, escaped
 
-_SENTENCE = 40  # characters; figures are shorter, and longer texts may go on in a further line
+_SENTENCE = 60  # characters; figures and short messages have fewer, longer texts may go on in a further line
 
 
 @dataclass(frozen=True)
