@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from modules.recurrent import widen
 
 PART = 2**21  # elements in one tensor of a part; larger masks do not fit in a CPU's caches
+ORDER_PART = 2**18  # the same of differences of vectors, which are read more than once
 PART_ON_GPU = 2**25  # larger, as a GPU waits for the launch of each part
 STORED = 2**26  # elements of all parts together; above it, parts are recomputed in the backward pass
 SMALLEST = 1e-12  # lower bound of squared lengths of contexts
@@ -99,13 +100,43 @@ def order_violation(upper: Tensor, lower: Tensor) -> Tensor:
         scores (N, M), at limit 0.
     """
 
-    def score(above: Tensor, _: Tensor, below: Tensor, __: Tensor) -> Tensor:
-        """Scores (N, M) of one part of each side."""
-        return -(above - below.transpose(0, 1)).relu().square().sum(-1)
-
-    masks = [vectors.new_ones(len(vectors), 1).bool() for vectors in (upper, lower)]
     with torch.autocast(upper.device.type, enabled=False):
-        return _by_parts(score, (upper[:, None], masks[0]), (lower[:, None], masks[1]), upper.shape[1])
+        found: Tensor = _OrderViolation.apply(widen(upper), widen(lower))
+        return found
+
+
+class _OrderViolation(torch.autograd.Function):
+    """−‖max(0, u − l)‖² of all pairs, block by block; the differences are computed again for the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, upper: Tensor, lower: Tensor) -> Tensor:
+        """Compute all scores (N, M)."""
+        ctx.save_for_backward(upper, lower)
+        scores = upper.new_empty(len(upper), len(lower))
+        for above, _, __, block in _blocks(upper, lower, scores):
+            torch.sum(above.square_(), -1, out=block)
+        return scores.neg_()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute −2 Σ_j g_ij max(0, u_i − l_j) and 2 Σ_i g_ij max(0, u_i − l_j)."""
+        upper, lower = ctx.saved_tensors
+        grad_upper, grad_lower = torch.zeros_like(upper), torch.zeros_like(lower)
+        for above, rows, columns, grad in _blocks(upper, lower, grads[0]):
+            above.mul_(grad[..., None])
+            grad_upper[rows] -= above.sum(1)
+            grad_lower[columns] += above.sum(0)
+        return grad_upper.mul_(2), grad_lower.mul_(2)
+
+
+def _blocks(upper: Tensor, lower: Tensor, pairs: Tensor) -> Iterator[tuple[Tensor, slice, slice, Tensor]]:
+    """Yield max(0, u − l) (n, m, H) block by block: with its rows, its columns and its part (n, m) of `pairs`."""
+    size = max(1, math.isqrt((PART_ON_GPU if upper.is_cuda else ORDER_PART) // upper.shape[1]))
+    for first in range(0, len(upper), size):
+        for second in range(0, len(lower), size):
+            rows, columns = slice(first, first + size), slice(second, second + size)
+            above = (upper[rows, None] - lower[columns]).clamp_(min=0)
+            yield above, rows, columns, pairs[rows, columns]
 
 
 class _Gram(torch.autograd.Function):
