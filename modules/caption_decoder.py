@@ -51,7 +51,7 @@ class CaptionDecoder(nn.Module):
 
     def surprise(
         self, words: nn.Module, vectors: Tensor, tokens: Tensor, lengths: Tensor, languages: Tensor,
-        fed: Tensor | None = None, ended: Tensor | None = None,
+        fed: Tensor | None = None, ended: Tensor | None = None, drop: bool = True,
     ) -> Tensor:  # fmt: skip
         """Return −log p (B,) of captions given their vectors, summed over words and the end (Eq. 4).
 
@@ -63,12 +63,13 @@ class CaptionDecoder(nn.Module):
             languages: (B,) as indexes.
             fed: (B, L) the words that the decoder reads instead of `tokens` (scheduled sampling); None: `tokens`.
             ended: (B,) bool, on the CPU: false for captions of 1 or more words that stop without an end; None: all end.
+            drop: use dropout in training; false for captions that the decoder has sampled, which it does without.
         """
         steps = lengths.cpu() + (1 if ended is None else ended.long())
         packing = Packing.of(steps, tokens.shape[1] + 1).to(tokens.device)
         read = torch.cat([self.begin(languages)[:, None], words(tokens if fed is None else fed)], 1)
-        inputs = F.dropout(read, self.dropout, self.training)
-        states = F.dropout(self._states(inputs, packing, self.first_state(vectors)), self.dropout, self.training)
+        dropout = self.dropout if self.training and drop else 0.0
+        states = F.dropout(self._states(F.dropout(read, dropout), packing, self.first_state(vectors)), dropout)
         labels = F.pad(tokens, (0, 1), value=END).flatten()[packing.forward]
         losses = F.cross_entropy(widen(self.out(states)), labels, reduction="none")
         return losses.new_zeros(len(tokens)).index_add(0, packing.forward // packing.width, losses)

@@ -157,7 +157,7 @@ class GxnTraining(Retrieval):
         model.figures["reward"] = self._mean(rewards[:, :count].mean(1))
         surprise = model.decoder.surprise(
             model.words, vectors.repeat_interleave(count, 0), tokens[chosen], lengths[chosen],
-            languages.repeat_interleave(count), ended=lengths[chosen] < longest,
+            languages.repeat_interleave(count), ended=lengths[chosen] < longest, drop=False,
         )  # fmt: skip
         return policy_losses(surprise, advantage.flatten()).unflatten(0, (-1, count)).mean(1)
 

@@ -154,6 +154,18 @@ def test_rewards_raise_the_reward(corpus: Corpus) -> None:
     assert sum(rewards[-5:]) > 3 * sum(rewards[:5])
 
 
+def test_sampled_captions_are_scored_by_the_distribution_they_were_sampled_from(corpus: Corpus) -> None:
+    module, _ = train(corpus, 1, PATHS["mix"] | {"dropout": 0.5})
+    batch, found = next(iter(corpus.data().train_dataloader())), []
+    vectors = torch.randn(len(batch["tokens"]), 32)
+    for training in (True, True, False):
+        module._draws = 0
+        found.append(module.train(training)._policy_losses(batch, vectors))
+    assert found[0].abs().sum() > 0
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0])
+
+
 def test_without_a_path_it_is_plain_training(corpus: Corpus) -> None:
     module, diary = train(corpus, 2, {})
     torch.manual_seed(0)
