@@ -4,6 +4,7 @@ import difflib
 import importlib
 import inspect
 import pkgutil
+from functools import cache
 from typing import Any
 
 import torch
@@ -22,12 +23,18 @@ def model_class(name: str) -> type[RetrievalModel]:
     Raises:
         ModelError: the name is unknown; the message gives the nearest names.
     """
-    for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
+    _register_all()
     if name not in MODELS:
         near = difflib.get_close_matches(name, MODELS, 3, cutoff=0.4) or sorted(MODELS)
         raise ModelError(f"vse.model {name!r}: no such retrieval model; nearest are {', '.join(near)}")
     return MODELS[name]
+
+
+@cache
+def _register_all() -> None:
+    """Import all files of this folder."""
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
 
 
 def option_names(kind: type[RetrievalModel]) -> set[str]:

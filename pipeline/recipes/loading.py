@@ -234,7 +234,10 @@ def _find(name: str, folder: Path = Path()) -> Path:
     return path.resolve()
 
 
-class _Loader(yaml.SafeLoader):
+_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where the library was built with libyaml
+
+
+class _Loader(_SafeLoader):
     """A YAML loader that refuses a key that stands twice: of two the library would take the last without a warning."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -244,7 +247,8 @@ class _Loader(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode) and (before := first.setdefault(key.value, key)) is not key:
                 here, there = (one.start_mark.line + 1 for one in (key, before))
                 raise yaml.YAMLError(f"{key.value!r} stands in line {there} and again in line {here}; write it once")
-        return super().construct_mapping(node, deep)
+        found: dict[Any, Any] = super().construct_mapping(node, deep)
+        return found
 
 
 def _read_with_base(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:

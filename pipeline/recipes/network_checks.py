@@ -38,10 +38,13 @@ def check_networks(recipe: Recipe, where: str) -> None:
         of_tables[f"{where}: vse.reranker"] = replace(recipe.vse, **{"options": {}, **own})
     if recipe.augment.captioner:
         of_tables[f"{where}: augment.captioner"] = captioner_settings(recipe.vse, recipe.augment.captioner)
+    checked = set[str]()  # systems of a table often differ in other settings, and tables of languages have the same
     for place, vse in {where: recipe.vse, **of_tables}.items():
-        for number, change in enumerate(vse.start):
-            _check_retrieval_models(overlaid(vse, change), f"{place}: vse.start[{number}]")
-        _check_retrieval_models(vse, place)
+        starts = {f"{place}: vse.start[{number}]": overlaid(vse, change) for number, change in enumerate(vse.start)}
+        for its_place, its in (starts | {place: vse}).items():
+            if (models := repr((its.model, its.fuse, its.first, its.options))) not in checked:
+                _check_retrieval_models(its, its_place)
+                checked.add(models)
         _check_loss(vse, place)
     if recipe.augment.captioner:
         _check_decoder(of_tables[f"{where}: augment.captioner"], f"{where}: augment.captioner")

@@ -12,6 +12,7 @@ from pipeline.recipes.checks import refuse_unknown
 
 T = TypeVar("T")
 _READ: dict[tuple[type, str], Any] = {}
+_PARSERS: dict[type, ArgumentParser] = {}
 
 
 def typed(kind: type[T], values: Mapping[str, Any], where: str, section: str) -> T:
@@ -30,8 +31,7 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str, section: str) ->
     if known is not None:
         return deepcopy(known)
     _check_keys(kind, values, where, section)
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(kind, "it")
+    parser = _parser_of(kind)
     try:
         made: T = parser.instantiate_classes(parser.parse_object({"it": deepcopy(dict(values))})).it
     except (ArgumentError, TypeError, ValueError) as error:
@@ -41,6 +41,14 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str, section: str) ->
         raise RecipeError(f"{where}: {text}") from None
     _READ[kind, repr(values)] = deepcopy(made)
     return made
+
+
+def _parser_of(kind: type) -> ArgumentParser:
+    """What reads a section's values, made once."""
+    if kind not in _PARSERS:
+        _PARSERS[kind] = ArgumentParser(exit_on_error=False)
+        _PARSERS[kind].add_class_arguments(kind, "it")
+    return _PARSERS[kind]
 
 
 def names_of(kind: type) -> set[str]:
