@@ -89,7 +89,7 @@ WHERE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", TYPED)
+@pytest.mark.parametrize("text", [" ".join(TYPED), *(pytest.param(one, marks=pytest.mark.slow) for one in TYPED)])
 def test_what_is_typed_is_data(commands, text: str) -> None:
     for name, target in WHERE.items():
         (command,) = commands(target, f"{name}={text}")

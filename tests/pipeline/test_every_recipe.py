@@ -198,6 +198,8 @@ LONG = (
     "multi30k-mule",
     "multi30k-mule-vgg",
     "multi30k-diverse-attention-vgg",
+    "multi30k-vgg",
+    "multi30k-flickr8k-diverse",
 )
 
 

@@ -85,10 +85,11 @@ def test_the_command_writes_onnx_that_agrees_with_torch(
     assert np.ptp(captions, axis=0).max() > 0.01  # they are not all the same
 
 
-SLOW = ["dan", "vse", "vse-inf", "embn", "mule", "mlmme", "diverse-attention", "pivot-sym"]
+NAMES = ["dan", "vse", "vse-inf", "embn", "mule", "mlmme", "diverse-attention", "pivot-sym", "parallel-embn"]
 
 
-@pytest.mark.parametrize("name", ["parallel-embn", *(pytest.param(one, marks=pytest.mark.slow) for one in SLOW)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_models_of_one_vector_an_item_are_written(exported: ExportedModel, name: str, tmp_path: Path) -> None:
     """Each caption by the encoder of its language."""
     model = with_model(exported, name)
