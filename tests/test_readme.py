@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from pipeline.recipes.command_line import split_settings
-from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.loading import CONFIGS, load_recipe
 
 ROOT = Path(__file__).parents[1]
 READMES = {
@@ -54,12 +54,16 @@ def test_every_make_target_is_listed_by_help():
     assert documented | {"help"} >= TARGETS
 
 
-@pytest.mark.parametrize("name", READMES)
-def test_every_recipe_and_override_of_a_readme_loads(name: str) -> None:
-    for recipe in set(re.findall(r"RECIPE=([a-z0-9-]+)", READMES[name])):
+COMMENTS = {path.stem: path.read_text(encoding="utf-8").replace("\n# ", " ") for path in CONFIGS.glob("*.yaml")}
+
+
+@pytest.mark.parametrize("name", [*READMES, *(one for one in sorted(COMMENTS) if "RECIPE=" in COMMENTS[one])])
+def test_every_recipe_and_override_of_a_readme_and_of_comments_in_recipes_loads(name: str) -> None:
+    text = (READMES | COMMENTS)[name]
+    for recipe in set(re.findall(r"RECIPE=([a-z0-9-]+)", text)):
         load_recipe(recipe)
-    for recipe, overrides in re.findall(r'(?:RECIPE=([a-z0-9-]+) )?ARGS="([^"…]+)"', READMES[name]):
-        load_recipe(recipe or "scenes", split_settings(overrides.split())[0])
+    for recipe, overrides in re.findall(r'(?:RECIPE=([a-z0-9-]+) )?ARGS="([^"…]+)"', text):
+        load_recipe(recipe or (name if name in COMMENTS else "scenes"), split_settings(overrides.split())[0])
 
 
 @pytest.mark.parametrize("name", READMES)

@@ -43,8 +43,9 @@ def check_rerank(mmt: MmtSettings, where: str) -> None:
 
 def _check_published(mmt: MmtSettings, where: str) -> None:
     """Refuse published figures that no table would show, by a RecipeError."""
+    languages = {language for direction in mmt.directions for language in direction.split("-")}
     for direction, systems in mmt.rerank.published.items():
-        if direction not in mmt.directions:
+        if not {*direction.split("-")} <= languages:  # the opposite of a direction that is trained alone may stay
             raise RecipeError(f"{where}: mmt.rerank.published has {direction!r}; expected one of mmt.directions "
                               f"({', '.join(mmt.directions)})")  # fmt: skip
         for system, figures in systems.items():
