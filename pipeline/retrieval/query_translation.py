@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset as Table
-from datasets import concatenate_datasets
 
-from data.captions import HUMAN, read_captions
+from data.captions import HUMAN, Caption, read_captions, write_captions
 from modules.beam import BeamSettings
 from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
@@ -92,7 +91,7 @@ def translated_job(
             module, text = load_module(inputs["model"], [target], settings.pretrained)
             rank_split(module, text, tables[-1], store, settings.trainer)
             ranks[source] = module.ranks[target]
-        concatenate_datasets(tables).to_parquet(folder / "translated.parquet")
+        write_captions((Caption(**row) for table in tables for row in table.to_list()), folder / "translated.parquet")
         return {"test": write_ranks(folder, ranks)}
 
     inputs = {"corpus": corpus, "model": trained} | {place_of[one]: job for one, job in translators.items()}

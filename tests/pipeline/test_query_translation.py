@@ -51,7 +51,7 @@ def untrained(folder: Path) -> Path:
     return folder
 
 
-def test_queries_of_three_languages_are_translated_each_by_its_translator(root: Path, monkeypatch) -> None:
+def test_queries_of_three_languages_are_translated_each_by_its_translator(root: Path, monkeypatch, capfd) -> None:
     recipe, workspace = recipe_of(root, THREE), Workspace(root / "artifacts")
     (row,) = vse_rows(recipe, workspace)
     assert (row.languages, row.unseen, row.system) == ({"de", "fr", "cs"}, set(), "san by mt:de-en, mt:fr-en, mt:cs-en")
@@ -80,6 +80,7 @@ def test_queries_of_three_languages_are_translated_each_by_its_translator(root: 
         (root / "out").mkdir()
         figures = row.job.run(root / "out", inputs)
     assert loaded == ["mt-de-en", "mt-fr-en", "mt-cs-en"]
+    assert "parquet" not in capfd.readouterr().err  # a bar that nobody asked for
     assert list(figures["test"]) == ["de", "fr", "cs"]
     count = len(OWN["test"])
     assert {one: len(read_ranks(root / "out", one).text_to_image) for one in figures["test"]} == {
