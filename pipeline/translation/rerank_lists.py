@@ -55,8 +55,8 @@ def rerank_translations(
     if output is not None and output.is_dir():
         raise RecipeError(f"rerank-translations: --output {output} is a folder; expected a file")
     characters = language in UNSPACED
-    candidates, learned = _read(development, use, characters)
-    other, applied = (candidates, learned) if test is None else _read(test, use or learned.names, characters)
+    candidates, learned = lists_of(development, use, characters)
+    other, applied = (candidates, learned) if test is None else lists_of(test, use or learned.names, characters)
     if list(applied.names) != list(learned.names):
         applied = applied.only(learned.names)
     tuning = tuned(learned, range(1, seeds + 1))
@@ -68,10 +68,16 @@ def rerank_translations(
         write_whole(output, "".join(f"{line}\n" for line in _written(other, applied, tuning, whole)))
 
 
-def _read(files: ListFiles, use: Sequence[str], characters: bool) -> tuple[list[list[Candidate]], Lists]:
+def lists_of(files: ListFiles, use: Sequence[str], characters: bool) -> tuple[list[list[Candidate]], Lists]:
     """The candidates of a set, and their texts, features and references.
 
+    Args:
+        files: where they are.
+        use: names of the features that are kept; empty: all.
+        characters: BLEU counts characters.
+
     Raises:
+        DataError: a file is missing or wrong, or references are of another length.
         RecipeError: there is no feature of a name in `use`.
     """
     references = [] if files.references is None else read_lines(files.references, "a reference a line")

@@ -11,27 +11,19 @@ from pathlib import Path
 
 import numpy as np
 
-from data.lines import read_lines
-from data.nbest import read_nbest
 from modules.mira import choose, corpus_bleu
-from pipeline.translation.choices import Lists, compare, comparison_table, tuned
+from pipeline.translation.choices import compare, comparison_table, tuned
+from pipeline.translation.rerank_lists import ListFiles, lists_of
 
 NAMES = ["logp", "channel"]
-
-
-def lists_of(file: Path, references: Path) -> Lists:
-    """Lists in Moses' format with what they are compared with."""
-    lists = read_nbest(file, None, None)
-    texts = [[one.text for one in candidates] for candidates in lists]
-    features = [[one.features for one in candidates] for candidates in lists]
-    return Lists.of(texts, features, read_lines(references, "a reference a line")).only(NAMES)
 
 
 def main(arguments: Sequence[str]) -> None:
     """Print both tables: against log p, and against the fixed weight."""
     folder, *references = map(Path, arguments)
     val, test = (
-        lists_of(folder / f"{split}.lists", file) for split, file in zip(("val", "test"), references, strict=True)
+        lists_of(ListFiles(folder / f"{split}.lists", file, None), NAMES, characters=False)[1]
+        for split, file in zip(("val", "test"), references, strict=True)
     )
     weights = np.stack([np.ones(11), np.arange(11) / 10], 1)
     best = weights[corpus_bleu(val.statistics(), choose(val.features, weights)).argmax()]
