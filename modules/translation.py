@@ -48,11 +48,6 @@ class Translation(TrainedModule):
         self.bleu = surface_bleu()
         self._validated: list[tuple[int, str]] = []
 
-    @property
-    def bleu_signature(self) -> str:
-        """The sacreBLEU signature of validation BLEU; available after the first validation."""
-        return str(self.bleu.get_signature())
-
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the mean smoothed cross-entropy over the target words of the batches of all ranks."""
         loss, words = self._cross_entropy(batch, self.hparams["label_smoothing"])
