@@ -5,6 +5,8 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
+from torch.optim import Optimizer
 
 from modules.caption_decoder import END, UNKNOWN
 from modules.cider import CiderD
@@ -258,14 +260,33 @@ class GxnTraining(Retrieval):
         return (self.trainer.max_epochs or 1) - self.model.pretrain_epochs
 
     def configure_optimizers(self) -> Any:
-        """Return an Adam for each loss, over what learns from it, each with one decay of the learning rate."""
+        """Return an Adam for each loss, over what learns from it, each with one decay of the learning rate.
+
+        Adam does not see how large a loss is. So what weighs a loss that generates against the ranking loss is not a
+        factor but `generation_rate`, of what both train.
+        """
         if self.automatic_optimization:
             return super().configure_optimizers()
+        trained = {name: self._trained(name) for name in self._names()}
         optimizers = []
-        for name in self._names():
-            prefixes = tuple(f"model.{part}." for part in _LEARNS[name])
-            prefixes += ("loss.", "caption_loss.") if name == "ranking" else ()
-            own = [parameter for place, parameter in self.named_parameters() if place.startswith(prefixes)]
+        for name, own in trained.items():
             betas = _ADVERSARIAL if name in ("discriminator", "generator") else (0.9, 0.999)
             optimizers.append(self.adam(own, betas))
+            if name != "ranking":
+                _slow_down(optimizers[-1], trained["ranking"], self.model.generation_rate)
         return optimizers, [self.schedule(one, 0) for one in optimizers]
+
+    def _trained(self, name: str) -> list[Parameter]:
+        """The parameters that learn from a loss."""
+        prefixes = tuple(f"model.{part}." for part in _LEARNS[name])
+        prefixes += ("loss.", "caption_loss.") if name == "ranking" else ()
+        return [parameter for place, parameter in self.named_parameters() if place.startswith(prefixes)]
+
+
+def _slow_down(optimizer: Optimizer, shared: Sequence[Parameter], rate: float) -> None:
+    """Multiply the learning rate of some of an optimizer's parameters by a rate."""
+    slow = {id(parameter) for parameter in shared}
+    for group in list(optimizer.param_groups):
+        both = [parameter for parameter in group["params"] if id(parameter) in slow]
+        group["params"] = [parameter for parameter in group["params"] if id(parameter) not in slow]
+        optimizer.add_param_group({**group, "params": both, "lr": group["lr"] * rate})

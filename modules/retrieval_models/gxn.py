@@ -49,6 +49,8 @@ class Gxn(ByOrder, RetrievalModel):
         mixing: λ.
         generate: paths, `i2t`, `t2i` or both; each needs the grounded branch.
         state_dim: size of the GRUs' states, the decoder's too; None: H.
+        generation_rate: learning rate of the losses that generate, as a share of that of the ranking loss, of the parts
+            that both train; 0: they train only decoder, generator and discriminator.
         reinforce_epoch: epoch from which captions are also learned by reward (Eq. 7); None: never (`xe`).
         gamma: γ of the first and of the last epoch with rewards.
         baseline: r_b of a reward: that of the `greedy` caption, or the mean of the `others` that are sampled.
@@ -73,14 +75,17 @@ class Gxn(ByOrder, RetrievalModel):
 
     def __init__(
         self, branches: Sequence[Branch] = ("abstract", "grounded"), mixing: float = 0.5,
-        generate: Sequence[Generation] = (), state_dim: int | None = None, reinforce_epoch: int | None = None,
-        gamma: Sequence[float] = (0.05, 0.95), baseline: Baseline = "greedy", samples: int = 1,
-        scheduled_sampling: float = 0.25, longest: int = 30, shuffled: bool = False,
+        generate: Sequence[Generation] = (), generation_rate: float = 1.0, state_dim: int | None = None,
+        reinforce_epoch: int | None = None, gamma: Sequence[float] = (0.05, 0.95),
+        baseline: Baseline = "greedy", samples: int = 1, scheduled_sampling: float = 0.25,
+        longest: int = 30, shuffled: bool = False,
         target: Target = "pixels", picture_size: int = 64, picture_width: int = 32, picture_epochs: int = 0,
         fake_weight: float = 0.5, wrong_weight: float = 0.5, smoothing: float = 2.0, **common: Any,
     ) -> None:  # fmt: skip
         super().__init__(**common)
-        require_weights(fake_weight=fake_weight, wrong_weight=wrong_weight, smoothing=smoothing)
+        require_weights(
+            fake_weight=fake_weight, wrong_weight=wrong_weight, smoothing=smoothing, generation_rate=generation_rate
+        )
         _require_options(branches, mixing, generate, baseline, samples, target)
         _require_numbers(longest, gamma, scheduled_sampling, picture_epochs, picture_width, reinforce_epoch)
         self.branches, self.generate = tuple(branches), tuple(generate)
@@ -93,7 +98,7 @@ class Gxn(ByOrder, RetrievalModel):
         self.scheduled_sampling, self.longest, self.target, self.picture_size = (
             scheduled_sampling, longest, target, picture_size,
         )  # fmt: skip
-        self.shuffled = shuffled
+        self.shuffled, self.generation_rate = shuffled, generation_rate
         self.fake_weight, self.wrong_weight, self.smoothing = fake_weight, wrong_weight, smoothing
         self.pretrain_epochs = picture_epochs if "t2i" in self.generate else 0
         state_dim = state_dim or self.dim

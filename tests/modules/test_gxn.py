@@ -218,6 +218,28 @@ def test_a_text_model_has_its_own_learning_rate_for_each_loss(corpus: Corpus, tm
         assert [*rates] == [pytest.approx(0.001)]
 
 
+@pytest.mark.parametrize("path", ["xe", "t2i"])
+def test_at_a_generation_rate_of_zero_generating_changes_nothing_in_retrieval(corpus: Corpus, path: str) -> None:
+    plain, _ = train(corpus, 3, {})
+    weights = plain.model.state_dict()
+    slow, _ = train(corpus, 3, PATHS[path] | {"generation_rate": 0})
+    usual, _ = train(corpus, 3, PATHS[path])
+    for module, equal in ((slow, True), (usual, False)):
+        found = module.model.state_dict()
+        assert found.keys() > weights.keys()
+        assert all(torch.equal(found[name], weights[name]) for name in weights) is equal
+
+
+def test_the_generation_rate_is_of_what_the_ranking_loss_trains_too(corpus: Corpus) -> None:
+    module, _ = train(corpus, 1, {**PATHS["xe"], "generation_rate": 0.1})
+    found = dict(zip(module._names(), module.configure_optimizers()[0], strict=True))
+    rates = {id(one): group["lr"] for group in found["captioning"].param_groups for one in group["params"]}
+    model = module.model
+    for part, rate in ((model.words, 0.001), (model.images["grounded"], 0.001), (model.decoder, 0.01)):
+        assert [*{rates[id(parameter)] for parameter in part.parameters()}] == [pytest.approx(rate)]
+    assert {group["lr"] for group in found["ranking"].param_groups} == {0.01}
+
+
 def moved(module: GxnTraining, name: str, losses: dict[str, Tensor]) -> set[str]:
     """The parts whose parameters an update changes."""
     before = {key: parameter.detach().clone() for key, parameter in module.model.named_parameters()}
@@ -264,6 +286,7 @@ def test_each_update_moves_its_own_parts_alone(corpus: Corpus) -> None:
     ({"longest": 0}, "longest is 0, picture_width 32; expected 1 or more"),
     ({"gamma": [0.5]}, r"gamma is \[0.5\]; expected two shares from 0 to 1"),
     ({"gamma": [0.5, 7]}, r"gamma is \[0.5, 7\]; expected two shares"),
+    ({"generation_rate": -1}, "generation_rate is -1; expected 0 or more"),
     ({"fake_weight": -1}, "fake_weight is -1; expected 0 or more"),
     ({"scheduled_sampling": 5}, "scheduled_sampling is 5; expected a share from 0 to 1"),
     ({"picture_epochs": -1}, "picture_epochs is -1, reinforce_epoch None; expected 0 or more"),
