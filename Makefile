@@ -145,7 +145,8 @@ describe: setup ## the captions nearest to a picture (PICTURE=…), in every lan
 	@$(PIPELINE) describe $(if $(PICTURE),"$$PICTURE") $(IN_GALLERY) $(OPTIONS)
 
 app: extra-app ## a page that searches a gallery by words and pictures (GALLERY=…), on this machine alone
-	@$(PY) -m streamlit run pipeline/search/app.py "--server.address=$$ADDRESS" "--server.port=$$PORT" -- "$${GALLERY:-$${BILDWORT_ARTIFACTS:-artifacts}/$$RECIPE/gallery}"
+	@name="$${RECIPE##*/}"; \
+	$(PY) -m streamlit run pipeline/search/app.py "--server.address=$$ADDRESS" "--server.port=$$PORT" -- "$${GALLERY:-$${BILDWORT_ARTIFACTS:-artifacts}/$${name%.yaml}/gallery}"
 
 screenshots: extra-dev ## the README's pictures of the page, of the scenes alone (needs chromium and its driver)
 	@$(PY) -m pipeline.search.screenshots

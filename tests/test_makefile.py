@@ -28,6 +28,7 @@ PYTHON = """#!/bin/sh
 case "$2" in
   venv) rm -rf "$4" && mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
   pip) for last; do :; done; echo "$last" >> "{log}"; [ ! -e "{log}.fails" ] ;;
+  streamlit) for last; do :; done; echo "$last" ;;
 esac
 """
 NEEDED = ("sh", "cat", "cksum", "ls", "rm", "mkdir", "cp", "grep", "make", "awk")
@@ -144,6 +145,14 @@ def test_fasttext_is_added_when_settings_or_the_recipe_ask_for_it(checkout: Chec
     (checkout.venv / ".setup-fasttext").unlink()
     assert checkout.make(target, "RECIPE=./my recipe.yaml")[0] == [".[fasttext]"]
     assert checkout.make(target, "RECIPE=./my recipe.yaml")[0] == []
+
+
+@pytest.mark.parametrize("recipe", ["./holiday.yaml", "mine/holiday.yaml", "holiday"])
+def test_the_page_opens_the_gallery_of_a_recipe_however_it_is_named(checkout: Checkout, recipe: str) -> None:
+    checkout.make("setup", "EXTRA=app")
+    (gallery,) = checkout.make("app", f"RECIPE={recipe}")[1].splitlines()
+    assert Path(gallery).parts[-2:] == ("holiday", "gallery")
+    assert checkout.make("app", f"RECIPE={recipe}", "GALLERY=other")[1] == "other\n"
 
 
 @pytest.mark.parametrize("target", ["stage-vse", "table"])

@@ -1,4 +1,4 @@
-"""The embedded corpus: small scenes, rendered here, in which some words can only be translated by looking."""
+"""The corpus `scenes`: small pictures, rendered here, in which some words can only be translated by looking."""
 
 import random
 from collections.abc import Iterator, Sequence

@@ -7,6 +7,7 @@ import typer
 
 from pipeline.commands.options import (
     EPILOG,
+    ONLY_NAMED,
     RecipeArgument,
     RecipeOption,
     load,
@@ -96,7 +97,7 @@ def evaluate(
     ctx: typer.Context,
     model: Annotated[Path, typer.Argument(help=_MODEL_HELP)],
     on: Annotated[str, typer.Option("--on", help="a folder with pictures and captions, recipe:NAME, or mteb:TASK")],
-    split: Annotated[str | None, typer.Option(help="test if none is given; of a folder, all captions")] = None,
+    split: Annotated[str | None, typer.Option(help="test if none; all of a folder; an mteb task's own")] = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Measure an exported model on other data, and say how much of it the model was trained on."""
@@ -125,14 +126,14 @@ def index(
         run(loaded, open_workspace(), model, gallery, pictures, cores())
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=ONLY_NAMED)
 def search(
     ctx: typer.Context, query: Annotated[str | None, typer.Argument(help="a few words", show_default=False)] = None,
     named: RecipeOption = None, gallery: GalleryFolder = None,
     queries: Annotated[Path | None, typer.Option(help="a query a line, or JSON lines (.jsonl)")] = None,
     language: Annotated[str | None, typer.Option(help="of the queries; detected if none is given")] = None,
     top: Annotated[int, typer.Option(help="pictures a query")] = 10,
-    rerank: Annotated[Path | None, typer.Option(help="an exported SCAN that reranks; the gallery's if none")] = None,
+    rerank: Annotated[Path | None, typer.Option(help=f"{_MODEL_HELP}, that reranks; the gallery's if none")] = None,
     plain: Plain = False, as_json: AsJson = False,
     sheet: Annotated[Path | None, typer.Option(help="write an HTML page with the pictures too")] = None,
 ) -> None:  # fmt: skip
@@ -143,7 +144,7 @@ def search(
         run(loaded, open_workspace(), gallery, query, queries, language, top, rerank, plain, as_json, sheet)
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=ONLY_NAMED)
 def describe(
     ctx: typer.Context,
     picture: Annotated[str | None, typer.Argument(help="a file, or a name in the gallery", show_default=False)] = None,
@@ -157,7 +158,7 @@ def describe(
         run(loaded, open_workspace(), gallery, picture, top, plain, as_json)
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=ONLY_NAMED)
 def embed(
     ctx: typer.Context,
     output: Annotated[Path, typer.Option(help="the file: .parquet (id, vector, model), or .npy and its ids beside it")],
@@ -176,7 +177,7 @@ def embed(
         load("pipeline.search.embedding", "embed")(exported, items, output, force)
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=ONLY_NAMED)
 def caption(
     ctx: typer.Context,
     pictures: Annotated[list[str] | None, typer.Argument(help="picture files", show_default=False)] = None,
@@ -191,7 +192,7 @@ def caption(
         run(loaded, open_workspace(), model, pictures or [], language, beam, as_json)
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=ONLY_NAMED)
 def imagine(
     ctx: typer.Context,
     text: Annotated[str | None, typer.Argument(help="a sentence", show_default=False)] = None,
@@ -199,7 +200,7 @@ def imagine(
     language: Annotated[str | None, typer.Option(help="of the sentence; detected if none is given")] = None,
     output: Annotated[Path, typer.Option(help="the PNG file")] = Path("imagined.png"),
 ) -> None:  # fmt: skip
-    """Draw the small picture that a model with a generator thinks of; another --seed gives another picture."""
+    """Draw the small picture that a model with a generator thinks of; `--seed N` gives another one."""
     loaded = recipe_of(ctx, None, named, networks=False)
     run = load("pipeline.search.generation", "imagine")
     with explained("export"):

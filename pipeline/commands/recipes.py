@@ -38,7 +38,9 @@ def init(
         str | None, typer.Option(help="writes captions in a second language, a folder or hub name; or none")
     ] = None,
     to: Annotated[str | None, typer.Option(help="that language; de, or en where captions are German")] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace a recipe that exists")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="replace the recipe, and the data that init has written")
+    ] = False,
 ) -> None:
     """Look at a folder of pictures and captions, write a recipe for it, and print the next commands."""
     refuse_settings(ctx)
@@ -59,7 +61,7 @@ def recipes(ctx: typer.Context) -> None:
 
 @config.command("show", epilog=EPILOG)
 def show(ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None) -> None:
-    """Print a recipe with all its settings, each with its documentation; the output is a recipe too."""
+    """Print a recipe's settings, each with its documentation; the output is a recipe too, without the tables."""
     print(load("pipeline.recipes.documentation", "documented_recipe")(recipe_of(ctx, recipe, named)))
 
 

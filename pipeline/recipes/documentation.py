@@ -15,7 +15,11 @@ from pipeline.recipes.loading import SECTIONS
 from pipeline.recipes.settings import CorpusSettings, Recipe, TrainerSettings
 
 _WIDTH = 110
-_OF_ITSELF = ("name", "tables", "lent", "corpus")
+_OF_A_RECIPE = (
+    "base: str", "    Another recipe, a name or a file, over which this one is laid; its tables are left out.",
+    "seed: int = 0", "    The seed of everything that has no list of seeds (vse.seeds).",
+    "tables: dict", "    Tables of `bildwort table`: title, systems, published figures (pipeline/README.md).",
+)  # fmt: skip
 
 
 def documented_recipe(recipe: Recipe) -> str:
@@ -41,6 +45,8 @@ def documented_keys(section: str | None = None) -> Iterator[str]:
     kinds: dict[str, type] = {"trainer": TrainerSettings, "corpus": CorpusSettings, **SECTIONS}
     if section is not None and section not in kinds:
         raise RecipeError(f"config keys: no section {section!r}; there are {', '.join(kinds)}")
+    if section is None:
+        yield from _OF_A_RECIPE
     for name, kind in kinds.items():
         if section in (None, name):
             yield from _keys(kind, name)

@@ -164,9 +164,9 @@ class VseSettings:
     segment: Literal["characters", "words"] = added("characters")
     """What Chinese and Japanese are read by: `characters`, or `words` that a segmenter finds (extra `asian`)."""
     margin: float = 0.2
-    """α of Eq. 9 (the paper names none)."""
+    """α of the ranking loss (Eq. 9 of Huang et al. 2020, which names no value)."""
     type_weights: dict[str, float] = field(default_factory=dict)
-    """β of Eq. 9 by caption type `language/source`; empty: equal."""
+    """β of Eq. 9 (Huang et al. 2020) for each slot `language/source`; empty: equal."""
     warmup_epochs: int = 1
     """Epochs with the mean of hinges over all negatives before the hardest, or the K most violated; 0 leaves it out."""
     batch_size: int = 128
@@ -200,7 +200,7 @@ class VseSettings:
     fuse: list[str] = added([])
     """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
     translate: str | list[str] | None = added(None)
-    """Translate-search, `mt:de-en` or a list: test captions are translated, then ranked by a model of that language."""
+    """Query translation, `mt:de-en` or a list: test captions are translated and ranked by a model of that language."""
     first: str | None = added(None)
     """An indexed model, trained with these settings too, whose first results `model` reranks; null: none."""
     first_k: int = added(100)

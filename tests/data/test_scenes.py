@@ -1,4 +1,4 @@
-"""The embedded corpus: counts, chance that is fair, twins, and nothing told twice."""
+"""The corpus `scenes`: counts, chance that is fair, twins, and nothing told twice."""
 
 import random
 from collections import Counter

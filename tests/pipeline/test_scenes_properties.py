@@ -1,4 +1,4 @@
-"""What the picture is worth, on scenes and five seeds: the property tests of the embedded corpus (`make test-long`).
+"""What the picture is worth, on scenes and five seeds: the property tests of the corpus (`make test-long`).
 
 Trained jobs are kept in BILDWORT_ARTIFACTS (or `artifacts`), so a second run costs nothing.
 """
