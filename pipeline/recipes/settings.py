@@ -246,7 +246,8 @@ class VseSettings:
     """Height and width in pixels of the pictures that it reads: their middle squares, resized."""
     start: list[dict[str, Any]] = added([])
     """Trainings that come first and give their weights to this one, each said by what differs from these settings
-    (`options: {generate: [i2t]}`, `epochs: 10`); a part that several have is the first one's."""
+    (`options: {generate: [i2t]}`, `epochs: 10`); a part that several have is the first one's. The scale of a
+    contrastive loss is not among them."""
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     """Overlay of the recipe's trainer."""
 
