@@ -1,6 +1,6 @@
 """Batches for translators: pairs of token numbers, with the regions of their picture if the translator reads them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -136,11 +136,16 @@ class InOrder(Sampler[list[int]]):
         batch_tokens: sentences times the longest length.
         rank: which process this is.
         world_size: of how many.
+        done: numbers of sentences; batches that hold no other ones are left out, all but the last.
     """
 
-    def __init__(self, lengths: NDArray[np.int64], batch_tokens: int, rank: int = 0, world_size: int = 1) -> None:
+    def __init__(
+        self, lengths: NDArray[np.int64], batch_tokens: int, rank: int = 0, world_size: int = 1,
+        done: Collection[int] = (),
+    ) -> None:  # fmt: skip
         ordered = (-lengths).argsort(kind="stable").tolist()
-        self.batches = cut(ordered[rank::world_size] or ordered[:1], lengths, batch_tokens)
+        batches = cut(ordered[rank::world_size] or ordered[:1], lengths, batch_tokens)
+        self.batches = [batch for batch in batches if not all(one in done for one in batch)] or batches[-1:]
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -188,11 +193,12 @@ class TranslationData(pl.LightningDataModule):
 
 
 def in_order_loader(
-    sentences: Sentences, regions: RegionStore | None, batch_tokens: int, rank: int = 0, world_size: int = 1
-) -> DataLoader:
-    """Every sentence once in batches of like length, shared out among the ranks without repetition."""
+    sentences: Sentences, regions: RegionStore | None, batch_tokens: int, rank: int = 0, world_size: int = 1,
+    done: Collection[int] = (),
+) -> DataLoader:  # fmt: skip
+    """Every sentence once in batches of like length, shared out among the ranks without repetition; see `InOrder`."""
     lengths = np.array([len(sentence) for sentence in sentences.source])
-    return loader(SentenceBatches(sentences, regions), InOrder(lengths, batch_tokens, rank, world_size), 0)
+    return loader(SentenceBatches(sentences, regions), InOrder(lengths, batch_tokens, rank, world_size, done), 0)
 
 
 def loader(dataset: Dataset, sampler: Sampler, workers: int) -> DataLoader:

@@ -140,6 +140,7 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
         found = translate_all(
             network, bpe, bpe.encode_all([one.text for one in source], language), [one.image_id for one in source],
             store, target, decoding_of(wanted, recipe.seed), settings.batch_tokens, settings.trainer, most,
+            kept=folder / "checkpoints",
         )  # fmt: skip
         synthetic = [
             Caption(one.image_id, f"{one.parent or one.caption_id}|{path}{number}", target, new.text, "train", path,

@@ -51,7 +51,7 @@ def back_translation_job(settings: MmtSettings, direction: str, corpus: Job, tex
         network, bpe = load_translator(inputs["translator"])
         found = translate_all(
             network, bpe, bpe.encode_all([row[target] for row in rows], target), [None] * len(rows), None, source,
-            search, settings.batch_tokens, settings.trainer,
+            search, settings.batch_tokens, settings.trainer, kept=folder / "checkpoints",
         )  # fmt: skip
         new = {row["pair_id"]: best.text for row, (best, *_) in zip(rows, found, strict=True) if best.text.strip()}
         tokens = JointBPE.load(inputs["text"] / "bpe.json").encode_all(list(new.values()), source)

@@ -136,6 +136,7 @@ def lists_job(recipe: Recipe, workspace: Workspace, system: str, direction: str,
             found = translate_all(
                 reranker, bpe, source, images, store, pairs.target,
                 BeamSettings(size, settings.length_penalty), settings.batch_tokens, settings.trainer, size, others,
+                kept=folder / "checkpoints" / split,
             )  # fmt: skip
             _write_lists(folder, split, pairs, rows, found)
             figures |= {f"{split}_sentences": len(rows), f"{split}_without_picture": images.count(None)}

@@ -106,6 +106,14 @@ def test_in_order_covers_each_sentence_once(world: int) -> None:
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
+@pytest.mark.parametrize("world", [1, 2])
+def test_batches_of_what_is_done_are_left_out_and_the_others_stay_as_they_are(world: int) -> None:
+    whole = InOrder(LENGTHS, TOKENS, 0, world).batches
+    done = {*whole[0], *whole[2], *whole[3][:1]}
+    assert InOrder(LENGTHS, TOKENS, 0, world, done).batches == [whole[1], *whole[3:]]
+    assert InOrder(LENGTHS, TOKENS, 0, world, range(len(LENGTHS))).batches == whole[-1:]
+
+
 @pytest.fixture
 def store(tmp_path) -> RegionStore:
     regions = np.arange(3 * 2 * 4).reshape(3, 2, 4).astype(np.float16)

@@ -1,0 +1,101 @@
+"""Translating goes on where it was stopped, and ends with the same translations."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modules.beam import BeamSettings, Hypothesis
+from modules.translation import Synthesis
+from pipeline.errors import RecipeError
+from pipeline.recipes.settings import TrainerSettings
+from pipeline.translation import kept_translations
+from pipeline.translation.batch_translation import Translated, translate_all
+from pipeline.translation.evaluation import read_translations
+from pipeline.translation.kept_translations import KeptTranslations
+from pipeline.translation.translator_files import load_translator
+from tests.pipeline.tiny import Tiny
+
+Run = Callable[..., list[list[Translated]]]
+
+
+class PowerCutError(Exception):
+    """A stop from outside."""
+
+
+@pytest.fixture(scope="module")
+def run(tiny: Tiny) -> Run:
+    """Translate the test sentences in batches of a few, keeping what is done."""
+    network, bpe = load_translator(tiny.job("mt-en-de"))
+    sentences = [row["source"] for row in read_translations(tiny.job("mt-en-de"), "test")]
+    source = bpe.encode_all(sentences, "en")
+    settings = TrainerSettings(accelerator="cpu", devices=1, progress=False, precision="32-true")
+
+    def translated(kept: Path | None = None) -> list[list[Translated]]:
+        return translate_all(
+            network, bpe, source, [None] * len(source), None, "de", BeamSettings(2), 12, settings, 2, kept=kept
+        )
+
+    return translated
+
+
+@pytest.fixture
+def steps(monkeypatch) -> list[int]:
+    """The batches that are translated, and the number of the one before which the power is cut."""
+    seen: list[int] = [-1]  # first the batch of the cut
+    step = Synthesis.predict_step
+
+    def watched(self: Synthesis, batch: dict[str, Any], batch_idx: int) -> None:
+        if len(seen) - 1 == seen[0]:
+            raise PowerCutError
+        seen.append(len(batch["index"]))
+        step(self, batch, batch_idx)
+
+    monkeypatch.setattr(Synthesis, "predict_step", watched)
+    return seen
+
+
+@pytest.mark.parametrize("every", [0.0, 60.0])
+def test_a_stopped_run_goes_on_behind_what_is_on_disk(
+    run: Run, steps: list[int], tmp_path: Path, monkeypatch, every: float
+) -> None:
+    monkeypatch.setattr(kept_translations, "EVERY", every)
+    whole = run()
+    batches, sentences = len(steps) - 1, sum(steps[1:])
+    assert batches > 3
+    assert sentences == len(whole)
+    for cut in (2, 1):  # the second run is cut too
+        steps[:] = [cut]
+        with pytest.raises(PowerCutError):
+            run(tmp_path)
+    steps[:] = [-1]
+    assert run(tmp_path) == whole
+    assert len(steps) - 1 == (batches - 3 if every == 0 else batches)
+    assert len(list(tmp_path.glob("translated-0-of-1-*.jsonl"))) == (batches if every == 0 else 0)
+    steps[:] = [-1]
+    assert run(tmp_path) == whole
+    assert len(steps) - 1 == (1 if every == 0 else batches)
+
+
+def test_hypotheses_come_back_as_they_were_for_the_same_number_of_ranks(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(kept_translations, "EVERY", 0.0)
+    kept, synthesis = KeptTranslations(tmp_path), Synthesis.__new__(Synthesis)
+    assert kept.read(1, 2) == {}
+    found = {
+        3: [Hypothesis([4, 5], -0.1234567890123, {"logp": -1 / 3})],
+        0: [Hypothesis([], 0.0), Hypothesis([7], 1.0)],
+    }
+    object.__setattr__(synthesis, "found", found)
+    monkeypatch.setattr(kept_translations, "Synthesis", object)
+    kept.on_predict_batch_end(None, synthesis)
+    assert KeptTranslations(tmp_path).read(1, 2) == found
+    assert KeptTranslations(tmp_path).read(0, 2) == KeptTranslations(tmp_path).read(1, 3) == {}
+
+
+@pytest.mark.parametrize("text", ["[3, [{", '{"a": 1}\n', '[1, [{"words": 3}]]\n'])
+def test_a_damaged_file_is_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "translated-0-of-1-000000000000.jsonl"
+    path.write_text(text)
+    with pytest.raises(RecipeError, match=r"translated-0-of-1-0+\.jsonl: not readable \(.*\); delete it and run again"):
+        KeptTranslations(tmp_path).read(0, 1)
