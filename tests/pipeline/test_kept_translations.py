@@ -80,16 +80,12 @@ def test_a_stopped_run_goes_on_behind_what_is_on_disk(
 
 def test_hypotheses_come_back_as_they_were_for_the_same_number_of_ranks(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(kept_translations, "EVERY", 0.0)
-    kept, synthesis = KeptTranslations(tmp_path), Synthesis.__new__(Synthesis)
+    kept, synthesis = KeptTranslations(tmp_path), Synthesis(nn.Identity(), BeamSettings(1), 1, 2)
     assert kept.read(1, 2) == {}
-    found = {
-        3: [Hypothesis([4, 5], -0.1234567890123, {"logp": -1 / 3})],
-        0: [Hypothesis([], 0.0), Hypothesis([7], 1.0)],
-    }
-    object.__setattr__(synthesis, "found", found)
-    monkeypatch.setattr(kept_translations, "Synthesis", object)
-    kept.on_predict_batch_end(None, synthesis)
-    assert KeptTranslations(tmp_path).read(1, 2) == found
+    one, other = Hypothesis([4, 5], -0.1234567890123, {"logp": -1 / 3}), Hypothesis([], 0.0)
+    synthesis.found = {3: [one], 0: [other, one]}
+    kept.on_predict_batch_end(pl.Trainer(logger=False), synthesis)
+    assert KeptTranslations(tmp_path).read(1, 2) == synthesis.found
     assert KeptTranslations(tmp_path).read(0, 2) == KeptTranslations(tmp_path).read(1, 3) == {}
 
 
