@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
+from torch import nn
 
 from modules.beam import BeamSettings, Hypothesis
 from modules.translation import Synthesis
