@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+DIGITS = 6
+"""Of a key, where the first ones stand for it."""
 Run = Callable[[Path, dict[str, Path]], dict[str, Any]]
 Headline = Callable[[Mapping[str, Any]], str]
 
@@ -48,6 +51,13 @@ class Job:
             "inputs": {name: job.key for name, job in self.inputs.items()},
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def told_apart(jobs: Iterable[Job]) -> dict[str, str]:
+    """Names of jobs by key; one that several have, as rows of a table, is followed by the key's first digits."""
+    names = {job.key: job.name for job in jobs}
+    count = Counter(names.values())
+    return {key: name if count[name] == 1 else f"{name} {key[:DIGITS]}" for key, name in names.items()}
 
 
 def needed(job: Job, stage: str) -> list[Job]:

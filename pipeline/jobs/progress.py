@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from pipeline.jobs.cost import duration
-from pipeline.jobs.job import Job
+from pipeline.jobs.job import Job, told_apart
 
 _VARIANT = {"seed", "direction", "languages", "groups", "path"}  # settings that hardly change how long a job takes
 _PACE = ("devices", "num_nodes", "threads")  # of the trainer, that do
@@ -31,11 +31,15 @@ class Progress:
         self._total = 0
         self._before: dict[str, list[float]] = {}
         self._now: dict[str, list[float]] = {}
+        self._known: dict[str, Job] = {}
+        self._names: dict[str, str] = {}
         self._width = 0
 
     def line_up(self, jobs: Iterable[Job]) -> None:
-        """Make the names of jobs a column as wide as the longest."""
-        self._width = max([self._width, *(len(job.name) for job in jobs)])
+        """Make the names of jobs a column as wide as the longest, and tell those apart that are equal."""
+        self._known |= {job.key: job for job in jobs}
+        self._names = told_apart(self._known.values())
+        self._width = max(map(len, self._names.values()), default=0)
 
     def expect(self, jobs: Iterable[Job], manifests: Iterable[Mapping[str, Any]] = ()) -> None:
         """Add jobs that will be done, unless they are known.
@@ -66,7 +70,7 @@ class Progress:
             for name in (likeness(job), job.stage):
                 self._now.setdefault(name, []).append(seconds)
         took = duration(seconds) + ("" if whole else " (continued)")
-        parts = [f"{job.name:{self._width}}  {figure:34}  {took:>6}"]
+        parts = [f"{self._name(job):{self._width}}  {figure:34}  {took:>6}"]
         if known and self._total > 1:
             parts += [f"{self._total - len(self._waiting)} of {self._total} jobs", *self.left()]
         return " · ".join(parts)
@@ -74,7 +78,10 @@ class Progress:
     def skip(self, job: Job, figure: str) -> str:
         """The line of a job that had been done before."""
         self._waiting.pop((job.name, job.key), None)
-        return f"{job.name:{self._width}}  {figure:34}  is up to date"
+        return f"{self._name(job):{self._width}}  {figure:34}  is up to date"
+
+    def _name(self, job: Job) -> str:
+        return self._names.get(job.key, job.name)
 
     def left(self) -> list[str]:
         """How long the jobs left may take, as text; nothing if none is left."""

@@ -28,13 +28,13 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.board import LOG_EVERY, Charts, Pace
 from pipeline.jobs.console import CONSOLE, detail, say
 from pipeline.jobs.cost import duration
+from pipeline.jobs.job import DIGITS
 from pipeline.jobs.loggers import loggers_of
 from pipeline.jobs.ranks import started_together
 from pipeline.recipes.precision import precision_of
 from pipeline.recipes.settings import Recipe, TrainerSettings
 
 LOGS = Path("lightning_logs")
-_DIGITS = 6  # of a key
 _PACE_STEPS = 20  # before an estimate is given
 _LONG = 60.0  # seconds; what is shorter needs no estimate
 _SLOW = 1.5  # times float32's
@@ -62,7 +62,7 @@ def log_folder(recipe: Recipe, name: str, key: str) -> Path:
         name: of the job.
         key: of the job, or a name that begins with it, as that of the folder that it works in does.
     """
-    return LOGS / recipe.name / name / key[:_DIGITS]
+    return LOGS / recipe.name / name / key[:DIGITS]
 
 
 class SeedEachEpoch(Callback):

@@ -9,7 +9,7 @@ from pipeline.drawing.text_table import TextTable
 from pipeline.jobs.console import say
 from pipeline.jobs.cost import duration
 from pipeline.jobs.estimates import Estimate, Estimates
-from pipeline.jobs.job import Job
+from pipeline.jobs.job import Job, told_apart
 from pipeline.jobs.ranks import rank
 from pipeline.jobs.workspace import Workspace
 
@@ -73,7 +73,8 @@ def show_plan(jobs: Sequence[Job], workspace: Workspace, forced: Collection[str]
         return
     plan = planned(jobs, workspace, forced)
     if plan:
-        rows = [[one.job.name, one.does, *_shown(one.cost)] for one in plan]
+        names = told_apart(one.job for one in plan)
+        rows = [[names[one.job.key], one.does, *_shown(one.cost)] for one in plan]
         TextTable("dry run", ["job", "does", "time", "memory", "disk"], rows).show_lines()
     costs = [one.cost for one in plan if one.cost is not None]
     say(f"{len(plan)} jobs, {len(plan) - len(costs)} up to date; {_total(costs, workspace, at_once)}")

@@ -40,6 +40,17 @@ def test_a_line_tells_name_figure_time_and_what_is_left() -> None:
     assert progress.finish(jobs[1], 5, "", whole=False).endswith("5 s (continued) · 2 of 2 jobs")
 
 
+def test_jobs_of_one_name_are_told_apart_by_their_keys() -> None:
+    jobs = [job("vse-gxn-none-1", "vse", dim=8), job("vse-gxn-none-1", "vse", dim=9), job("mt-en-de")]
+    progress = Progress()
+    progress.line_up(jobs)
+    progress.expect(jobs[:2])
+    lines = [progress.finish(jobs[0], 2, "a", whole=True), progress.skip(jobs[1], "b"), progress.skip(jobs[2], "c")]
+    names = [f"vse-gxn-none-1 {jobs[0].key[:6]}", f"vse-gxn-none-1 {jobs[1].key[:6]}", "mt-en-de".ljust(21)]
+    for line, name in zip(lines, names, strict=True):
+        assert line.startswith(f"{name}  ")
+
+
 def test_time_left_is_that_of_like_jobs_in_this_run_before_those_on_disk() -> None:
     jobs = [job(f"vse-san-none-{seed}", "vse", seed=seed, epochs=3) for seed in range(4)]
     other = job("vse-san-none-9", "vse", seed=9, epochs=30)
