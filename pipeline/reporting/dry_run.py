@@ -73,8 +73,8 @@ def show_plan(jobs: Sequence[Job], workspace: Workspace, forced: Collection[str]
         return
     plan = planned(jobs, workspace, forced)
     if plan:
-        names = told_apart(one.job for one in plan)
-        rows = [[names[one.job.key], one.does, *_shown(one.cost)] for one in plan]
+        shown = told_apart(one.job for one in plan)
+        rows = [[shown[one.job.key], one.does, *_shown(one.cost)] for one in plan]
         TextTable("dry run", ["job", "does", "time", "memory", "disk"], rows).show_lines()
     costs = [one.cost for one in plan if one.cost is not None]
     say(f"{len(plan)} jobs, {len(plan) - len(costs)} up to date; {_total(costs, workspace, at_once)}")
