@@ -174,6 +174,7 @@ def run(script: Path, pictures: int, timeout: int) -> subprocess.CompletedProces
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=timeout)
 
 
+@pytest.mark.slow
 def test_a_picture_that_kills_its_reader_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
     """Forty pictures in three chunks; at one the decoder dies."""
     script = tmp_path / "script.py"

@@ -271,6 +271,7 @@ def test_examples_are_few() -> None:
     assert (report.findings[0].count, len(report.findings[0].examples)) == (9, 5)
 
 
+@pytest.mark.slow
 def test_a_corpus_of_usual_size_takes_seconds() -> None:
     captions = [
         Caption(f"{k // 5}", f"{k}", "en", f"a man number {k} stands in the street", "train") for k in range(60_000)

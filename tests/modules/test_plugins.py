@@ -288,6 +288,7 @@ def found(tmp_path_factory) -> list[dict]:
     return two_processes(__file__, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", PLUGINS)
 def test_two_processes_train_and_test_as_one_does(corpus: Corpus, found: list[dict], model: str) -> None:
     module, diary = corpus.module(model), Diary()

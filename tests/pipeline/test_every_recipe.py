@@ -200,6 +200,8 @@ LONG = (
     "multi30k-diverse-attention-vgg",
     "multi30k-vgg",
     "multi30k-flickr8k-diverse",
+    "multi30k-flickr8k-diverse-attention",
+    "multi30k-flickr8k-mule",
 )
 
 

@@ -69,6 +69,7 @@ def vectors_by(folder: Path, exported: ExportedModel, regions: np.ndarray) -> tu
     return images, captions
 
 
+@pytest.mark.slow
 def test_the_command_writes_onnx_that_agrees_with_torch(
     used: Tiny, exported: ExportedModel, own: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
