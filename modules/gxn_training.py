@@ -6,7 +6,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 from torch.nn import Parameter
-from torch.optim import Optimizer
 
 from modules.caption_decoder import END, UNKNOWN
 from modules.cider import CiderD
@@ -267,13 +266,11 @@ class GxnTraining(Retrieval):
         """
         if self.automatic_optimization:
             return super().configure_optimizers()
-        trained = {name: self._trained(name) for name in self._names()}
+        slower = dict.fromkeys(self._trained("ranking"), self.model.generation_rate)
         optimizers = []
-        for name, own in trained.items():
+        for name in self._names():
             betas = _ADVERSARIAL if name in ("discriminator", "generator") else (0.9, 0.999)
-            optimizers.append(self.adam(own, betas))
-            if name != "ranking":
-                _slow_down(optimizers[-1], trained["ranking"], self.model.generation_rate)
+            optimizers.append(self.adam(self._trained(name), betas, {} if name == "ranking" else slower))
         return optimizers, [self.schedule(one, 0) for one in optimizers]
 
     def _trained(self, name: str) -> list[Parameter]:
@@ -281,12 +278,3 @@ class GxnTraining(Retrieval):
         prefixes = tuple(f"model.{part}." for part in _LEARNS[name])
         prefixes += ("loss.", "caption_loss.") if name == "ranking" else ()
         return [parameter for place, parameter in self.named_parameters() if place.startswith(prefixes)]
-
-
-def _slow_down(optimizer: Optimizer, shared: Sequence[Parameter], rate: float) -> None:
-    """Multiply the learning rate of some of an optimizer's parameters by a rate."""
-    slow = {id(parameter) for parameter in shared}
-    for group in list(optimizer.param_groups):
-        both = [parameter for parameter in group["params"] if id(parameter) in slow]
-        group["params"] = [parameter for parameter in group["params"] if id(parameter) not in slow]
-        optimizer.add_param_group({**group, "params": both, "lr": group["lr"] * rate})

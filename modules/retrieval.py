@@ -1,8 +1,9 @@
 """Training, validation and test of retrieval models."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -244,16 +245,29 @@ class Retrieval(TrainedModule):
             "lr_scheduler": {"scheduler": self.schedule(optimizer, self.model.pretrain_epochs)},
         }
 
-    def adam(self, parameters: Sequence[Parameter], betas: tuple[float, float] = (0.9, 0.999)) -> Adam:
-        """Return Adam over some of the parameters; those of pretrained parts have their own learning rates."""
+    def adam(
+        self, parameters: Sequence[Parameter], betas: tuple[float, float] = (0.9, 0.999),
+        slower: Mapping[Parameter, float] = MappingProxyType({}),
+    ) -> Adam:  # fmt: skip
+        """Return Adam over some of the parameters.
+
+        Args:
+            parameters: which; those of frozen parts are left out.
+            betas: of Adam.
+            slower: parameters and their learning rate, as a share of what it would be; pretrained parts have shares of
+                their own.
+        """
         rate = self.hparams["learning_rate"]
-        kinds = {id(p): type(part) for part in self.modules() if type(part) in self._shares for p in part.parameters()}
-        groups: list[dict[str, Any]] = [{"params": [one for one in parameters if id(one) not in kinds]}]
-        for kind, share in self._shares.items():
-            own = [one for one in parameters if kinds.get(id(one)) is kind]
-            if own and share:
-                groups.append({"params": own, "lr": rate * share})
-        return Adam(groups, lr=rate, betas=betas, weight_decay=self.hparams["weight_decay"], fused=True)
+        shares = {
+            parameter: share for kind, share in self._shares.items()
+            for part in self.modules() if type(part) is kind for parameter in part.parameters()
+        }  # fmt: skip
+        groups: dict[float, list[Parameter]] = {}
+        for one in parameters:
+            if share := shares.get(one, 1.0):
+                groups.setdefault(rate * share * slower.get(one, 1.0), []).append(one)
+        ordered = [{"params": groups[one], "lr": one} for one in sorted(groups, reverse=True)]
+        return Adam(ordered, lr=rate, betas=betas, weight_decay=self.hparams["weight_decay"], fused=True)
 
     def schedule(self, optimizer: Optimizer, before: int) -> MultiStepLR:
         """Return the decay of an optimizer's learning rate, for a schedule that has `before` epochs of pre-training."""
