@@ -8,6 +8,7 @@ import typer
 from pipeline.commands.options import (
     EPILOG,
     ONLY_NAMED,
+    SEED_ALONE,
     RecipeArgument,
     RecipeOption,
     load,
@@ -192,7 +193,7 @@ def caption(
         run(loaded, open_workspace(), model, pictures or [], language, beam, as_json)
 
 
-@app.command(epilog=ONLY_NAMED)
+@app.command(epilog=SEED_ALONE)
 def imagine(
     ctx: typer.Context,
     text: Annotated[str | None, typer.Argument(help="a sentence", show_default=False)] = None,

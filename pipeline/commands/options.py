@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 CONFIGS = Path(__file__).parents[1] / "configs"
 EPILOG = "Settings of the recipe follow: --vse.epochs 30, or --vse.epochs=30; `bildwort config keys` lists them."
 ONLY_NAMED = "The recipe only says which gallery or model is used; its settings change nothing here."
+SEED_ALONE = "The recipe only says which model is used; of its settings --seed alone changes something here."
 
 
 def recipe_names(incomplete: str = "") -> list[str]:
