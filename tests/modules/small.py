@@ -74,9 +74,9 @@ class Corpus:
 
 def make_trainer(epochs: int, *callbacks: Callback, **settings: Any) -> pl.Trainer:
     return pl.Trainer(
-        accelerator="cpu", max_epochs=epochs, callbacks=list(callbacks), logger=False, num_sanity_val_steps=0,
+        max_epochs=epochs, callbacks=list(callbacks), logger=False, num_sanity_val_steps=0,
         enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
-        **({"enable_checkpointing": False, "devices": 1} | settings),
+        **({"accelerator": "cpu", "enable_checkpointing": False, "devices": 1} | settings),
     )  # fmt: skip
 
 

@@ -7,17 +7,31 @@ import torch
 
 import modules.cross_entropy
 import modules.scores
+from data.slots import parse_group
 from modules.beam import BeamSettings
+from modules.image_generator import (
+    PictureDiscriminator,
+    PictureGenerator,
+    RegionDiscriminator,
+    RegionGenerator,
+    discriminator_losses,
+)
 from modules.noisy_channel import Channel
 from modules.rerankers import LogProbability, Reranker
 from modules.training import BatchModule
 from modules.translation import Translation
 from modules.translators import translate
+from tests.modules import test_caption_decoder as decoding
 from tests.modules.cases import LANGUAGES, LENGTHS, N, make, make_batch, scores
+from tests.modules.small import Corpus, Diary, make_trainer
+from tests.modules.test_gxn import PATHS, Pictures
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 TRANSLATORS = [("bilstm", None), ("bilstm", 6), ("transformer", None), ("transformer", 6)]
-RETRIEVAL = ["san", "dan", "scan-t2i-avg", "scan-i2t-lse", "vse++", "vse-inf", "pivot-sym", "pivot-asym"]
+RETRIEVAL = [
+    "san", "dan", "scan-t2i-avg", "scan-i2t-lse", "vse++", "oe", "vse-inf", "pivot-sym", "pivot-asym",
+    "diverse-attention", "embn", "parallel-embn", "mule", "mlmme", "gxn",
+]  # fmt: skip
 BEGIN, END, V = 1, 2, 40
 
 
@@ -148,6 +162,68 @@ def test_retrieval_models_score_alike_in_bfloat16_in_many_parts(name: str, monke
             found.append(model.similarity(images, model.encode_captions(tokens, LENGTHS, LANGUAGES.to(device))).cpu())
     assert found[1].dtype == torch.float32
     torch.testing.assert_close(found[1], found[0], rtol=0.0, atol=0.1)
+
+
+@on_gpu
+def test_a_decoder_learns_and_writes_the_same() -> None:
+    found, written = [], []
+    for device in ("cpu", "cuda"):
+        decoder, words, vectors = (part.to(device) for part in decoding.make())
+        tokens, languages = decoding.TOKENS.to(device), decoding.LANGUAGES.to(device)
+        loss = decoder.surprise(words, vectors, tokens, decoding.LENGTHS, languages)
+        gradients = torch.autograd.grad(loss.square().sum(), [words.weight, *decoder.parameters()])
+        found.append((loss.detach().cpu(), [gradient.cpu() for gradient in gradients]))
+        numbers = torch.rand(3, 6, generator=torch.Generator().manual_seed(0)).to(device)
+        numbers[0] = -1  # greedily
+        texts, lengths = decoder.write(words, vectors, languages, numbers)
+        mixed = decoder.mixed_words(words, vectors, tokens, languages, 0.5, numbers)
+        best = decoder.search(words, vectors, languages, BeamSettings(3), 6)
+        written.append((texts.tolist(), lengths.tolist(), mixed.tolist(), best))
+    torch.testing.assert_close(found[1], found[0])
+    assert written[1] == written[0]
+
+
+@pytest.mark.parametrize("target", ["pixels", "regions"])
+@on_gpu
+def test_a_gan_learns_the_same(target: str) -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        torch.manual_seed(0)
+        pair = (PictureGenerator(9, 4, 8), PictureDiscriminator(6, 4, 8)) if target == "pixels" else (
+            RegionGenerator(9, 4, 7), RegionDiscriminator(6, 4, 7))  # fmt: skip
+        noise, condition = torch.randn(5, 9).double().to(device), torch.randn(5, 6).double().to(device)
+        generator, judge = (part.double().to(device) for part in pair)
+        fake = generator(noise)
+        real = torch.rand(fake.shape, generator=torch.Generator().manual_seed(1)).double().to(device)
+        logits = [judge(judge.features(images), condition) for images in (real, fake)]
+        losses = discriminator_losses(*logits, judge(judge.features(real), condition.roll(1, 0)), 0.5, 0.5)
+        losses.sum().backward()
+        gradients = {name: p.grad.cpu() for part in pair for name, p in part.named_parameters()}
+        found.append((losses.detach().cpu(), gradients))
+    torch.testing.assert_close(found[1], found[0])
+
+
+TRAINED = {name: (name, {}, {}) for name in RETRIEVAL} | {
+    f"gxn {name}": ("gxn", options, {"margin": 0.05}) for name, options in PATHS.items()
+}
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize("name", TRAINED)
+@on_gpu
+def test_every_model_trains_and_is_tested(corpus: Corpus, name: str, precision: str) -> None:
+    model, options, settings = TRAINED[name]
+    module, diary = corpus.module(model, **settings), Diary()
+    module = type(module)(model, module.hparams["arguments"] | options, **{
+        key: value for key, value in module.hparams.items() if key not in ("model", "arguments")})  # fmt: skip
+    data = corpus.data(groups=[parse_group("en/human + de/human")])
+    data._batches["train"].pictures = Pictures()
+    epochs = 8 + module.model.pretrain_epochs
+    trainer = make_trainer(epochs, diary, accelerator="gpu", precision=precision, check_val_every_n_epoch=epochs)
+    trainer.fit(module, data)
+    assert module.device.type == "cpu"  # where Lightning leaves it
+    assert diary.logged[-1]["val/rsum"] > 2 * 6 * 25, diary.logged[-1]
+    trainer.test(module, data, verbose=False)
 
 
 @on_gpu
