@@ -28,7 +28,7 @@ from pipeline.recipes.settings import (
 )
 from pipeline.recipes.settings import Table as TableSettings
 from pipeline.recipes.starts import ALONE, captioner_settings
-from pipeline.recipes.table_checks import check_published, check_system
+from pipeline.recipes.table_checks import check_compared, check_published, check_system
 from pipeline.recipes.typed import names_of, typed
 
 _COMMAND_LINE = "the command line"
@@ -213,6 +213,7 @@ def _table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], where: str, prefix:
         systems[str(name)] = System(rows, settings, published)
     for name, figures in _mapping(raw, "published", where, f"{prefix}.").items():
         check_published(raw, figures, f"{where}: {prefix}.published.{name}")
+    check_compared(raw, f"{where}: {prefix}")
     plain = {key: value for key, value in raw.items() if key != "systems"}
     return replace(typed(TableSettings, plain, where, prefix), systems=systems)
 

@@ -296,6 +296,8 @@ class Table:
     """Figures of systems that no model here stands for, by the name that is printed; as those of a system's row."""
     systems: dict[str, System] = field(default_factory=dict)
     """By the name that is printed."""
+    compare: list[list[str]] = field(default_factory=list)
+    """Pairs of systems [A, B], compared (A − B) beside the comparisons of each system with the first one."""
 
 
 @dataclass

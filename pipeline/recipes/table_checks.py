@@ -33,6 +33,23 @@ def check_system(table: Mapping[str, Any], vse: VseSettings, where: str) -> None
         raise RecipeError(f"{where}.language is {language!r}, which vse.test lacks")
 
 
+def check_compared(table: Mapping[str, Any], where: str) -> None:
+    """Refuse pairs of systems that are not two systems of the table.
+
+    Args:
+        table: its plain values.
+        where: file and key of the table.
+
+    Raises:
+        RecipeError: there is one.
+    """
+    systems = [str(name) for name in table.get("systems") or ()]
+    for pair in table.get("compare") or ():
+        known = isinstance(pair, list) and all(str(name) in systems for name in pair)
+        if not known or len(pair) != 2 or pair[0] == pair[1]:
+            raise RecipeError(f"{where}.compare: {pair!r}; expected two systems of the table: {', '.join(systems)}")
+
+
 def check_published(table: Mapping[str, Any], figures: Any, where: str) -> None:
     """Refuse published figures that are not as the table shows them.
 

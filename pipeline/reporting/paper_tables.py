@@ -91,7 +91,7 @@ def paper_tables(name: str, figures: Figures) -> list[TextTable]:
     title = f"{settings.title}; {figures.label}"
     sheets = [TextTable(f"{title} ({figures.task_of(language)}), {language}{size}", heads, lines)]
     if not settings.folds:
-        sheets.append(_tests(figures, tested, language, f"{title}: paired tests, rsum"))
+        sheets.append(_tests(figures, tested, settings.compare, language, f"{title}: paired tests, rsum"))
         sheets += [*recognised_tables(figures, named, language), *senses_tables(figures, named, language)]
     return [sheet for sheet in sheets if sheet.rows]
 
@@ -151,14 +151,22 @@ def _sum(figures: Mapping[str, float | None], names: Sequence[str]) -> float | N
     return sum(known) if len(known) == len(names) else None
 
 
-def _tests(figures: Figures, cells: dict[tuple[str, str], dict[int, Job]], language: str, title: str) -> TextTable:
-    """Each row of a system against the system's first row and `copies`, and each system against the table's first."""
+def _tests(
+    figures: Figures, cells: dict[tuple[str, str], dict[int, Job]], compare: Sequence[Sequence[str]], language: str,
+    title: str,
+) -> TextTable:  # fmt: skip
+    """Each row of a system against the system's first row and `copies`, and each system against the table's first.
+
+    And the pairs of systems that the table's setting `compare` names.
+    """
     wanted = []
     for system in dict.fromkeys(system for system, _ in cells):
         rows = [row for other, row in cells if other == system]
         for below in dict.fromkeys((rows[0], "copies")):
             wanted += [((system, row), (system, below)) for row in rows if row not in (below, rows[0])]
         wanted.append(((system, rows[0]), next(iter(cells))))
+    first_cells = {system: (system, row) for system, row in reversed(cells)}
+    wanted += [(first_cells[one], first_cells[other]) for one, other in compare if {one, other} <= first_cells.keys()]
     pairs = [
         (f"{' '.join(cell)} − {base[1] if cell[0] == base[0] else ' '.join(base)}", cells[cell], cells[base])
         for cell, base in wanted

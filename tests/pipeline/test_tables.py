@@ -41,6 +41,8 @@ tables:
         vse: {fuse: [san, dan], options: {steps: 1}}
         rows: [human, mmt-fb]
         published: {human: [1, 2, 3, 9, 4, 5, 6, 8], mmt-fb: [2.5]}
+      plain: {rows: [human]}
+    compare: [[fused, plain]]
 """
 
 
@@ -145,7 +147,9 @@ def test_the_report_prints_tables_with_what_was_published(trained: Tiny, capsys)
     assert published == [["1.0", "2.0", "3.0", "9.0", "4.0", "5.0", "6.0", "8.0", "21.0"], [*[""] * 8, "15.0"]]
     (own, *_), (away, *_) = ([line for line in cells if line[1] == name] for name in ("human", "difference"))
     assert float(away[5]) == pytest.approx(float(own[5]) - 9, abs=0.11)
-    assert "| fused mmt-fb − human |" in text.partition("**English; scenes: paired tests, rsum")[2]
+    tests = text.partition("**English; scenes: paired tests, rsum")[2]
+    for pair in ("fused mmt-fb − human", "plain human − fused human", "fused human − plain human"):
+        assert f"| {pair} |" in tests
     line = next(line for line in text.partition("**English; ")[2].splitlines() if line.startswith("| fused | human |"))
     assert float(line.split("|")[-3]) == pytest.approx(trained.metrics("fusion-san-dan-human-1")["val"]["en"]["rsum"])
 
@@ -210,6 +214,15 @@ def test_slips_in_a_table_are_named(tmp_path, lines: str, message: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(f'base: scenes\ntables: {{"1": {{title: T, systems: {{{lines}}}}}}}\n')
     with pytest.raises(Exception, match=message):
+        load_recipe(str(path))
+
+
+@pytest.mark.parametrize("pair", ["[a]", "[a, a]", "[a, c]", "[a, b, a]", "a", "[[a], b]"])
+def test_systems_that_cannot_be_compared_are_named(tmp_path, pair: str) -> None:
+    path = tmp_path / "mine.yaml"
+    systems = "{a: {rows: [none]}, b: {rows: [none]}}"
+    path.write_text(f'base: scenes\ntables: {{"1": {{title: T, systems: {systems}, compare: [{pair}]}}}}\n')
+    with pytest.raises(RecipeError, match=r"tables\.1\.compare: .*; expected two systems of the table: a, b"):
         load_recipe(str(path))
 
 
