@@ -26,6 +26,8 @@ from tests.benchmarks.learners import LONGEST, marian
 from tests.benchmarks.timing import BF16
 from tests.modules.translation_models import save_marian_tokenizer
 
+_SMALL = 0.1
+
 
 def main(folder: Path, direction: str, recipe_name: str, *overrides: str) -> None:
     """Train it and write it into a folder."""
@@ -38,10 +40,22 @@ def main(folder: Path, direction: str, recipe_name: str, *overrides: str) -> Non
     pad, end = tokenizer.pad_token_id, tokenizer.eos_token_id
     torch.manual_seed(recipe.seed)
     network = marian(len(tokenizer), mmt.embedding_dim, mmt.hidden_dim, mmt.dropout, pad, pad, end)
+    _start_small(network)
     network.generation_config.update(bad_words_ids=[[pad]], num_beams=mmt.beam_size, max_length=LONGEST)
     _train(network, tokenizer, source, target, mmt, recipe.seed)
     network.save_pretrained(folder)
     print(f"{folder}: MarianMT {direction}, {mmt.pretrain.steps:,} steps on {len(source):,} pairs")
+
+
+def _start_small(network: MarianMTModel) -> None:
+    """Scale down what each sub-layer first adds to its input: without it, post-norm layers hardly learn in few steps.
+
+    Zhang et al. 2019, "Improving Deep Transformer with Depth-Scaled Initialization and Merged Attention", do it by depth.
+    """
+    with torch.no_grad():
+        for name, weight in network.named_parameters():
+            if name.endswith(("out_proj.weight", "fc2.weight")):
+                weight *= _SMALL
 
 
 def _texts(corpus: Path, direction: str, repeat: dict[str, int]) -> tuple[list[str], list[str]]:

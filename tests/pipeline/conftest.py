@@ -9,6 +9,7 @@ from data import extractor
 from pipeline.jobs.workspace import Workspace
 from pipeline.search.exported_model import ExportedModel
 from tests.pipeline.drawn import draw
+from tests.pipeline.kills import Kills, kills
 from tests.pipeline.tiny import GXN, RERANKED, Tiny
 
 
@@ -50,6 +51,13 @@ def reranked(tiny: Tiny, tmp_path_factory) -> Tiny:
     made = tiny.without(tmp_path_factory.mktemp("reranked") / "tiny", "nothing")
     assert made.main("all", *RERANKED) == 0
     return made
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Kills]:
+    """The process that runs which are killed are forked from; to start it takes seconds."""
+    with kills() as made:
+        yield made
 
 
 @pytest.fixture

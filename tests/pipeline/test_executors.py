@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -102,10 +103,15 @@ def test_one_job_for_each_gpu_and_no_more_than_the_memory_holds(monkeypatch) -> 
     assert processes_for(recipe, ["0", "1", "2"]) == 1
 
 
-def test_each_process_sees_the_next_gpu() -> None:
+@pytest.fixture(scope="module")
+def two_with_gpus() -> Iterator[LocalProcesses]:
     with LocalProcesses(2, ["5", "7"]) as processes:
-        seen = [processes.submit(eval, SEEN) for _ in range(2)]
-        assert {one.result(60) for one in seen} == {"5", "7"}
+        yield processes
+
+
+def test_each_process_sees_the_next_gpu(two_with_gpus: LocalProcesses) -> None:
+    seen = [two_with_gpus.submit(eval, SEEN) for _ in range(2)]
+    assert {one.result(60) for one in seen} == {"5", "7"}
 
 
 SEEN = "__import__('time').sleep(1) or __import__('os').environ['CUDA_VISIBLE_DEVICES']"  # both must start
@@ -149,10 +155,11 @@ def warning(recipe: object, workspace: Workspace) -> list[Job]:
     return [Job(name, "vse", 1, {}, {}, run) for name in ("one", "two")]
 
 
-def test_what_jobs_say_in_other_processes_is_printed_here(tmp_path: Path, capsys) -> None:
+def test_what_jobs_say_in_other_processes_is_printed_here(
+    two_with_gpus: LocalProcesses, tmp_path: Path, capsys
+) -> None:
     """Before the line of the job, which is printed once."""
-    with LocalProcesses(2) as processes:
-        Workspace(tmp_path, SideBySide(None, warning, processes)).perform_many(warning(None, Workspace(tmp_path)))
+    Workspace(tmp_path, SideBySide(None, warning, two_with_gpus)).perform_many(warning(None, Workspace(tmp_path)))
     printed = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
     assert sorted([printed[:2], printed[2:]]) == [["look at one", "one"], ["look at two", "two"]]
 

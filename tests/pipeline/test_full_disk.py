@@ -1,12 +1,11 @@
 """A disk that is full or closed is told in one line, and breaks nothing: with room, the same command ends the same."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pipeline.cli import main
-from tests.pipeline.kills import Kills, Moment, kills
+from tests.pipeline.kills import Kills, Moment
 from tests.pipeline.tiny import Tiny
 
 STAGE_OF = {
@@ -24,12 +23,6 @@ MORE = [
     ("mmt-de-en", "table *test.parquet"), ("mmt-de-en", "open *manifest.json*"),
     ("synthetic-mmt-en-de-en", "open *examples.html"), ("vse-san-mmt-fb-1", "open *twins-en.npy"),
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Kills]:
-    with kills() as made:
-        yield made
 
 
 def fails_and_goes_on(tiny: Tiny, server: Kills, folder: Path, job: str, moment: Moment) -> str:

@@ -4,12 +4,11 @@ Its training has several optimizers and starts from the weights of two others; c
 it draws and the senses of twins are jobs after it.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.pipeline.kills import Kills, Moment, kills
+from tests.pipeline.kills import Kills, Moment
 from tests.pipeline.test_killed import KILLED, contents
 from tests.pipeline.tiny import GXN, Tiny
 
@@ -42,12 +41,6 @@ AFTER = [
     Moment("open *senses-de.npz", what="cut"),
     Moment("rename *senses-gxn-both-1/*.partial"),
 ]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Kills]:
-    with kills() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

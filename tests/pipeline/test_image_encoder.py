@@ -3,7 +3,6 @@
 import json
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +27,7 @@ from pipeline.search.explanation import explain
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.gallery import Gallery
 from tests.data.networks import make_network
-from tests.pipeline.kills import Kills, Moment, kills
+from tests.pipeline.kills import Kills, Moment
 from tests.pipeline.test_killed import contents
 from tests.pipeline.test_two_processes import flat, run_on_two
 from tests.pipeline.tiny import Tiny
@@ -222,12 +221,6 @@ def test_another_network_has_a_rate_and_a_size_of_its_own(tiny: Tiny, resnet: Pa
 ], ids=lambda more: more[0].partition("=")[0])  # fmt: skip
 def test_every_evaluation_reads_the_pictures(trained: Tiny, resnet: Path, more: list[str]) -> None:
     assert trained.main("vse", *arguments(resnet), *more) == 0
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Kills]:
-    with kills() as made:
-        yield made
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import json
 import shutil
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from pipeline.search.indexing import update_gallery
 from pipeline.search.picture_sources import PictureFolder
 from pipeline.search.vector_cache import VectorCache
 from tests.pipeline.drawn import draw, names
-from tests.pipeline.kills import Kills, Moment, but_one, kills
+from tests.pipeline.kills import Kills, Moment, but_one
 from tests.pipeline.tiny import Tiny, at
 
 
@@ -201,12 +200,6 @@ def test_parts_give_rows_in_the_order_asked_for(tmp_path: Path) -> None:
     again.keep({"c"})
     assert "a" not in VectorCache(tmp_path)
     assert "c" in VectorCache(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Kills]:
-    with kills() as made:
-        yield made
 
 
 def killed(used: Tiny, folder: Path, server: Kills, moment: Moment | None) -> list[str]:

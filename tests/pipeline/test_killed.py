@@ -5,13 +5,12 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.pipeline.kills import Ended, Kills, Moment, but_one, kills
+from tests.pipeline.kills import Ended, Kills, Moment, but_one
 from tests.pipeline.tiny import Tiny
 
 KILLED = (-signal.SIGKILL, -signal.SIGXFSZ)
@@ -65,12 +64,6 @@ FORCE_ONE = {  # a forced stage does all its jobs again: what leaves the others 
     "vse-san-mmt-fb-1": ["--vse.only=[mmt-fb]"],
 }  # fmt: skip
 TRAINED = ("nmt-de-en", "mmt-de-en", "vse-san-mmt-fb-1")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Kills]:
-    with kills() as made:
-        yield made
 
 
 class Undisturbed(dict[str, tuple[Path, list[str]]]):

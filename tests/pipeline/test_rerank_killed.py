@@ -4,12 +4,11 @@ They have no checkpoints: a job that was killed is done again from its start, on
 """
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.pipeline.kills import Ended, Kills, Moment, kills
+from tests.pipeline.kills import Ended, Kills, Moment
 from tests.pipeline.test_killed import KILLED, artifact, moments_of
 from tests.pipeline.tiny import Tiny
 
@@ -31,12 +30,6 @@ MOMENTS = [
     Moment("open *choices.json", what="cut"),
     Moment("open *choices-mt-en-de/*manifest.json*", what="cut"),
 ]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Kills]:
-    with kills() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,13 @@
 """The job of sentence vectors, killed at each of its writings and run again, leaves what an undisturbed run leaves."""
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.modules.text_models import save
-from tests.pipeline.kills import Kills, Moment, kills
+from tests.pipeline.kills import Kills, Moment
 from tests.pipeline.test_killed import contents
 from tests.pipeline.tiny import Tiny
 
@@ -18,12 +17,6 @@ MOMENTS = [
     Moment("table *sentences.parquet", what="cut"), Moment("open *manifest.json*", what="cut"),
     Moment("rmtree *checkpoints"), Moment("rename *sentences-corpus/*.partial"),
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Kills]:
-    with kills() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
