@@ -50,7 +50,7 @@ def main(folder: Path, direction: str, recipe_name: str, *overrides: str) -> Non
 def _start_small(network: MarianMTModel) -> None:
     """Scale down what each sub-layer first adds to its input: without it, post-norm layers hardly learn in few steps.
 
-    Zhang et al. 2019, "Improving Deep Transformer with Depth-Scaled Initialization and Merged Attention", do it by depth.
+    Similar to the initialisation by depth of Zhang et al. 2019 ("Improving Deep Transformer …").
     """
     with torch.no_grad():
         for name, weight in network.named_parameters():
