@@ -262,11 +262,13 @@ class GxnTraining(Retrieval):
         """Return an Adam for each loss, over what learns from it, each with one decay of the learning rate.
 
         Adam does not see how large a loss is. So what weighs a loss that generates against the ranking loss is not a
-        factor but `generation_rate`, of what both train.
+        factor but `generation_rate`, of what both train. `picture_rate` is of what `t2i` alone trains.
         """
         if self.automatic_optimization:
             return super().configure_optimizers()
-        slower = dict.fromkeys(self._trained("ranking"), self.model.generation_rate)
+        drawing = [*self._trained("discriminator"), *self._trained("generator")]
+        slower = dict.fromkeys(drawing, self.model.picture_rate)
+        slower |= dict.fromkeys(self._trained("ranking"), self.model.generation_rate)
         optimizers = []
         for name in self._names():
             betas = _ADVERSARIAL if name in ("discriminator", "generator") else (0.9, 0.999)

@@ -62,6 +62,7 @@ class Gxn(ByOrder, RetrievalModel):
         picture_size: height and width of pictures.
         picture_width: channels of the generator's last maps (StackGAN: 96) and of the discriminator's first ones (96).
         picture_epochs: epochs of pre-training in which only `t2i` learns.
+        picture_rate: learning rate of generator and discriminator, as a share of that of the ranking loss.
         fake_weight: β_f.
         wrong_weight: β_w.
         smoothing: β_s.
@@ -80,14 +81,17 @@ class Gxn(ByOrder, RetrievalModel):
         baseline: Baseline = "greedy", samples: int = 1, scheduled_sampling: float = 0.25,
         longest: int = 30, shuffled: bool = False,
         target: Target = "pixels", picture_size: int = 64, picture_width: int = 32, picture_epochs: int = 0,
-        fake_weight: float = 0.5, wrong_weight: float = 0.5, smoothing: float = 2.0, **common: Any,
+        picture_rate: float = 1.0, fake_weight: float = 0.5, wrong_weight: float = 0.5, smoothing: float = 2.0,
+        **common: Any,
     ) -> None:  # fmt: skip
         super().__init__(**common)
         require_weights(
             fake_weight=fake_weight, wrong_weight=wrong_weight, smoothing=smoothing, generation_rate=generation_rate
         )
         _require_options(branches, mixing, generate, baseline, samples, target)
-        _require_numbers(longest, gamma, scheduled_sampling, picture_epochs, picture_width, reinforce_epoch)
+        _require_numbers(
+            longest, gamma, scheduled_sampling, picture_epochs, picture_width, picture_rate, reinforce_epoch
+        )
         self.branches, self.generate = tuple(branches), tuple(generate)
         self.writes = self.writes_with(generate=generate)
         self.draws = self.draws_with(generate=generate, target=target)
@@ -98,7 +102,7 @@ class Gxn(ByOrder, RetrievalModel):
         self.scheduled_sampling, self.longest, self.target, self.picture_size = (
             scheduled_sampling, longest, target, picture_size,
         )  # fmt: skip
-        self.shuffled, self.generation_rate = shuffled, generation_rate
+        self.shuffled, self.generation_rate, self.picture_rate = shuffled, generation_rate, picture_rate
         self.fake_weight, self.wrong_weight, self.smoothing = fake_weight, wrong_weight, smoothing
         self.pretrain_epochs = picture_epochs if "t2i" in self.generate else 0
         state_dim = state_dim or self.dim
@@ -274,13 +278,15 @@ def _require_options(
 
 def _require_numbers(
     longest: int, gamma: Sequence[float], scheduled_sampling: float, picture_epochs: int, picture_width: int,
-    reinforce_epoch: int | None,
+    picture_rate: float, reinforce_epoch: int | None,
 ) -> None:  # fmt: skip
     """Refuse numbers out of range."""
     if longest < 1 or picture_width < 1:
         raise ModelError(f"longest is {longest}, picture_width {picture_width}; expected 1 or more of each")
     if len(gamma) != 2 or not all(0 <= share <= 1 for share in gamma):
         raise ModelError(f"gamma is {list(gamma)}; expected two shares from 0 to 1, of the first and of the last epoch")
+    if not 0 < picture_rate < float("inf"):
+        raise ModelError(f"picture_rate is {picture_rate}; expected more than 0")
     if not 0 <= scheduled_sampling <= 1:
         raise ModelError(f"scheduled_sampling is {scheduled_sampling}; expected a share from 0 to 1")
     if picture_epochs < 0 or (reinforce_epoch or 0) < 0:

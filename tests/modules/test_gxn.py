@@ -240,6 +240,20 @@ def test_the_generation_rate_is_of_what_the_ranking_loss_trains_too(corpus: Corp
     assert {group["lr"] for group in found["ranking"].param_groups} == {0.01}
 
 
+def test_the_picture_rate_is_of_what_draws_alone(corpus: Corpus) -> None:
+    module, _ = train(corpus, 1, {**PATHS["both"], "picture_rate": 0.2, "generation_rate": 0.1})
+    found = dict(zip(module._names(), module.configure_optimizers()[0], strict=True))
+    rates = {(name, id(one)): group["lr"] for name, optimizer in found.items()
+             for group in optimizer.param_groups for one in group["params"]}  # fmt: skip
+    model = module.model
+    for name, part, rate in (
+        ("generator", model.generator, 0.002), ("generator", model.condition, 0.002),
+        ("discriminator", model.discriminator, 0.002), ("generator", model.words, 0.001),
+        ("captioning", model.decoder, 0.01), ("ranking", model.words, 0.01),
+    ):  # fmt: skip
+        assert [*{rates[name, id(parameter)] for parameter in part.parameters()}] == [pytest.approx(rate)]
+
+
 def moved(module: GxnTraining, name: str, losses: dict[str, Tensor]) -> set[str]:
     """The parts whose parameters an update changes."""
     before = {key: parameter.detach().clone() for key, parameter in module.model.named_parameters()}
@@ -287,6 +301,7 @@ def test_each_update_moves_its_own_parts_alone(corpus: Corpus) -> None:
     ({"gamma": [0.5]}, r"gamma is \[0.5\]; expected two shares from 0 to 1"),
     ({"gamma": [0.5, 7]}, r"gamma is \[0.5, 7\]; expected two shares"),
     ({"generation_rate": -1}, "generation_rate is -1; expected 0 or more"),
+    ({"picture_rate": 0}, "picture_rate is 0; expected more than 0"),
     ({"fake_weight": -1}, "fake_weight is -1; expected 0 or more"),
     ({"scheduled_sampling": 5}, "scheduled_sampling is 5; expected a share from 0 to 1"),
     ({"picture_epochs": -1}, "picture_epochs is -1, reinforce_epoch None; expected 0 or more"),
