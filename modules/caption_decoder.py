@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from modules.beam import BeamSettings, beam_search, follow
 from modules.gru import packed_states
-from modules.recurrent import Packing, widen
+from modules.recurrent import Packing, on_cudnn, widen
 
 END = 0
 """The number of the end of a caption: that of padding, which is no word."""
@@ -79,16 +79,21 @@ class CaptionDecoder(nn.Module):
         if inputs.is_cuda:
             lengths = torch.tensor(packing.sizes)[:, None].gt(torch.arange(len(first))).sum(0)
             packed = pack_padded_sequence(inputs[packing.order], lengths, batch_first=True)
-            states: Tensor = self.gru(packed, first[packing.order][None].to(inputs.dtype))[0].data
+            states: Tensor = on_cudnn(self.gru, packed, first[packing.order][None])[0].data
             return states
         packed_words = inputs.flatten(0, 1)[packing.forward]
         return packed_states(self.gru, packed_words, packing.sizes, start=first[packing.order])
 
     def _step(self, words: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (B, V) of the next word and the new state, from the vector (B, E) of the last word and the state."""
-        out, _ = self.gru(words[:, None], state[None].to(words.dtype))
-        state = out[:, 0]
+        state = self.after(words, state)
         return widen(self.out(state)), widen(state)
+
+    def after(self, words: Tensor, state: Tensor) -> Tensor:
+        """Return the state (B, H') after one more word, from its vectors (B, E) and the state before it."""
+        if words.is_cuda:
+            return on_cudnn(self.gru, words[:, None], state[None])[0][:, 0]
+        return self.gru(words[:, None], state[None].to(words.dtype))[0][:, 0]
 
     @torch.no_grad()
     def write(self, words: nn.Module, vectors: Tensor, languages: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
@@ -187,8 +192,7 @@ class _Writer:
         """Read the last word (B, S) of each hypothesis."""
         begin = self.decoder.begin(memory.languages)[:, None].expand(*token.shape, -1)
         words = torch.where((token == _BEGIN)[..., None], begin, self.words(token.clamp(min=0)))
-        out, _ = self.decoder.gru(words.flatten(0, 1)[:, None], state[0].flatten(0, 1)[None].to(words.dtype))
-        new = widen(out[:, 0]).unflatten(0, token.shape)
+        new = widen(self.decoder.after(words.flatten(0, 1), state[0].flatten(0, 1))).unflatten(0, token.shape)
         return new, (new,)
 
     def predict(self, states: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from modules.errors import ModelError
 from modules.gru import both_ways, packed_states
 from modules.onnx_recurrent import onnx_states
 from modules.pretrained import read_words
-from modules.recurrent import BiLSTM, Packing, input_gates, recurrent_matrix, scan, widen
+from modules.recurrent import BiLSTM, Packing, input_gates, on_cudnn, recurrent_matrix, scan, widen
 
 
 class CaptionEncoder(nn.Module):
@@ -74,7 +74,8 @@ class LastState(nn.Module):
         words = F.dropout(words, self.dropout, self.training)
         if words.is_cuda:
             packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            found: Tensor = self.lstm(packed)[1][0][0] if hasattr(self, "lstm") else self.gru(packed)[1][0]
+            _, last = on_cudnn(self.lstm if hasattr(self, "lstm") else self.gru, packed)
+            found: Tensor = (last[0] if hasattr(self, "lstm") else last)[0]
             return found
         if torch.compiler.is_exporting():
             return onnx_states(self.lstm if hasattr(self, "lstm") else self.gru, words, lengths)[1][0]
@@ -144,7 +145,19 @@ def word_table(vocabulary_size: int, word_dim: int, padding: int = 0) -> nn.Embe
 
 def real_words(tokens: Tensor, lengths: Tensor) -> Tensor:
     """Return the mask (B, L) of the tokens (B, L) that are not padding."""
-    return (torch.arange(tokens.shape[1])[None] < lengths.cpu()[:, None]).to(tokens.device)
+    return _real(tokens, lengths).to(tokens.device)
+
+
+def places_of_words(tokens: Tensor, lengths: Tensor) -> Tensor:
+    """Return the places (T,) of the tokens that are not padding in the flattened batch (B · L).
+
+    They are found on the CPU, where lengths are: `nonzero` on a GPU waits for all that was launched before.
+    """
+    return _real(tokens, lengths).flatten().nonzero()[:, 0].to(tokens.device)
+
+
+def _real(tokens: Tensor, lengths: Tensor) -> Tensor:
+    return torch.arange(tokens.shape[1])[None] < lengths.cpu()[:, None]
 
 
 class AttentionPool(nn.Module):

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from modules.onnx_recurrent import onnx_states
-from modules.recurrent import Packing, matmul_dtype
+from modules.recurrent import Packing, matmul_dtype, on_cudnn
 
 
 def both_ways(gru: nn.GRU, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -27,7 +27,7 @@ def both_ways(gru: nn.GRU, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tens
     """
     if words.is_cuda:
         packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        both, _ = pad_packed_sequence(gru(packed)[0], True, total_length=words.shape[1])
+        both, _ = pad_packed_sequence(on_cudnn(gru, packed)[0], True, total_length=words.shape[1])
         forward_states, backward_states = both.chunk(2, -1)
         return forward_states, backward_states
     if torch.compiler.is_exporting():

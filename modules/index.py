@@ -9,7 +9,10 @@ import errno
 import hashlib
 import json
 import math
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, get_args
 
 import faiss
@@ -26,6 +29,7 @@ CODES = 16  # k-means centres for each part of a vector, as a code of half a byt
 BLOCK = 2**16  # vectors checked and added at a time, which limits memory in addition to the index
 FORMAT = 1
 _INDEX, _ABOUT = "index.faiss", "index.json"
+_NO_LOCK: AbstractContextManager = nullcontext()  # on a CPU several threads may search at once
 
 
 class VectorIndex:
@@ -34,7 +38,7 @@ class VectorIndex:
     Args:
         vectors: (N, H), of any float type and device; `flat` stores float32, `ivf-pq` float16.
         kind: `flat`, exhaustive and exact, or `ivf-pq`.
-        gpu: number of the GPU; None uses the first one if any, -1 uses the CPU.
+        gpu: number of the GPU; None: that of the vectors, else the first one, if FAISS finds any; -1: the CPU.
         nlist: number of `ivf-pq` lists; None: the power of two nearest to √N (1,024 for a million).
         nprobe: number of lists that a query searches, at most all; None: a quarter of them, but at least 128.
         parts: number of parts of a vector's code, half a byte each; a divisor of H; None: the largest divisor up to
@@ -56,14 +60,15 @@ class VectorIndex:
             raise ModelError(f"vector {int(wrong[0])} to index is not finite; expected finite values only")
         if kind not in get_args(Kind):
             raise ModelError(f"index of kind {kind!r}; expected one of {', '.join(get_args(Kind))}")
-        self.kind = kind
+        self.kind, self._lock = kind, _NO_LOCK
         if kind == "flat":
             self._index: Any = faiss.IndexFlatIP(vectors.shape[1])
-            self._to_gpu(gpu)
+            self._to_gpu((vectors.device.index or 0) if gpu is None else gpu)
         else:
             self._index = _trained(vectors, nlist, nprobe, parts)
         for part in vectors.split(BLOCK):
-            self._index.add(_float32(part))
+            with self._lock:
+                self._index.add(_float32(part))
 
     def __len__(self) -> int:
         """Return the number of vectors."""
@@ -97,7 +102,8 @@ class VectorIndex:
         if self.kind == "ivf-pq":
             parameters = faiss.IndexRefineSearchParameters()
             parameters.k_factor = max(4, CANDIDATES / k)
-        scores, rows = self._index.search(_float32(queries), k, params=parameters)
+        with self._lock:
+            scores, rows = self._index.search(_float32(queries), k, params=parameters)
         found = torch.from_numpy(rows)
         return torch.from_numpy(scores).masked_fill(found < 0, -torch.inf), found
 
@@ -154,22 +160,26 @@ class VectorIndex:
         except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
             raise ModelError(f"index {folder}: not readable ({error!r}); build it again") from None
         self = cls.__new__(cls)
-        self.kind, self._index = kind, index
+        self.kind, self._index, self._lock = kind, index, _NO_LOCK
         if kind == "flat":
-            self._to_gpu(gpu)
+            self._to_gpu(gpu or 0)
         return self
 
     @property
     def _on_gpu(self) -> bool:
-        return hasattr(self, "_resources")
+        return self._lock is not _NO_LOCK
 
-    def _to_gpu(self, gpu: int | None) -> None:
-        """Move the index to the GPU with this number, or for None to the first one if FAISS finds any."""
-        if gpu is None:
-            gpu = 0 if faiss.get_num_gpus() else -1
-        if gpu >= 0:
-            self._resources = faiss.StandardGpuResources()  # must live as long as the index
-            self._index = faiss.index_cpu_to_gpu(self._resources, gpu, self._index)
+    def _to_gpu(self, gpu: int) -> None:
+        """Move the index to the GPU with this number, if it is not below 0 and FAISS finds any GPU."""
+        if gpu >= 0 and faiss.get_num_gpus():
+            memory, self._lock = _memory_on(gpu)
+            self._index = faiss.index_cpu_to_gpu(memory, gpu, self._index)
+
+
+@cache
+def _memory_on(gpu: int) -> tuple[Any, AbstractContextManager]:
+    """FAISS's working memory on a GPU, for all indexes there, and its lock: only one may use it at a time."""
+    return faiss.StandardGpuResources(), Lock()
 
 
 def _trained(vectors: Tensor, nlist: int | None, nprobe: int | None, parts: int | None) -> faiss.Index:

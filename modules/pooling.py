@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from modules.onnx_recurrent import onnx_states
-from modules.recurrent import widen
+from modules.recurrent import on_cudnn, widen
 
 
 class GeneralisedPool(nn.Module):
@@ -36,7 +36,8 @@ class GeneralisedPool(nn.Module):
         distinct, which = lengths.unique(return_inverse=True)
         steps = self._positions(int(distinct.max()), len(distinct))
         packed = pack_padded_sequence(steps, distinct, batch_first=True, enforce_sorted=False)
-        states = pad_packed_sequence(self.gru(packed)[0], batch_first=True)[0].chunk(2, -1)
+        found, _ = on_cudnn(self.gru, packed) if steps.is_cuda else self.gru(packed)
+        states = pad_packed_sequence(found, batch_first=True)[0].chunk(2, -1)
         return self._shares(states, distinct)[which.to(steps.device)]
 
     def _positions(self, longest: int, count: int) -> Tensor:

@@ -132,6 +132,24 @@ def open_forget_gates(lstm: nn.LSTM, bias: float) -> None:
                 parameter[width : 2 * width] = bias
 
 
+def on_cudnn(network: nn.RNNBase, words: Any, start: Tensor | None = None) -> Any:
+    """Run nn.GRU or nn.LSTM in the type of its weights, for GPUs.
+
+    Under autocast torch runs cuDNN in float16, in bfloat16's autocast too, where gradients are not scaled for it.
+
+    Args:
+        network: what runs.
+        words: (B, N, E), or packed.
+        start: (1, B, H) first states of a GRU; None: zeros.
+
+    Returns:
+        what the network returns.
+    """
+    weight = next(network.parameters())
+    with torch.autocast(weight.device.type, enabled=False):
+        return network(words.to(weight.dtype), None if start is None else start.to(weight.dtype))
+
+
 class BiLSTM(nn.Module):
     """A one-layer bidirectional LSTM over sentences of different lengths (`nn.LSTM`'s parameters).
 
@@ -156,7 +174,9 @@ class BiLSTM(nn.Module):
         """
         if words.is_cuda:
             packed = nn.utils.rnn.pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            both, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], True, total_length=words.shape[1])
+            both, _ = nn.utils.rnn.pad_packed_sequence(
+                on_cudnn(self.lstm, packed)[0], True, total_length=words.shape[1]
+            )
             forward_states, backward_states = both.chunk(2, -1)
             return forward_states, backward_states
         if torch.compiler.is_exporting():

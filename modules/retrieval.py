@@ -100,6 +100,11 @@ class Retrieval(TrainedModule):
         self.fold_ranks: dict[str, list[RetrievalRanks]] = {}
 
     @property
+    def selects(self) -> str:
+        """The name of the logged figure whose highest value is of the best epoch."""
+        return "val/selection" if self.model.pretrain_epochs else "val/rsum"
+
+    @property
     def main_epoch(self) -> int:
         """The number of epochs since the end of the model's pre-training, from 0; below 0 in pre-training."""
         return self.current_epoch - self.model.pretrain_epochs
@@ -224,9 +229,16 @@ class Retrieval(TrainedModule):
             metric.update(images, keys, (captions[0][own], captions[1][own]), batch["caption_key"][own], own_images)
 
     def on_validation_epoch_end(self) -> None:
-        """Log R@K of each language and task, and `val/rsum`, which selects the best epoch."""
+        """Log R@K of each language and task, and `val/rsum`, which selects the best epoch.
+
+        With pre-training `selects` is another figure: no epoch of pre-training is to be chosen, whatever its rsum is.
+        There it is the number of epochs to the end of pre-training, below 0, so that the last one is the best so far.
+        """
         scores = self._rank_all("val")
-        self.log("val/rsum", sum(scores[language]["rsum"] for language in self.hparams["select"]), prog_bar=True)
+        rsum = sum(scores[language]["rsum"] for language in self.hparams["select"])
+        self.log("val/rsum", rsum, prog_bar=True)
+        if self.selects != "val/rsum":
+            self.log(self.selects, rsum if self.main_epoch >= 0 else float(self.main_epoch))
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         """Add encodings to the metrics, as in validation."""

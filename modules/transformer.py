@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from modules.beam import follow
-from modules.encoders import real_words
+from modules.encoders import places_of_words, real_words
 from modules.errors import ModelError
 from modules.recurrent import widen
 from modules.transformer_layers import Attention, DecoderLayer, EncoderLayer, KeysValues, drop, positions
@@ -145,7 +145,7 @@ class TransformerTranslator(nn.Module):
         states = self._embed(target)
         for layer, part in zip(self.decoder, memory.parts, strict=True):
             states = layer(states, part, memory.mask)
-        where = real_words(target, lengths).flatten().nonzero()[:, 0]
+        where = places_of_words(target, lengths)
         return self.decoded(states.flatten(0, 1)[where]), where
 
     def look_weights(

@@ -16,7 +16,14 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback, LearningRateMonitor, ModelCheckpoint, TQDMProgressBar, WeightAveraging
+from pytorch_lightning.callbacks import (
+    Callback,
+    EMAWeightAveraging,
+    LearningRateMonitor,
+    ModelCheckpoint,
+    TQDMProgressBar,
+    WeightAveraging,
+)
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
@@ -105,6 +112,18 @@ def advise_precision() -> None:
         why = f"a training step takes {cost:.1f} times as long as in float32" if cost < math.inf else "it has no LSTM"
         say(f"  bfloat16 is slow on this processor ({why}): --trainer.precision=32-true should be quicker, and trains "
             "anew")  # fmt: skip
+
+
+class AveragedWeights(EMAWeightAveraging):
+    """A moving average of the weights, kept on the device of the training.
+
+    Lightning makes it before it moves the module to a GPU, so that the average would stay on the CPU.
+    """
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Make the average."""
+        self._device = trainer.strategy.root_device
+        super().setup(trainer, pl_module, stage)
 
 
 class WholeCheckpoints(TorchCheckpointIO):

@@ -114,7 +114,7 @@ def training_job(
         log_dir, epochs = log_folder(recipe, name, folder.name), settings.epochs + module.model.pretrain_epochs
         watched, seen = watched_languages(settings, mix.languages), (text.encode, store, pictures_of(inputs["corpus"]))
         best = fit(
-            module, data, settings.trainer, folder, log_dir, epochs, "val/rsum", seed, settings.clip,
+            module, data, settings.trainer, folder, log_dir, epochs, module.selects, seed, settings.clip,
             query_galleries(captions, watched, *seen), settings.test,
         )  # fmt: skip
         load_best(module, best)

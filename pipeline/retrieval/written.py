@@ -37,7 +37,8 @@ def written_captions(
     for start in range(0, len(regions), _BATCH):
         some = torch.from_numpy(regions[start : start + _BATCH].astype(np.float32)).to(device)
         languages = torch.full((len(some),), model.languages.index(language), device=device)
-        tokens = model.write_captions(*model.see(some, some.new_ones(some.shape[:2]).bool()), languages, search)
+        with torch.no_grad():
+            tokens = model.write_captions(*model.see(some, some.new_ones(some.shape[:2]).bool()), languages, search)
         assert isinstance(text, WordVocabulary)  # a decoder has word vectors
         found += [text.decode(one, language) for one in tokens]
     return found

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from pytorch_lightning.callbacks import EMAWeightAveraging
 
 from data.captions import read_pairs
 from data.regions import RegionStore
@@ -23,7 +22,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.board import log_result
 from pipeline.jobs.console import detail
 from pipeline.jobs.job import Job
-from pipeline.jobs.trainer import fit, log_folder
+from pipeline.jobs.trainer import AveragedWeights, fit, log_folder
 from pipeline.jobs.weights import load_best, load_weights, save_weights
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import lender
@@ -312,7 +311,7 @@ def _train(
     log_dir = log_folder(recipe, name, folder.name)
     best = fit(
         module, data, settings.trainer, folder, log_dir, phase.steps // phase.eval_every, "val/bleu", seed,
-        settings.clip, [EMAWeightAveraging(decay=phase.average)] if phase.average else [], recipe.vse.test,
+        settings.clip, [AveragedWeights(decay=phase.average)] if phase.average else [], recipe.vse.test,
     )  # fmt: skip
     load_best(module, best)
     save_weights(module.translator, folder / "weights.safetensors")

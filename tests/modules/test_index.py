@@ -1,13 +1,17 @@
 """An index finds what all products find, whole or by lists of codes, and a folder that does not fit is one line."""
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import faiss
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+import modules.index as index_module
 from modules.errors import ModelError
 from modules.index import VectorIndex
 
@@ -139,6 +143,44 @@ def test_a_folder_that_is_spoiled(tmp_path: Path, name: str, spoil, told: str) -
         VectorIndex.load(tmp_path, "a1")
     assert str(tmp_path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_indexes_on_a_gpu_share_its_memory_and_are_searched_one_at_a_time(monkeypatch) -> None:
+    """FAISS's indexes on a GPU allow one search at a time; here a plain one stands for each."""
+    inside, most, moved = [0], [0], []
+
+    class OnGpu:
+        def __init__(self, index) -> None:
+            self._index = index
+
+        def __getattr__(self, name: str):
+            return getattr(self._index, name)
+
+        def search(self, *args, **kwargs):
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+            time.sleep(0.02)
+            inside[0] -= 1
+            return self._index.search(*args, **kwargs)
+
+    def to_gpu(memory, gpu: int, index) -> OnGpu:
+        moved.append((memory, gpu))
+        return OnGpu(index)
+
+    index_module._memory_on.cache_clear()
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2)
+    monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
+    monkeypatch.setattr(faiss, "index_cpu_to_gpu", to_gpu, raising=False)
+    one, other, third = VectorIndex(torch.eye(5)), VectorIndex(torch.eye(5)), VectorIndex(torch.eye(5), gpu=1)
+    assert [gpu for _, gpu in moved] == [0, 0, 1]
+    assert moved[0][0] is moved[1][0] is not moved[2][0]
+    assert not VectorIndex(torch.eye(5), gpu=-1)._on_gpu
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda index: index.search(torch.eye(5), 1)[1][:, 0].tolist(), [one, other] * 4))
+    assert found == [[0, 1, 2, 3, 4]] * 8
+    assert most == [1]
+    assert third._on_gpu
+    index_module._memory_on.cache_clear()
 
 
 def test_what_does_not_fit_is_one_line() -> None:

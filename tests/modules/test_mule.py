@@ -179,6 +179,17 @@ def test_pre_training_moves_the_universal_layers_alone(corpus: Corpus) -> None:
     )
 
 
+def test_no_epoch_of_pre_training_is_chosen(corpus: Corpus) -> None:
+    """A model that starts from trained weights may rank best before it has learned anything new."""
+    module, diary = module_of(corpus, pretrain_epochs=2), Diary()
+    make_trainer(4, diary).fit(module, corpus.data(groups=TOGETHER))
+    assert module.selects == "val/selection"
+    found = [logged["val/selection"] for logged in diary.logged]
+    assert found == [-2, -1, *(logged["val/rsum"] for logged in diary.logged[2:])]
+    assert all(logged["val/rsum"] > 0 for logged in diary.logged)
+    assert module_of(corpus, pretrain_epochs=0, neighbours=0).selects == "val/rsum"
+
+
 @pytest.mark.parametrize(("warmup", "hardest"), [(0, True), (1, False)])
 def test_pre_training_takes_the_most_violated_negatives_where_nothing_warms_up(
     corpus: Corpus, warmup: int, hardest: bool

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from modules.recurrent import BiLSTM, Packing, lstm_cell, scan
+from modules.recurrent import BiLSTM, Packing, lstm_cell, on_cudnn, scan
 
 torch.manual_seed(0)
 LENGTHS = torch.tensor([3, 7, 1, 5, 7])
@@ -59,6 +59,22 @@ def test_one_step_is_the_cell():
     h, c = lstm_cell(inputs + hidden @ recurrent.t(), cell)
     torch.testing.assert_close(states, h)
     torch.testing.assert_close(last, c)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_autocast_does_not_reach_what_runs_on_cudnn(kind: type[nn.RNNBase]) -> None:
+    """Its float16 cannot be seen on a CPU: bfloat16 stands for it."""
+    network, words = kind(4, 6, batch_first=True), torch.randn(5, 7, 4)
+    start = torch.randn(1, 5, 6) if kind is nn.GRU else None
+    packed = nn.utils.rnn.pack_padded_sequence(words, LENGTHS, batch_first=True, enforce_sorted=False)
+    expected, plain_states = network(words, start)[0], network(packed)[0].data
+    with torch.autocast("cpu", torch.bfloat16):
+        low = start if start is None else start.bfloat16().float()
+        found = on_cudnn(network, words, low)[0]
+        assert torch.equal(on_cudnn(network, packed)[0].data, plain_states)
+        assert on_cudnn(network, words.bfloat16())[0].dtype == torch.float32
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, rtol=0, atol=0.01 if start is not None else 0)
 
 
 def test_packing_there_and_back():

@@ -4,13 +4,14 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from torch import nn
 
 from pipeline.errors import RecipeError
 from pipeline.jobs import trainer as training
 from pipeline.jobs.cost import duration
-from pipeline.jobs.trainer import Estimate, disk_for_training
+from pipeline.jobs.trainer import AveragedWeights, Estimate, disk_for_training
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(40, "40 s"), (99.4, "99 s"), (720, "12 min"), (12600, "3.5 h")])
@@ -55,6 +56,16 @@ def test_bfloat16_is_advised_against_where_it_costs_time(monkeypatch):
     assert len(estimate_of(monkeypatch, 0.5, 1461, "bf16-mixed", cost=0.3)) == 1
     assert len(estimate_of(monkeypatch, 0.5, 1461, "bf16-mixed", "cuda")) == 1
     assert len(estimate_of(monkeypatch, 0.5, 1461, "32-true")) == 1
+
+
+def test_averaged_weights_are_where_the_training_is() -> None:
+    """Lightning moves the module there after this."""
+    module = pl.LightningModule()
+    module.layer = nn.Linear(2, 3)
+    average = AveragedWeights(decay=0.9)
+    average.setup(SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("meta"))), module, "fit")
+    assert {parameter.device.type for parameter in average._average_model.parameters()} == {"meta"}
+    assert module.layer.weight.device.type == "cpu"
 
 
 def test_too_little_disk_is_told_before_training(monkeypatch, tmp_path):
