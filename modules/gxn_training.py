@@ -101,7 +101,8 @@ class GxnTraining(Retrieval):
         if world > 1:
             total = total + touch(self.parameters())
         self.zero_grad(set_to_none=True)
-        self.manual_backward(total)
+        with torch.autocast(self.device.type, enabled=False):  # else what forward protects is rounded on the way back
+            self.manual_backward(total)
         own = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         if self.clip:
             torch.nn.utils.clip_grad_norm_(own, self.clip)
