@@ -22,7 +22,7 @@ RUNS = (
 SPEED = "machine,part,ratio,date\nCPU,step,2.0,2026-01-01\nCPU,search,0.5,2026-01-01\nGPU,step,1,2026-01-01\n"
 DRAWN = {
     "a.png": ("recall", "percent", [Figures("en", "mean_recall", {"none": "r:vse-san-none"}, "en")]),
-    "b.png": ("BLEU", "BLEU", [Figures("de", "test_bleu", {"mt": "r:mt-en-de", "mt 1": "r:mt-en-de/first"},
+    "b.png": ("BLEU", "BLEU", [Figures("de", "test_bleu", {"mt": "r:mt-en-de", "mt 1": "r:mt-en-de/other+first"},
                                       published={"paper": 41.0})]),
 }  # fmt: skip
 
