@@ -110,7 +110,8 @@ class VectorIndex:
     def vectors(self) -> Tensor:
         """Return all stored vectors (N, H), float32 on the CPU."""
         stored = self._index if self.kind == "flat" else self._index.refine_index
-        return torch.from_numpy(stored.reconstruct_n(0, len(self)))
+        with self._lock:
+            return torch.from_numpy(stored.reconstruct_n(0, len(self)))
 
     def save(self, folder: Path, made_of: str) -> None:
         """Write `index.faiss` and its description `index.json`.
