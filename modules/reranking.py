@@ -3,7 +3,9 @@
 The second model scores only the listed results, so it may be slow and the gallery large.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,12 +14,12 @@ from modules.encodings import Encodings, Similarity
 from modules.errors import ModelError
 from modules.index import VectorIndex
 from modules.metrics import RetrievalRanks, require_finite, require_links
-from modules.ranking import ROUNDING
+from modules.ranking import ROUNDING, exact_ranks, first_captions
 
 
 @dataclass(frozen=True)
 class FirstLists:
-    """The first k results of an inner-product model for every query of both tasks; short lists are padded with -1.
+    """The first k results of a model for every query of both tasks; short lists are padded with -1.
 
     Attributes:
         images: (C, k) rows of the first k images for each caption.
@@ -51,6 +53,26 @@ def first_lists(images: VectorIndex, captions: VectorIndex, ranks: RetrievalRank
     return FirstLists(images.search(captions.vectors(), k)[1], captions.search(images.vectors(), k)[1], ranks)
 
 
+def exact_lists(
+    similarity: Similarity, images: Encodings, captions: Encodings, caption_image: Tensor, k: int
+) -> FirstLists:
+    """Find the first k images for each caption, and the first k captions for each image, by any similarity.
+
+    Args:
+        similarity: the model's score of encoded images and captions.
+        images: encodings of I images.
+        captions: encodings of C captions.
+        caption_image: (C,) row of each caption's image.
+        k: length of a list, or the size of the gallery if that is smaller.
+
+    Raises:
+        ModelError: a score is not finite, or a link is not the row of an image.
+    """
+    ranks = exact_ranks(similarity, images, captions, caption_image)
+    of_captions = first_captions(lambda some, others: similarity(others, some).T, captions, images, k)
+    return FirstLists(of_captions, first_captions(similarity, images, captions, k), ranks)
+
+
 def reranked(
     similarity: Similarity,
     images: Encodings,
@@ -82,33 +104,70 @@ def reranked(
         ModelError: a score is not finite, or the lists are for other images and captions.
     """
     device, num_images, num_captions = images.parts[0].device, len(images), len(captions)
-    links = first.ranks.caption_image.to(device)
-    require_links(links, num_images, num_captions)
+    require_links(first.ranks.caption_image.to(device), num_images, num_captions)
     if len(first.ranks.image_to_text) != num_images:
         raise ModelError(f"lists are of {len(first.ranks.image_to_text)} images, the encodings of {num_images}")
+    score = partial(_pair_scores, similarity, images, captions, block)
+    return ranks_in_lists(first, *listed_scores(score, first, device), tolerance)
+
+
+def listed_scores(
+    score: Callable[[Tensor, Tensor], Tensor], first: FirstLists, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Score each listed pair once, in the order of images.
+
+    Args:
+        score: rows of images (P,) and captions (P,) → their scores (P,).
+        first: the lists.
+        device: of the rows that `score` gets, and of the scores.
+
+    Returns:
+        scores of the images listed for each caption (C, k), and of the captions listed for each image (I, k); −∞ where
+        a list is padded.
+    """
     of_caption, of_image = first.images.to(device), first.captions.to(device)
+    num_captions = len(of_caption)
     for_caption = of_caption * num_captions + torch.arange(num_captions, device=device)[:, None]
-    for_image = torch.arange(num_images, device=device)[:, None] * num_captions + of_image
+    for_image = torch.arange(len(of_image), device=device)[:, None] * num_captions + of_image
     listed = torch.cat([(of_caption >= 0).flatten(), (of_image >= 0).flatten()])
     pairs, position = torch.cat([for_caption.flatten(), for_image.flatten()])[listed].unique(return_inverse=True)
-    found = _pair_scores(similarity, images, captions, pairs, block)
+    found = score(pairs // num_captions, pairs % num_captions)
     scores = found.new_full((len(listed),), -torch.inf)
     scores[listed] = found[position]
-    by_caption, by_image = scores[: for_caption.numel()].view_as(for_caption), scores[for_caption.numel() :]
+    by_caption, by_image = scores.split([for_caption.numel(), for_image.numel()])
+    return by_caption.view_as(for_caption), by_image.view_as(for_image)
+
+
+def ranks_in_lists(
+    first: FirstLists, by_caption: Tensor, by_image: Tensor, tolerance: float = ROUNDING
+) -> RetrievalRanks:
+    """Rank by new scores among the first k results, as `reranked` says, and by the first model after them.
+
+    Args:
+        first: the lists.
+        by_caption: (C, k) scores of the images listed for each caption.
+        by_image: (I, k) scores of the captions listed for each image.
+        tolerance: a score lower than the right answer's by at most this share of it (or of 1) counts as a tie.
+    """
+    device = by_caption.device
+    links, of_caption, of_image = (
+        one.to(device) for one in (first.ranks.caption_image, first.images, first.captions)
+    )  # fmt: skip
     right_image, own_caption = of_caption == links[:, None], _own(of_image, links)
     return RetrievalRanks(
         _ranks(by_caption, right_image, first.ranks.text_to_image.to(device), tolerance),
-        _ranks(by_image.view_as(for_image), own_caption, first.ranks.image_to_text.to(device), tolerance),
+        _ranks(by_image, own_caption, first.ranks.image_to_text.to(device), tolerance),
         links,
     )
 
 
-def _pair_scores(similarity: Similarity, images: Encodings, captions: Encodings, pairs: Tensor, block: int) -> Tensor:
-    """Score pairs (P,), each image * C + caption in ascending order, image by image."""
-    rows, columns = pairs // len(captions), pairs % len(captions)
+def _pair_scores(
+    similarity: Similarity, images: Encodings, captions: Encodings, block: int, rows: Tensor, columns: Tensor
+) -> Tensor:
+    """Score pairs (P,) of images in ascending order and captions, image by image."""
     parts = []
     for row, image_captions in enumerate(columns.split(rows.bincount(minlength=len(images)).tolist())):
-        image = torch.tensor([row], device=pairs.device)
+        image = torch.tensor([row], device=rows.device)
         for some in image_captions.split(block):
             if not len(some):
                 continue

@@ -183,7 +183,8 @@ class RetrievalModel(nn.Module, ABC):
     def tensors_of(self, sentences: Sequence[Sequence[int]], language: str) -> tuple[Tensor, Tensor, Tensor]:
         """Return tokens (C, L), lengths (C,), languages (C,) of sentences in one language, given as token numbers."""
         device = next(self.parameters()).device
-        tokens = pad_sequence([torch.tensor(sentence) for sentence in sentences], batch_first=True).to(device)
+        rows = [torch.tensor(sentence, dtype=torch.long) for sentence in sentences]  # one may be empty
+        tokens = pad_sequence(rows, batch_first=True).to(device)
         lengths = torch.tensor([len(sentence) for sentence in sentences])
         return tokens, lengths, torch.full_like(lengths, self.languages.index(language)).to(device)
 
@@ -218,6 +219,24 @@ class RetrievalModel(nn.Module, ABC):
             mask: (B, R), true for real regions.
             languages: (B,) of the captions, as indexes.
             settings: of the search; greedy by default.
+
+        Raises:
+            ModelError: the model has no decoder.
+        """
+        raise ModelError(f"{type(self).__name__} writes no captions: {_NO_DECODER}")
+
+    def caption_likelihoods(
+        self, regions: Tensor, mask: Tensor, image_index: Tensor, tokens: Tensor, lengths: Tensor, languages: Tensor
+    ) -> Tensor:
+        """Return log p(caption | image) (C,), natural logarithms, summed over the words and the end of a caption.
+
+        Args:
+            regions: (B, R, D).
+            mask: (B, R), true for real regions.
+            image_index: (C,) row of each caption's image.
+            tokens: (C, L), padded with zeros.
+            lengths: (C,) on the CPU.
+            languages: (C,) as indexes.
 
         Raises:
             ModelError: the model has no decoder.

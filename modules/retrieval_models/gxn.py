@@ -197,6 +197,15 @@ class Gxn(ByOrder, RetrievalModel):
             vectors = self.scaled(self.grounded_images(regions, mask))
         return self.decoder.search(self.words, vectors, languages, settings, self.longest)
 
+    def caption_likelihoods(
+        self, regions: Tensor, mask: Tensor, image_index: Tensor, tokens: Tensor, lengths: Tensor, languages: Tensor
+    ) -> Tensor:
+        """Return log p(caption | image) by the decoder."""
+        if not self.writes:
+            return super().caption_likelihoods(regions, mask, image_index, tokens, lengths, languages)
+        vectors = self.scaled(self.grounded_images(regions, mask))[image_index]
+        return -self.decoder.surprise(self.words, vectors, tokens, lengths, languages)
+
     def draw_images(self, tokens: Tensor, lengths: Tensor, languages: Tensor, seed: int) -> Tensor:
         """Return pictures of captions."""
         if not self.draws:

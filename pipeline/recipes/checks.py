@@ -94,6 +94,8 @@ def _check_retrieval_systems(vse: VseSettings, mmt: MmtSettings, where: str) -> 
         )
     if vse.first is not None:
         _check_first(vse, vse.first, where)
+    if vse.by_likelihood and (others := [name for name in ("fuse", "translate", "first") if getattr(vse, name)]):
+        raise RecipeError(f"{where}: vse.by_likelihood and vse.{others[0]} are both set; leave one out")
 
 
 def translations(vse: VseSettings) -> dict[str, tuple[str, str]]:

@@ -44,8 +44,8 @@ SECTIONS: dict[str, type] = {
 }
 # What makes a system of a table what it is: on the command line these are for `stage-vse`, not for tables.
 _OF_A_SYSTEM = {
-    "model", "options", "fuse", "translate", "first", "first_k", "loss", "words", "word_vectors", "pretrained",
-    "pretrained_rate", "pretrained_vectors", "pretrained_layer", "drop_regions", "drop_words", "rows",
+    "model", "options", "fuse", "translate", "first", "by_likelihood", "first_k", "loss", "words", "word_vectors",
+    "pretrained", "pretrained_rate", "pretrained_vectors", "pretrained_layer", "drop_regions", "drop_words", "rows",
     "only", "select", "test", "folds", "start", "image_encoder", "image_encoder_rate", "image_encoder_size",
 }  # fmt: skip
 _GOES_WITH = (
@@ -57,7 +57,7 @@ _OF_A_START = {  # not what decides how words and images are read: the later tra
     "loss", "margin", "image_encoder_rate",
 }  # fmt: skip
 _NOT_OF_A_RERANKER = {
-    "rows", "only", "seeds", "first", "fuse", "translate", "folds", "pretrained", "pretrained_vectors",
+    "rows", "only", "seeds", "first", "by_likelihood", "fuse", "translate", "folds", "pretrained", "pretrained_vectors",
     "pretrained_layer", "reranker", "select", "test", "image_encoder", "image_encoder_size",
 }  # fmt: skip
 _TOP = {"base", "seed", "trainer", "corpus", "tables", *SECTIONS}

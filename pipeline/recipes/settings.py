@@ -193,18 +193,20 @@ class VseSettings:
     """A tested language without training captions: its figures are marked, or the configuration is refused."""
     folds: int = added(1)
     """Equal parts of the test images, in the order of the corpus, each ranked by itself; the means of their figures
-    stand beside those on all images (COCO's 1K and 5K: 5). With `fuse`, `translate` or `first` there are none."""
+    stand beside those on all images (COCO's 1K and 5K: 5). Only with `by_model_alone`."""
     retrieved_captions: bool = added(True)
-    """The captions that a model retrieves for the test images are scored as captions of them, by BLEU and CIDEr-D. Not
-    with `fuse`, `translate` or `first`."""
+    """The captions that a model retrieves for the test images are scored as captions of them, by BLEU and CIDEr-D. Only
+    with `by_model_alone`."""
     fuse: list[str] = added([])
     """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
     translate: str | list[str] | None = added(None)
     """Query translation, `mt:de-en` or a list: test captions are translated and ranked by a model of that language."""
     first: str | None = added(None)
     """An indexed model, trained with these settings too, whose first results `model` reranks; null: none."""
+    by_likelihood: bool = added(False)
+    """`model` reranks its own first results by log p(caption | image) of its decoder."""
     first_k: int = added(100)
-    """How many of them."""
+    """How many first results are reranked, with `first` or `by_likelihood`."""
     reranker: dict[str, Any] = added({})
     """A second model, trained beside the rows, tested on what `model` finds first, and exported with it: search reranks
     by it. Its `row`, its `model`, and what else differs from these settings (`first_k`, `epochs` …). Empty or `model:
@@ -250,6 +252,11 @@ class VseSettings:
     contrastive loss is not among them."""
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     """Overlay of the recipe's trainer."""
+
+    @property
+    def by_model_alone(self) -> bool:
+        """Whether the scores of `model` rank: without `fuse`, `translate`, `first` and `by_likelihood`."""
+        return not (self.fuse or self.translate or self.first or self.by_likelihood)
 
 
 @dataclass

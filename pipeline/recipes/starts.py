@@ -7,7 +7,8 @@ from typing import Any
 from pipeline.recipes.settings import VseSettings
 
 ALONE: dict[str, Any] = {
-    "reranker": {}, "fuse": [], "translate": None, "first": None, "folds": 1, "retrieved_captions": False,
+    "reranker": {}, "fuse": [], "translate": None, "first": None, "by_likelihood": False, "folds": 1,
+    "retrieved_captions": False,
 }  # fmt: skip
 """Settings of a model that is trained for another job, without evaluations of its own."""
 
@@ -15,7 +16,7 @@ ALONE: dict[str, Any] = {
 def overlaid(settings: VseSettings, change: Mapping[str, Any]) -> VseSettings:
     """The settings of a training that comes before one with `settings`: `change` is an entry of `vse.start`."""
     options = settings.options | change.get("options", {})
-    return replace(settings, **{**change, "options": options, "start": []})
+    return replace(settings, **{"by_likelihood": False, **change, "options": options, "start": []})
 
 
 def captioner_settings(settings: VseSettings, captioner: Mapping[str, Any]) -> VseSettings:

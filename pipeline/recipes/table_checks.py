@@ -22,13 +22,11 @@ def check_system(table: Mapping[str, Any], vse: VseSettings, where: str) -> None
     Raises:
         RecipeError: they do not.
     """
-    combined = vse.fuse or vse.translate or vse.first
-    if table.get("folds") and (vse.folds == 1 or combined):
-        raise RecipeError(f"{where}.folds needs vse.folds of 2 or more, without vse.fuse, vse.translate and vse.first")
-    if table.get("captions") and (not vse.retrieved_captions or combined):
-        raise RecipeError(
-            f"{where}.captions needs vse.retrieved_captions, without vse.fuse, vse.translate and vse.first"
-        )
+    without = "without vse.fuse, vse.translate, vse.first and vse.by_likelihood"
+    if table.get("folds") and not (vse.folds > 1 and vse.by_model_alone):
+        raise RecipeError(f"{where}.folds needs vse.folds of 2 or more, {without}")
+    if table.get("captions") and not (vse.retrieved_captions and vse.by_model_alone):
+        raise RecipeError(f"{where}.captions needs vse.retrieved_captions, {without}")
     if (language := table.get("language", "en")) not in vse.test:
         raise RecipeError(f"{where}.language is {language!r}, which vse.test lacks")
 

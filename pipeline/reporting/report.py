@@ -89,7 +89,7 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
         append_runs(recipe.name, list(finished_runs(workspace, kept)))
     committed = read_runs(recipe.name)
     figures = _ReportTables(recipe, workspace, committed)
-    cut = recipe.vse.folds > 1 and not (recipe.vse.fuse or recipe.vse.translate or recipe.vse.first)
+    cut = recipe.vse.folds > 1 and recipe.vse.by_model_alone
     named = [(row.system, row.name, row) for row in rows]
     sheets = [
         figures.translators(translators),

@@ -1,8 +1,9 @@
 """The ranks that testing a retrieval model leaves on disk."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -12,6 +13,7 @@ from datasets import Dataset as Table
 from data.regions import RegionStore
 from data.retrieval import RetrievalData
 from data.text import TextInput
+from modules.encodings import Encodings, Similarity
 from modules.metrics import RetrievalRanks, retrieval_scores
 from modules.retrieval import Retrieval
 from pipeline.errors import RecipeError
@@ -21,6 +23,22 @@ from pipeline.jobs.weights import load_weights
 from pipeline.recipes.settings import TrainerSettings
 
 _ARRAYS = ("text_to_image", "image_to_text", "caption_image")
+
+
+class Encoded(NamedTuple):
+    """What a model ranks in one language: a gallery of images and captions, and its score.
+
+    Attributes:
+        similarity: the score.
+        images: encodings of I images, in the order of `RetrievalData.ranked`.
+        captions: encodings of C captions, in the same order.
+        links: (C,) row of each caption's image, on the CPU.
+    """
+
+    similarity: Similarity
+    images: Encodings
+    captions: Encodings
+    links: torch.Tensor
 
 
 def load_module(folder: Path, languages: Sequence[str], pretrained: str | None = None) -> tuple[Retrieval, TextInput]:
@@ -62,6 +80,20 @@ def rank_split(
     trainer = make_trainer(settings)
     (trainer.test if split == "test" else trainer.validate)(module, data, verbose=False)
     return data
+
+
+def encode_test(
+    module: Retrieval, text: TextInput, captions: Table, store: RegionStore, settings: TrainerSettings
+) -> tuple[RetrievalData, dict[str, Encoded]]:
+    """Encode the test in the module's languages, without ranking it; what was encoded, and its encodings by language.
+
+    Raises:
+        RecipeError: the model does not read such regions.
+    """
+    encoded: dict[str, Encoded] = {}
+    for language, metric in module.metrics.items():
+        metric.rank = partial(_keep, encoded, language)
+    return rank_split(module, text, captions, store, settings), encoded
 
 
 def write_ranks(folder: Path, ranks: Mapping[str, RetrievalRanks]) -> dict[str, dict[str, float]]:
@@ -120,3 +152,12 @@ def folds_of(data: RetrievalData, count: int, languages: Sequence[str]) -> list[
                     "or leave the language out of vse.test"
                 )
     return list(folds)
+
+
+def _keep(
+    encoded: dict[str, Encoded], language: str,
+    similarity: Similarity, images: Encodings, captions: Encodings, links: torch.Tensor,
+) -> RetrievalRanks:  # fmt: skip
+    """Keep what a metric would rank; nobody reads the ranks, so all are 1."""
+    encoded[language] = Encoded(similarity, images, captions, links.cpu())
+    return RetrievalRanks(torch.ones_like(links), torch.ones(len(images), dtype=torch.long), links)

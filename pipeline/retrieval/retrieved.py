@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,13 +16,12 @@ from data.retrieval import RetrievalData
 from data.text import plain_words
 from modules.caption_metrics import caption_scores
 from modules.cider import CiderD, DocumentFrequencies
-from modules.encodings import Encodings, Similarity
-from modules.metrics import RetrievalRanks, image_folds
+from modules.metrics import image_folds
 from modules.ranking import first_captions
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.images import images_in, images_of
-from pipeline.retrieval.ranks import folds_of, load_module, rank_split, read_arrays
+from pipeline.retrieval.ranks import Encoded, encode_test, folds_of, load_module, read_arrays
 from pipeline.retrieval.references import training_frequencies
 
 VERSION = 1
@@ -47,15 +45,6 @@ class Retrieved(NamedTuple):
     cider: NDArray[np.float64]
 
 
-class _Encoded(NamedTuple):
-    """What a model ranks in one language: a gallery of images and captions, and its score."""
-
-    similarity: Similarity
-    images: Encodings
-    captions: Encodings
-    links: Tensor
-
-
 def retrieved_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
     """Score the captions at ranks 1 … 5 of each test image by BLEU and CIDEr-D (GXN, Table 2).
 
@@ -68,10 +57,7 @@ def retrieved_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
         module, text = load_module(inputs["model"], settings.test, settings.pretrained)
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         store = images_in(inputs)
-        encoded: dict[str, _Encoded] = {}
-        for language, metric in module.metrics.items():
-            metric.rank = partial(_keep, encoded, language)
-        data = rank_split(module, text, captions, store, settings.trainer)
+        data, encoded = encode_test(module, text, captions, store, settings.trainer)
         folds = [_places(data, fold) for fold in folds_of(data, settings.folds, settings.test)]
         figures: dict[str, dict[str, dict[str, float]]] = {"test": {}, "folds": {}}
         for language, one in encoded.items():
@@ -162,13 +148,13 @@ def _scorer(captions: Table, data: RetrievalData, links: Tensor, language: str) 
     return _Scorer(frequencies, ids, [plain_words(words[one], language) for one in ids[1]], links.tolist())
 
 
-def _first(encoded: _Encoded, images: Tensor, captions: Tensor) -> NDArray[np.int64]:
+def _first(encoded: Encoded, images: Tensor, captions: Tensor) -> NDArray[np.int64]:
     """Rows of the first captions of some images among some captions, (I, k)."""
     parts = encoded.images.select(images), encoded.captions.select(captions)
     return captions[first_captions(encoded.similarity, *parts, DEPTH).cpu()].numpy()
 
 
-def _in_folds(scorer: _Scorer, encoded: _Encoded, folds: Sequence[Tensor]) -> dict[str, float]:
+def _in_folds(scorer: _Scorer, encoded: Encoded, folds: Sequence[Tensor]) -> dict[str, float]:
     """Means of the figures over folds, each with a gallery of its own; none where a fold has none."""
     parts = [
         scorer.score(_first(encoded, images, captions), images.numpy())
@@ -181,15 +167,6 @@ def _in_folds(scorer: _Scorer, encoded: _Encoded, folds: Sequence[Tensor]) -> di
 def _places(data: RetrievalData, fold: Tensor) -> Tensor:
     """Rows of a fold's images in the order of their encodings."""
     return torch.searchsorted(torch.tensor(data.image_keys("test")).unique(), fold)
-
-
-def _keep(
-    encoded: dict[str, _Encoded], language: str,
-    similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor,
-) -> RetrievalRanks:  # fmt: skip
-    """Keep what a metric would rank; nobody reads the ranks, so all are 1."""
-    encoded[language] = _Encoded(similarity, images, captions, links.cpu())
-    return RetrievalRanks(torch.ones_like(links), torch.ones(len(images), dtype=torch.long), links)
 
 
 def _headline(figures: Mapping[str, Any]) -> str:

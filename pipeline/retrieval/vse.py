@@ -18,11 +18,13 @@ from pipeline.jobs.console import detail
 from pipeline.jobs.job import Job, chain, needed
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings
+from pipeline.recipes.starts import ALONE
 from pipeline.retrieval.cautions import require_enough, require_segmenters
 from pipeline.retrieval.folds import in_folds
 from pipeline.retrieval.fusion import fused
 from pipeline.retrieval.generated import generated_job
 from pipeline.retrieval.images import image_arguments
+from pipeline.retrieval.likelihood import by_likelihood
 from pipeline.retrieval.query_translation import by_translation
 from pipeline.retrieval.recognised import recognised_job
 from pipeline.retrieval.reranking import index_job, on_first_lists, rerank_job
@@ -94,10 +96,7 @@ def reranker_row(recipe: Recipe, workspace: Workspace) -> Row | None:
     indexed = model_class(settings.model).score_with(**settings.options) == "inner product"
     if not indexed or own.get("model") in (None, settings.model) or name not in (settings.only or settings.rows):
         return None
-    plain = replace(
-        settings, reranker={}, only=[name], seeds=settings.seeds[:1], fuse=[], translate=None, first=None, folds=1,
-        retrieved_captions=False,
-    )  # fmt: skip
+    plain = replace(settings, **ALONE, only=[name], seeds=settings.seeds[:1])
     second = replace(plain, **_OF_ANOTHER | {"options": {}} | own)
     (first_row,), (row,) = (vse_rows(replace(recipe, vse=one), workspace) for one in (plain, second))
     corpus = corpus_job(recipe, workspace)
@@ -136,7 +135,8 @@ def as_trained(training: Training) -> Row:
 
 
 EVALUATIONS: dict[str, Evaluation] = {
-    "fuse": fused, "translate": by_translation, "first": on_first_lists, "folds": in_folds,
+    "fuse": fused, "translate": by_translation, "first": on_first_lists, "by_likelihood": by_likelihood,
+    "folds": in_folds,
 }  # fmt: skip
 """Setting of `vse` → how rows are tested where it is not at its default."""
 _OF_ANOTHER: dict[str, Any] = {
