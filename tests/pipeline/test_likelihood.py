@@ -1,6 +1,7 @@
 """Reranking by log p(caption | image) of a model's own decoder, in the pipeline."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from pipeline.recipes.settings import TrainerSettings
 from pipeline.retrieval.ranks import encode_test, load_module, read_ranks
 from pipeline.retrieval.vse import vse_rows
 from tests.modules.test_ranking import assert_same
+from tests.pipeline.test_two_processes import run_on_two
 from tests.pipeline.tiny import GXN, Tiny
 
 ON = "--vse.by_likelihood=true"
@@ -74,6 +76,15 @@ def test_the_report_names_it_and_lists_no_captions(made: Tiny) -> None:
     text = (made.workspace.root / "tiny" / "report" / "report.md").read_text()
     assert "**Retrieval, gxn, its first 100 by log p(caption | image), en" in text
     assert "enerated captions" not in text
+
+
+@pytest.mark.slow
+def test_two_processes_leave_what_one_leaves(made: Tiny, tmp_path: Path) -> None:
+    two = made.without(tmp_path / "two", "likelihood-*")
+    run_on_two(two, "vse", *GXN, ON)
+    for language in ("en", "de"):
+        ours, theirs = (read_ranks(one.job("likelihood-gxn-both-1"), language) for one in (two, made))
+        assert_same(ours, theirs)
 
 
 @pytest.mark.parametrize(("more", "says"), [
