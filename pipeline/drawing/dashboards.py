@@ -69,7 +69,7 @@ def log_translations(
         board.add_text("translations/test", "\n".join(lines))
         if pictures:
             sheet = picture_sheet([
-                (pictures.get(row["image_id"]), [(row["source"], GREY), (row["reference"], GREEN), row["hypothesis"]])
+                ([pictures.get(row["image_id"])], [(row["source"], GREY), (row["reference"], GREEN), row["hypothesis"]])
                 for row in chosen
             ])  # fmt: skip
             board.add_image("translations/test", np.asarray(sheet), dataformats="HWC")
@@ -179,7 +179,7 @@ class QueryGallery(pl.Callback):
                 for score, place in zip(*(part.tolist() for part in found), strict=True):
                     colour = GREEN if captions[place].image_id == image_id else BLACK
                     lines[row].append((f"{language} {score:.3f}  {captions[place].text}", colour))
-        return picture_sheet([(self.pictures.get(i), text) for i, text in zip(self.image_ids, lines, strict=False)])
+        return picture_sheet([([self.pictures.get(i)], text) for i, text in zip(self.image_ids, lines, strict=False)])
 
     def _encoded_images(self, module: Any, rows: np.ndarray) -> Any:
         return encoded_images(module.model, self.store.regions[rows])

@@ -48,15 +48,16 @@ def of_generator(pixels: NDArray[np.uint8], size: int = _THUMBNAIL) -> Image.Ima
     return Image.fromarray(pixels.transpose(1, 2, 0)).resize((size, size), Image.Resampling.BICUBIC)
 
 
-def picture_sheet(rows: Sequence[tuple[Shown, Sequence[Line]]], width: int = 760) -> Image.Image:
-    """A contact sheet: pictures below each other, a grey box where there is none; beside each its lines, wrapped."""
-    left = _THUMBNAIL + 2 * _GAP
-    wrapped = [[piece for line in lines for piece in wrap(line, width - left - _GAP)] for _, lines in rows]
+def picture_sheet(rows: Sequence[tuple[Sequence[Shown], Sequence[Line]]], width: int = 602) -> Image.Image:
+    """A contact sheet: in each row pictures, a grey box where there is none, and beside them lines of a width."""
+    left = _GAP + max((len(shown) for shown, _ in rows), default=1) * (_THUMBNAIL + _GAP)
+    wrapped = [[piece for line in lines for piece in wrap(line, width)] for _, lines in rows]
     heights = [max(_THUMBNAIL, len(lines) * _LINE) + _GAP for lines in wrapped]
-    sheet = Image.new("RGB", (width, sum(heights) + _GAP), "white")
+    sheet = Image.new("RGB", (left + width + _GAP, sum(heights) + _GAP), "white")
     top = _GAP
-    for (path, _), lines, step in zip(rows, wrapped, heights, strict=True):
-        _paste(sheet, path, _GAP, top)
+    for (pictures, _), lines, step in zip(rows, wrapped, heights, strict=True):
+        for column, shown in enumerate(pictures):
+            _paste(sheet, shown, _GAP + column * (_THUMBNAIL + _GAP), top)
         for number, line in enumerate(lines):
             write_line(sheet, (left, top + number * _LINE), *line)
         top += step

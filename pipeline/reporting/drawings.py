@@ -34,7 +34,7 @@ from pipeline.reporting.generation import GALLERY, GENERATION, generation_sheet
 from pipeline.retrieval.images import images_in, images_of
 from pipeline.similarity.models import models_of
 
-VERSION = 2
+VERSION = 3
 JOINT_SPACE = "joint space/t-SNE"
 WORD_VECTORS = "word vectors/t-SNE"
 _LANGUAGES = 2  # at most, side by side

@@ -28,7 +28,7 @@ def generation_sheet(
     model: RetrievalModel, text: TextInput, ids: Sequence[str], regions: NDArray[np.floating],
     pictures: Mapping[str, Path], captions: Mapping[str, Mapping[str, str]],
 ) -> Image.Image:  # fmt: skip
-    """A contact sheet of the first images, each with its captions, and below it what the model draws of the human one.
+    """A contact sheet of the first images, each with what the model draws of its human caption, and its captions.
 
     Retrieved is the caption of the highest score among the human ones of all images.
 
@@ -53,11 +53,12 @@ def generation_sheet(
                 (f"retrieved: {gallery[best[place]][0]}", GREY),
                 *((f"generated: {one or '(empty)'}", GREEN) for one in written[place : place + 1]),
             ]
-    rows: list[tuple[Shown, list[Line]]] = []
+    rows: list[tuple[list[Shown], list[Line]]] = []
     for image in ids[:_SHOWN]:
-        rows.append((pictures.get(image), lines[image]))
+        shown: list[Shown] = [pictures.get(image)]
         if model.draws:
             language, caption = next((one, known[image]) for one, known in captions.items() if image in known)
-            drawn = of_generator(drawn_pictures(model, text, [(caption, language)], _SEED)[0])
-            rows.append((drawn, [(f"drawn of: {caption}", GREEN)]))
+            shown.append(of_generator(drawn_pictures(model, text, [(caption, language)], _SEED)[0]))
+            lines[image].append((f"drawn: of the human caption in {language_name(language)}", GREEN))
+        rows.append((shown, lines[image]))
     return picture_sheet(rows)

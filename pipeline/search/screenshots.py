@@ -125,10 +125,10 @@ def translated_twins(recipe: Recipe, workspace: Workspace, twin: Mapping[str, st
         system: {row["image_id"]: row for row in read_translations(workspace.folder(jobs[f"{system}-en-de"]), "twins")}
         for system in ("mt", "mmt")
     }
-    rows: list[tuple[Path | None, list[Line]]] = []
+    rows: list[tuple[list[Path], list[Line]]] = []
     for image_id in (twin["image_id"], twin["twin_id"]):
         text, multimodal = found["mt"][image_id], found["mmt"][image_id]
-        rows.append((pictures[image_id], [
+        rows.append(([pictures[image_id]], [
             (text["source"], GREY), ("", GREY), (f"MT, text only:  {text['hypothesis']}", BLACK),
             (f"MMT, with the picture:  {multimodal['hypothesis']}", GREEN),
         ]))  # fmt: skip

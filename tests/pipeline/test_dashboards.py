@@ -32,7 +32,7 @@ def pictures(tmp_path: Path) -> dict[str, Path]:
 
 
 def drawn(letter: str) -> np.ndarray:
-    return np.asarray(picture_sheet([(None, [letter])]))[:, 148:]
+    return np.asarray(picture_sheet([([None], [letter])]))[:, 148:]
 
 
 def test_letters_of_our_languages_are_drawn_each_in_its_own_way() -> None:
@@ -59,17 +59,21 @@ def test_pictures_that_cannot_be_read_are_grey_boxes(tmp_path: Path, pictures: d
     (tmp_path / "text.jpg").write_text("no picture")
     for path in (None, broken, tmp_path / "missing.png", tmp_path / "text.jpg", tmp_path):
         assert read_thumbnail(path) is None
-        assert picture_sheet([(path, [])]).getpixel((70, 70)) == (0xD8, 0xDE, 0xE4)
+        assert picture_sheet([([path], [])]).getpixel((70, 70)) == (0xD8, 0xDE, 0xE4)
     assert read_thumbnail(pictures["i5"], 176).size == (176, 88)
 
 
 def test_long_lines_are_wrapped_and_make_a_sheet_higher() -> None:
-    short, long = picture_sheet([(None, ["Ein Hund"])]), picture_sheet([(None, ["Ein Hund läuft. " * 80])])
+    short, long = picture_sheet([([None], ["Ein Hund"])]), picture_sheet([([None], ["Ein Hund läuft. " * 80])])
     assert short.width == long.width == 760
     assert long.height > short.height
     assert (np.asarray(long)[:, -drawing._GAP :] == 255).all()
     assert drawing.wrap(("", GREEN), 100) == [("", GREEN)]
     assert drawing.wrap("Donaudampfschifffahrt ab", 20) == [("Donaudampfschifffahrt", BLACK), ("ab", BLACK)]
+    two = picture_sheet([([None, None], ["Ein Hund"]), ([None], ["Ein Hund"])])
+    assert two.width == short.width + 138
+    assert two.getpixel((208, 70)) == (0xD8, 0xDE, 0xE4)
+    assert two.getpixel((208, 208)) == (255, 255, 255)
     assert picture_sheet([]).height == hit_sheet([]).height == drawing._GAP
 
 
@@ -216,8 +220,8 @@ def test_a_gallery_finds_the_right_pictures(
         assert line == f"{query.text}  (rank 1 of 5)"
         assert hits[0] == (pictures[query.image_id], "1.000", True)
         assert [right for _, _, right in hits] == [True, False, False, False, False]
-    for image_id, (path, lines) in zip(gallery.image_ids, shown[4:], strict=False):
-        assert path == pictures[image_id]
+    for image_id, (paths, lines) in zip(gallery.image_ids, shown[4:], strict=False):
+        assert paths == [pictures[image_id]]
         assert [line for line in lines if line[1] == GREEN] == [
             (f"{language} 1.000  {image_id[1:]}", GREEN) for language in ("de", "en")
         ]

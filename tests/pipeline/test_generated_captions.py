@@ -104,23 +104,23 @@ def test_damaged_captions_are_one_line(tmp_path) -> None:
 
 @pytest.mark.slow
 def test_captions_and_pictures_stand_side_by_side_in_the_report(gxn: Tiny, tmp_path, monkeypatch) -> None:
-    """For each test image its captions, and below it what is drawn of the human one."""
+    """Beside each test image what is drawn of its human caption, and its captions."""
     sheets = []
     monkeypatch.setattr(generation, "picture_sheet", lambda rows: sheets.append(rows) or picture_sheet(rows))
     made = gxn.without(tmp_path, "draw-*")
     assert made.main("draw", *GXN) == 0
     (rows,) = sheets
-    assert len(rows) == 2 * 4
+    assert len(rows) == 4
     texts = {row["text"] for row in read_captions(made.job("corpus") / "captions.parquet").to_list()}
     written = read_generated(made.job(NAME))
-    for (picture, lines), (drawn, below) in zip(rows[::2], rows[1::2], strict=True):
+    for (picture, drawn), lines in rows:
         assert [text.partition(":")[0] for text, _ in lines] == [
-            "English, human", "retrieved", "generated", "German, human", "retrieved", "generated",
+            "English, human", "retrieved", "generated", "German, human", "retrieved", "generated", "drawn",
         ]  # fmt: skip
         said = [text.partition(": ")[2] for text, _ in lines]
         assert {said[0], said[1], said[3], said[4]} <= texts
         assert (said[2], said[5]) == tuple(written[one][picture.stem] or "(empty)" for one in ("en", "de"))
-        assert below[0][0] == f"drawn of: {said[0]}"
+        assert said[6] == "of the human caption in English"
         assert drawn.size == (128, 128)
     assert (made.job("draw-gxn-both-1") / "generation.png").is_file()
     assert made.main("report", *GXN) == 0
