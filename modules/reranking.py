@@ -1,6 +1,6 @@
-"""Reranking: a second model reorders the first k results of an inner-product model.
+"""Reranking: other scores reorder the first k results of a model.
 
-The second model scores only the listed results, so it may be slow and the gallery large.
+Only the listed results get these scores, so they may be slow and the gallery large.
 """
 
 from collections.abc import Callable
@@ -62,13 +62,13 @@ def exact_lists(
         similarity: the model's score of encoded images and captions.
         images: encodings of I images.
         captions: encodings of C captions.
-        caption_image: (C,) row of each caption's image.
+        caption_image: (C,) row of each caption's image, on any device.
         k: length of a list, or the size of the gallery if that is smaller.
 
     Raises:
         ModelError: a score is not finite, or a link is not the row of an image.
     """
-    ranks = exact_ranks(similarity, images, captions, caption_image)
+    ranks = exact_ranks(similarity, images, captions, caption_image.to(images.parts[0].device))
     of_captions = first_captions(lambda some, others: similarity(others, some).T, captions, images, k)
     return FirstLists(of_captions, first_captions(similarity, images, captions, k), ranks)
 

@@ -193,10 +193,10 @@ class VseSettings:
     """A tested language without training captions: its figures are marked, or the configuration is refused."""
     folds: int = added(1)
     """Equal parts of the test images, in the order of the corpus, each ranked by itself; the means of their figures
-    stand beside those on all images (COCO's 1K and 5K: 5). Only with `by_model_alone`."""
+    stand beside those on all images (COCO's 1K and 5K: 5). Not with `fuse`, `translate`, `first` or `by_likelihood`."""
     retrieved_captions: bool = added(True)
-    """The captions that a model retrieves for the test images are scored as captions of them, by BLEU and CIDEr-D. Only
-    with `by_model_alone`."""
+    """The captions that a model retrieves for the test images are scored as captions of them, by BLEU and CIDEr-D. Not
+    with `fuse`, `translate`, `first` or `by_likelihood`."""
     fuse: list[str] = added([])
     """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
     translate: str | list[str] | None = added(None)

@@ -17,12 +17,16 @@ from modules.image_generator import (
     RegionGenerator,
     discriminator_losses,
 )
+from modules.likelihood import likelihood_ranks
 from modules.noisy_channel import Channel
 from modules.rerankers import LogProbability, Reranker
+from modules.reranking import exact_lists
 from modules.training import BatchModule
 from modules.translation import Translation
 from modules.translators import translate
 from tests.modules import test_caption_decoder as decoding
+from tests.modules import test_likelihood as likelihoods
+from tests.modules import test_ranking as ranking
 from tests.modules.cases import LANGUAGES, LENGTHS, N, make, make_batch, scores
 from tests.modules.small import Corpus, Diary, make_trainer
 from tests.modules.test_gxn import PATHS, Pictures
@@ -236,6 +240,21 @@ def test_every_model_trains_and_is_tested(corpus: Corpus, name: str, precision: 
     assert module.device.type == "cpu"  # where Lightning leaves it
     assert diary.logged[-1]["val/rsum"] > 2 * 6 * 25, diary.logged[-1]
     trainer.test(module, data, verbose=False)
+
+
+@on_gpu
+def test_a_decoder_reranks_the_same() -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        regions, words, _ = ranking.sets(4, 4, 6)
+        sides = [tuple(one.to(device) for one in side) for side in (regions, words)]
+        first = exact_lists(ranking.best_word_and_region, *ranking.whole(*sides), likelihoods.LINKS, 3)
+        likelihood = likelihoods.likelihood(likelihoods.model().to(device))
+        found.append((first, likelihood_ranks(likelihood, first, torch.tensor([2, 0, 5, 6]), torch.tensor([1, 3]))))
+    (expected, by_cpu), (first, by_gpu) = found
+    assert torch.equal(first.images.cpu(), expected.images)
+    assert torch.equal(first.captions.cpu(), expected.captions)
+    ranking.assert_same(by_gpu, by_cpu)
 
 
 @on_gpu
