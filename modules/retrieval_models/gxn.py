@@ -23,7 +23,8 @@ from modules.image_generator import (
 )
 from modules.pretrained import read_words
 from modules.recurrent import widen
-from modules.retrieval_models.base import GREEDY, ByOrder, Encoding, RetrievalModel, one_vector, register
+from modules.retrieval_models.base import GREEDY, Encoding, RetrievalModel, one_vector, register
+from modules.retrieval_models.by_order import ByOrder
 
 Branch = Literal["abstract", "grounded"]
 Generation = Literal["i2t", "t2i"]

@@ -10,7 +10,8 @@ from modules.caption_losses import between_captions
 from modules.encoders import LanguageEncoders, LastState, masked_mean, region_layer
 from modules.pretrained import read_words
 from modules.recurrent import widen
-from modules.retrieval_models.base import Batch, ByOrder, Encoding, Pairs, RetrievalModel, one_vector, register
+from modules.retrieval_models.base import Batch, Encoding, Pairs, RetrievalModel, one_vector, register
+from modules.retrieval_models.by_order import ByOrder
 from modules.triplet_losses import sum_of_hinges_loss
 
 

@@ -7,7 +7,8 @@ from torch.nn import functional as F
 
 from modules.encoders import LastState, masked_mean, region_layer
 from modules.recurrent import widen
-from modules.retrieval_models.base import ByOrder, Encoding, RetrievalModel, one_vector, register
+from modules.retrieval_models.base import Encoding, RetrievalModel, one_vector, register
+from modules.retrieval_models.by_order import ByOrder
 
 
 @register("vse")

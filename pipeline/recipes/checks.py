@@ -72,8 +72,8 @@ def refuse_unknown(values: Any, known: set[str], where: str, prefix: str) -> Non
 
 def _check_retrieval_systems(vse: VseSettings, mmt: MmtSettings, where: str) -> None:
     """Refuse models that cannot be fused, re-ranked, or searched by translation."""
-    if vse.fuse and vse.translate:
-        raise RecipeError(f"{where}: vse.fuse and vse.translate are both set; leave one out")
+    if len(vse.ranked_by) > 1:
+        raise RecipeError(f"{where}: vse.{' and vse.'.join(vse.ranked_by[:2])} are both set; leave one out")
     if len(vse.fuse) == 1:
         raise RecipeError(f"{where}: vse.fuse has {vse.fuse[0]!r} alone; expected two models or more")
     directions = translations(vse)
@@ -92,25 +92,14 @@ def _check_retrieval_systems(vse: VseSettings, mmt: MmtSettings, where: str) -> 
         raise RecipeError(
             f"{where}: vse.translate is {vse.translate}; expected one translation or more, each from another language"
         )
-    if vse.first is not None:
-        _check_first(vse, vse.first, where)
-    if vse.by_likelihood and (others := [name for name in ("fuse", "translate", "first") if getattr(vse, name)]):
-        raise RecipeError(f"{where}: vse.by_likelihood and vse.{others[0]} are both set; leave one out")
+    if vse.first == vse.model:
+        raise RecipeError(f"{where}: vse.first and vse.model are both {vse.first!r}; expected another one to re-rank")
 
 
 def translations(vse: VseSettings) -> dict[str, tuple[str, str]]:
     """The translations of `vse.translate`: `mt:de-en` → its system and its direction (`mt`, `de-en`)."""
     listed = [vse.translate] if isinstance(vse.translate, str) else vse.translate or []
     return {one: (one.partition(":")[0], one.partition(":")[2]) for one in listed}
-
-
-def _check_first(vse: VseSettings, first: str, where: str) -> None:
-    """Refuse lists that cannot be made or re-ranked."""
-    for name, other in (("fuse", vse.fuse), ("translate", vse.translate)):
-        if other:
-            raise RecipeError(f"{where}: vse.first and vse.{name} are both set; leave one out")
-    if first == vse.model:
-        raise RecipeError(f"{where}: vse.first and vse.model are both {first!r}; expected another one to re-rank")
 
 
 def _check_vse(vse: VseSettings, where: str) -> None:

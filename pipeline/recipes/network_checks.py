@@ -80,7 +80,7 @@ def require_loggers(names: Collection[str], where: str) -> None:
 
 
 def _check_retrieval_models(vse: VseSettings, where: str) -> None:
-    """Refuse unknown models, options that none takes, and reranking without an index or a decoder."""
+    """Refuse models that do not exist, options that none of them takes, and first models that cannot be indexed."""
     models = vse.fuse or [vse.model, *([vse.first] if vse.first else [])]
     known = set[str]().union(*(option_names(model_class(name)) for name in models))
     refuse_unknown(vse.options, known, where, "vse.options.")
@@ -89,9 +89,6 @@ def _check_retrieval_models(vse: VseSettings, where: str) -> None:
         _check_options(name, {key: one for key, one in vse.options.items() if key in own}, where)
     if vse.first is not None and (score := model_class(vse.first).score_with(**vse.options)) != "inner product":
         raise RecipeError(f"{where}: vse.first is {vse.first!r}, whose score is of {score}; expected an inner product")
-    if vse.by_likelihood and not model_class(vse.model).writes_with(**vse.options):
-        raise RecipeError(f"{where}: vse.by_likelihood is set, but {vse.model} has no decoder; set vse.model=gxn and "
-                          "vse.options.generate=[i2t]")  # fmt: skip
 
 
 def _check_options(model: str, options: dict[str, Any], where: str) -> None:

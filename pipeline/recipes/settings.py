@@ -135,6 +135,10 @@ class AugmentSettings:
     """Overlay of the recipe's trainer."""
 
 
+RANKED_BY = ("by_likelihood", "first", "fuse", "translate")
+"""Settings of `vse`, one at most, by which something else than the scores of `vse.model` ranks."""
+
+
 @dataclass
 class VseSettings:
     """Retrieval models: one job for each training configuration and seed."""
@@ -254,9 +258,9 @@ class VseSettings:
     """Overlay of the recipe's trainer."""
 
     @property
-    def by_model_alone(self) -> bool:
-        """Whether the scores of `model` rank: without `fuse`, `translate`, `first` and `by_likelihood`."""
-        return not (self.fuse or self.translate or self.first or self.by_likelihood)
+    def ranked_by(self) -> list[str]:
+        """Which of `RANKED_BY` are set."""
+        return [name for name in RANKED_BY if getattr(self, name)]
 
 
 @dataclass

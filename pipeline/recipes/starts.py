@@ -16,7 +16,7 @@ ALONE: dict[str, Any] = {
 def overlaid(settings: VseSettings, change: Mapping[str, Any]) -> VseSettings:
     """The settings of a training that comes before one with `settings`: `change` is an entry of `vse.start`."""
     options = settings.options | change.get("options", {})
-    return replace(settings, **{"by_likelihood": False, **change, "options": options, "start": []})
+    return replace(settings, **{**change, "options": options, "start": []})
 
 
 def captioner_settings(settings: VseSettings, captioner: Mapping[str, Any]) -> VseSettings:

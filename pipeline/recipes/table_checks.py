@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import VseSettings
+from pipeline.recipes.settings import RANKED_BY, VseSettings
 
 MEASURES_OF_CAPTIONS, DEPTH = 5, 5
 """BLEU-1 to 4 and CIDEr-D, of the captions at ranks 1 … 5."""
@@ -22,10 +22,10 @@ def check_system(table: Mapping[str, Any], vse: VseSettings, where: str) -> None
     Raises:
         RecipeError: they do not.
     """
-    without = "without vse.fuse, vse.translate, vse.first and vse.by_likelihood"
-    if table.get("folds") and not (vse.folds > 1 and vse.by_model_alone):
+    without = f"without vse.{', vse.'.join(RANKED_BY)}"
+    if table.get("folds") and (vse.folds == 1 or vse.ranked_by):
         raise RecipeError(f"{where}.folds needs vse.folds of 2 or more, {without}")
-    if table.get("captions") and not (vse.retrieved_captions and vse.by_model_alone):
+    if table.get("captions") and (not vse.retrieved_captions or vse.ranked_by):
         raise RecipeError(f"{where}.captions needs vse.retrieved_captions, {without}")
     if (language := table.get("language", "en")) not in vse.test:
         raise RecipeError(f"{where}.language is {language!r}, which vse.test lacks")

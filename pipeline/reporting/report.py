@@ -89,7 +89,7 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
         append_runs(recipe.name, list(finished_runs(workspace, kept)))
     committed = read_runs(recipe.name)
     figures = _ReportTables(recipe, workspace, committed)
-    cut = recipe.vse.folds > 1 and recipe.vse.by_model_alone
+    cut = recipe.vse.folds > 1 and not recipe.vse.ranked_by
     named = [(row.system, row.name, row) for row in rows]
     sheets = [
         figures.translators(translators),

@@ -14,6 +14,7 @@ from data.captions import HUMAN, read_captions
 from data.regions import RegionStore
 from modules.likelihood import CaptionLikelihood, likelihood_ranks
 from modules.reranking import exact_lists
+from modules.retrieval_models import model_class
 from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
@@ -31,9 +32,12 @@ def by_likelihood(training: Training) -> Row:
     """`vse.model` reranks its own first `vse.first_k` results by its decoder, in the languages that it was trained on.
 
     Raises:
-        RecipeError: it was trained on none of the tested languages.
+        RecipeError: it has no decoder, or was trained on none of the tested languages.
     """
     settings = training.recipe.vse
+    if not model_class(settings.model).writes_with(**settings.options):
+        raise RecipeError(f"vse.by_likelihood is set, but {settings.model} has no decoder; set vse.model=gxn and "
+                          "vse.options.generate=[i2t]")  # fmt: skip
     languages = [language for language in settings.test if language in training.languages]
     if not languages:
         raise RecipeError(

@@ -15,12 +15,12 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 from transformers import ConvNextImageProcessorPil, ResNetConfig, ResNetModel
 
-from data.captions import HUMAN, read_captions
+from data.captions import read_captions
 from data.pixels import PixelStore, write_pixels
-from data.text import plain_words
 from pipeline.corpus.prepare import corpus_job, pictures_of
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
+from pipeline.retrieval.references import references_of
 
 SIZE, BATCH, EPOCHS, RATE, LEAST = 128, 64, 12, 2e-3, 50
 """Pixels, pictures of a step, epochs, Adam's highest learning rate, images that a word must be said of."""
@@ -45,10 +45,8 @@ def main(folder: Path, recipe_name: str, *overrides: str) -> None:
 
 def _words(corpus: Path, language: str) -> dict[str, Tensor]:
     """Training image → which of the frequent words its human captions have (W,), as 0 or 1."""
-    said: dict[str, set[str]] = {}
-    for row in read_captions(corpus / "captions.parquet").to_list():
-        if (row["split"], row["language"], row["source"]) == ("train", language, HUMAN):
-            said.setdefault(row["image_id"], set()).update(plain_words(row["text"], language))
+    captions = references_of(read_captions(corpus / "captions.parquet"), language, "train")
+    said = {image: {word for caption in several for word in caption} for image, several in captions.items()}
     words, counts = np.unique([word for one in said.values() for word in one], return_counts=True)
     kept = words[(counts >= LEAST) & (counts < 0.9 * len(said))].tolist()
     return {image: torch.tensor([float(word in one) for word in kept]) for image, one in said.items()}

@@ -69,6 +69,7 @@ def added_memory(step: Callable[[], object]) -> float:
     ours, its = context.Pipe()
 
     def measure(sender: Connection) -> None:
+        torch.set_num_threads(1)  # the threads of OpenMP do not survive a fork: a step on several would wait for ever
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         step()
         sender.send((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)

@@ -94,7 +94,7 @@ def test_two_processes_leave_what_one_leaves(made: Tiny, tmp_path: Path) -> None
 ])  # fmt: skip
 def test_settings_that_do_not_fit_are_one_line(tiny: Tiny, more: list[str], says: str) -> None:
     with pytest.raises(RecipeError) as error:
-        tiny.recipe(*GXN, ON, *more)
+        vse_rows(tiny.recipe(*GXN, ON, *more), tiny.workspace)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
