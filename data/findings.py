@@ -1,6 +1,5 @@
 """Checks of a whole corpus: what would spoil a result is an error, the rest are warnings."""
 
-import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,10 +13,17 @@ from data.captions import TRAINING_SPLITS, Caption, Pair
 from data.corpora import Corpus
 from data.errors import DataError
 from data.images import require_picture
+from data.pictures import copies_of
 from data.regions import RegionStore
 from data.sentences import normalise_sentence
 from data.text import UNSPACED
 
+EMPTY = "lines left out, for a sentence is empty"
+"""What is found of `Corpus.empty`."""
+UNNAMED = "pictures that no caption names"
+"""What is found of `Corpus.unnamed`."""
+HALF_QUOTED = "lines whose quotation marks are kept, for others of the file are not written as a spreadsheet does"
+"""What is found of `Corpus.half_quoted`."""
 SHORTEST, LONGEST = 3, 100  # words; captions outside are odd
 _ODD_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffd]")  # U+FFFD stands where a decoder gave up
 _ODD = "with control characters, line breaks or U+FFFD"
@@ -62,7 +68,9 @@ def find(corpus: Corpus, regions: RegionStore | None) -> list[Finding]:
         *_images_in_two_splits(captions),
         *_leaking_pairs(corpus),
         *_missing_captions(captions),
-        *_some("warning", "lines left out, for a sentence is empty", "text", corpus.empty),
+        *_some("warning", EMPTY, "text", corpus.empty),
+        *_some("warning", UNNAMED, "pictures", corpus.unnamed),
+        *_some("warning", HALF_QUOTED, "text", corpus.half_quoted),
         *_shared_sentences(corpus, sentences),
         *_repeated_sentences(corpus, sentences),
         *_sentences_in_two_splits(corpus, sentences),
@@ -133,20 +141,13 @@ def _picture_findings(corpus: Corpus) -> Iterator[Finding]:
 def _pictures_in_two_splits(corpus: Corpus) -> Iterator[Finding]:
     """Pictures of held-out images that are, byte by byte, those of images of another split, under other names."""
     split_of = {caption.image_id: caption.split for caption in corpus.captions}
-    sizes: dict[int, list[str]] = defaultdict(list)
-    for image_id in split_of:
-        path = corpus.pictures.get(image_id)
-        if path is not None and path.is_file():
-            sizes[path.stat().st_size].append(image_id)
+    known = {image_id: corpus.pictures[image_id] for image_id in split_of if image_id in corpus.pictures}
     alike: dict[str, dict[str, str]] = defaultdict(dict)
-    for images in sizes.values():
-        if len({split_of[image_id] for image_id in images}) > 1:
-            for image_id in images:
-                with corpus.pictures[image_id].open("rb") as file:
-                    content = hashlib.file_digest(file, "sha256").hexdigest()
-                alike[content].setdefault(split_of[image_id], image_id)
+    for image_id, first in copies_of(known).items():
+        for one in (first, image_id):
+            alike[first].setdefault(split_of[one], one)
     yield from _in_two("error", "one picture in two splits", "pictures", {
-        content: (of, " = ".join(of.values())) for content, of in alike.items()
+        first: (of, " = ".join(of.values())) for first, of in alike.items()
     })  # fmt: skip
 
 

@@ -1,20 +1,29 @@
-"""Picture files of any format, mode and size, opened as RGB."""
+"""Picture files of the formats that we claim, of any mode and size, opened as RGB. Everything here opens them so."""
 
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from data.errors import DataError
 
 T = TypeVar("T")
 
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+"""Formats that are read, by Pillow's names; cameras' MPO is opened as JPEG. Others of its plug-ins start programs."""
+_LARGEST = 2**25  # pixels; a larger picture is reduced before anything else is done with it
+_ORIENTATION = 0x0112
+_UPRIGHT = dict(enumerate((0, 3, 1, 5, 4, 6, 2), 2))  # orientation → its transposition
+
 
 def require_picture(path: Path, whole: bool = False) -> None:
-    """Check the first bytes of a picture file, or all of it.
+    """Check the first bytes of a picture file, or all of it, as `open_picture` reads it.
 
     Args:
         path: of the file.
@@ -23,14 +32,7 @@ def require_picture(path: Path, whole: bool = False) -> None:
     Raises:
         DataError: it is missing, is no picture, has too many pixels, or (`whole`) is cut or damaged.
     """
-
-    def look(image: Image.Image) -> None:
-        """Opening checks it; decode it if requested."""
-        if whole:
-            image.draft("RGB", (1, 1))
-            image.load()
-
-    _read(path, look)
+    _read(path, (lambda image: _as_rgb(image, 1)) if whole else (lambda image: image))
 
 
 def open_picture(picture: Path | Image.Image, size: int | None = None) -> Image.Image:
@@ -46,20 +48,54 @@ def open_picture(picture: Path | Image.Image, size: int | None = None) -> Image.
 
     def fit(image: Image.Image) -> Image.Image:
         """As RGB, in its own size or the requested one."""
-        if size is None:
-            return _to_rgb(image)
-        image.draft("RGB", (size, size))
-        return ImageOps.contain(_to_rgb(image), (size, size))
+        seen = _as_rgb(image, size)
+        return seen if size is None else _fitted(seen, size)
 
     return fit(picture) if isinstance(picture, Image.Image) else _read(picture, fit)
 
 
+def size_of(path: Path) -> tuple[int, int]:
+    """Width and height of a picture file, from its first bytes.
+
+    Raises:
+        DataError: as `require_picture`.
+    """
+    return _read(path, lambda image: image.size)
+
+
+def format_of(content: bytes) -> str | None:
+    """Pillow's name of the format of a file's contents, `MPO` among them; None if it is none of `FORMATS`."""
+    with suppress(Exception), _opened(BytesIO(content)) as image:
+        return str(image.format)
+    return None
+
+
+@contextmanager
+def formats_restricted() -> Iterator[None]:
+    """Let other libraries, which open pictures themselves, open those of `FORMATS` alone."""
+    Image.init()
+    before = [*Image.ID]
+    Image.ID[:] = [name for name in before if name in FORMATS]
+    try:
+        yield
+    finally:
+        Image.ID[:] = before
+
+
+@contextmanager
+def _opened(file: Path | BytesIO) -> Iterator[Image.Image]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)  # Pillow itself refuses twice as many pixels
+        with Image.open(file, formats=FORMATS) as image:
+            yield image
+
+
 def _read(path: Path, use: Callable[[Image.Image], T]) -> T:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)  # Pillow itself refuses twice as many pixels
-            with Image.open(path) as image:
-                return use(image)
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise ValueError("it is not a file")
+        with _opened(path) as image:
+            return use(image)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except Exception as error:  # a damaged file can raise anything, from any of Pillow's decoders
@@ -67,8 +103,14 @@ def _read(path: Path, use: Callable[[Image.Image], T]) -> T:
         raise DataError(f"{path}: not a readable picture ({reason}); replace it or leave it out") from None
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
-    image = ImageOps.exif_transpose(image)
+def _as_rgb(image: Image.Image, size: int | None) -> Image.Image:
+    """As RGB, upright; read smaller if `size`, the side of a square that it is to fit into, allows it."""
+    if size is not None:
+        image.draft("RGB", (size, size))
+    orientation = _orientation_of(image)
+    image = _reduced(image)
+    if orientation in _UPRIGHT:
+        image = image.transpose(Image.Transpose(_UPRIGHT[orientation]))
     if image.mode[0] in "IF":  # more than 8 bits a pixel: convert() would cut off all above 255
         values = np.nan_to_num(np.asarray(image, dtype=np.float64))
         most = 1.0 if image.mode[0] == "F" and values.max() <= 1 else max(values.max(), 255.0)
@@ -77,3 +119,29 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image.convert("RGB")
+
+
+def _orientation_of(image: Image.Image) -> int | None:
+    """What its EXIF says; None where there is none that can be read: pixels are good without tags."""
+    with suppress(Exception):
+        return int(image.getexif().get(_ORIENTATION, 1))
+    return None
+
+
+def _reduced(image: Image.Image) -> Image.Image:
+    """A picture of more than `_LARGEST` pixels reduced by a whole factor: all that follows would take many copies."""
+    factor = math.ceil(math.sqrt(image.width * image.height / _LARGEST))
+    if factor <= 1:
+        return image
+    if image.mode in ("1", "P", "PA"):  # numbers of colours have no mean
+        image = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    elif image.mode.startswith("I;"):
+        image = image.convert("I")
+    return image.reduce((min(factor, image.width), min(factor, image.height)))
+
+
+def _fitted(image: Image.Image, size: int) -> Image.Image:
+    """Its longer side of `size` pixels, the shorter one of at least one."""
+    longer = max(image.size)
+    width, height = (max(1, round(side / longer * size)) for side in image.size)
+    return image.resize((width, height), Image.Resampling.BICUBIC)

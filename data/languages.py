@@ -1,18 +1,24 @@
 """Names of languages, which of several a sentence is in, and which languages a text has."""
 
 import math
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cache
+from typing import NamedTuple
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+from data.language_codes import NLLB
 
 _NAMES = {
     "ar": "Arabic", "cs": "Czech", "de": "German", "en": "English", "es": "Spanish", "fr": "French", "it": "Italian",
     "ja": "Japanese", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ru": "Russian", "th": "Thai",
     "tr": "Turkish", "zh": "Chinese",
 }  # fmt: skip
-_READ = 1000  # sentences that `languages_in` reads
+_READ = 1000  # captions that `detect_languages` reads
+_UNKNOWN = "en"
+_MARGIN_OF_ALL, _MARGIN, _SHARE = 10.0, 5.0, 0.1  # see `detect_languages`
+_READABLE = tuple(sorted(NLLB.keys() - {"bs", "nn", "no"}))  # those three are hardly told from hr and nb
 
 
 def language_name(code: str) -> str:
@@ -36,24 +42,40 @@ def language_of(text: str, languages: Sequence[str]) -> str:
     return str(identifier.classify(text)[0])
 
 
-def languages_in(texts: Sequence[str], share: float = 0.1) -> list[str]:
-    """Detect the languages of sentences that may be in any language.
+class Detected(NamedTuple):
+    """The languages of some captions: codes, the most frequent first, and whether they could be told."""
+
+    languages: list[str]
+    sure: bool
+
+
+def detect_languages(captions: Iterable[str]) -> Detected:
+    """Detect the languages of captions, all of them together; equal captions count once.
+
+    The first language is that of all captions read as one text, if it is e^10 times likelier than any other. Another
+    one is added if, for a tenth of the captions, it is e^5 times likelier than the first: real captions of another
+    language are far above that, short ones that are only taken for it (`red truck` for Dutch) below.
 
     Args:
-        texts: the sentences; at most 1,000 of them are read, at equal distances.
-        share: of the sentences that a language has at least; single sentences are often taken for another language.
+        captions: in any languages; at most 1,000 of them are read, at equal distances.
 
     Returns:
-        codes, the most frequent first; none if no sentence has a letter.
+        the languages; English, and not sure, if they cannot be told.
     """
-    read = [text for text in texts[:: math.ceil(len(texts) / _READ) or 1] if any(map(str.isalpha, text))]
-    identifier, of = LanguageIdentifier.from_model_file(MODEL_FILE), defaultdict[str, list[str]](list)
+    distinct = [one for one in dict.fromkeys(text.lower() for text in captions) if any(map(str.isalpha, one))]
+    read = distinct[:: math.ceil(len(distinct) / _READ) or 1]
+    identifier = _identifier(_READABLE)
+    assert identifier is not None
+    (first, score), (_, next_score) = identifier.rank(" . ".join(read))[:2]
+    if not read or score - next_score < _MARGIN_OF_ALL:
+        return Detected([_UNKNOWN], False)
+    counts = Counter[str]()
     for text in read:
-        of[identifier.classify(text)[0]].append(text)
-    found = [one for one in sorted(of, key=lambda one: -len(of[one])) if len(of[one]) >= share * len(read)]
-    # What is falsely taken for a language is not taken for it when it is read as one text.
-    sure = [one for one in found if identifier.classify(" ".join(of[one]))[0] == one]
-    return sure or ([str(identifier.classify(" ".join(read))[0])] if read else [])
+        scores = dict(identifier.rank(text))
+        best = max(scores, key=lambda one: scores[one])
+        counts[best if scores[best] - scores[first] >= _MARGIN else first] += 1
+    least = _SHARE * len(read)
+    return Detected([one for one, count in counts.most_common() if one == first or count >= least], True)
 
 
 @cache

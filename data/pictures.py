@@ -1,12 +1,18 @@
-"""A folder of pictures: which files are pictures, and why the others are left out."""
+"""A folder of pictures: which files are pictures, why the others are left out, and what may be read by its name."""
 
+import hashlib
 import os
+import re
 import stat
 import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from data.errors import DataError
 
+_NUMBER = re.compile(r"#\d+$")
 _UNSEEN = {"Cc", "Cs", "Zl", "Zp"}  # characters that end lines or drive terminals; and those that turn the text
 _TURNING = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
@@ -26,15 +32,16 @@ def pictures_in(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
         archives made there take letters and accents apart.
 
     Raises:
-        DataError: there is no such folder, or it cannot be read.
+        DataError: there is no such folder, or it cannot be read or named in a recipe.
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; expected one with pictures")
     found: dict[str, Path] = {}
     left: dict[str, str] = {}
     root = folder.resolve()
-    if not _is_utf8(str(root)):
-        raise DataError(f"{str(root).encode('utf-8', 'backslashreplace').decode()}: not UTF-8; rename the folder")
+    if reason := unfit_name(str(root)):
+        shown = str(root).encode("utf-8", "backslashreplace").decode()
+        raise DataError(f"{shown!r}: {reason}; rename the folder")
 
     def fail(error: OSError) -> None:
         """A folder that cannot be read."""
@@ -56,17 +63,125 @@ def pictures_in(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
     return dict(sorted(found.items())), dict(sorted(left.items()))
 
 
+def named_pictures(folder: Path, names: Mapping[str, Sequence[str]], expected: str) -> dict[str, Path]:
+    """The files of pictures that a corpus names: those that `pictures_in` finds in its folder, and no others.
+
+    Args:
+        folder: of the pictures.
+        names: image id → the names that its picture may have; the first that is there counts.
+        expected: what the folder should hold, for the error.
+
+    Returns:
+        image id → file, of the images whose picture is there.
+
+    Raises:
+        DataError: there is no such folder or none of the pictures, or one is named that may not be read.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; expected {expected}")
+    known, left = pictures_in(folder)
+    found: dict[str, Path] = {}
+    for image_id, candidates in names.items():
+        for name in map(composed, candidates):
+            if name in left:
+                raise DataError(f"{folder / name}: {left[name]}; put the picture itself there, or leave it out")
+            if name in known:
+                found[image_id] = known[name]
+                break
+    if not found:
+        first = next((candidates[-1] for candidates in names.values()), "")
+        raise DataError(f"{folder}: none of the {len(names)} pictures, expected {first!r} …")
+    return found
+
+
+class PictureNames:
+    """What a line of captions may call the pictures of a folder.
+
+    Args:
+        pictures: their names, as `pictures_in` gives them.
+    """
+
+    def __init__(self, pictures: Iterable[str]) -> None:
+        self._names = frozenset(pictures)
+
+    def name_of(self, cell: str) -> str | None:
+        """The picture that is meant; None if there is none of that name, or several.
+
+        Args:
+            cell: its name, with the number of a caption behind it or not (`1.jpg#0`), or its name without ending.
+        """
+        name = composed(cell)
+        for one in (name, without_number(name)):
+            if one in self._names:
+                return one
+        found = self._stems.get(name, ())
+        return found[0] if len(found) == 1 else None
+
+    @cached_property
+    def _stems(self) -> Mapping[str, Sequence[str]]:
+        stems: dict[str, list[str]] = defaultdict(list)
+        for name in self._names:
+            stems[name.rpartition(".")[0]].append(name)
+        return stems
+
+
+def is_inside(path: Path, folder: Path) -> bool:
+    """Does a path lead into a folder, all links followed? What a data set names elsewhere is not read."""
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError):  # too long, a link to itself, a name with NUL
+        return False
+
+
+def copies_of(pictures: Mapping[str, Path]) -> dict[str, str]:
+    """Pictures whose file is, byte by byte, that of another one before it: name → the first such name.
+
+    Only files of equal size are read. A file that cannot be read is no copy.
+    """
+    sizes: dict[int, list[str]] = defaultdict(list)
+    for name, path in pictures.items():
+        try:
+            size = path.stat().st_size
+        except OSError:
+            continue
+        if size:  # empty files are no pictures
+            sizes[size].append(name)
+    first: dict[bytes, str] = {}
+    found: dict[str, str] = {}
+    for name in (one for alike in sizes.values() if len(alike) > 1 for one in alike):
+        try:
+            with pictures[name].open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").digest()
+        except OSError:
+            continue
+        if (other := first.setdefault(content, name)) != name:
+            found[name] = other
+    return found
+
+
+def without_number(cell: str) -> str:
+    """A picture's name without the number of a caption behind it: `1.jpg#0` is `1.jpg`."""
+    return _NUMBER.sub("", cell)
+
+
 def composed(name: str) -> str:
     """A picture's name with each letter and its accents as one character (NFC)."""
     return unicodedata.normalize("NFC", name)
 
 
-def _unfit(path: Path, name: str, root: Path) -> str | None:
-    """Why a file is no picture of the folder; None if it may be one."""
+def unfit_name(name: str) -> str | None:
+    """Why a file or folder of this name is not read; None if it may be."""
     if not _is_utf8(name):
         return "its name is not UTF-8"
     if any(unicodedata.category(one) in _UNSEEN or one in _TURNING for one in name):
         return "its name has control characters"
+    return None
+
+
+def _unfit(path: Path, name: str, root: Path) -> str | None:
+    """Why a file is no picture of the folder; None if it may be one."""
+    if reason := unfit_name(name):
+        return reason
     try:
         if path.is_symlink():
             if path.is_dir():

@@ -25,6 +25,8 @@ class Corpus:
         place: where a sentence stands (`file:line`), from its caption, or from its pair and the language; None for a
             corpus that is made here.
         empty: where lines stand (`file:line`) that were left out because a sentence in them is empty.
+        unnamed: pictures of the corpus's folder that no caption names; empty where lists decide what is read.
+        half_quoted: where cells in quotation marks stand that are kept, for not all of their file are written so.
         twins: twin image ids and expected words for the ambiguity test; empty in most corpora.
     """
 
@@ -36,6 +38,8 @@ class Corpus:
     label: str
     place: Callable[[Caption | Pair, str], str] | None = None
     empty: list[str] = field(default_factory=list)
+    unnamed: list[str] = field(default_factory=list)
+    half_quoted: list[str] = field(default_factory=list)
     twins: list[dict[str, str]] = field(default_factory=list)
     tasks: dict[str, str] = field(default_factory=dict)
 

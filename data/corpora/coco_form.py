@@ -25,20 +25,33 @@ def entries_of_coco(images: list[Any], annotations: Any, path: Path) -> list[dic
     """
     if not isinstance(annotations, list) or not annotations:
         raise DataError(f"{path}: no list of `annotations` in it; expected {_EXPECTED}")
-    entries: dict[Any, dict[str, Any]] = {}
+    entries: dict[str, dict[str, Any]] = {}
     for number, image in enumerate(images):
-        number_of, name = (image.get(key) if isinstance(image, dict) else None for key in ("id", "file_name"))
-        if not isinstance(number_of, int | str) or not isinstance(name, str):
+        of, name = (image.get(key) if isinstance(image, dict) else None for key in ("id", "file_name"))
+        number_of = id_of(of)
+        if number_of is None or not isinstance(name, str):
             raise DataError(f"{path}: images[{number}]: no `id` or `file_name`; expected {_EXPECTED}")
         if number_of in entries:
-            raise DataError(f"{path}: images[{number}].id: {number_of!r} stands twice; give each image its own")
+            raise DataError(f"{path}: images[{number}].id: {of!r} stands twice; give each image its own")
         about = {"place": number, "filename": name, "split": "train", "cocoid": number_of}
         entries[number_of] = about | {"sentences": []}
     for number, one in enumerate(annotations):
-        number_of, text = (one.get(key) if isinstance(one, dict) else None for key in ("image_id", "caption"))
-        if not isinstance(number_of, int | str) or not isinstance(text, str):
+        of, text = (one.get(key) if isinstance(one, dict) else None for key in ("image_id", "caption"))
+        number_of = id_of(of)
+        if number_of is None or not isinstance(text, str):
             raise DataError(f"{path}: annotations[{number}]: no `image_id` or `caption`; expected {_EXPECTED}")
         if number_of not in entries:
-            raise DataError(f"{path}: annotations[{number}].image_id: no image {number_of!r} in `images`; leave it out")
+            raise DataError(f"{path}: annotations[{number}].image_id: no image {of!r} in `images`; leave it out")
         entries[number_of]["sentences"].append({"raw": text, "annotation": number})
     return [entry for entry in entries.values() if entry["sentences"]]
+
+
+def id_of(value: Any) -> str | None:
+    """The id of an image, however it is written: 139, 139.0, "139" and "000000000139" are one; None if it is none."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    text = str(value).strip()
+    whole = text.removesuffix(".0") if text.removesuffix(".0").isdecimal() else text
+    return (whole.lstrip("0") or "0") if whole.isascii() and whole.isdecimal() else text

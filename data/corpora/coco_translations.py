@@ -11,13 +11,15 @@ Their lists of images (`coco-cn_train.txt`, `coco-cn_val.txt`, `coco-cn_test.txt
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from data.corpora.coco_form import id_of
 from data.errors import DataError
 from data.lines import read_lines, read_text
+from data.pictures import without_number
+from data.tables import read_table
 
 _COCO = "JSON with a list of `annotations`, each with `image_id` and `caption`"
 
@@ -51,6 +53,8 @@ class ImageNames:
         Raises:
             DataError: no image, or two of them have it.
         """
+        if name not in self._named:
+            name = id_of(name) or name  # COCO's numbers are often padded
         if name in self._twice:
             both = f"{self._named[name]!r} and {self._twice[name]!r}"
             raise DataError(f"{where}: {name!r} is the id, file name or COCO number of {both}; name the image by what "
@@ -118,12 +122,12 @@ def _is_json(path: Path) -> bool:
 
 def _lines(path: Path, language: str) -> Iterator[tuple[int, str, str]]:
     """Line, image and text of each caption of a TSV; COCO-CN's `#0` behind the image is left out."""
-    numbered = re.compile(r"#\d+$" if path.name.removesuffix(".gz").endswith(".txt") else "(?!)")
-    for line, row in enumerate(read_lines(path, f"a TSV of captions in {language!r}, `image TAB caption`"), 1):
-        name, tab, text = row.partition("\t")
-        if not tab:
+    numbered = path.name.removesuffix(".gz").endswith(".txt")
+    table = read_table(path, f"a TSV of captions in {language!r}, `image TAB caption`", separators="\t")
+    for line, cells in table.rows:
+        if len(cells) < 2:
             raise DataError(f"{path}:{line}: no TAB, expected `image TAB caption`")
-        yield line, numbered.sub("", name.strip()), text.strip()
+        yield line, without_number(cells[0]) if numbered else cells[0], " ".join(cells[1:])
 
 
 def _annotations(path: Path) -> Iterator[tuple[int, str, str]]:
@@ -140,11 +144,12 @@ def _annotations(path: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def _annotation(one: Any, where: str) -> tuple[str, str]:
-    image, text = (one.get(key) if isinstance(one, dict) else None for key in ("image_id", "caption"))
-    if not isinstance(image, int) or isinstance(image, bool) or not isinstance(text, str):
+    of, text = (one.get(key) if isinstance(one, dict) else None for key in ("image_id", "caption"))
+    image = id_of(of)
+    if image is None or not isinstance(text, str):
         raise DataError(f"{where}: expected `image_id`, a number, and `caption`, a text")
     try:
         text.encode()
     except UnicodeEncodeError:
         raise DataError(f"{where}.caption: {text!r} holds half a character; correct it") from None
-    return str(image), " ".join(text.split())
+    return image, " ".join(text.split())

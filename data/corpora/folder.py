@@ -1,36 +1,36 @@
-"""Your own pictures and captions: a folder of pictures, and captions in a TSV.
+"""Your own pictures and captions: a folder of pictures, and captions in a TSV or CSV.
 
     captions.tsv      picture TAB language TAB caption, and if wanted TAB split (train, val, test); with the setting
-                      `languages` there is no column of languages: picture TAB caption
+                      `languages` there is no column of languages: picture TAB caption; a header (`image,caption`) says
+                      what columns hold
     parallel.tsv      a header of languages, `en TAB de`, or `picture TAB en TAB de`; then translations of each other,
                       two or more a line
 
-A picture is named by its path in the folder of pictures; a number behind it (`1.jpg#0`) is left out. Without splits,
-a picture's split is drawn from its name alone, so that it stays the same when pictures are added.
+A picture is named by its path in the folder of pictures, with or without its ending; a number behind it (`1.jpg#0`) is
+left out. Without splits, a picture's split is drawn from its name alone, so that it stays the same when pictures are
+added; copies of a picture are in its split.
 """
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from data.captions import Caption, Pair
 from data.corpora import Corpus
 from data.errors import DataError
 from data.languages import language_of
-from data.lines import read_lines
-from data.pictures import composed, pictures_in
+from data.pictures import PictureNames, composed, copies_of, pictures_in
 from data.settings import added
+from data.tables import CAPTION, LANGUAGE, OTHER, PICTURE, SPLIT, columns_of, is_header, is_missing, read_table
 
 SPLITS = ("train", "val", "test")
-HEADINGS = ("picture", "image", "file", "file_name", "filename")
-"""What the first column is called, if the first line of the captions is a header."""
 CAPTIONS = "picture TAB language TAB caption, and if wanted TAB split"
 """What a line of captions is, in words."""
 WITHOUT_LANGUAGE = "picture TAB caption, and if wanted TAB split"
 """What it is without a column of languages."""
-_NUMBER = re.compile(r"#\d+$")
+_COLUMNS = {PICTURE, LANGUAGE, CAPTION, SPLIT, OTHER}
 
 
 @dataclass
@@ -46,6 +46,10 @@ class FolderSettings:
     languages: list[str] = added([])
     """Languages of captions without a column of languages (`picture TAB caption`); of several, that of each caption is
     detected. Empty: there is the column."""
+
+    columns: list[str] = added([])
+    """What the columns of captions without a header hold, in their order: `picture`, `caption`, `language`, `split`, or
+    `-` for what is not read. Empty: as above."""
 
     parallel: str | None = None
     """Translations of each other for the translators: a header of languages, with `picture` before them where lines
@@ -83,20 +87,24 @@ def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
     for name in ("validation", "test"):
         if not 0 <= getattr(settings, name) < 1:
             raise DataError(f"folder: {name} is {getattr(settings, name)}; expected a share from 0 to below 1")
+    if settings.columns and (
+        not {PICTURE, CAPTION} <= {*settings.columns} <= _COLUMNS
+        or any(settings.columns.count(one) > 1 for one in _COLUMNS - {OTHER})
+    ):
+        raise DataError(f"folder: columns are {settings.columns}; expected picture and caption, perhaps language and "
+                        "split, each once, and - for others")  # fmt: skip
     found, left = pictures_in(root / settings.pictures)
-    places: dict[str, str] = {}
-    empty: list[str] = []
-    captions = _captions(root / settings.captions, settings, found, left, places, empty)
+    reading = _Reading(settings, found, left)
+    captions = reading.captions(root / settings.captions)
+    pairs = [] if settings.parallel is None else list(reading.pairs(root / settings.parallel))
     split_of = {caption.image_id: caption.split for caption in captions}
-    pairs: list[Pair] = []
-    if settings.parallel is not None:
-        pairs = list(_pairs(root / settings.parallel, settings, found, split_of, places, empty))
     pictures = {name: found[name] for name in sorted(split_of | {p.image_id: "" for p in pairs if p.image_id})}
     return Corpus(
         captions=captions, pairs=pairs, pictures=pictures,
         regions=None if settings.regions is None else root / settings.regions,
-        task="folder", label=settings.label, empty=empty,
-        place=lambda item, language: places[item.caption_id if isinstance(item, Caption) else item.pair_id],
+        task="folder", label=settings.label, empty=reading.empty, half_quoted=reading.half_quoted,
+        unnamed=[name for name in found if name not in pictures],
+        place=lambda item, language: reading.places[item.caption_id if isinstance(item, Caption) else item.pair_id],
     )  # fmt: skip
 
 
@@ -124,81 +132,150 @@ def _require(root: Path | None) -> Path:
     return root
 
 
-def _captions(
-    path: Path, settings: FolderSettings, pictures: Mapping[str, Path], left: Mapping[str, str],
-    places: dict[str, str], empty: list[str],
-) -> list[Caption]:  # fmt: skip
-    captions: list[Caption] = []
-    split_of: dict[str, tuple[str, str]] = {}
-    expected = WITHOUT_LANGUAGE if settings.languages else CAPTIONS
-    for number, line in enumerate(read_lines(path, expected), 1):
-        here, fields = f"{path}:{number}", [field.strip() for field in line.rstrip("\r").split("\t")]
-        if not line.strip() or (number == 1 and fields[0].lower() in HEADINGS):
-            continue
-        if settings.languages and len(fields) in (2, 3):
-            fields.insert(1, language_of(fields[1], settings.languages))
-        elif settings.languages or len(fields) not in (3, 4):
-            raise DataError(f"{here}: {len(fields)} fields, expected {expected}")
-        name, language, text = composed(fields[0]), *fields[1:3]
-        if name not in pictures:
-            name = _NUMBER.sub("", name)
-        if name not in pictures:
-            raise DataError(f"{here}: no picture {name!r} in {settings.pictures}{_why(left.get(name))}")
-        if not is_code(language):
-            raise DataError(f"{here}: language {language!r}, expected a code like en or de")
-        split = fields[3] if len(fields) == 4 and fields[3] else _drawn(name, settings)
-        if split not in SPLITS:
-            raise DataError(f"{here}: split {split!r}, expected {', '.join(SPLITS)}")
-        before, place = split_of.setdefault(name, (split, here))
-        if before != split:
-            raise DataError(f"{here}: picture {name!r} is in {split}, but in {before} at {place}; give it one split")
-        if not text:
-            empty.append(here)
-            continue
-        captions.append(Caption(name, f"{name}#{number}", language, text, split))
-        places[captions[-1].caption_id] = here
-    if not captions:
-        raise DataError(f"{path}: no caption; expected {expected}")
-    return captions
+@dataclass
+class _Line:
+    """A caption as it stands in the file; `split` is empty where none is given."""
+
+    number: int
+    picture: str
+    language: str
+    text: str
+    split: str
 
 
-def _pairs(
-    path: Path, settings: FolderSettings, pictures: Mapping[str, Path], split_of: Mapping[str, str],
-    places: dict[str, str], empty: list[str],
-) -> Iterator[Pair]:  # fmt: skip
-    lines = read_lines(path, "a header of languages, then translations of each other")
-    header = [field.strip() for field in lines[0].rstrip("\r").split("\t")] if lines else []
-    languages = header[1:] if header[:1] == ["picture"] else header
-    if len(languages) < 2 or len(set(languages)) < len(languages) or not all(map(str.isalpha, languages)):
-        raise DataError(
-            f"{path}:1: {lines[0] if lines else ''!r}, expected a header: en TAB de, or picture TAB en TAB de"
-        )
-    for number, line in enumerate(lines[1:], 2):
-        here, fields = f"{path}:{number}", [field.strip() for field in line.rstrip("\r").split("\t")]
-        if fields == [""]:
-            continue
-        if len(fields) != len(header):
-            raise DataError(f"{here}: {len(fields)} fields, expected {len(header)}, as the header has")
-        name = composed(fields[0]) if len(languages) < len(header) else ""
-        if name and name not in pictures:
-            raise DataError(f"{here}: no picture {name!r} in {settings.pictures}")
-        texts = {language: text for language, text in zip(languages, fields[-len(languages) :], strict=True) if text}
-        if len(texts) < 2:  # a line with one text is no translation
-            empty.append(here)
-            continue
-        split = split_of.get(name) or _drawn(name, settings) if name else "train"
-        pair = Pair(f"{path.stem}#{number}", name or None, split, path.stem, texts)
-        places[pair.pair_id] = here
-        yield pair
+@dataclass
+class _Reading:
+    """Reads the files of a folder.
 
+    Attributes:
+        settings: what to read.
+        pictures: name → file.
+        left: files that are no pictures → why.
+        places: id of a caption or a pair → where it stands.
+        empty: where lines without text stand.
+        half_quoted: where cells in quotation marks stand that are kept.
+        split_of: picture → the split that the captions give it.
+    """
 
-def _drawn(name: str, settings: FolderSettings) -> str:
-    """The split of a picture by a number from 0 to 1 that its name alone decides."""
-    number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) / 2**64
-    if number < settings.test:
-        return "test"
-    return "val" if number < settings.test + settings.validation else "train"
+    settings: FolderSettings
+    pictures: Mapping[str, Path]
+    left: Mapping[str, str]
+    places: dict[str, str] = field(default_factory=dict)
+    empty: list[str] = field(default_factory=list)
+    half_quoted: list[str] = field(default_factory=list)
+    split_of: dict[str, str] = field(default_factory=dict)
 
+    def captions(self, path: Path) -> list[Caption]:
+        """The captions of a file."""
+        lines, first = list(self._lines(path)), dict[str, str]()
+        for line in lines:
+            here = f"{path}:{line.number}"
+            if line.split and (before := self.split_of.setdefault(line.picture, line.split)) != line.split:
+                raise DataError(f"{here}: picture {line.picture!r} is in {line.split}, but in {before} at "
+                                f"{first[line.picture]}; give it one split")  # fmt: skip
+            if line.split:
+                first.setdefault(line.picture, here)
+        found = []
+        for line in lines:
+            if is_missing(line.text):
+                self.empty.append(f"{path}:{line.number}")
+                continue
+            name = line.picture
+            found.append(Caption(name, f"{name}#{line.number}", line.language, line.text, self._split(name)))
+            self.places[found[-1].caption_id] = f"{path}:{line.number}"
+        if not found:
+            raise DataError(f"{path}: no caption; expected {self._expected}")
+        return found
 
-def _why(reason: str | None) -> str:
-    return f" ({reason})" if reason else "; name it by its path in that folder, or leave the line out"
+    def pairs(self, path: Path) -> Iterator[Pair]:
+        """The translations of a file."""
+        table = read_table(path, "a header of languages, then translations of each other", separators="\t")
+        header = table.rows[0][1] if table.rows else []
+        self.half_quoted += [f"{path}:{number}" for number in table.half_quoted]
+        languages = header[1:] if header[:1] == ["picture"] else header
+        if len(languages) < 2 or len(set(languages)) < len(languages) or not all(map(str.isalpha, languages)):
+            raise DataError(f"{path}:1: {chr(9).join(header)!r}, expected a header: en TAB de, or picture TAB en TAB "
+                            "de")  # fmt: skip
+        for number, cells in table.rows[1:]:
+            here = f"{path}:{number}"
+            if len(cells) != len(header):
+                raise DataError(f"{here}: {len(cells)} fields, expected {len(header)}, as the header has")
+            name = self._picture(cells[0], here) if len(languages) < len(header) and cells[0] else ""
+            texts = {
+                language: text
+                for language, text in zip(languages, cells[-len(languages) :], strict=True)
+                if not is_missing(text)
+            }
+            if len(texts) < 2:  # a line with one text is no translation
+                self.empty.append(here)
+                continue
+            split = self._split(name) if name else "train"
+            pair = Pair(f"{path.stem}#{number}", name or None, split, path.stem, texts)
+            self.places[pair.pair_id] = here
+            yield pair
+
+    def _lines(self, path: Path) -> Iterator[_Line]:
+        table, columns = read_table(path, self._expected), self.settings.columns or self._usual
+        self.half_quoted += [f"{path}:{number}" for number in table.half_quoted]
+        rows = table.rows
+        if rows and is_header(rows[0][1]):
+            columns, rows = columns_of(rows[0][1]) or columns, rows[1:]
+        if LANGUAGE not in columns and not self.settings.languages:
+            raise DataError(f"{path}: no column of languages; set corpus.languages to that of the captions, like [en]")
+        least = len(columns) - (columns[-1] == SPLIT)
+        for number, cells in rows:
+            here = f"{path}:{number}"
+            if not least <= len(cells) <= len(columns):
+                hint = "" if table.separator == "\t" else "; write a text with commas in quotation marks"
+                raise DataError(f"{here}: {len(cells)} fields, expected {self._expected}{hint}")
+            found = dict(zip(columns, cells, strict=False))
+            name, text, split = self._picture(found[PICTURE], here), found[CAPTION], found.get(SPLIT, "")
+            language = found[LANGUAGE] if LANGUAGE in found else language_of(text, self.settings.languages)
+            if not is_code(language):
+                raise DataError(f"{here}: language {language!r}, expected a code like en or de")
+            if split and split not in SPLITS:
+                raise DataError(f"{here}: split {split!r}, expected {', '.join(SPLITS)}")
+            yield _Line(number, name, language, text, split)
+
+    @property
+    def _usual(self) -> list[str]:
+        """The columns of captions that neither a header nor a setting explains."""
+        return [PICTURE, CAPTION, SPLIT] if self.settings.languages else [PICTURE, LANGUAGE, CAPTION, SPLIT]
+
+    @property
+    def _expected(self) -> str:
+        if self.settings.columns:
+            return " TAB ".join(self.settings.columns)
+        return WITHOUT_LANGUAGE if self.settings.languages else CAPTIONS
+
+    @cached_property
+    def _names(self) -> PictureNames:
+        return PictureNames(self.pictures)
+
+    def _picture(self, cell: str, here: str) -> str:
+        if (name := self._names.name_of(cell)) is None:
+            why = self.left.get(composed(cell))
+            advice = f" ({why})" if why else "; name it by its path in that folder, or leave the line out"
+            raise DataError(f"{here}: no picture {cell!r} in {self.settings.pictures}{advice}")
+        return name
+
+    @cached_property
+    def _copies(self) -> dict[str, str]:
+        return copies_of(self.pictures)
+
+    @cached_property
+    def _given(self) -> dict[str, str]:
+        """The split of what a picture is a copy of, where the captions give one to it or to a copy of it."""
+        return {self._copies.get(name, name): split for name, split in reversed(self.split_of.items())}
+
+    def _split(self, name: str) -> str:
+        """The split of a picture: given, or drawn by a number from 0 to 1 that its name alone decides."""
+        if name in self.split_of:
+            return self.split_of[name]
+        first = self._copies.get(name, name)
+        if first in self._given:
+            return self._given[first]
+        number = int.from_bytes(hashlib.sha256(first.encode()).digest()[:8]) / 2**64
+        if number < self.settings.test:
+            return "test"
+        return "val" if number < self.settings.test + self.settings.validation else "train"

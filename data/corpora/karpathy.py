@@ -7,22 +7,22 @@ Captions in other languages come from a file each: YJ Captions (Miyazaki and Shi
 2019, Chinese), or any other about the same images (`data.corpora.coco_translations`).
 """
 
-import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from data.captions import Caption, Pair
 from data.corpora import Corpus
-from data.corpora.coco_form import entries_of_coco
+from data.corpora.coco_form import entries_of_coco, id_of
 from data.corpora.coco_translations import ImageNames, Translated, place_of, read_splits, read_translated
+from data.corpora.drawn_split import drawn_split
 from data.corpora.parallel import held_out, read_parallel
 from data.errors import DataError
 from data.lines import read_text, visible_files
+from data.pictures import copies_of, named_pictures, pictures_in
 from data.settings import added
 
 ORIGINALS = "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip"
@@ -123,18 +123,20 @@ def read(settings: KarpathySettings, root: Path | None, folder: Path) -> Corpus:
     empty: list[str] = []
     names = ImageNames({image_id: (image.filename, image.number) for image_id, image in images.items()})
     others = {one: list(read_translated(file, one, names, empty)) for one, file in files.items()}
-    split_of = _split(settings, images, others, names, root)
+    found = {} if pictures is None else _pictures(root / pictures, images)
+    split_of = _split(settings, images, others, names, root, found)
     parallel = {language: root / file for language, file in settings.parallel.items()}
     captions = list(_captions(path if own in settings.languages else None, own, others, images, split_of, empty))
     return Corpus(
         captions=captions,
         pairs=[pair for language, file in parallel.items() for pair in _pairs(file, language, empty)],
-        pictures={} if pictures is None else _pictures(root / pictures, images, split_of),
+        pictures={image_id: found[image_id] for image_id in split_of if image_id in found},
         regions=None if regions is None else root / regions,
         task=settings.task,
         label=settings.label,
         place=_Places(path, own, images, files, parallel),
         empty=empty,
+        unnamed=[] if pictures is None else _unnamed(root / pictures, found),
     )
 
 
@@ -147,8 +149,12 @@ def sources(settings: KarpathySettings, root: Path | None) -> list[Path]:
     root = _require(root)
     names = [settings.captions, *(settings.translated[one] for one in settings.languages if one in settings.translated)]
     names += [*settings.splits.values(), *settings.parallel.values()]
-    stored = settings.regions or settings.pictures
-    return sorted([root / name for name in names] + ([] if stored is None else visible_files(root / stored)))
+    files = [root / name for name in names]
+    if settings.regions is not None:
+        files += visible_files(root / settings.regions)
+    elif settings.pictures is not None:
+        files += pictures_in(root / settings.pictures)[0].values()
+    return sorted(files)
 
 
 def _require(root: Path | None) -> Path:
@@ -227,9 +233,13 @@ def _image(entry: Any, where: str) -> _Image:
     if any(not part.strip() or part != part.strip() or not part.isprintable() for part in (filename, stem)):
         raise DataError(f"{where}.filename: {filename!r} is no file name")
     folder = _text(entry, "filepath", where) if "filepath" in entry else ""
+    for key, name in (("filename", filename), ("filepath", folder)):
+        if name.startswith("/") or ".." in PurePosixPath(name).parts:
+            raise DataError(f"{where}.{key}: {name!r} leads out of the folder of pictures; name the picture by its "
+                            "path in it")  # fmt: skip
     raw = [_text(sentence, "raw", f"{where}.sentences[{k}]").strip() for k, sentence in enumerate(sentences)]
     places = [sentence["annotation"] for sentence in sentences if "annotation" in sentence]
-    return _Image(filename, folder, split, str(entry.get("cocoid", "")), raw, places)
+    return _Image(filename, folder, split, id_of(entry.get("cocoid")) or "", raw, places)
 
 
 def _entry(image: _Image, number: int, k: int) -> str:
@@ -251,7 +261,7 @@ def _text(entry: Any, key: str, where: str) -> str:
 
 def _split(
     settings: KarpathySettings, images: Mapping[str, _Image], others: Mapping[str, list[Translated]],
-    names: ImageNames, root: Path,
+    names: ImageNames, root: Path, pictures: Mapping[str, Path],
 ) -> dict[str, str]:  # fmt: skip
     """Image → split: the file's own, that of the lists, or a drawn one; images that are left out are not in it."""
     kept = [name for name, image in images.items() if settings.restval or image.split != "restval"]
@@ -270,14 +280,9 @@ def _split(
             f"karpathy: drawn is {settings.drawn}, for val and test, but only {len(in_all)} images have captions in "
             f"{', '.join(settings.languages)}; draw fewer"
         )
-    order = sorted(in_all, key=lambda name: (_draw(name, settings.drawn_seed), name))
-    val, test = set(order[: settings.drawn]), set(order[settings.drawn : 2 * settings.drawn])
-    return {name: "val" if name in val else "test" if name in test else "train" for name in kept}
-
-
-def _draw(name: str, seed: int) -> bytes:
-    """A random number that an image's id and the seed decide, the same in any order of images, on any machine."""
-    return hashlib.sha256(f"{seed} {name}".encode()).digest()
+    copies = copies_of({name: pictures[name] for name in kept if name in pictures})
+    drawn = drawn_split(in_all, settings.drawn, settings.drawn_seed, copies)
+    return {name: drawn.get(name, "train") for name in kept}
 
 
 def _captions(
@@ -327,23 +332,16 @@ class _Places:
         return f"{self._path}: {_entry(*self._images[item.image_id], number - 1)}"
 
 
-def _pictures(folder: Path, images: dict[str, _Image], split_of: dict[str, str]) -> dict[str, Path]:
+def _pictures(folder: Path, images: Mapping[str, _Image]) -> dict[str, Path]:
     """Picture files, in `folder` or in the folder below it that the JSON names."""
-    if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder; expected the pictures, named as in the JSON")
-    names = cache(_names)
-    found = {}
-    for image_id in split_of:
-        image = images[image_id]
-        for path in (folder / image.folder / image.filename, folder / image.filename):
-            if path.name in names(path.parent):
-                found[image_id] = path
-                break
-    if not found:
-        first = images[next(iter(split_of), next(iter(images)))]
-        raise DataError(f"{folder}: none of the {len(split_of)} pictures, expected {first.filename!r} …")
-    return found
+    names = {
+        image_id: [str(PurePosixPath(image.folder, image.filename)), image.filename]
+        for image_id, image in images.items()
+    }
+    return named_pictures(folder, names, "the pictures, named as in the JSON")
 
 
-def _names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+def _unnamed(folder: Path, found: Mapping[str, Path]) -> list[str]:
+    """Pictures of the folder that are no image's."""
+    named = {*found.values()}
+    return [name for name, path in pictures_in(folder)[0].items() if path not in named]

@@ -23,6 +23,7 @@ from data.corpora.multi30k_files import (
 from data.corpora.parallel import read_parallel
 from data.errors import DataError
 from data.lines import visible_files
+from data.pictures import named_pictures, pictures_in
 from data.regions import RegionStore
 from data.settings import added
 
@@ -259,13 +260,8 @@ def _monolingual_rows(
 
 
 def _pictures(folder: Path, image_ids: dict[str, str]) -> dict[str, Path]:
-    if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder; expected the pictures of Multi30K, named as in its lists")
-    on_disk = {path.name for path in folder.iterdir()}
-    found = {image_id: folder / image_id for image_id in image_ids if image_id in on_disk}
-    if not found:
-        raise DataError(f"{folder}: none of the {len(image_ids)} pictures, expected {next(iter(image_ids), '')!r} …")
-    return found
+    names = {image_id: [image_id] for image_id in image_ids}
+    return named_pictures(folder, names, "the pictures of Multi30K, named as in its lists")
 
 
 def sources(settings: Multi30kSettings, root: Path | None) -> list[Path]:
@@ -276,6 +272,8 @@ def sources(settings: Multi30kSettings, root: Path | None) -> list[Path]:
     """
     root = _require(root)
     folders = [root / settings.text]
-    folders += [root / name for name in (settings.splits, settings.regions or settings.pictures) if name is not None]
+    folders += [root / name for name in (settings.splits, settings.regions) if name is not None]
     files = [path for folder in folders for path in visible_files(folder)]
+    if settings.regions is None and settings.pictures is not None:
+        files += pictures_in(root / settings.pictures)[0].values()
     return sorted(files + ([root / settings.parallel] if settings.parallel is not None else []))

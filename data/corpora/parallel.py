@@ -7,7 +7,7 @@ from pathlib import Path
 
 from data.captions import Pair
 from data.errors import DataError
-from data.lines import read_lines
+from data.tables import read_table
 
 MOST_HELD_OUT = 1000
 """Sentences for validation, and as many for the test, where parallel text is all that translators have."""
@@ -26,13 +26,12 @@ def read_parallel(path: Path, language: str, empty: list[str], name: str | None 
         DataError: the file is missing, is not UTF-8, or a line has no TAB.
     """
     origin = path.parent.name
-    for number, line in enumerate(read_lines(path, f"a TSV of sentences, `english TAB {language}`"), 1):
-        english, tab, rest = line.partition("\t")
-        other = rest.partition("\t")[0].strip()  # newer exports name the authors in a third column
-        if not tab:
+    for number, cells in read_table(path, f"a TSV of sentences, `english TAB {language}`", separators="\t").rows:
+        if len(cells) < 2:
             raise DataError(f"{path}:{number}: no TAB, expected `english TAB {language}`")
-        if english.strip() and other:
-            yield Pair(f"{name or origin}#{number}", None, "train", origin, {"en": english.strip(), language: other})
+        english, other = cells[:2]  # newer exports name the authors in a third column
+        if english and other:
+            yield Pair(f"{name or origin}#{number}", None, "train", origin, {"en": english, language: other})
         else:
             empty.append(f"{path}:{number}")
 

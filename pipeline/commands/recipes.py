@@ -38,13 +38,17 @@ def init(
         str | None, typer.Option(help="writes captions in a second language, a folder or hub name; or none")
     ] = None,
     to: Annotated[str | None, typer.Option(help="that language; de, or en where captions are German")] = None,
+    languages: Annotated[
+        str | None, typer.Option(help="of captions that do not say it, en,de …; detected if none are given")
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="replace the recipe, and the data that init has written")
     ] = False,
 ) -> None:
     """Look at a folder of pictures and captions, write a recipe for it, and print the next commands."""
     refuse_settings(ctx)
-    wishes = load("pipeline.own.init", "Wishes")(captions, output, backbone, translator, to, force)
+    named = [one.strip() for one in (languages or "").split(",") if one.strip()]
+    wishes = load("pipeline.own.init", "Wishes")(captions, output, backbone, translator, to, named, force)
     load("pipeline.own.init", "init")(source, wishes, open_workspace().root)
 
 

@@ -13,6 +13,7 @@ import torch
 from datasets import Dataset, Image
 from numpy.typing import NDArray
 
+from data.images import formats_restricted
 from data.language_codes import spellings
 from pipeline.errors import RecipeError
 from pipeline.evaluation.measure import Measured, known_languages
@@ -137,7 +138,8 @@ def measure_task(exported: ExportedModel, task: Any, languages: Mapping[str, str
     task.hf_subsets = list(languages)
     task.filter_eval_splits([split] if split else None)
     _load(task)
-    result = mteb.evaluate(encoder, task, cache=None, co2_tracker=False, show_progress_bar=False)
+    with formats_restricted():
+        result = mteb.evaluate(encoder, task, cache=None, co2_tracker=False, show_progress_bar=False)
     return [
         _measured(task, name, languages[scores["hf_subset"]], scores, seen)
         for name, of_subsets in result.task_results[0].scores.items()

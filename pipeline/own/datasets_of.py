@@ -4,50 +4,33 @@ import hashlib
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from io import BytesIO
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PIL import Image
-
 from data.errors import DataError
+from data.findings import UNNAMED
+from data.images import format_of
 from data.language_codes import NLLB, spellings
-from data.languages import language_of, languages_in
-from data.pictures import SUFFIXES
+from data.languages import Detected, detect_languages, language_of
+from data.pictures import SUFFIXES, composed, copies_of, pictures_in
 from data.progress import shown
+from data.tables import is_missing
+from pipeline.own.data_set_files import FILE_NAME, Part, may_be_read, parts_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-HUB = "hub:"
-"""What the name of a data set of the hub begins with."""
-_SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")  # by `save_to_disk`
-_METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")  # of `imagefolder`
+NO_CAPTION, UNREAD = "rows without a caption", "Parquet files of other folders"
+"""What may be left out of a data set."""
 _HELD_OUT = {"val": "val", "dev": "val", "test": "test"}  # how names of splits begin: `validation`, `test_2016`
 _CAPTION = re.compile(r"(?:alt_?)?(?:caption|text|sentence|description|raw)s?(?:_?(\d+|[a-z]{2,3}))?|([a-z]{2})")
 _LANGUAGES = {code: language for language in NLLB for code in spellings(language)} | {"id": ""}  # `id` numbers things
 _MARK = ".written-by-init"
 _SHARE = 0.1  # of the pictures, for a split that a data set with other splits lacks
 _SAMPLE = 1000
-
-
-def is_data_set(source: str) -> bool:
-    """Is it a data set: of the hub, its files, saved by `datasets`, or a folder of pictures with metadata?"""
-    if source.startswith(HUB):
-        return True
-    folder = Path(source)
-    return any((folder / name).is_file() for name in _SAVED) or _has_metadata(folder) or _has_tables(folder)
-
-
-def _has_metadata(folder: Path) -> bool:
-    return any(True for depth in ("", "*/") for name in _METADATA for _ in folder.glob(f"{depth}{name}"))
-
-
-def _has_tables(folder: Path) -> bool:
-    """Are there Parquet files, as data sets of the hub have them?"""
-    return any(True for depth in ("", "*/") for _ in folder.glob(f"{depth}*.parquet"))
 
 
 @dataclass
@@ -60,6 +43,8 @@ class Written:
         pictures: that folder, relative to `root`.
         captions: the TSV.
         drawn: does no picture have a split?
+        languages: what was detected, if anything was.
+        left: what was left out → where.
     """
 
     form: str
@@ -67,14 +52,17 @@ class Written:
     pictures: str
     captions: Path
     drawn: bool
+    languages: Detected | None
+    left: dict[str, list[str]]
 
 
-def write_data_set(source: str, data: Path) -> Written:
+def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> Written:
     """Write `captions.tsv`, and those pictures that are no files of the folder, to a new folder.
 
     Args:
         source: `hub:NAME`, or a folder.
         data: the new folder; it appears when all is written. One that `init` has written is replaced.
+        languages: of captions whose columns do not say it; none: they are detected.
 
     Raises:
         DataError: there is no such data set, it has no pictures or no captions, or `data` holds something else.
@@ -86,13 +74,19 @@ def write_data_set(source: str, data: Path) -> Written:
     with tempfile.TemporaryDirectory(dir=data.parent, prefix=f".{data.name}-") as made:
         folder = Path(made) / "data"
         (folder / "pictures").mkdir(parents=True)
-        form, splits = _load(source, str(Path(made) / "cache"))
-        lines, inside = _write(splits, source, folder / "pictures")
-        form += _draw_missing(lines)
-        if not lines:
+        form, parts, unread = parts_of(source, str(Path(made) / "cache"))
+        writing = _Writing(source, folder / "pictures", Detected([*languages], True) if languages else None)
+        writing.left[UNREAD] += unread
+        for part in parts:
+            writing.add(part, several=len(parts) > 1)
+        lines = writing.lines
+        if not any(line[2] for line in lines):
             raise DataError(f"{source}: no captions in its columns; expected text beside each picture")
-        if inside:  # all are files of the folder
+        if writing.inside:  # all are files of the folder
             (folder / "pictures").rmdir()
+            writing.split_by_folders()
+            writing.note_unnamed()
+        form += _draw_missing(lines, writing.copies())
         text = "".join("\t".join(line) + "\n" for line in lines)
         (folder / "captions.tsv").write_text(text, encoding="utf-8")
         (folder / _MARK).touch()
@@ -100,8 +94,9 @@ def write_data_set(source: str, data: Path) -> Written:
             shutil.rmtree(data)
         folder.rename(data)
     drawn = not any(line[3] for line in lines)
-    root, place = (Path(source).resolve(), ".") if inside else (data.absolute(), "pictures")
-    return Written(form, root, place, data.absolute() / "captions.tsv", drawn)
+    root, place = (Path(source).resolve(), ".") if writing.inside else (data.absolute(), "pictures")
+    left = {what: where for what, where in writing.left.items() if where}
+    return Written(form, root, place, data.absolute() / "captions.tsv", drawn, writing.detected, left)
 
 
 def is_written(data: Path) -> bool:
@@ -109,55 +104,102 @@ def is_written(data: Path) -> bool:
     return (data / _MARK).is_file()
 
 
-def _load(source: str, cache: str) -> tuple[str, dict[str, "Dataset"]]:
-    """What kind it is, and its splits."""
-    import datasets
+@dataclass
+class _Writing:
+    """Lines of the TSV, and pictures that were written.
 
-    datasets.disable_progress_bars()
-    try:
-        if source.startswith(HUB):
-            form, found = "a data set of the hub", datasets.load_dataset(source.removeprefix(HUB))
-        elif _has_metadata(Path(source)):
-            form = "pictures with metadata"
-            found = datasets.load_dataset("imagefolder", data_dir=source, cache_dir=cache)
-        elif _has_tables(Path(source)):
-            form, found = "a data set in Parquet files", datasets.load_dataset(source, cache_dir=cache)
-        else:
-            form, found = "a saved data set", datasets.load_from_disk(source)
-    except Exception as error:  # of many kinds: no network, no such name, damaged files
-        reason = " ".join(str(error).split())[:200]
-        advice = "expected a data set of pictures and captions"
-        if source.startswith(HUB):
-            advice = (
-                "expected a name on the hub; without internet, copy it into a folder where there is some (`hf download "
-                "NAME --repo-type dataset --local-dir FOLDER`, or `save_to_disk`) and name that"
-            )
-        raise DataError(f"{source}: no data set that `datasets` can read ({reason}); {advice}") from None
-    splits = dict(found) if isinstance(found, dict) else {"": found}
-    return form, {name: rows for name, rows in splits.items() if len(rows)}
+    Attributes:
+        source: the data set.
+        folder: of pictures that are no files of it.
+        given: languages, where they were named.
+        lines: picture, language, caption (empty where a row has none), split.
+        detected: the languages that were detected last.
+        left: what was left out → where.
+        inside: are all pictures files of the data set's folder? None while there are none.
+    """
 
+    source: str
+    folder: Path
+    given: Detected | None
+    lines: list[list[str]] = field(default_factory=list)
+    detected: Detected | None = None
+    left: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    inside: bool | None = None
+    _written: dict[bytes, str] = field(default_factory=dict)  # digest → name
 
-def _write(splits: Mapping[str, "Dataset"], source: str, pictures: Path) -> tuple[list[list[str]], bool]:
-    """Lines of the TSV, and whether all pictures are files of the folder; others are written to `pictures`."""
-    import datasets
+    def add(self, part: Part, several: bool) -> None:
+        """Add the rows of a part; of several, its name is the split of rows that have none."""
+        captions, own = _columns(part, self.source)
+        languages = {name: self._languages_of(name, part.rows) for name in captions}
+        where = part.split or ("the data" if part.folder is None else str(part.folder))
+        for number, (held, row) in enumerate(shown(part.pictures(), "writing pictures", len(part.rows))):
+            if held is None:
+                raise DataError(f"{self.source}: row {number} of {where}: no picture; leave the row out")
+            name = self._picture(held, f"{part.split or 'picture'}-{number:07d}")
+            of = _split_of(str(row[own])) if own else _split_of(part.split) if several and part.split else ""
+            texts = [(text, languages[column]) for column in captions for text in _texts(row[column])]
+            if not any(text for text, _ in texts):
+                self.left[NO_CAPTION].append(f"row {number} of {where}")
+            self.lines += [[name, language_of(text, known), text, of] for text, known in texts]
 
-    lines, inside, written = list[list[str]](), list[bool](), dict[bytes, str]()
-    for split, rows in splits.items():
-        image, captions, own = _columns(rows, source)
-        languages = {name: _languages_of(name, rows) for name in captions}
-        rows = rows.cast_column(image, datasets.Image(decode=False))
-        for number, row in enumerate(shown(rows, "writing pictures", len(rows))):
-            if row[image] is None:
-                raise DataError(f"{source}: row {number} of {split or 'the data'}: no picture; leave the row out")
-            name = f"{split or 'picture'}-{number:07d}"
-            name, here = _picture(row[image], Path(source), pictures, name, written)
-            inside.append(here)
-            of = _split_of(str(row[own])) if own else _split_of(split) if len(splits) > 1 else ""
-            lines += [[name, language_of(text, languages[column]), text, of] for column in captions
-                      for text in _texts(row[column])]  # fmt: skip
-    if len({*inside}) > 1:
-        raise DataError(f"{source}: some pictures are files in it and some are not; save it by `save_to_disk`")
-    return lines, all(inside)
+    def split_by_folders(self) -> None:
+        """Where no row has a split: by the folder that a picture lies in, `train/1.png`, where there are several."""
+        folders = {line[0].partition("/")[0].lower() for line in self.lines if "/" in line[0]}
+        if not any(line[3] for line in self.lines) and sum(map(_names_split, folders)) > 1:
+            for line in self.lines:
+                line[3] = _split_of(line[0].partition("/")[0])
+
+    def note_unnamed(self) -> None:
+        """Note the pictures of the folder that no row names."""
+        named = {line[0] for line in self.lines}
+        self.left[UNNAMED] += [name for name in pictures_in(Path(self.source))[0] if name not in named]
+
+    def copies(self) -> Mapping[str, str]:
+        """Pictures that are copies of others; those that are written are written once."""
+        root = Path(self.source)
+        return copies_of({line[0]: root / line[0] for line in self.lines}) if self.inside else {}
+
+    def _languages_of(self, column: str, rows: "Dataset") -> list[str]:
+        """The languages of a column: the one that its name ends in, else those that are given or detected."""
+        found = _CAPTION.fullmatch(column.lower())
+        named = next((_LANGUAGES[one] for one in found.groups() if one in _LANGUAGES), "") if found else ""
+        if named:
+            return [named]
+        self.detected = self.given or detect_languages(_some_texts(rows, column))
+        return self.detected.languages
+
+    def _picture(self, held: Mapping[str, Any], name: str) -> str:
+        """The name of a picture: of a file of the folder, or of one that is written.
+
+        One that has been written keeps its name: many data sets have a row for each caption.
+        """
+        content = held.get("bytes")
+        if content is None:
+            file = Path(str(held.get("path")))
+            if not file.is_file():
+                raise DataError(f"{file}: no such picture, which the data set names; get the data set again")
+            if not may_be_read(file, self.source):
+                raise DataError(f"{self.source}: names a picture outside its folder, {file}; put the picture into it, "
+                                "or save the data set by `save_to_disk`, which keeps its pictures")  # fmt: skip
+            here, root = file.parent.resolve() / file.name, Path(self.source).resolve()
+            if here.is_relative_to(root):
+                self._require_same(inside=True)
+                return composed(here.relative_to(root).as_posix())
+            content = file.read_bytes()
+        self._require_same(inside=False)
+        ending = f".{str(format_of(content)).lower()}"  # of no picture: the data report will name it
+        name += ending if ending in SUFFIXES - {".jpeg"} else ".jpg"  # a camera's MPO; Pillow does not go by the name
+        name = self._written.setdefault(hashlib.sha256(content).digest(), name)
+        if not (self.folder / name).exists():
+            (self.folder / name).write_bytes(content)
+        return name
+
+    def _require_same(self, inside: bool) -> None:
+        """Refuse a data set of which some pictures are files of its folder, and some are not."""
+        if self.inside not in (None, inside):
+            raise DataError(f"{self.source}: some pictures are files in it and some are not; save it by "
+                            "`save_to_disk`, which keeps its pictures")  # fmt: skip
+        self.inside = inside
 
 
 def _split_of(name: str) -> str:
@@ -165,20 +207,18 @@ def _split_of(name: str) -> str:
     return next((split for start, split in _HELD_OUT.items() if name.lower().startswith(start)), "train")
 
 
-def _columns(rows: "Dataset", source: str) -> tuple[str, list[str], str | None]:
-    """The columns of the picture, of captions, and of the split if there is one."""
-    import datasets
+def _names_split(name: str) -> bool:
+    return name.startswith(("train", *_HELD_OUT))
 
-    images = [name for name, kind in rows.features.items() if isinstance(kind, datasets.Image)]
-    known = ", ".join(rows.features)
-    if not images:
-        raise DataError(f"{source}: no column of pictures among {known}; expected one of the type Image")
-    others = [name for name in rows.features if name not in images]
-    captions = [name for name in others if _may_be_captions(name) and _some_texts(rows, name)]
+
+def _columns(part: Part, source: str) -> tuple[list[str], str | None]:
+    """The columns of captions, and of the split if there is one."""
+    others = [name for name in part.rows.features if name not in (part.image, FILE_NAME)]
+    captions = [name for name in others if _may_be_captions(name) and any(_some_texts(part.rows, name))]
     if not captions:
-        raise DataError(f"{source}: no column of captions among {known}; expected a text or a list of texts, called "
-                        "caption or text")  # fmt: skip
-    return images[0], captions, "split" if "split" in others and _some_texts(rows, "split") else None
+        raise DataError(f"{source}: no column of captions among {', '.join(part.rows.features)}; expected a text or a "
+                        "list of texts, called caption or text")  # fmt: skip
+    return captions, "split" if "split" in others and any(_some_texts(part.rows, "split")) else None
 
 
 def _may_be_captions(column: str) -> bool:
@@ -187,56 +227,24 @@ def _may_be_captions(column: str) -> bool:
     return found is not None and all(one.isdigit() or _LANGUAGES.get(one) for one in found.groups() if one)
 
 
-def _languages_of(column: str, rows: "Dataset") -> list[str]:
-    """The languages of a column: the one that its name ends in, else those that are detected."""
-    found = _CAPTION.fullmatch(column.lower())
-    named = next((_LANGUAGES[one] for one in found.groups() if one in _LANGUAGES), "") if found else ""
-    return [named] if named else languages_in(_some_texts(rows, column)) or ["en"]
-
-
 def _texts(value: Any) -> Iterator[str]:
-    """The captions in a cell: a text, a list of texts, or of records with a text `raw`."""
-    for one in value if isinstance(value, list) else [value]:
+    """The captions in a cell: a text, a list of texts, or of records with a text `raw`; a missing one is empty."""
+    for one in (value or [None]) if isinstance(value, list) else [value]:
         text = one.get("raw") if isinstance(one, dict) else one
-        if isinstance(text, str) and text.strip():
-            yield " ".join(text.split())
+        yield " ".join(text.split()) if isinstance(text, str) and not is_missing(text) else ""
 
 
 def _some_texts(rows: "Dataset", column: str) -> list[str]:
     few = rows.select_columns([column]).select(range(0, len(rows), max(1, len(rows) // _SAMPLE)))
-    return [text for row in few for text in _texts(row[column])]
+    return [text for row in few for text in _texts(row[column]) if text]
 
 
-def _picture(
-    value: Mapping[str, Any], source: Path, pictures: Path, name: str, written: dict[bytes, str]
-) -> tuple[str, bool]:
-    """The name of a picture, and whether it is a file of the folder; another one is written.
-
-    One that has been written keeps its name (digest → name in `written`): many data sets have a row for each caption.
-    """
-    path, content = value.get("path"), value.get("bytes")
-    if content is None:
-        file = Path(str(path))
-        here = file.parent.resolve() / file.name
-        if file.is_file() and here.is_relative_to(source.resolve()):
-            return here.relative_to(source.resolve()).as_posix(), True
-        if not file.is_file():
-            raise DataError(f"{path}: no such picture, which the data set names; get the data set again")
-        content = file.read_bytes()
-    try:
-        with Image.open(BytesIO(content)) as image:
-            ending = f".{str(image.format).lower()}"
-    except Exception:  # of many kinds; the data report will name it
-        ending = ""
-    name += ending if ending in SUFFIXES - {".jpeg"} else ".jpg"  # a camera's MPO; Pillow does not go by the name
-    name = written.setdefault(hashlib.sha256(content).digest(), name)
-    if not (pictures / name).exists():
-        (pictures / name).write_bytes(content)
-    return name, False
-
-
-def _draw_missing(lines: list[list[str]]) -> str:
+def _draw_missing(lines: list[list[str]], copies: Mapping[str, str]) -> str:
     """Give some training pictures to validation or test, where no picture is of that split but others have one.
+
+    Args:
+        lines: of the TSV, which are changed.
+        copies: picture → the one that it is a copy of; both are drawn together.
 
     Returns:
         what was drawn, in words; an empty text if nothing was.
@@ -244,11 +252,12 @@ def _draw_missing(lines: list[list[str]]) -> str:
     splits, missing = {line[3] for line in lines} - {""}, list[str]()
     for number, split in enumerate(("val", "test")):
         if splits and split not in splits:
-            left = {line[0] for line in lines if line[3] == "train"}
+            held = {copies.get(line[0], line[0]) for line in lines if line[3] != "train"}
+            left = {copies.get(line[0], line[0]) for line in lines} - held
             order = sorted(left, key=lambda name: hashlib.sha256(f"{number} {name}".encode()).digest())
             drawn = {*order[: max(1, round(_SHARE * len(order)))]}
             for line in lines:
-                if line[0] in drawn:
+                if copies.get(line[0], line[0]) in drawn:
                     line[3] = split
             missing.append(split)
     return f", its {' and '.join(missing)} drawn from train" if missing else ""

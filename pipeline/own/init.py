@@ -14,10 +14,12 @@ from data.corpora.folder import SPLITS, is_code
 from data.corpora.registry import CORPORA
 from data.errors import DataError
 from data.extractor import ExtractorSettings
+from data.pictures import unfit_name
 from data.report import data_report
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import escaped, passing, say
-from pipeline.own.datasets_of import HUB, is_data_set, is_written, write_data_set
+from pipeline.own.data_set_files import HUB, is_data_set
+from pipeline.own.datasets_of import is_written, write_data_set
 from pipeline.own.looking import Found, look_at
 from pipeline.own.networks import NONE, choose_backbone, choose_translator
 from pipeline.own.recipe_text import Facts, recipe_text
@@ -40,6 +42,7 @@ class Wishes:
         backbone: see `choose_backbone`.
         translator: see `choose_translator`.
         to: language of synthetic captions; None: German, or English where the captions are German.
+        languages: of the captions; none: as the captions say, or detected.
         force: replace a recipe that exists.
     """
 
@@ -48,6 +51,7 @@ class Wishes:
     backbone: str | None = None
     translator: str | None = None
     to: str | None = None
+    languages: Sequence[str] = ()
     force: bool = False
 
 
@@ -66,6 +70,9 @@ def init(source: str, wishes: Wishes, artifacts: Path) -> None:
     if not source.strip():
         raise RecipeError(f"init: no folder is named; expected one with pictures and captions (`make init "
                           f"PICTURES=FOLDER`), or {HUB}NAME of a data set")  # fmt: skip
+    _require_printable(source)
+    if wrong := [one for one in wishes.languages if not is_code(one)]:
+        raise RecipeError(f"--languages: {wrong[0]!r}; expected codes like en or de, with commas between")
     output = _output(source, wishes)
     found = _found(source, output, wishes)
     _refuse_artifacts_inside(found, artifacts)
@@ -77,7 +84,7 @@ def init(source: str, wishes: Wishes, artifacts: Path) -> None:
         facts = _facts(source, found, corpus, wishes)
         _write(recipe_text(facts), output)
         undo.pop_all()
-    for line in [*what_was_found(found, corpus, facts), *what_comes_next(output, facts)]:
+    for line in [*what_was_found(found, corpus, facts, bool(wishes.languages)), *what_comes_next(output, facts)]:
         say(escaped(line))
 
 
@@ -128,13 +135,21 @@ def _found(source: str, output: Path, wishes: Wishes) -> Found:
             raise RecipeError(f"{data} exists, where the data set is to be written; replace it by --force, or choose "
                               "another --output")  # fmt: skip
         with passing("reading the data set …"):
-            written = write_data_set(source, data)
+            written = write_data_set(source, data, wishes.languages)
         corpus = {"name": "folder", "captions": str(written.captions), "pictures": written.pictures}
         if written.captions.is_relative_to(written.root):
             corpus["captions"] = written.captions.relative_to(written.root).as_posix()
         drawn = "validation" if written.drawn else None
-        return Found(written.form, written.root, corpus, [], True, drawn, None if replaced else data)
-    return look_at(folder, wishes.captions)
+        return Found(written.form, written.root, corpus, [], written.languages, drawn, None if replaced else data,
+                     written.left)  # fmt: skip
+    return look_at(folder, wishes.captions, wishes.languages)
+
+
+def _require_printable(source: str) -> None:
+    """Refuse a folder that no recipe can name."""
+    whole = source if source.startswith(HUB) else str(Path(source).absolute())
+    if reason := unfit_name(whole):
+        raise RecipeError(f"{whole!r}: {reason}; rename the folder")
 
 
 def _refuse_artifacts_inside(found: Found, artifacts: Path) -> None:
@@ -211,8 +226,8 @@ def _facts(source: str, found: Found, corpus: Corpus, wishes: Wishes) -> Facts:
     images = images_of(corpus)
     of_split = Counter(images.values())
     notes = {"root": "all paths of this section start here"}
-    if found.corpus.get("languages") and found.detected:
-        notes["languages"] = "detected"
+    if found.corpus.get("languages") and found.languages is not None and not wishes.languages:
+        notes["languages"] = "detected" if found.languages.sure else "could not be told"
     if found.drawn:
         sizes = ", ".join(f"{of_split[split]} {split}" for split in SPLITS)
         notes[found.drawn] = f"drawn from the pictures' names: {sizes}"

@@ -1,19 +1,22 @@
 """Which captions a folder has, in which form, and the settings of the corpus that reads them."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from data.corpora.folder import CAPTIONS, HEADINGS, SPLITS, WITHOUT_LANGUAGE, is_code
+from data.corpora.coco_form import id_of
+from data.corpora.folder import CAPTIONS, SPLITS, WITHOUT_LANGUAGE, is_code
 from data.errors import DataError
-from data.languages import languages_in
-from data.lines import read_lines, read_text
-from data.pictures import SUFFIXES, composed, pictures_in
+from data.languages import Detected, detect_languages
+from data.lines import read_text
+from data.pictures import SUFFIXES, composed, pictures_in, without_number
+from data.tables import CAPTION, LANGUAGE, PICTURE, SPLIT, columns_of, is_header, is_picture_name, read_table
 
-_TSV, _JSON = (".tsv", ".txt", ".token"), (".json",)
+_TABLES, _JSON = (".tsv", ".txt", ".token", ".csv"), (".json",)
 _SAMPLE = 200  # lines or pictures that are tried
+_TOLD = 3  # files whose reasons are told
 _TO_MAKE = "`picture TAB caption`, a line a caption, for example `{}<TAB>A dog on the beach.`"
 
 
@@ -26,27 +29,34 @@ class Found:
         root: the folder that paths start from.
         corpus: settings of the recipe's section `corpus`, without `root`.
         names: names of pictures, as the captions have them.
-        detected: were the languages detected?
+        languages: what was detected, if anything was.
         drawn: the setting that says how much is drawn for validation and test (`validation`, `drawn`); None: the
             captions bring their splits.
         made: a folder that was written for them; None: none.
+        left: what was left out of a data set that was written → how often, and where first.
     """
 
     form: str
     root: Path
     corpus: dict[str, Any]
     names: list[str]
-    detected: bool
+    languages: Detected | None
     drawn: str | None
     made: Path | None = None
+    left: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def look_at(folder: Path, captions: Path | None) -> Found:
+class _PassedOverError(Exception):
+    """A file has no captions; says why."""
+
+
+def look_at(folder: Path, captions: Path | None, languages: Sequence[str] = ()) -> Found:
     """Find pictures and captions in a folder.
 
     Args:
         folder: to look at, with all folders in it.
         captions: the file of captions; None: the one that is found.
+        languages: of captions that do not say it; none: they are detected.
 
     Raises:
         DataError: there are no pictures or no captions, several files have captions, or a file cannot be read.
@@ -54,29 +64,34 @@ def look_at(folder: Path, captions: Path | None) -> Found:
     pictures = pictures_in(folder)[0]
     if not pictures:
         raise DataError(f"{folder}: no pictures in it; expected files like {', '.join(sorted(SUFFIXES))}, and captions")
-    look, file = _chosen(folder, captions, next(iter(pictures)))
-    found = look(file)
+    file, found = _chosen(folder, captions, pictures, Detected([*languages], True) if languages else None)
     place = _folder_of(found.names, pictures)
     name = str(file.relative_to(folder)) if file.is_relative_to(folder) else str(file.absolute())
     return Found(
         f"{found.form} ({file.name})", folder.resolve(), {**found.corpus, "captions": name, "pictures": place or "."},
-        found.names, found.detected, found.drawn,
+        found.names, found.languages, found.drawn,
     )  # fmt: skip
 
 
-def _chosen(folder: Path, captions: Path | None, example: str) -> tuple[Callable[[Path], Found], Path]:
-    """How the file of captions is looked at, and which it is."""
+def _chosen(
+    folder: Path, captions: Path | None, pictures: Mapping[str, Path], languages: Detected | None
+) -> tuple[Path, Found]:
+    """The file of captions, and what it is."""
     files = [captions] if captions else [p for depth in ("*", "*/*") for p in sorted(folder.glob(depth)) if _may_be(p)]
+    known = {name for path in pictures for name in (PurePosixPath(path).name, PurePosixPath(path).stem)}
     broken: list[DataError] = []
-    found: list[tuple[Callable[[Path], Found], Path]] = []
+    passed: list[str] = []
+    found: list[tuple[Path, Found]] = []
     for file in files:
         try:
-            if look := _form_of(file):
-                found.append((look, file))
+            look = _tree if file.name.removesuffix(".gz").endswith(_JSON) else _table
+            found.append((file, look(file, known, languages)))
+        except _PassedOverError as reason:
+            passed.append(f"{file.relative_to(folder) if file.is_relative_to(folder) else file}: {reason}")
         except DataError as error:
             broken.append(error)
     if len(found) > 1:
-        names = ", ".join(str(file.relative_to(folder)) for _, file in found)
+        names = ", ".join(str(file.relative_to(folder)) for file, _ in found)
         raise DataError(
             f"{folder}: several files have captions: {names}; choose one by --captions FILE, or leave one there"
         )
@@ -84,29 +99,83 @@ def _chosen(folder: Path, captions: Path | None, example: str) -> tuple[Callable
         return found[0]
     if broken:
         raise broken[0]
+    to_make = _TO_MAKE.format(next(iter(pictures)))
     if captions:
-        raise DataError(f"{captions}: no captions of pictures; expected {_TO_MAKE.format(example)}, or JSON of "
-                        "COCO's or Karpathy's form")  # fmt: skip
-    raise DataError(
-        f"{folder}: pictures, but no captions; write a file captions.tsv into it: {_TO_MAKE.format(example)}"
-    )
+        raise DataError(f"{passed[0]}; expected {to_make}, or JSON of COCO's or Karpathy's form")
+    looked = f" (looked at {'; '.join(passed[:_TOLD])}{' …' if len(passed) > _TOLD else ''})" if passed else ""
+    raise DataError(f"{folder}: pictures, but no captions{looked}; write a file captions.tsv into it: {to_make}")
 
 
 def _may_be(path: Path) -> bool:
     """May a file have captions, by its name?"""
     hidden = path.name.startswith(".") or path.parent.name.startswith(".")
-    return not hidden and path.name.removesuffix(".gz").endswith(_TSV + _JSON) and path.is_file()
+    return not hidden and path.name.removesuffix(".gz").endswith(_TABLES + _JSON) and path.is_file()
 
 
-def _form_of(file: Path) -> Callable[[Path], Found] | None:
-    """How captions of a file are read; None if it has none."""
-    if not file.name.removesuffix(".gz").endswith(_JSON):
-        return _table if _lines_of(file) else None
-    text = read_text(file, "JSON")
-    if '"annotations"' in text and '"caption"' not in text:  # COCO's boxes, hundreds of megabytes
-        return None
-    content = _parsed(file, text)
-    return _tree if isinstance(content, dict) and "images" in content else None
+def _table(file: Path, known: set[str], languages: Detected | None) -> Found:
+    """A TSV or CSV: which columns has it?"""
+    rows = [cells for _, cells in read_table(file, "captions").rows]
+    columns = columns_of(rows[0]) if rows else None
+    if rows and is_header(rows[0]):
+        rows = rows[1:]
+    if not rows:
+        raise _PassedOverError("it has no lines")
+    width = max(map(len, rows))
+    if width < 2:
+        raise _PassedOverError("its lines have one column, without a TAB")
+    place = _place_of_pictures(rows, known, range(width) if columns is None else [columns.index(PICTURE)])
+    if columns is None and place > 0:  # without a header the usual order begins with the picture
+        columns = _in_order(rows, width, place)
+    settings: dict[str, Any] = {"name": "folder"}
+    if columns is None:
+        split, with_language = _usual_columns(file, rows, width)
+    else:
+        split, with_language = SPLIT in columns, LANGUAGE in columns
+        if place != 0 or columns[1:2] != [CAPTION]:
+            settings["columns"] = columns
+    text = columns.index(CAPTION) if columns is not None else 1
+    if not with_language:
+        languages = languages or detect_languages(row[text] for row in rows if len(row) > text)
+        settings["languages"] = languages.languages
+    every = split and all(len(row) == width and row[-1] for row in rows)
+    names = [composed(without_number(row[place])) for row in rows if len(row) > place]
+    form = "a CSV" if file.name.removesuffix(".gz").endswith(".csv") else "a TSV"
+    return Found(form, file.parent, settings, names, None if with_language else languages,
+                 None if every else "validation")  # fmt: skip
+
+
+def _place_of_pictures(rows: Sequence[Sequence[str]], known: set[str], places: Iterable[int]) -> int:
+    """The column that names pictures in half of the lines or more."""
+    sample = rows[:_SAMPLE]
+    for place in places:
+        named = sum(len(row) > place and _names_picture(row[place], known) for row in sample)
+        if 2 * named >= len(sample):
+            return place
+    raise _PassedOverError(
+        f"its columns name no pictures of the folder (its first line begins with {sample[0][0][:40]!r})"
+    )
+
+
+def _names_picture(cell: str, known: set[str]) -> bool:
+    return is_picture_name(cell) or PurePosixPath(composed(without_number(cell))).name in known
+
+
+def _in_order(rows: Sequence[Sequence[str]], width: int, place: int) -> list[str]:
+    """The columns of a table without a header that does not begin with pictures; one of two columns is clear."""
+    if width != 2:
+        raise _PassedOverError(f"its pictures stand in column {place + 1} of {width}, and no header names the others")
+    return [CAPTION, PICTURE]
+
+
+def _usual_columns(file: Path, rows: Sequence[Sequence[str]], width: int) -> tuple[bool, bool]:
+    """Has a table that begins with pictures columns of splits, and of languages?"""
+    split = width > 2 and all(row[width - 1] in (*SPLITS, "") for row in rows if len(row) == width)
+    with_language = width > 2 and all(is_code(row[1]) and len(row[1]) < 4 for row in rows if len(row) > 2)
+    if len(rows[0]) > 2 and not (split or with_language):
+        raise DataError(f"{file}: more than two columns, but the second has no codes of languages such as en (first "
+                        f"{rows[0][1]!r}), and the last no splits ({', '.join(SPLITS)}); expected {CAPTIONS}, or "
+                        f"{WITHOUT_LANGUAGE}")  # fmt: skip
+    return split, with_language
 
 
 def _parsed(file: Path, text: str) -> Any:
@@ -119,57 +188,35 @@ def _parsed(file: Path, text: str) -> Any:
         raise DataError(f"{file}: not JSON that can be read ({error}); correct it or get it again") from None
 
 
-def _lines_of(file: Path) -> list[list[str]]:
-    """The fields of the lines, without a header; none if they are no captions of pictures."""
-    lines = [line.rstrip("\r").split("\t") for line in read_lines(file, "captions") if line.strip()]
-    rows = lines[1:] if lines and lines[0][0].strip().lower() in HEADINGS else lines
-    sample = rows[:_SAMPLE]
-    named = sum(len(row) > 1 and PurePosixPath(row[0].partition("#")[0]).suffix.lower() in SUFFIXES for row in sample)
-    return rows if sample and 2 * named >= len(sample) else []
-
-
-def _table(file: Path) -> Found:
-    """A TSV: has it columns of languages and splits?"""
-    rows = [[field.strip() for field in row] for row in _lines_of(file)]
-    width = max(map(len, rows))
-    split = width > 2 and all(row[width - 1] in (*SPLITS, "") for row in rows if len(row) == width)
-    with_language = width > 2 and all(is_code(row[1]) and len(row[1]) < 4 for row in rows if len(row) > 2)
-    if len(rows[0]) > 2 and not (split or with_language):
-        raise DataError(f"{file}: more than two columns, but the second has no codes of languages such as en (first "
-                        f"{rows[0][1]!r}), and the last no splits ({', '.join(SPLITS)}); expected {CAPTIONS}, or "
-                        f"{WITHOUT_LANGUAGE}")  # fmt: skip
-    settings: dict[str, Any] = {"name": "folder"}
-    if not with_language:
-        settings["languages"] = languages_in([row[1] for row in rows if len(row) > 1]) or ["en"]
-    every = split and all(len(row) == width and row[-1] for row in rows)
-    names = [composed(row[0].partition("#")[0]) for row in rows]
-    return Found("a TSV", file.parent, settings, names, not with_language, None if every else "validation")
-
-
-def _tree(file: Path) -> Found:
+def _tree(file: Path, known: set[str], languages: Detected | None) -> Found:
     """JSON of Karpathy's or of COCO's form; entries that do not fit are told by the corpus that reads them."""
-    content = _parsed(file, read_text(file, "JSON"))
-    images, annotations = (content.get(key) if isinstance(content, dict) else None for key in ("images", "annotations"))
+    text = read_text(file, "JSON")
+    if '"annotations"' in text and '"caption"' not in text:  # COCO's boxes, hundreds of megabytes
+        raise _PassedOverError("JSON without a caption")
+    content = _parsed(file, text)
+    if not isinstance(content, dict) or "images" not in content:
+        raise _PassedOverError("JSON without a list of `images`")
+    images, annotations = (content.get(key) for key in ("images", "annotations"))
     if not isinstance(images, list):
         raise DataError(f"{file}: no list of `images` in it; expected JSON of COCO's or Karpathy's form")
     entries = [image for image in images if isinstance(image, dict)]
     if isinstance(annotations, list):
         form, about = "JSON of COCO's form", [one for one in annotations if isinstance(one, dict)]
-        described = {str(one.get("image_id")) for one in about}  # the file may list many more images
-        names = [str(image.get("file_name", "")) for image in entries if str(image.get("id")) in described]
+        described = {id_of(one.get("image_id")) for one in about}  # the file may list many more images
+        names = [str(image.get("file_name", "")) for image in entries if id_of(image.get("id")) in described]
         texts = [one.get("caption") for one in about]
     else:
         form, names = "JSON of Karpathy's form", _file_names(entries)
         lists = [found for image in entries if isinstance(found := image.get("sentences"), list)]
         texts = [one.get("raw") for found in lists for one in found if isinstance(one, dict)]
-    languages = languages_in([text for text in texts if isinstance(text, str)]) or ["en"]
-    if len(languages) > 1:
-        raise DataError(f"{file}: captions in {', '.join(languages)}; expected one language in JSON: write them as a "
-                        "TSV, `picture TAB language TAB caption`")  # fmt: skip
+    found = languages or detect_languages(text for text in texts if isinstance(text, str))
+    if len(found.languages) > 1:
+        raise DataError(f"{file}: captions in {', '.join(found.languages)}; expected one language in JSON: write them "
+                        "as a TSV, `picture TAB language TAB caption`")  # fmt: skip
     splits = {str(image.get("split")) for image in entries}
     drawn = "drawn" if isinstance(annotations, list) or not {"val", "test"} <= splits else None
-    settings: dict[str, Any] = {"name": "karpathy", "language": languages[0], "languages": languages}
-    return Found(form, file.parent, settings, names, True, drawn)
+    settings: dict[str, Any] = {"name": "karpathy", "language": found.languages[0], "languages": found.languages}
+    return Found(form, file.parent, settings, names, found, drawn)
 
 
 def _file_names(entries: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from data.languages import language_name
+from pipeline.jobs.console import printable
 from pipeline.own.networks import Backbone, Translator
 
 SYSTEM = "opus"
@@ -59,7 +60,7 @@ class Facts:
 
 def recipe_text(facts: Facts) -> str:
     """A recipe as commented YAML."""
-    lines = [f"# {line}" for line in facts.about]
+    lines = [f"# {' '.join(printable(line).split())}" for line in facts.about]
     lines += ["# All settings, with their documentation: `bildwort config keys`.", "seed: 1", "corpus:"]
     for key, value in facts.corpus.items():
         note = f"   # {facts.notes[key]}" if key in facts.notes else ""
@@ -69,8 +70,9 @@ def recipe_text(facts: Facts) -> str:
 
 
 def _plain(value: Any) -> str:
-    """A value as YAML in one line."""
-    return json.dumps(value, ensure_ascii=False)
+    """A value as YAML in one line: what does not print, and so may end a line, is written by its number."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in text)
 
 
 def _regions(backbone: Backbone) -> list[str]:

@@ -1,6 +1,7 @@
 """Copies of a data root that can be spoiled: what the faults of `faults_text` and `faults_files` work on."""
 
 import gzip
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,12 +91,12 @@ class Copy:
         return self.edit(*self.caption(image, language, number), text)
 
     def own_pictures(self) -> Path:
-        """The pictures' folder, now with a link for each, so that one can be spoiled."""
+        """The pictures' folder, now with files of its own, so that one can be spoiled."""
         good = self.pictures.resolve()
         self.pictures.unlink()
         self.pictures.mkdir()
         for path in good.iterdir():
-            (self.pictures / path.name).symlink_to(path)
+            os.link(path, self.pictures / path.name)
         return self.pictures
 
     def array(self, name: str) -> np.ndarray:

@@ -133,7 +133,7 @@ def test_splits_that_do_not_fit(root: Path, changed: dict, message: str) -> None
     [
         ({"annotations": [{"image_id": 999, "caption": "犬"}]}, r"annotations\[0\]\.caption: image '999' is not in"),
         ({"annotations": [{"image_id": 102}]}, r"annotations\[0\]: expected `image_id`, a number, and `caption`"),
-        ({"annotations": [{"image_id": "102", "caption": "犬"}]}, r"annotations\[0\]: expected `image_id`, a number"),
+        ({"annotations": [{"image_id": [102], "caption": "犬"}]}, r"annotations\[0\]: expected `image_id`, a number"),
         ({"annotations": ["犬"]}, r"annotations\[0\]: expected `image_id`"),
         ({"annotations": [{"image_id": 102, "caption": "\ud83d"}]}, r"annotations\[0\]\.caption: .* half a character"),
         ({"annotations": []}, "no list of `annotations` in it; expected JSON"),

@@ -1,20 +1,52 @@
-"""Which languages sentences are in."""
+"""Which languages captions are in: all of them together decide, and what cannot be told is said."""
 
-from data.languages import languages_in
+import pytest
 
-ENGLISH = ["A dog runs.", "two men on the street", "a red bat and a small ball", "A woman is reading", "Cats",
-           "a big yellow tree on the right and a small green bow in the middle"]  # fmt: skip
-GERMAN = ["Ein Hund rennt.", "zwei Männer auf der Straße", "ein kleiner Ball liegt auf dem Tisch", "Eine Frau liest"]
+from data.languages import detect_languages
 
-
-def test_one_language_is_found_though_single_sentences_look_like_others() -> None:
-    assert languages_in(ENGLISH * 3) == ["en"]
-    assert languages_in(GERMAN) == ["de"]
-    assert languages_in([]) == languages_in(["12", "!"]) == []
+ENGLISH = ["a dog runs on the beach", "two children are playing in the garden", "a man in a red shirt stands there"]
+GERMAN = ["ein Hund rennt am Strand", "zwei Kinder spielen im Garten", "ein Mann im roten Hemd steht dort"]
+CZECH = ["pes běží po pláži", "dvě děti si hrají na zahradě", "muž v červené košili tam stojí"]
 
 
-def test_several_languages_are_found_the_most_frequent_first() -> None:
-    assert languages_in(ENGLISH * 2 + GERMAN * 2) == ["en", "de"]
-    assert languages_in(ENGLISH + GERMAN * 40) == ["de"]  # a few foreign ones are no language of the corpus
-    assert languages_in((ENGLISH + GERMAN) * 300) == ["en", "de"]  # of many, some are read
-    assert "zh" in languages_in(["一只狗在街上跑", "两个人在说话"])
+def several(captions: list[str], times: int) -> list[str]:
+    """Captions that differ."""
+    return [f"{caption} {number}" for number in range(times) for caption in captions]
+
+
+@pytest.mark.parametrize(
+    ("captions", "languages"),
+    [
+        (ENGLISH * 3, ["en"]), (GERMAN, ["de"]), (CZECH, ["cs"]),
+        (several(ENGLISH, 2) + several(GERMAN, 1), ["en", "de"]),
+        (several(ENGLISH, 1) + several(CZECH, 3), ["cs", "en"]),
+        (ENGLISH + several(GERMAN, 40), ["de"]),  # a few foreign ones are no language of the corpus
+        (several(ENGLISH + GERMAN, 600), ["en", "de"]),  # of many, some are read
+        (["一只狗在街上跑", "两个人在说话", "一个女人在厨房里做饭"], ["zh"]),
+    ],
+)  # fmt: skip
+def test_languages_of_captions(captions: list[str], languages: list[str]) -> None:
+    found = detect_languages(captions)
+    assert found.sure
+    assert found.languages == languages
+
+
+@pytest.mark.parametrize("captions", [[], ["12", "!"], ["a photo"] * 24, ["a photo", "image"] * 100, ["IMG", "DSC"]])
+def test_what_cannot_be_told_is_taken_as_english(captions: list[str]) -> None:
+    assert detect_languages(captions) == (["en"], False)
+
+
+def test_short_captions_are_in_one_language() -> None:
+    """Single ones look Dutch, Turkish or Kurdish."""
+    english = [
+        f"{colour} {noun}"
+        for colour in ("red", "blue", "green", "big", "small", "old", "new", "black", "white", "yellow")
+        for noun in ("truck", "car", "dog", "cat", "house", "tree", "ball", "boat", "fish", "bird", "man", "horse")
+    ]
+    assert detect_languages(english) == (["en"], True)
+    german = [
+        f"{colour} {noun}"
+        for colour in ("roter", "blauer", "kleiner", "großer", "alter")
+        for noun in ("Ball", "Hund", "Baum", "Stern", "Fisch", "Hut", "Stein", "Stuhl", "Tisch", "Mann")
+    ]
+    assert detect_languages(german) == (["de"], True)

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -12,11 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from data.errors import DataError
 from data.extractor import Extractor, ExtractorSettings
-from data.images import open_picture, require_picture
+from data.images import format_of, formats_restricted, open_picture, require_picture, size_of
 from data.objects import DIM
 from pipeline.drawing.pictures import read_thumbnail
 
@@ -228,3 +229,101 @@ def test_a_thumbnail_shows_what_the_extractor_sees(tmp_path: Path) -> None:
         assert seen.max() > 250
     (tmp_path / "text.png").write_text("no picture")
     assert read_thumbnail(tmp_path / "text.png") is None
+
+
+POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 20 20\n%%EndComments\n0 0 20 20 rectfill\nshowpage\n%%EOF\n"
+XPM = b'/* XPM */\nstatic char *a[] = {"1 1 1 1", "  c #ffffff", " "};\n'
+
+
+@pytest.mark.parametrize("content", [POSTSCRIPT, XPM, b"P6\n1 1\n255\n123"])
+def test_only_formats_that_we_claim_are_opened(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow would start Ghostscript for an EPS, whatever the file is called."""
+    started: list[object] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **options: started.append(args))
+    path = tmp_path / "z.jpg"
+    path.write_bytes(content)
+    for use in (
+        EXTRACTOR.extract,
+        open_picture,
+        require_picture,
+        lambda one: require_picture(one, whole=True),
+        size_of,
+    ):
+        with pytest.raises(DataError, match="not a readable picture"):
+            use(path)
+    assert read_thumbnail(path) is None
+    assert format_of(content) is None
+    assert not started
+
+
+def test_other_libraries_are_held_to_these_formats(tmp_path: Path) -> None:
+    (tmp_path / "z.jpg").write_bytes(b"P6\n1 1\n255\n123")
+    with formats_restricted(), pytest.raises(UnidentifiedImageError):
+        Image.open(tmp_path / "z.jpg")
+    assert Image.open(tmp_path / "z.jpg").format == "PPM"
+
+
+def test_one_place_opens_pictures() -> None:
+    root = Path(__file__).parents[2]
+    files = [path for package in ("data", "modules", "pipeline") for path in (root / package).rglob("*.py")]
+    opening = {
+        path.relative_to(root).as_posix() for path in files if re.search(r"Image\.open\(", path.read_text("utf-8"))
+    }
+    assert opening <= {"data/images.py", "pipeline/search/screenshots.py"}  # the latter opens what a browser has shown
+
+
+def damaged_tags(suffix: str, path: Path) -> None:
+    """A picture whose pixels are fine and whose EXIF is not."""
+    tags = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\xff\xff"
+    scene().save(path, suffix, exif=tags)
+
+
+@pytest.mark.parametrize("suffix", ["png", "webp", "jpeg"])
+def test_damaged_tags_spoil_no_pixels(suffix: str, tmp_path: Path) -> None:
+    """What checks and what reads are one function, so that no picture passes the one and fails the other."""
+    path, clean = tmp_path / f"a.{suffix}", tmp_path / f"b.{suffix}"
+    damaged_tags(suffix, path)
+    scene().save(clean, suffix)
+    require_picture(path, whole=True)
+    np.testing.assert_array_equal(np.asarray(open_picture(path)), np.asarray(open_picture(clean)))
+    np.testing.assert_array_equal(EXTRACTOR.extract(path)[0], EXTRACTOR.extract(clean)[0])
+
+
+@pytest.mark.parametrize("size", [(600, 1), (1, 5000), (30_000, 2), (1, 1)])
+def test_very_thin_pictures(size: tuple[int, int], tmp_path: Path) -> None:
+    Image.new("RGB", size, "red").save(tmp_path / "thin.png")
+    require_picture(tmp_path / "thin.png", whole=True)
+    seen = read_thumbnail(tmp_path / "thin.png")
+    assert seen is not None
+    assert max(seen.size) == 128
+    assert min(seen.size) >= 1
+    assert EXTRACTOR.extract(tmp_path / "thin.png")[0].shape == (3, DIM)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "P", "1", "RGBA", "LA", "I", "F", "I;16", "CMYK"])
+def test_a_large_picture_is_reduced_before_anything_else(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = scene((96, 64)).convert("L" if mode == "I;16" else mode)
+    image = Image.fromarray(np.asarray(image, dtype=np.uint16) * 257) if mode == "I;16" else image
+    image.save(tmp_path / "large.tiff")
+    whole = np.asarray(open_picture(tmp_path / "large.tiff", 48), dtype=float)
+    monkeypatch.setattr("data.images._LARGEST", 96 * 64 // 4)
+    assert open_picture(tmp_path / "large.tiff").size == (48, 32)
+    reduced = np.asarray(open_picture(tmp_path / "large.tiff", 48), dtype=float)
+    assert np.abs(reduced - whole).mean() < 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["F", "I", "I;16"])
+def test_a_small_file_of_many_pixels_takes_little(mode: str, tmp_path: Path) -> None:
+    Image.new(mode, (9400, 9400)).save(tmp_path / "0.tiff", compression="tiff_adobe_deflate")
+    script = (
+        "import resource, sys; from pathlib import Path; from data.extractor import Extractor, ExtractorSettings\n"
+        "Extractor(ExtractorSettings(3, 64)).extract(Path(sys.argv[1]))\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", script, str(tmp_path / "0.tiff")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert int(done.stdout) < 2e6  # KiB

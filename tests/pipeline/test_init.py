@@ -185,12 +185,20 @@ def test_what_is_not_there_is_told_in_one_line(tmp_path: Path, clip: Path, capsy
     write_tsv(mine / "captions.tsv", names)
     (mine / "notes.txt").write_text("nothing of pictures\n")
     line = refused(work, capsys, str(mine), "--captions", str(mine / "notes.txt"))
-    assert "notes.txt: no captions of pictures; expected `picture TAB caption`" in line
+    assert "notes.txt: its lines have one column, without a TAB; expected `picture TAB caption`" in line
     (mine / "captions.tsv").write_text("".join(f"{name}\ten-US\t{text}\n" for name, text in names.items()))
     line = refused(work, capsys, str(mine))
     assert (
         "captions.tsv: more than two columns, but the second has no codes of languages such as en (first 'en-US')"
         in line
+    )
+    (mine / "captions.tsv").write_text("".join(f"a\tb\t{name}\n" for name in names))
+    line = refused(work, capsys, str(mine))
+    assert "no captions (looked at captions.tsv: its pictures stand in column 3 of 3, and no header names the" in line
+    assert "notes.txt: its lines have one column" in line
+    (mine / "captions.tsv").write_text("".join(f"{name}\ta dog\n" for name in ("one", "two")))
+    assert "captions.tsv: its columns name no pictures of the folder (its first line begins with 'one')" in refused(
+        work, capsys, str(mine)
     )
     (mine / "captions.tsv").unlink()
     (mine / "captions.json").write_text(json.dumps({"images": [{"filename": name, "sentences": 5} for name in names]}))
@@ -242,3 +250,50 @@ def test_places_that_do_not_fit_are_told_in_one_line(tmp_path: Path, capsys) -> 
     assert run(work, "init", *options) == 1
     assert "once.yaml exists; choose another --output, or replace it by --force" in capsys.readouterr().err
     assert run(work, "init", *options, "--force") == 0
+
+
+@pytest.mark.parametrize("name", ["x\nreport: {resamples: 4321} #", "x\u2028report: {resamples: 4321} #", "x\ry"])
+def test_the_name_of_a_folder_writes_no_setting(name: str, tmp_path: Path, capsys) -> None:
+    write_tsv(tmp_path / name / "captions.tsv", draw_pictures(tmp_path / name, COUNT))
+    line = refused(tmp_path, capsys, name, "--backbone", "built-in", "--translator", "none")
+    assert "its name has control characters; rename the folder" in line
+    (tmp_path / name).rename(tmp_path / "x")
+    line = refused(tmp_path, capsys, "x", "--backbone", name, "--translator", "none")
+    assert "--backbone" in line
+
+
+def test_languages_that_cannot_be_told_are_said_and_can_be_set(tmp_path: Path, capsys) -> None:
+    options = "--backbone", "built-in", "--translator", "none"
+    names = dict.fromkeys(draw_pictures(tmp_path / "mine", COUNT), "a photo")
+    write_tsv(tmp_path / "mine" / "captions.tsv", names)
+    assert run(tmp_path, "init", "mine", *options) == 0
+    assert "English (could not be told, taken as English; --languages sets it)" in capsys.readouterr().out
+    assert 'languages: ["en"]   # could not be told' in (tmp_path / "mine.yaml").read_text()
+    assert run(tmp_path, "init", "mine", *options, "--languages", "cs", "--force") == 0
+    assert "30 Czech, 1 a picture" in capsys.readouterr().out
+    assert run(tmp_path, "init", "mine", *options, "--languages", "Czech", "--force") == 1
+    assert "--languages: 'Czech'; expected codes like en or de" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["csv", "kaggle", "swapped", "number sign", "quoted", "stems"])
+def test_captions_as_people_have_them(form: str, tmp_path: Path, capsys) -> None:
+    mine = tmp_path / "mine"
+    names = draw_pictures(mine, COUNT)
+    if form == "number sign":
+        for name in list(names):
+            (mine / name).rename(mine / f"Scan #{name}")
+        names = {f"Scan #{name}": text for name, text in names.items()}
+    lines = {
+        "csv": ["image,caption", *[f"{name},{text}" for name, text in names.items()]],
+        "kaggle": ["image,caption", *[f'{name},"{text}, ""really"""' for name, text in names.items()]],
+        "swapped": [f"{text}\t{name}" for name, text in names.items()],
+        "number sign": [f"{name}\t{text}" for name, text in names.items()],
+        "quoted": [f'"{name}"\t"{text}"' for name, text in names.items()],
+        "stems": [f"{name[:-4]}\t{text}" for name, text in names.items()],
+    }[form]
+    ending = {"csv": "csv", "kaggle": "txt"}.get(form, "tsv")
+    (mine / f"captions.{ending}").write_text("\n".join(lines))
+    assert run(tmp_path, "init", "mine", "--backbone", "built-in", "--translator", "none") == 0
+    assert "30 English (detected), 1 a picture" in capsys.readouterr().out
+    assert run(tmp_path, "prepare", "./mine.yaml") == 0
+    assert captions_of(tmp_path)["images"] == COUNT

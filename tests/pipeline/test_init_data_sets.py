@@ -6,6 +6,7 @@ from io import BytesIO
 from pathlib import Path
 
 import datasets
+import pyarrow as pa
 import pytest
 from PIL import Image
 
@@ -25,7 +26,8 @@ def whole(tmp_path_factory) -> datasets.Dataset:
     """Pictures, each with two captions."""
     folder = tmp_path_factory.mktemp("pictures")
     names = draw_pictures(folder, COUNT)
-    columns = {"id": list(map(str, range(COUNT))), "image": [str(folder / name) for name in names],
+    held = [{"path": name, "bytes": (folder / name).read_bytes()} for name in names]
+    columns = {"id": list(map(str, range(COUNT))), "image": held,
                "captions": [[text, text + " again"] for text in names.values()]}  # fmt: skip
     return datasets.Dataset.from_dict(columns).cast_column("image", datasets.Image())
 
@@ -148,7 +150,10 @@ def test_the_first_row_may_be_without_caption_and_its_picture_may_be_damaged(tmp
     damaged = {"image": {"path": None, "bytes": b"no picture"}, "captions": []}
     datasets.Dataset.from_list([damaged, *rows], features=few.features).save_to_disk(tmp_path / "saved")
     written = write_data_set(str(tmp_path / "saved"), tmp_path / "made")
-    assert len(written.captions.read_text().splitlines()) == 2 * COUNT
+    first, *others = written.captions.read_text().splitlines()
+    assert first == "picture-0000000.jpg\ten\t\t"
+    assert len(others) == 2 * COUNT
+    assert written.left == {"rows without a caption": ["row 0 of the data"]}
     assert len(list((tmp_path / "made" / "pictures").iterdir())) == COUNT + 1
 
 
@@ -203,3 +208,99 @@ def test_a_picture_that_stands_in_several_rows_is_one_picture(tmp_path: Path, wh
     assert names[::2] == names[1::2]
     assert {path.name for path in (tmp_path / "made" / "pictures").iterdir()} == {*names}
     assert len({*names}) == COUNT
+
+
+def _options(*more: str) -> list[str]:
+    return ["--backbone", "built-in", "--translator", "none", *more]
+
+
+def _outside(tmp_path: Path) -> list[dict[str, object]]:
+    """Ten pictures, of which the last is somebody's secret."""
+    names = draw_pictures(tmp_path / "elsewhere", 10)
+    (tmp_path / "secret").write_text("of somebody")
+    held = [{"path": name, "bytes": (tmp_path / "elsewhere" / name).read_bytes()} for name in names]
+    return [*held[:-1], {"path": str(tmp_path / "secret"), "bytes": None}]
+
+
+@pytest.mark.parametrize("form", ["parquet", "disk", "metadata", "link"])
+def test_a_picture_outside_the_data_set_is_refused(form: str, tmp_path: Path, capsys) -> None:
+    folder, held = tmp_path / "mine", _outside(tmp_path)
+    features = datasets.Features({"image": datasets.Image(decode=False), "text": datasets.Value("string")})
+    rows = datasets.Dataset.from_list([{"image": one, "text": f"a dog, {k}"} for k, one in enumerate(held)], features)
+    folder.mkdir()
+    if form == "parquet":
+        rows.to_parquet(folder / "train.parquet")
+    elif form == "disk":
+        rows.with_format("arrow").save_to_disk(folder)
+        table = next(folder.glob("*.arrow"))
+        table.write_bytes(b"")
+        with pa.OSFile(str(table), "wb") as file, pa.ipc.new_stream(file, rows.data.schema) as writer:
+            writer.write_table(rows.data.table)
+    else:
+        names = draw_pictures(folder, 9)
+        (folder / "away.png").symlink_to(tmp_path / "secret")
+        last = "../secret" if form == "metadata" else "away.png"
+        lines = [json.dumps({"file_name": name, "text": "a dog"}) for name in [*names, last]]
+        (folder / "metadata.jsonl").write_text("\n".join(lines))
+    assert run(tmp_path, "init", "mine", *_options()) == 1
+    assert "names a picture outside its folder" in capsys.readouterr().err
+    assert not (tmp_path / "mine-data").exists()
+
+
+def test_files_are_named_to_the_library_which_would_guess_others(tmp_path: Path, whole: datasets.Dataset) -> None:
+    """Parquet files of other folders are not read, and a split is no split because a folder or picture is called so."""
+    for name, count in (("holiday [2024]", 24), ("holiday [2024]/other", 20)):
+        (tmp_path / name).mkdir()
+        whole.select(range(count)).to_parquet(tmp_path / name / "validation.parquet")
+    written = write_data_set(str(tmp_path / "holiday [2024]"), tmp_path / "made")
+    assert len({line.split("\t")[0] for line in written.captions.read_text().splitlines()}) == 24
+    assert written.left == {"Parquet files of other folders": ["other/validation.parquet"]}
+    for name in ("a", "b"):
+        (tmp_path / "two" / name).mkdir(parents=True)
+        whole.to_parquet(tmp_path / "two" / name / "train.parquet")
+    with pytest.raises(DataError, match="several folders hold Parquet files: a, b; name one of them"):
+        write_data_set(str(tmp_path / "two"), tmp_path / "none")
+
+
+def test_metadata_of_several_folders_is_read_and_folders_may_be_splits(tmp_path: Path) -> None:
+    for place, name in enumerate(("train", "test")):
+        drawn = list(draw_pictures(tmp_path / "mine [2024]" / name, 24).items())[12 * place :][:12]
+        rows = [f"{one},{text}" for one, text in drawn]
+        text = "\n".join(["file_name,caption", *rows])
+        (tmp_path / "mine [2024]" / name / "metadata.csv").write_text(text)
+        draw_pictures(tmp_path / "root" / name, 12)
+    written = write_data_set(str(tmp_path / "mine [2024]"), tmp_path / "made")
+    lines = [line.split("\t") for line in written.captions.read_text().splitlines()]
+    assert {(line[0].partition("/")[0], line[3]) for line in lines} == {
+        ("train", "train"),
+        ("train", "val"),
+        ("test", "test"),
+    }
+    assert len(lines) == 24
+    (tmp_path / "root" / "train" / "0.png").rename(tmp_path / "root" / "train.png")
+    names = ["train.png", *[f"{split}/{number}.png" for split in ("train", "test") for number in range(1, 12)]]
+    (tmp_path / "root" / "metadata.csv").write_text(
+        "\n".join(["file_name,text", *[f"{name},a dog {k}" for k, name in enumerate(names)]])
+    )
+    written = write_data_set(str(tmp_path / "root"), tmp_path / "root made")
+    splits = {line.split("\t")[0]: line.split("\t")[3] for line in written.captions.read_text().splitlines()}
+    assert splits["train.png"] in ("train", "val")
+    assert splits["test/3.png"] == "test"
+    assert written.left == {"pictures that no caption names": ["test/0.png"]}
+
+
+def test_what_is_left_out_is_counted_and_named(tmp_path: Path, capsys) -> None:
+    names = list(draw_pictures(tmp_path / "mine", 26))[:24]
+    texts = ["NA", "null", '""', '"  "', "nan", "", "none"]
+    rows = [f"{name},{texts[k] if k < len(texts) else f'a dog in the park {k}'}" for k, name in enumerate(names)]
+    (tmp_path / "mine" / "metadata.csv").write_text("\n".join(["file_name,caption", *rows]))
+    assert run(tmp_path, "init", "mine", *_options()) == 0
+    said = capsys.readouterr().out
+    assert "17 pictures with captions" in said
+    assert "left out  7 rows without a caption: row 0 of" in said
+    assert "left out  2 pictures that no caption names: 24.png, 25.png" in said
+    assert run(tmp_path, "prepare", "./mine.yaml") == 0
+    (report,) = (tmp_path / "artifacts" / "jobs" / "corpus").glob("*/report.json")
+    found = {one["what"]: one["count"] for one in json.loads(report.read_text())["findings"]}
+    assert found["lines left out, for a sentence is empty"] == 7
+    assert found["pictures that no caption names"] == 9  # without one, a picture is not read

@@ -1,0 +1,114 @@
+"""Tables of text as people have them: separated by TABs, commas or semicolons, with a header or not, quoted or not."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from data.errors import DataError
+from data.lines import read_text
+from data.pictures import SUFFIXES, without_number
+
+PICTURE, LANGUAGE, CAPTION, SPLIT, OTHER = "picture", "language", "caption", "split", "-"
+"""What a column may hold; nothing is read from `OTHER`."""
+HEADINGS = {
+    PICTURE: ("picture", "image", "file", "file_name", "filename", "image_name", "image_id", "path"),
+    LANGUAGE: ("language", "lang"),
+    CAPTION: ("caption", "captions", "text", "sentence", "description", "comment"),
+    SPLIT: ("split",),
+}
+"""What a column is called in the first line, if that is a header."""
+_NOTHING = {"", "na", "n/a", "nan", "null", "none", "<na>"}
+_SEPARATORS = ("\t", ",", ";", "|")
+# Every cell that holds a quotation mark is in quotation marks and has its own doubled, as spreadsheets write it.
+_QUOTED = re.compile(r'(?:(?:"(?:[^"\t]|"")*+"|[^"\t\n]*+)(?:\t|\r?\n|\Z))*+')
+_CELL = re.compile(r'\s*".*"\s*')
+
+
+class Table(NamedTuple):
+    """The rows of a table.
+
+    Attributes:
+        rows: number of the line that a row begins on, from 1, and its cells, without spaces around them.
+        half_quoted: lines with cells in quotation marks, which are kept, for others have marks of another kind.
+        separator: between cells.
+    """
+
+    rows: list[tuple[int, list[str]]]
+    half_quoted: list[int]
+    separator: str
+
+
+def read_table(path: Path, expected: str, separators: Sequence[str] = _SEPARATORS) -> Table:
+    """Read a table, unpacked if the name ends in .gz; blank lines are left out.
+
+    Cells are separated by TABs if the first line has one, else by what separates a picture's name or a heading there.
+    Where every cell with a quotation mark is written as spreadsheets do (`"a ""stop"" sign"`), cells are what was typed
+    there (`a "stop" sign`); else cells separated by TABs are kept as they are.
+
+    Args:
+        path: the file.
+        expected: what it should be, for the error.
+        separators: that may be; of TABs alone, another file is one of single cells.
+
+    Raises:
+        DataError: the file is missing or unreadable, is not whole, is not UTF-8, or its quotation marks do not match.
+    """
+    text = read_text(path, expected)
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    separator = next((one for one in separators if _separates(one, first)), "\t")
+    if separator != "\t":
+        return Table(list(_parsed(path, text, separator)), [], separator)
+    if '"' in text and _QUOTED.fullmatch(text):
+        return Table(list(_parsed(path, text, separator)), [], separator)
+    lines = [(number, line.rstrip("\r").split("\t")) for number, line in enumerate(text.split("\n"), 1)]
+    half = [number for number, cells in lines if any(_CELL.fullmatch(cell) for cell in cells)]
+    return Table([(number, stripped) for number, cells in lines if any(stripped := _stripped(cells))], half, separator)
+
+
+def columns_of(header: Sequence[str]) -> list[str] | None:
+    """What columns hold, by a header; None if a row is no header, or does not say where pictures and captions are."""
+    kinds = {name: kind for kind, names in HEADINGS.items() for name in names}
+    found = [kinds.get(cell.lower(), OTHER) for cell in header]
+    return found if found.count(PICTURE) == found.count(CAPTION) == 1 else None
+
+
+def is_header(row: Sequence[str]) -> bool:
+    """Is a row of captions a header: does it begin with a heading of pictures, or name pictures and captions?"""
+    return row[0].lower() in HEADINGS[PICTURE] or columns_of(row) is not None
+
+
+def is_picture_name(cell: str) -> bool:
+    """Does a cell end as the names of pictures do, a caption's number (`1.jpg#0`) behind it or not?"""
+    return PurePosixPath(without_number(cell)).suffix.lower() in SUFFIXES
+
+
+def is_missing(cell: str) -> bool:
+    """Does a cell hold nothing, or what programs write for nothing (`NA`, `null`)?"""
+    return cell.strip().lower() in _NOTHING
+
+
+def _separates(separator: str, line: str) -> bool:
+    if separator == "\t":
+        return "\t" in line
+    cells = [cell.strip().strip('"') for cell in line.split(separator)]
+    return len(cells) > 1 and (is_header(cells) or is_picture_name(cells[0]) or is_picture_name(cells[-1]))
+
+
+def _parsed(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    reader, begins = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True), 1
+    try:
+        for cells in reader:
+            if any(stripped := _stripped(cells)):
+                yield begins, stripped
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"{path}:{begins}: its quotation marks do not match ({error}); write a text that holds one in "
+                        'quotation marks, with its own doubled: "a ""stop"" sign"') from None  # fmt: skip
+
+
+def _stripped(cells: Sequence[str]) -> list[str]:
+    """Cells without line breaks, and without spaces around them."""
+    return [" ".join(cell.split("\n")).strip() if "\n" in cell else cell.strip() for cell in cells]

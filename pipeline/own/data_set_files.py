@@ -1,0 +1,194 @@
+"""The files of a data set that the library `datasets` reads: each is given to it by name, for it guesses splits."""
+
+import glob
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from data.errors import DataError
+from data.lines import visible_files
+from data.pictures import is_inside
+from data.tables import read_table
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+HUB = "hub:"
+"""What the name of a data set of the hub begins with."""
+FILE_NAME = "file_name"
+"""The column of a table of metadata that names the picture's file."""
+_SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")  # by `save_to_disk`
+_METADATA = {"metadata.csv": "csv", "metadata.jsonl": "json", "metadata.parquet": "parquet"}  # name → kind of table
+_SPLITS = ("train", "val", "dev", "test")  # how the names of splits begin
+
+
+@dataclass
+class Part:
+    """Rows of a data set.
+
+    Attributes:
+        split: as it is named; empty if it is not.
+        rows: the table.
+        image: the column of the picture: of the type Image or, in a table of metadata, of names of files.
+        folder: that these names start from.
+    """
+
+    split: str
+    rows: "Dataset"
+    image: str
+    folder: Path | None = None
+
+    def pictures(self) -> Iterator[tuple[Mapping[str, Any] | None, Mapping[str, Any]]]:
+        """The picture (`path`, `bytes`) of each row, None where there is none, and the row."""
+        import datasets
+
+        rows = self.rows if self.folder is not None else self.rows.cast_column(self.image, datasets.Image(decode=False))
+        for row in rows:
+            held = row[self.image]
+            if self.folder is not None and isinstance(held, str) and held.strip():
+                yield {"path": str(self.folder / held.strip()), "bytes": None}, row
+            else:
+                yield (held if isinstance(held, dict) else None), row
+
+
+def is_data_set(source: str) -> bool:
+    """Is it a data set: of the hub, its files, saved by `datasets`, or a folder of pictures with metadata?"""
+    if source.startswith(HUB):
+        return True
+    folder = Path(source)
+    return any((folder / name).is_file() for name in _SAVED) or bool(_metadata_in(folder) or _tables_in(folder))
+
+
+def parts_of(source: str, cache: str) -> tuple[str, list[Part], list[str]]:
+    """What kind a data set is, its parts, and what of the folder is not read.
+
+    Args:
+        source: `hub:NAME`, or a folder.
+        cache: a folder for tables that `datasets` makes.
+
+    Raises:
+        DataError: it cannot be read, or has no pictures.
+    """
+    import datasets
+
+    datasets.disable_progress_bars()
+    folder = Path(source)
+    try:
+        if source.startswith(HUB):
+            found = datasets.load_dataset(source.removeprefix(HUB))
+            return "a data set of the hub", _typed(_by_split(found), source), []
+        if metadata := _metadata_in(folder):
+            parts = [Part("", _load(_METADATA[path.name], [path], cache), FILE_NAME, path.parent) for path in metadata]
+            return "pictures with metadata", [_require_names(one, source) for one in parts if len(one.rows)], []
+        if any((folder / name).is_file() for name in _SAVED):
+            return "a saved data set", _typed(_by_split(datasets.load_from_disk(source)), source), []
+        tables, left = _chosen(_tables_in(folder), folder)
+        splits = {split: _load("parquet", files, cache) for split, files in _grouped(tables).items()}
+        return "a data set in Parquet files", _typed(splits, source), left
+    except DataError:
+        raise
+    except Exception as error:  # of many kinds: no network, no such name, damaged files
+        reason = " ".join(str(error).split())[:200]
+        advice = "expected a data set of pictures and captions"
+        if source.startswith(HUB):
+            advice = (
+                "expected a name on the hub; without internet, copy it into a folder where there is some (`hf download "
+                "NAME --repo-type dataset --local-dir FOLDER`, or `save_to_disk`) and name that"
+            )
+        raise DataError(f"{source}: no data set that `datasets` can read ({reason}); {advice}") from None
+
+
+def may_be_read(path: Path, source: str) -> bool:
+    """May a file that a data set names be read: does it lie in its folder or, of the hub, in the library's cache?"""
+    import datasets
+
+    known = Path(datasets.config.HF_CACHE_HOME) if source.startswith(HUB) else Path(source)
+    return is_inside(path, known)
+
+
+def _metadata_in(folder: Path) -> list[Path]:
+    return sorted(path for path in visible_files(folder) if path.name in _METADATA)
+
+
+def _tables_in(folder: Path) -> list[Path]:
+    """Parquet files of a folder, or of those in it."""
+    return sorted(path for depth in ("", "*/") for path in folder.glob(f"{depth}[!.]*.parquet"))
+
+
+def _chosen(tables: Sequence[Path], folder: Path) -> tuple[list[Path], list[str]]:
+    """The tables in the folder itself, else in its `data`, else in the one folder that has some; and the others."""
+    of: dict[Path, list[Path]] = defaultdict(list)
+    for path in tables:
+        of[path.parent].append(path)
+    chosen = next((one for one in (folder, folder / "data") if one in of), None)
+    if chosen is None and len(of) > 1:
+        names = ", ".join(path.name for path in of)
+        raise DataError(f"{folder}: several folders hold Parquet files: {names}; name one of them")
+    chosen = next(iter(of)) if chosen is None else chosen
+    return of[chosen], [str(path.relative_to(folder)) for path in tables if path.parent != chosen]
+
+
+def _grouped(files: Sequence[Path]) -> dict[str, list[Path]]:
+    """Files by the split that their names begin with (`validation-00000-of-00001.parquet`); none of other names."""
+    found: dict[str, list[Path]] = defaultdict(list)
+    for path in files:
+        name = re.split(r"[-.]", path.name.lower())[0]
+        found[name if name.startswith(_SPLITS) else ""].append(path)
+    return dict(found)
+
+
+def _load(kind: str, files: Sequence[Path], cache: str) -> "Dataset":
+    """Tables as one; their names are patterns to the library, and their splits are its guess."""
+    import datasets
+
+    if kind == "csv":  # all cells are texts: `NA` too, and a name that is a number
+        return datasets.concatenate_datasets([_read_csv(path) for path in files])
+    names = {"train": [glob.escape(str(path.resolve())) for path in files]}
+    return datasets.load_dataset(kind, data_files=names, split="train", cache_dir=cache)
+
+
+def _read_csv(path: Path) -> "Dataset":
+    import datasets
+
+    rows = read_table(path, f"a table with columns {FILE_NAME} and caption").rows
+    header = rows[0][1] if rows else []
+    for number, cells in rows:
+        if len(cells) != len(header):
+            raise DataError(f"{path}:{number}: {len(cells)} cells, expected {len(header)} as in the first line; write "
+                            "a text with commas in quotation marks")  # fmt: skip
+    if len(set(header)) < len(header):
+        raise DataError(f"{path}:1: two columns have one name; give each its own")
+    return datasets.Dataset.from_dict({name: [cells[k] for _, cells in rows[1:]] for k, name in enumerate(header)})
+
+
+def _by_split(found: Any) -> dict[str, "Dataset"]:
+    splits = dict(found) if isinstance(found, dict) else {"": found}
+    return {name: rows for name, rows in splits.items() if len(rows)}
+
+
+def _typed(splits: Mapping[str, "Dataset"], source: str) -> list[Part]:
+    """Parts by the column of pictures: one of the type Image, or of records of `bytes` and `path`, as it is stored."""
+    import datasets
+
+    parts = []
+    for split, rows in splits.items():
+        kinds = rows.features.items()
+        named = [name for name, kind in kinds if isinstance(kind, datasets.Image)]
+        stored = [
+            name for name, kind in rows.features.items() if isinstance(kind, dict) and {*kind} == {"bytes", "path"}
+        ]
+        if not (images := named or stored):
+            raise DataError(f"{source}: no column of pictures among {', '.join(rows.features)}; expected one of the "
+                            "type Image")  # fmt: skip
+        parts.append(Part(split, rows.with_format(None), images[0]))
+    return parts
+
+
+def _require_names(part: Part, source: str) -> Part:
+    if FILE_NAME not in part.rows.features:
+        raise DataError(f"{source}: metadata without a column {FILE_NAME} in {part.folder}; expected the picture's "
+                        "file there")  # fmt: skip
+    return part
