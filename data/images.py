@@ -85,6 +85,7 @@ def formats_restricted() -> Iterator[None]:
 @contextmanager
 def _opened(file: Path | BytesIO) -> Iterator[Image.Image]:
     with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what Pillow says of a damaged file, it says again in its error
         warnings.simplefilter("error", Image.DecompressionBombWarning)  # Pillow itself refuses twice as many pixels
         with Image.open(file, formats=FORMATS) as image:
             yield image

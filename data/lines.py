@@ -1,6 +1,7 @@
 """Text files as lines: unpacked and decoded; errors name the file and the line."""
 
 import gzip
+import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from data.errors import DataError
 
 WORD_VECTORS = (".vec", ".vec.gz", ".bin")
 """Endings of the names of files with word vectors (`data.published_vectors`)."""
+_SMALL, _RATIO = 2**26, 100  # bytes that any file may hold; of text, packed to how many times as little
 
 
 def read_lines(path: Path, expected: str) -> list[str]:
@@ -36,12 +38,22 @@ def read_text(path: Path, expected: str) -> str:
     """
     with _readable(path, expected):
         raw = path.read_bytes()
-        raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
+        raw = _unpacked(raw, path) if path.suffix == ".gz" else raw
     try:
         return raw.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DataError(f"{path}:{line}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
+
+
+def _unpacked(raw: bytes, path: Path) -> bytes:
+    """The contents of a gzip file, which may not be so large that only a trap can be packed so small."""
+    most = max(_SMALL, _RATIO * len(raw))
+    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise DataError(f"{path}: {len(raw):,} bytes that hold over {_RATIO} times as many; expected text; unpack it")
+    return found
 
 
 def byte_lines(path: Path, expected: str) -> Iterator[bytes]:

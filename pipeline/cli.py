@@ -9,10 +9,11 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+import io
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version as installed_version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,12 +21,14 @@ from data.errors import DataError
 from modules.errors import ModelError
 from pipeline.commands import figures, models, recipes, stages
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import ERRORS, be_verbose, escaped
-from pipeline.jobs.machine_errors import quieten, unwritten
+from pipeline.jobs.console import be_verbose, say_aside, say_error
+from pipeline.jobs.machine_errors import line_of, quieten
 from pipeline.recipes.command_line import split_settings
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # Typer does not export it
 _INTERRUPTED = 130  # by Ctrl-C, as shells and Typer have it
+_CLOSED_PIPE = "PacifyFlushWrapper"  # what Typer puts for the standard output when its reader has closed it
+_GOES_ON = {"all", "prepare", "mmt", "augment", "vse", "rerank", "table", "sts", "draw", "embed", "index"}
 
 app = typer.Typer(
     name="bildwort", help="Multilingual image-text retrieval, trained with captions that a translator writes.",
@@ -52,26 +55,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; an error that a person can act on is one line, and the status 1 (2: no such command)."""
     quieten()
     be_verbose(False)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name of a file may have bytes that are no text
+            stream.reconfigure(errors="backslashreplace")
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        settings, rest = split_settings(sys.argv[1:] if arguments is None else arguments)
-        status = typer.main.get_command(app).main(rest, "bildwort", standalone_mode=False, obj=settings)
+        status = _run(words)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except (DataError, ModelError, RecipeError) as error:
-        ERRORS.print(f"[red]error:[/] {escaped(str(error))}")
+        say_error(str(error))
         return 1
     except (typer.Abort, KeyboardInterrupt):
         status = _INTERRUPTED
     except BrokenPipeError:  # the reader of our output has closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:
-        if (line := unwritten(error)) is None:
-            raise
-        ERRORS.print(f"[red]error:[/] {escaped(line)}")
+        say_error(line_of(error))
         return 1
     except UsageError as error:
         if text := " ".join(error.format_message().split()):  # type: ignore[attr-defined] # none: help was printed
-            ERRORS.print(f"[red]error:[/] {escaped(text)}")
+            say_error(text)
         return 2
     if status == _INTERRUPTED:
-        ERRORS.print("stopped; the same command continues from the last checkpoint")
+        resumed = not _GOES_ON.isdisjoint(words)
+        say_aside("stopped; the same command continues from where it was stopped" if resumed else "stopped")
     return int(status or 0)
+
+
+def _run(words: Sequence[str]) -> Any:
+    """What Typer returns for a command line."""
+    if wrong := [word for word in words if not _is_text(word)]:
+        raise RecipeError(f"{wrong[0]!r}: not UTF-8; rename the file or folder")
+    settings, rest = split_settings(words)
+    try:
+        return typer.main.get_command(app).main(rest, "bildwort", standalone_mode=False, obj=settings)
+    except SystemExit:
+        if type(sys.stdout).__name__ != _CLOSED_PIPE:
+            raise
+        return 0
+
+
+def _is_text(word: str) -> bool:
+    try:
+        word.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in word

@@ -19,11 +19,13 @@ from pipeline.commands.options import (
 from pipeline.errors import RecipeError
 from pipeline.jobs.cost import cores
 from pipeline.jobs.machine_errors import explained
+from pipeline.jobs.outputs import require_output
 
 GalleryFolder = Annotated[Path | None, typer.Option("--gallery", help="the gallery's folder; the recipe's own if none")]
 _MODEL_HELP = "an exported model, or its name on the hub"
 ModelFolder = Annotated[Path | None, typer.Option("--model", help=f"{_MODEL_HELP}; the recipe's own if none")]
 Plain = Annotated[bool, typer.Option("--no-rerank", help="in the order of the indexed model alone")]
+Replace = Annotated[bool, typer.Option("--force", help="replace the file if it exists")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines instead of a table")]
 
 app = typer.Typer()
@@ -39,8 +41,11 @@ def translate(
     images: Annotated[Path | None, typer.Option(help="an image a line: its id; with --model, its file")] = None,
     n_best: Annotated[int, typer.Option(help="translations per sentence; more than 1 as JSON lines")] = 1,
     moses: Annotated[bool, typer.Option("--moses", help="write n-best lists in Moses' format")] = False,
+    force: Replace = False,
 ) -> None:  # fmt: skip
     """Translate a file line by line with the translators of a recipe or of an exported model."""
+    if output is not None:
+        require_output(output, "translate: --output", force, [source, images])
     loaded = recipe_of(ctx, recipe, named)
     if path is None:
         raise RecipeError("translate: --with is missing; expected a system and languages, --with mt:en-de")
@@ -66,9 +71,13 @@ def rerank_translations(
     language: Annotated[str | None, typer.Option(help="of the translations; needed for ja, zh and th")] = None,
     output: Annotated[Path | None, typer.Option(help="where the best translations go, a sentence a line")] = None,
     n_best: Annotated[bool, typer.Option("--n-best", help="write whole lists in their new order instead")] = False,
+    force: Replace = False,
 ) -> None:  # fmt: skip
     """Re-rank n-best lists of any toolkit by weights that k-best MIRA tunes on other lists."""
     refuse_settings(ctx)
+    if output is not None:
+        inputs = [tune, references, features, lists, lists_references, lists_features]
+        require_output(output, "rerank-translations: --output", force, inputs)
     if lists is None and (lists_references or lists_features):
         raise RecipeError("rerank-translations: --lists-references and --lists-features need --lists")
     files = load("pipeline.translation.rerank_lists", "ListFiles")
@@ -137,8 +146,11 @@ def search(
     rerank: Annotated[Path | None, typer.Option(help=f"{_MODEL_HELP}, that reranks; the gallery's if none")] = None,
     plain: Plain = False, as_json: AsJson = False,
     sheet: Annotated[Path | None, typer.Option(help="write an HTML page with the pictures too")] = None,
+    force: Replace = False,
 ) -> None:  # fmt: skip
     """Find the pictures nearest to a sentence."""
+    if sheet is not None:
+        require_output(sheet, "search: --sheet", force, [queries])
     loaded = recipe_of(ctx, None, named, networks=False)
     run = load("pipeline.search.commands", "search")
     with explained("search"):
@@ -167,7 +179,7 @@ def embed(
     captions: Annotated[Path | None, typer.Option(help="a caption a line")] = None,
     named: RecipeOption = None, model: ModelFolder = None,
     language: Annotated[str | None, typer.Option(help="of the captions; detected if none is given")] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace the file if it exists")] = False,
+    force: Replace = False,
 ) -> None:  # fmt: skip
     """Write vectors of pictures or captions to a file for a vector database; continues where it was stopped."""
     loaded = recipe_of(ctx, None, named, networks=False)
@@ -199,9 +211,10 @@ def imagine(
     text: Annotated[str | None, typer.Argument(help="a sentence", show_default=False)] = None,
     named: RecipeOption = None, model: ModelFolder = None,
     language: Annotated[str | None, typer.Option(help="of the sentence; detected if none is given")] = None,
-    output: Annotated[Path, typer.Option(help="the PNG file")] = Path("imagined.png"),
+    output: Annotated[Path, typer.Option(help="the PNG file")] = Path("imagined.png"), force: Replace = False,
 ) -> None:  # fmt: skip
     """Draw the small picture that a model with a generator thinks of; `--seed N` gives another one."""
+    require_output(output, "imagine: --output", force)
     loaded = recipe_of(ctx, None, named, networks=False)
     run = load("pipeline.search.generation", "imagine")
     with explained("export"):

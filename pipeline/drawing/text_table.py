@@ -7,9 +7,10 @@ from itertools import zip_longest
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.table import Table
+from rich.text import Text
 
 from modules.intervals import Difference
-from pipeline.jobs.console import CONSOLE, escaped
+from pipeline.jobs.console import CONSOLE, printable
 
 _SENTENCE = 60  # characters; figures and short messages have fewer, longer texts may go on in a further line
 
@@ -30,7 +31,11 @@ class TextTable:
     def show(self) -> None:
         """Print the table in the terminal."""
         table = Table(
-            title=escaped(self.title), title_justify="left", header_style="bold", box=SIMPLE_HEAD, collapse_padding=True
+            title=Text(printable(self.title)),
+            title_justify="left",
+            header_style="bold",
+            box=SIMPLE_HEAD,
+            collapse_padding=True,
         )
         self._print(table)
 
@@ -43,9 +48,11 @@ class TextTable:
         for number, (head, *cells) in enumerate(zip_longest(self.heads, *self.rows, fillvalue="")):
             uncut = cells if number else " ".join(cells).split()
             widest = min(_SENTENCE, max(map(cell_len, uncut), default=0))
-            table.add_column(escaped(head), justify="right" if number else "left", min_width=widest, overflow="fold")
+            table.add_column(
+                Text(printable(head)), justify="right" if number else "left", min_width=widest, overflow="fold"
+            )
         for row in self.rows:
-            table.add_row(*map(escaped, row))
+            table.add_row(*(Text(printable(cell)) for cell in row))
         CONSOLE.print(table)
 
 

@@ -1,12 +1,13 @@
-"""Messages in the terminal."""
+"""Messages in the terminal. They are plain text: what looks like markup in a path or a caption is printed as it is."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.control import Control
-from rich.markup import escape
 from rich.segment import ControlType
+from rich.text import Text
 
 from pipeline.jobs.ranks import rank
 
@@ -16,7 +17,18 @@ for _console in (CONSOLE, ERRORS):
     _console.width = max(_console.width, 120)  # else rich cuts figures off in a narrow terminal
 _CLEARED = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 _chosen = {"verbose": False}
-_unsaid: list[str] = []
+_LONGEST = 1000  # letters of an error: what is quoted from a file may have any number
+
+
+class Message(NamedTuple):
+    """A message, with a coloured label before it; without a label the text itself has the colour."""
+
+    text: str
+    label: str = ""
+    colour: str = ""
+
+
+_unsaid: list[Message] = []
 
 
 def be_verbose(wanted: bool) -> None:
@@ -34,31 +46,47 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
-def escaped(text: str) -> str:
-    """`printable`, with what rich would take for markup escaped."""
-    return escape(printable(text))
-
-
-def say(text: str) -> None:
+def say(text: str, label: str = "", colour: str = "") -> None:
     """Print a message, on rank 0 only; a process that prints nothing keeps it for `unsaid`."""
+    message = Message(text, label, colour)
     if rank() == 0 and CONSOLE.quiet:
-        _unsaid.append(text)
+        _unsaid.append(message)
     elif rank() == 0:
         CONSOLE.control(_CLEARED)  # of a terminal alone
-        CONSOLE.print(text)
+        CONSOLE.print(_shown(message))
 
 
-def unsaid() -> list[str]:
+def unsaid() -> list[Message]:
     """The messages that this process has kept since the last call, for the one that it works for."""
     found = _unsaid.copy()
     _unsaid.clear()
     return found
 
 
-def detail(text: str) -> None:
+def detail(text: str, label: str = "") -> None:
     """Print a message that only `--verbose` shows, on rank 0 only."""
     if is_verbose():
-        say(text)
+        say(text, label)
+
+
+def say_aside(text: str, label: str = "") -> None:
+    """Print a warning on standard error, where it is not among results."""
+    ERRORS.print(_shown(Message(text, label, "yellow")))
+
+
+def say_error(text: str) -> None:
+    """Print an error on standard error, as one line."""
+    line = " ".join(text.split("\n"))
+    if len(line) > _LONGEST:
+        line = f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
+    ERRORS.print(_shown(Message(line, "error:", "red")))
+
+
+def _shown(message: Message) -> Text:
+    text = printable(message.text)
+    if not message.label:
+        return Text(text, message.colour)
+    return Text.assemble((printable(message.label), message.colour), f" {text}")
 
 
 @contextmanager
@@ -66,7 +94,7 @@ def passing(text: str) -> Iterator[None]:
     """Show a line in a terminal for as long as the work inside takes; elsewhere nothing."""
     shown = rank() == 0 and CONSOLE.is_terminal
     if shown:
-        CONSOLE.print(f"[dim]{text}[/]", end="\r")
+        CONSOLE.print(Text(printable(text), "dim"), end="\r")
     try:
         yield
     finally:

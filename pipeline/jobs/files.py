@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
@@ -10,14 +11,16 @@ from pathlib import Path
 
 from pipeline.errors import RecipeError
 
+_OWN = 0o600
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file whole or not at all; its folder is made."""
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file whole or not at all, text as UTF-8; its folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with temporary.open("wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode("utf-8"))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -26,9 +29,16 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def rename_whole(folder: Path, name: Path) -> None:
-    """Rename a folder whose contents, all the way down, have reached the disk; then the name has too."""
+    """Rename a folder whose contents, all the way down, have reached the disk; then the name has too.
+
+    Files have the rights that the person's umask gives: safetensors and others write some for their owner alone.
+    """
+    paths, rights = [path for path in folder.rglob("*") if not path.is_symlink()], 0o666 & ~_umask()
+    for path in paths:
+        if path.is_file() and stat.S_IMODE(path.stat().st_mode) == _OWN:
+            path.chmod(rights)
     with ThreadPoolExecutor(16) as pool:  # one after the other, thousands of pictures take ten seconds
-        list(pool.map(_settle, [path for path in folder.rglob("*") if not path.is_symlink()]))
+        list(pool.map(_settle, paths))
     _settle(folder)
     folder.rename(name)
     _settle(name.parent)
@@ -93,10 +103,17 @@ def _known(cache: Path | None) -> dict[str, list[str]]:
 
 def _entry(path: Path, known: Mapping[str, list[str]]) -> list[str]:
     """State (size, date) and digest of a file, which is read unless it is known in this state."""
-    stat = path.stat()
-    state = f"{stat.st_size}:{stat.st_mtime_ns}"
+    found = path.stat()
+    state = f"{found.st_size}:{found.st_mtime_ns}"
     entry = known.get(str(path))
     return entry if entry and entry[0] == state else [state, digest_of(path)]
+
+
+def _umask() -> int:
+    """The rights that files of this process do not get; it can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _settle(path: Path) -> None:

@@ -11,7 +11,7 @@ import psutil
 from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import ERRORS, say
+from pipeline.jobs.console import say, say_error
 from pipeline.jobs.ranks import started_together
 
 PATIENCE = 300.0  # seconds that ranks above 0 wait for a rank 0 that shows no sign of life
@@ -41,7 +41,7 @@ def ending_with_rank_0(done: Callable[[], bool]) -> Iterator[None]:
             if over.wait(1):
                 return
         if not over.wait(GRACE) and not done():
-            ERRORS.print("[red]error:[/] rank 0 has ended; the same command continues from the last checkpoint")
+            say_error("rank 0 has ended; the same command continues from the last checkpoint")
             os._exit(1)
 
     if not started_together():

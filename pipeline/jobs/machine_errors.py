@@ -1,6 +1,10 @@
-"""Messages for errors of the machine: a full or read-only disk, too little memory, a process that has died."""
+"""Messages for errors of the machine: files that cannot be read or written, too little memory, processes that died."""
 
 import errno
+import logging
+import os
+import re
+import shutil
 import threading
 import warnings
 from collections.abc import Iterator
@@ -8,8 +12,19 @@ from contextlib import contextmanager
 
 from pipeline.errors import RecipeError
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
+_WHERE = "artifacts lie where BILDWORT_ARTIFACTS says"
+_ADVICE = {
+    **dict.fromkeys(
+        (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), f"make room ({_WHERE}), then the same command continues"
+    ),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), f"allow it ({_WHERE}), then the same command continues"),
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOENT: "check the path",
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST, errno.EISDIR), "expected a folder, or a file, of another kind there"),
+    errno.EMFILE: "allow more open files (`ulimit -n 1024`)",
+    errno.ELOOP: "it is a link to itself",
+    errno.EINVAL: "choose another name",
+}
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 _LOST = ("closed by peer", "reset by peer", "broken pipe", "remote process exited", "connection was likely closed")
 _LOWER = {
@@ -21,19 +36,23 @@ _LOWER = {
 }
 
 
-def unwritten(error: OSError) -> str | None:
-    """A line about a disk that is full or read-only; None for another error."""
-    short = error.errno is None and "written" in str(
-        error
-    )  # numpy reports how many items were written, but not the reason
-    if short or error.errno in _FULL:
-        advice = "make room (artifacts lie where BILDWORT_ARTIFACTS says)"
-    elif error.errno in _CLOSED:
-        advice = "allow it (artifacts lie where BILDWORT_ARTIFACTS says)"
-    else:
-        return None
-    where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{error.strerror or error}; {advice}, then the same command continues"
+def line_of(error: OSError) -> str:
+    """The one line for a file that cannot be read or written: which, why, and what to do."""
+    while isinstance(error, shutil.Error):  # of many files of a folder; the first is told
+        first = error.args[0][0] if error.args and isinstance(error.args[0], list) and error.args[0] else None
+        if not isinstance(first, tuple):
+            return f"{' '.join(str(error).split())}; {_ADVICE[errno.ENOSPC]}"
+        error = OSError(_number_in(str(first[2])), str(first[2]), str(first[1]))
+    short = error.errno is None and "written" in str(error)  # numpy says how many items were written, but not why
+    advice = _ADVICE[errno.ENOSPC] if short else _ADVICE.get(error.errno or 0, "check the file and its folder")
+    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    return f"{where}{error.strerror or error}; {advice}"
+
+
+def _number_in(text: str) -> int:
+    """The number of an error that is told as `[Errno 28] No space left on device`; 0 if it has none."""
+    found = re.search(r"\[Errno (\d+)\]", text)
+    return int(found[1]) if found else 0
 
 
 def out_of_memory(error: BaseException, stage: str) -> str | None:
@@ -72,14 +91,16 @@ def explained(command: str) -> Iterator[None]:
 
 
 def _thread_failed(failure: threading.ExceptHookArgs) -> None:
-    """Hide a full disk's error in TensorBoard's writer thread: the main thread raises it at its next figure."""
-    if not (isinstance(failure.exc_value, OSError) and unwritten(failure.exc_value)):
+    """Hide the error of a file in TensorBoard's writer thread: the main thread raises it at its next figure."""
+    if not isinstance(failure.exc_value, OSError):
         threading.__excepthook__(failure)
 
 
 def quieten() -> None:
-    """Hide Lightning's warnings about settings that are chosen on purpose."""
+    """Hide Lightning's warnings about settings that are chosen on purpose, and what Pillow says of damaged pictures."""
     threading.excepthook = _thread_failed
+    logging.getLogger("PIL").setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", module=r"PIL\..*")
     for message in (".*does not have many workers.*", ".*Checkpoint directory.*exists and is not empty.*",
                     ".*LeafSpec.*", ".*isinstance.treespec.*", ".*You're resuming from a checkpoint.*",
                     ".*no-op.*", ".*Trying to infer the .batch_size.*",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import unsaid
+from pipeline.jobs.console import Message, unsaid
 from pipeline.jobs.executors import JobExecutor, LocalProcesses, gpus_of, processes_for, trains_alone
 from pipeline.jobs.job import Job, everything
 from pipeline.jobs.ranks import started_together
@@ -71,7 +71,7 @@ class SideBySide:
 
     def perform(
         self, jobs: Sequence[Job], workspace: "Workspace", forced: Collection[str]
-    ) -> Iterator[tuple[Job, list[str]]]:
+    ) -> Iterator[tuple[Job, list[Message]]]:
         """Perform jobs, each as soon as what it needs is done; yield each when it is done, with its messages.
 
         Args:
@@ -82,7 +82,7 @@ class SideBySide:
         Raises:
             RecipeError: a job cannot be done, or what performs it has ended.
         """
-        waiting, running = list(jobs), dict[Future[list[str]], Job]()
+        waiting, running = list(jobs), dict[Future[list[Message]], Job]()
         undone = {job.key for job in jobs}
         try:
             while waiting or running:
@@ -102,7 +102,7 @@ class SideBySide:
             raise RecipeError(line) from None
 
 
-def _perform(recipe: Recipe, list_jobs: ListJobs, root: Path, name: str, key: str, force: bool) -> list[str]:
+def _perform(recipe: Recipe, list_jobs: ListJobs, root: Path, name: str, key: str, force: bool) -> list[Message]:
     """Perform one job, found by its key, as jobs themselves cannot be sent to another process; what it said."""
     from pipeline.jobs.machine_errors import explained
     from pipeline.jobs.workspace import Workspace

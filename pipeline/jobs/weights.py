@@ -28,7 +28,7 @@ def load_weights(module: nn.Module, path: Path, strict: bool = True) -> None:
         strict: refuse weights that lack a part of the network; else that part keeps its start values.
 
     Raises:
-        RecipeError: the file is no safetensors file, or its weights do not fit.
+        RecipeError: the file is no safetensors file, or its weights do not fit or are not finite.
     """
     try:
         weights = load_file(path)
@@ -40,4 +40,7 @@ def load_weights(module: nn.Module, path: Path, strict: bool = True) -> None:
         raise RecipeError(f"{path}: weights of another network ({str(error).splitlines()[-1].strip()})") from None
     if unexpected:
         raise RecipeError(f"{path}: weights of another network (it has {unexpected[0]})")
+    for name, values in module.named_parameters():
+        if name in weights and not bool(torch.isfinite(values).all()):
+            raise RecipeError(f"{path}: {name} has NaN or infinity; train again, or get the model again")
     del missing

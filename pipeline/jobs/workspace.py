@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import detail, escaped, passing, say
+from pipeline.jobs.console import detail, passing, say
 from pipeline.jobs.cost import Cost
 from pipeline.jobs.files import digests, fingerprint, rename_whole, write_whole
 from pipeline.jobs.job import Job, everything
@@ -180,7 +180,7 @@ class Workspace:
                 self._say_done(job)
         for job, messages in away.perform(undone, self, keys if force else ()):
             for message in messages:
-                say(message)
+                say(*message)
             self._say_finished(job, self._arrived(job))
 
     def _arrived(self, job: Job) -> dict[str, Any]:
@@ -201,7 +201,7 @@ class Workspace:
         resumed = partial.exists()
         partial.mkdir(parents=True, exist_ok=True)
         if not (partial / "manifest.json").is_file():  # else it was stopped just before it got its name
-            detail(f"[bold]{job.name}[/] [dim]{job.key}[/] {'continues' if resumed else 'starts'}")
+            detail(f"{job.key} {'continues' if resumed else 'starts'}", job.name)
             description, cost = self._describe(job), Cost()
             _note_beginning(partial, description["source"], forced)
             with passing(f"{job.name} …"):
@@ -250,17 +250,20 @@ class Workspace:
     def _say_finished(self, job: Job, manifest: Mapping[str, Any]) -> None:
         if self._tells:
             figure, whole = job.headline(manifest["metrics"]), not manifest["resumed"]
-            say(escaped(self._progress.finish(job, manifest["wall_s"], figure, whole)))
+            say(self._progress.finish(job, manifest["wall_s"], figure, whole))
             used = f"{manifest['cpu_s']:.0f} s of CPU time, {manifest['peak_memory_mb']:.0f} MB at most"
-            detail(f"  {used}: {escaped(str(self.folder(job)))}")
+            detail(f"  {used}: {self.folder(job)}")
 
     def _say_done(self, job: Job) -> None:
         manifest = self.manifest(job)
         if self._tells:
-            say(f"[dim]{escaped(self._progress.skip(job, job.headline(manifest.get('metrics', {}))))}[/]")
+            say(self._progress.skip(job, job.headline(manifest.get("metrics", {}))), colour="dim")
         if self._tells and not self._warned and manifest.get("source") != source_digest():
             self._warned = True
-            say("[yellow]the source has changed since at least one of these jobs ran; ARGS=--force runs them again[/]")
+            say(
+                "the source has changed since at least one of these jobs ran; ARGS=--force runs them again",
+                colour="yellow",
+            )
 
     def _follow(self, job: Job, inputs: dict[str, Path]) -> Path:
         """What ranks above 0 do: take part in collective work, then wait until rank 0 has finished the folder."""
@@ -331,7 +334,7 @@ def _note_beginning(partial: Path, source: str, forced: bool) -> None:
     if begun and begun.get("format") != FORMAT:
         raise RecipeError(f"{partial}: begun in format {begun.get('format')}, this code writes {FORMAT}; delete it")
     if begun and begun.get("source") != source:
-        say(f"[yellow]the source has changed since this was begun; delete {partial} to begin again[/]")
+        say(f"the source has changed since this was begun; delete {partial} to begin again", colour="yellow")
     _write_json(partial / _BEGUN, {"format": FORMAT, "source": source, "forced": forced, **begun, "run": run_id()})
 
 

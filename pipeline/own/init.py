@@ -17,7 +17,8 @@ from data.extractor import ExtractorSettings
 from data.pictures import unfit_name
 from data.report import data_report
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import escaped, passing, say
+from pipeline.jobs.console import passing, say
+from pipeline.jobs.outputs import require_output, write_output
 from pipeline.own.data_set_files import HUB, is_data_set
 from pipeline.own.datasets_of import is_written, write_data_set
 from pipeline.own.looking import Found, look_at
@@ -75,17 +76,17 @@ def init(source: str, wishes: Wishes, artifacts: Path) -> None:
         raise RecipeError(f"--languages: {wrong[0]!r}; expected codes like en or de, with commas between")
     output = _output(source, wishes)
     found = _found(source, output, wishes)
-    _refuse_artifacts_inside(found, artifacts)
-    found, corpus = read_found(found)
-    _check(found, corpus)
     with ExitStack() as undo:
         if found.made is not None:  # else the next try would be refused
             undo.callback(shutil.rmtree, found.made, ignore_errors=True)
+        _refuse_artifacts_inside(found, artifacts)
+        found, corpus = read_found(found)
+        _check(found, corpus)
         facts = _facts(source, found, corpus, wishes)
         _write(recipe_text(facts), output)
         undo.pop_all()
     for line in [*what_was_found(found, corpus, facts, bool(wishes.languages)), *what_comes_next(output, facts)]:
-        say(escaped(line))
+        say(line)
 
 
 def _target(wishes: Wishes, languages: Sequence[str]) -> str:
@@ -113,10 +114,7 @@ def _output(source: str, wishes: Wishes) -> Path:
     if output.stem in known:
         raise RecipeError(f"--output: {output.stem} is the name of a recipe of the package, and results are kept by "
                           "name; choose another one")  # fmt: skip
-    if output.exists() and not wishes.force:
-        raise RecipeError(f"{output} exists; choose another --output, or replace it by --force")
-    if not output.absolute().parent.is_dir():
-        raise RecipeError(f"--output: no folder {output.parent}; make it first")
+    require_output(output, "init: --output", wishes.force, [wishes.captions])
     return output
 
 
@@ -246,4 +244,4 @@ def _write(text: str, output: Path) -> None:
         draft = Path(folder) / output.name
         draft.write_text(text, encoding="utf-8")
         load_recipe(str(draft))
-    output.write_text(text, encoding="utf-8")
+    write_output(output, text, "init: --output")

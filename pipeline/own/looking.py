@@ -11,7 +11,7 @@ from data.corpora.folder import CAPTIONS, SPLITS, WITHOUT_LANGUAGE, is_code
 from data.errors import DataError
 from data.languages import Detected, detect_languages
 from data.lines import read_text
-from data.pictures import SUFFIXES, composed, pictures_in, without_number
+from data.pictures import SUFFIXES, composed, is_inside, pictures_in, without_number
 from data.tables import CAPTION, LANGUAGE, PICTURE, SPLIT, columns_of, is_header, is_picture_name, read_table
 
 _TABLES, _JSON = (".tsv", ".txt", ".token", ".csv"), (".json",)
@@ -84,6 +84,8 @@ def _chosen(
     found: list[tuple[Path, Found]] = []
     for file in files:
         try:
+            if captions is None and not is_inside(file, folder):
+                raise _PassedOverError("a link out of the folder")
             look = _tree if file.name.removesuffix(".gz").endswith(_JSON) else _table
             found.append((file, look(file, known, languages)))
         except _PassedOverError as reason:

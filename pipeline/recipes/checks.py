@@ -3,14 +3,14 @@
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import is_dataclass
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 from data.lines import WORD_VECTORS
 from data.sts import GOLD, INPUT, StsSettings
 from pipeline.errors import RecipeError
+from pipeline.recipes.bounds import check_bounds, check_file_name
 from pipeline.recipes.caption_checks import check_caption_path
 from pipeline.recipes.pretrained_checks import check_pretrained, check_pretrained_path, refuse_hub_path
 from pipeline.recipes.rerank_checks import check_rerank, needs_retrieval
@@ -29,7 +29,7 @@ def check(recipe: Recipe, where: str) -> None:
     Raises:
         RecipeError: two do; it names both, and `where` they stand.
     """
-    _check_finite({name: value for name, value in vars(recipe).items() if name != "tables"}, where)
+    check_bounds({name: value for name, value in vars(recipe).items() if name != "tables"}, where)
     _check_retrieval_systems(recipe.vse, recipe.mmt, where)
     _check_vse_numbers(recipe.vse, where)
     _check_vse(recipe.vse, where)
@@ -38,21 +38,6 @@ def check(recipe: Recipe, where: str) -> None:
     _check_report(recipe, where)
     _check_paths(recipe, where)
     _check_sts(recipe.sts, where)
-
-
-def _check_finite(values: Any, where: str, key: str = "") -> None:
-    """Refuse infinity and NaN, wherever they stand."""
-    if isinstance(values, float) and not math.isfinite(values):
-        raise RecipeError(f"{where}: {key} is {values}; expected a finite number")
-    items: Iterable[tuple[Any, Any]] = ()
-    if is_dataclass(values):
-        items = vars(values).items()
-    elif isinstance(values, Mapping):
-        items = values.items()
-    elif isinstance(values, list | tuple):
-        items = enumerate(values)
-    for name, value in items:
-        _check_finite(value, where, f"{key}.{name}" if key else str(name))
 
 
 def refuse_unknown(values: Any, known: set[str], where: str, prefix: str) -> None:
@@ -117,8 +102,10 @@ def _check_vse(vse: VseSettings, where: str) -> None:
     for row, groups in vse.rows.items():
         if not groups:
             raise RecipeError(f"{where}: vse.rows.{row} is empty; expected caption groups like en/human")
-        if found := set(str(row)) & set('<>:"/\\|?*'):
-            raise RecipeError(f"{where}: vse.rows has {row!r}, whose {min(found)} no file name has; name it otherwise")
+        check_file_name(str(row), f"{where}: vse.rows")
+    for language in vse.test:
+        if not re.fullmatch(r"[a-z]{2,3}", language):
+            raise RecipeError(f"{where}: vse.test has {language!r}; expected codes like en or de")
     for language in vse.select:
         if language not in vse.test:
             raise RecipeError(f"{where}: vse.select names {language!r}, but vse.test has {', '.join(vse.test)}")

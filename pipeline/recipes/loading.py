@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from data.corpora.registry import CORPORA
 from data.extractor import ExtractorSettings
+from data.lines import read_text
 from data.sts import StsSettings
 from pipeline.errors import RecipeError
 from pipeline.recipes.caption_checks import check_captioning_row
@@ -30,6 +29,7 @@ from pipeline.recipes.settings import Table as TableSettings
 from pipeline.recipes.starts import ALONE, captioner_settings
 from pipeline.recipes.table_checks import check_compared, check_published, check_system
 from pipeline.recipes.typed import names_of, typed
+from pipeline.recipes.yaml_files import parse_yaml, read_mapping
 
 _COMMAND_LINE = "the command line"
 _OTHERS = ("--mmt.network=", "--vse.model=", "--vse.pretrained=", "--vse.image_encoder=")
@@ -153,7 +153,7 @@ def _check_reranker(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
     for key in ("row", "model"):
         if key not in own:
             raise RecipeError(f"{where}: vse.reranker.{key} is missing; expected a row of vse.rows, and a model")
-    if (row := own.pop("row")) not in recipe.vse.rows:
+    if str(row := own.pop("row")) not in recipe.vse.rows:
         raise RecipeError(f"{where}: vse.reranker.row is {row!r}, but vse.rows has {', '.join(recipe.vse.rows)}")
     check(replace(recipe, vse=typed(VseSettings, {**vse, **own}, where, "vse")), f"{where}: vse.reranker")
 
@@ -163,7 +163,8 @@ def _check_starts(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any],
     for number, own in enumerate(settings.start):
         place = f"{key}.start[{number}]"
         refuse_unknown(own, _OF_A_START, where, f"{place}.")
-        plain = {**vse, **own, "options": settings.options | own.get("options", {}), "start": []}
+        options = settings.options | _mapping(own, "options", where, f"{place}.")
+        plain = {**vse, **own, "options": options, "start": []}
         of_start = typed(VseSettings, plain, where, place)
         check(replace(recipe, vse=of_start), f"{where}: {place}")
         settings.start[number] = {name: own[name] if name == "options" else getattr(of_start, name) for name in own}
@@ -175,7 +176,7 @@ def _check_features(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
     if not own:
         return
     refuse_unknown(own, names_of(VseSettings) - _NOT_OF_A_RERANKER | {"row", "seeds"}, where, f"{key}.")
-    if (row := own.pop("row", None)) not in recipe.vse.rows:
+    if str(row := own.pop("row", None)) not in recipe.vse.rows:
         raise RecipeError(f"{where}: {key}.row is {row!r}; expected one of vse.rows: {', '.join(recipe.vse.rows)}")
     check(replace(recipe, vse=typed(VseSettings, {**vse, **own, **ALONE}, where, "vse")), f"{where}: {key}")
 
@@ -235,31 +236,8 @@ def _find(name: str, folder: Path = Path()) -> Path:
     return path.resolve()
 
 
-_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where the library was built with libyaml
-
-
-class _Loader(_SafeLoader):
-    """A YAML loader that refuses a key that stands twice: of two the library would take the last without a warning."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """As the library does, but for a key that stands twice."""
-        first: dict[str, yaml.ScalarNode] = {}
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and (before := first.setdefault(key.value, key)) is not key:
-                here, there = (one.start_mark.line + 1 for one in (key, before))
-                raise yaml.YAMLError(f"{key.value!r} stands in line {there} and again in line {here}; write it once")
-        found: dict[Any, Any] = super().construct_mapping(node, deep)
-        return found
-
-
 def _read_with_base(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
-    try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path}: not a YAML file of ours ({' '.join(str(error).split())})") from None
-    if not isinstance(raw, dict):
-        found = "nothing" if raw is None else type(raw).__name__
-        raise RecipeError(f"{path}: expected sections (corpus, mmt, vse …), found {found}")
+    raw = read_mapping(read_text(path, "a recipe"), str(path))
     base = raw.pop("base", None)
     if base is None:
         return raw
@@ -301,9 +279,9 @@ def _parse_override(argument: str) -> dict[str, Any]:
     if not argument.startswith("--") or not equals or not key:
         raise RecipeError(f"argument {argument!r}: expected --section.key=value")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise RecipeError(f"argument {argument!r}: its value is not YAML; quote it") from None
+        value = parse_yaml(text)
+    except ValueError as error:
+        raise RecipeError(f"argument {argument!r}: its value is not YAML ({error}); quote it") from None
     if isinstance(value, str):  # YAML reads 5e-4 as text
         with suppress(ValueError):
             value = float(value)

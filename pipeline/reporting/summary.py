@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pipeline.drawing.text_table import TextTable
-from pipeline.jobs.console import escaped, is_verbose, say
+from pipeline.jobs.console import is_verbose, say
 from pipeline.jobs.ranks import rank
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
@@ -29,8 +29,8 @@ def summary(recipe: Recipe, workspace: Workspace, chosen: str) -> None:
     for table in (translation_table(written.results), retrieval_table(written.results)):
         if table.rows:
             table.show_lines()
-    say(f"report: {escaped(str(written.folder / 'report.html'))} (tables: report.md, or `make report`)")
-    index = escaped(f"make index {chosen}".rstrip())
+    say(f"report: {written.folder / 'report.html'} (tables: report.md, or `make report`)")
+    index = f"make index {chosen}".rstrip()
     page = "make app" if recipe.name == "scenes" else f"make app RECIPE={recipe.name}"
     say(f"next: `{index} && {page}` (search page), `make tensorboard` (training curves)")
 

@@ -16,7 +16,7 @@ from data.text import PretrainedTokens, TextInput, WordVocabulary
 from data.vectors import train_vectors
 from modules.retrieval_models import RetrievalModel
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import detail, escaped, passing, say
+from pipeline.jobs.console import detail, passing, say
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings
 from pipeline.retrieval.sentence_vectors import known_sentences
@@ -153,12 +153,12 @@ def _start(
 ) -> dict[str, int]:
     """Start the words of a language from its file, the others stay as they are."""
     path, words = _file_of(recipe, settings, language), text.words_of(language)
-    with passing(f"reading {escaped(str(path))}"):
+    with passing(f"reading {path}"):
         found = read_vectors(path, words, settings.word_dim)
     model.set_word_vectors(torch.from_numpy(found.vectors), torch.from_numpy(found.numbers))
     for warning in found.warnings:
-        say(f"  warning: {escaped(warning)}")
-    said = escaped(f"{len(found.numbers):,} of {len(words):,} words of the vocabulary are in {path}")
+        say(f"  warning: {warning}")
+    said = f"{len(found.numbers):,} of {len(words):,} words of the vocabulary are in {path}"
     if 2 * len(found.numbers) < len(words):
         say(f"  warning: only {said}; is it a file of {language!r}? the others start at random")
     else:

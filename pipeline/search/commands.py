@@ -11,7 +11,7 @@ from pipeline.drawing.pages import render
 from pipeline.drawing.pictures import embedded, read_thumbnail
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import printable
-from pipeline.jobs.files import write_whole
+from pipeline.jobs.outputs import write_output
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.search.exported_model import ExportedModel
@@ -65,12 +65,7 @@ def search(
         answers.append((one.text, language_read, hits))
         _print_hits({"query": one.text, "language": language_read}, hits, as_json, heading=len(requests) > 1)
     if sheet is not None:
-        try:
-            if sheet.is_dir():
-                raise RecipeError(f"--sheet {sheet}: a folder; expected a file")
-            write_whole(sheet, contact_sheet(answers))
-        except OSError as error:
-            raise RecipeError(f"--sheet {sheet}: {error.strerror}; expected a file in a folder") from None
+        write_output(sheet, contact_sheet(answers), "search: --sheet")
 
 
 def describe(

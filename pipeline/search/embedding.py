@@ -21,9 +21,10 @@ from data.errors import DataError
 from data.lines import byte_lines
 from data.progress import shown
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import escaped, say
+from pipeline.jobs.console import say
 from pipeline.jobs.files import write_whole
 from pipeline.jobs.locks import lock
+from pipeline.jobs.outputs import require_output
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.picture_sources import PictureFolder
 
@@ -188,10 +189,7 @@ def check_output(output: Path) -> None:
     """Refuse a file of another ending or that cannot be written, by a RecipeError."""
     if output.suffix not in ENDINGS:
         raise RecipeError(f"--output {output}: expected a name that ends in {' or '.join(ENDINGS)}")
-    if not output.parent.is_dir() or output.is_dir():
-        raise RecipeError(f"--output {output}: expected a file in a folder that exists")
-    if not os.access(output.parent, os.W_OK):
-        raise RecipeError(f"--output {output}: its folder cannot be written; allow it, or choose another file")
+    require_output(output, "embed: --output", force=True)  # `_is_finished` says what may be replaced
 
 
 def embed(exported: ExportedModel, items: Items, output: Path, force: bool = False) -> None:
@@ -216,7 +214,7 @@ def embed(exported: ExportedModel, items: Items, output: Path, force: bool = Fal
         partial, state = output.with_name(f"{output.name}.partial"), items.state()
         if _is_finished(output, partial, {"model": exported.fingerprint, "items": state}, force):
             _clear(partial)
-            say(f"{escaped(str(output))}: it is complete")
+            say(f"{output}: it is complete")
             return
         left = _write_parts(exported, items, partial)
         if items.state() != state:
@@ -224,8 +222,8 @@ def embed(exported: ExportedModel, items: Items, output: Path, force: bool = Fal
         count = _join(partial, -(-items.count // items.size), output, left)
         _clear(partial)
     for name, reason in left.items():
-        say(f"[yellow]left out:[/] {escaped(name)}: {escaped(reason)}")
-    say(f"{escaped(str(output))}: {count:,} vectors, {len(left):,} left out")
+        say(f"{name}: {reason}", "left out:", "yellow")
+    say(f"{output}: {count:,} vectors, {len(left):,} left out")
 
 
 def ids_of(output: Path) -> Path:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rich.markup import escape
 from safetensors.numpy import save_file
 
 import pipeline.retrieval.captioner  # writes the captions of `caption:de`
@@ -81,7 +80,7 @@ def export(
             output.rename(before)
         ready.rename(output)
         shutil.rmtree(before, ignore_errors=True)
-    say(f"{escape(name)}, seed {chosen.seed}: {escape(str(output))}")
+    say(f"{name}, seed {chosen.seed}: {output}")
     return replace(exported, folder=output)
 
 

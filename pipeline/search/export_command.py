@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import escaped, say
+from pipeline.jobs.console import say
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.search.export import export
@@ -40,6 +40,6 @@ def export_and_share(
     exported = export(recipe, workspace, output, license_id, hub_name)
     if onnx is not None:
         difference = write_onnx(exported, onnx)
-        say(f"{escaped(str(onnx))}: ONNX; vectors differ from torch's by at most {difference:.1e}")
+        say(f"{onnx}: ONNX; vectors differ from torch's by at most {difference:.1e}")
     if hub_name is not None:
-        say(escaped(push(exported.folder, hub_name, private)))
+        say(push(exported.folder, hub_name, private))

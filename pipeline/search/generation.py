@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +15,7 @@ from modules.errors import ModelError
 from pipeline.drawing.pictures import of_generator
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import printable, say
+from pipeline.jobs.outputs import write_output
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.retrieval.drawn import drawn_pictures
@@ -77,10 +79,9 @@ def imagine(
     if not text or not text.strip():
         raise RecipeError("imagine: give a sentence")
     picture = picture_of(given_model(recipe, workspace, model), text, language, recipe.seed)
-    try:
-        picture.save(output, "PNG")
-    except OSError as error:
-        raise RecipeError(f"--output {output}: {error.strerror}; expected a file in a folder") from None
+    content = BytesIO()
+    picture.save(content, "PNG")
+    write_output(output, content.getvalue(), "imagine: --output")
     say(f"wrote {output}")
 
 

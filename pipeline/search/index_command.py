@@ -8,7 +8,7 @@ from data.pixels import PixelExtractor, open_images
 from pipeline.corpus.pixels import pictures_job
 from pipeline.corpus.prepare import corpus_job, pictures_of
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import escaped, say
+from pipeline.jobs.console import say
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
@@ -51,12 +51,12 @@ def index(
     place = gallery or gallery_of(recipe, workspace)
     done = update_gallery(place, exported, source, captions)
     for name, reason in list(done.left.items())[:_SHOWN]:
-        say(f"[yellow]left out:[/] {escaped(name)}: {escaped(reason)}")
+        say(f"{name}: {reason}", "left out:", "yellow")
     if len(done.left) > _SHOWN:
-        say(f"… and {len(done.left) - _SHOWN:,} more; all are in left.json of {escaped(str(place))}")
+        say(f"… and {len(done.left) - _SHOWN:,} more; all are in left.json of {place}")
     counts = ", ".join(f"{count:,} {language}" for language, count in done.captions.items())
     say(
-        f"{escaped(str(place))}: {done.pictures:,} pictures ({done.computed:,} new, {done.gone:,} gone, "
+        f"{place}: {done.pictures:,} pictures ({done.computed:,} new, {done.gone:,} gone, "
         f"{len(done.left):,} left out), captions: {counts or 'none'}"
     )
 

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from rich.markup import escape
 from rich.progress import track
 
 from modules.errors import ModelError
@@ -24,6 +23,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
 from pipeline.jobs.files import digest_of, rename_whole, write_whole
 from pipeline.jobs.locks import lock
+from pipeline.jobs.outputs import require_folder
 from pipeline.search.exported_files import ABOUT
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.gallery import FORMAT, POINTER, read_pointer
@@ -81,8 +81,7 @@ def update_gallery(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RecipeError(f"{folder}: cannot be made ({error.strerror}); choose another gallery") from None
-    if not os.access(folder, os.W_OK):
-        raise RecipeError(f"{folder}: cannot be written; allow it, or choose another gallery")
+    require_folder(folder, "index")
     with lock(folder / _LOCK, f"gallery {folder}"):
         pointer = read_pointer(folder)
         same = pointer is not None and pointer["made_of"] == exported.fingerprint
@@ -318,7 +317,7 @@ def _captions_of(generation: Path | None) -> dict[str, list[str]]:
         try:
             found[path.stem.partition("-")[2]] = pq.read_table(path)["text"].to_pylist()
         except (OSError, pa.ArrowException, KeyError):
-            say(f"[yellow]{escape(str(path))} cannot be read; its captions are left out[/]")
+            say(f"{path} cannot be read; its captions are left out", colour="yellow")
     return found
 
 

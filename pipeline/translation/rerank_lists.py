@@ -9,8 +9,8 @@ from data.lines import read_lines
 from data.nbest import Candidate, nbest_lines, read_nbest
 from data.text import UNSPACED
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import escaped, say
-from pipeline.jobs.files import write_whole
+from pipeline.jobs.console import say
+from pipeline.jobs.outputs import write_output
 from pipeline.translation.choices import Lists, Tuning, compare, comparison_table, shown_weights, tuned
 
 AS_LISTED, RERANKED, ORACLE = "as listed", "re-ranked", "oracle"
@@ -52,8 +52,6 @@ def rerank_translations(
     """
     if seeds < 1:
         raise RecipeError(f"rerank-translations: --seeds is {seeds}; expected 1 or more")
-    if output is not None and output.is_dir():
-        raise RecipeError(f"rerank-translations: --output {output} is a folder; expected a file")
     characters = language in UNSPACED
     candidates, learned = lists_of(development, use, characters)
     other, applied = (candidates, learned) if test is None else lists_of(test, use or learned.names, characters)
@@ -63,9 +61,10 @@ def rerank_translations(
     for where, lists in ((development.lists, learned), *([] if test is None else [(test.lists, applied)])):
         if lists.references:
             _show(where, lists, tuning, seeds)
-    say(f"weights: {escaped(shown_weights(tuning))}")
+    say(f"weights: {shown_weights(tuning)}")
     if output is not None:
-        write_whole(output, "".join(f"{line}\n" for line in _written(other, applied, tuning, whole)))
+        text = "".join(f"{line}\n" for line in _written(other, applied, tuning, whole))
+        write_output(output, text, "rerank-translations: --output")
 
 
 def lists_of(files: ListFiles, use: Sequence[str], characters: bool) -> tuple[list[list[Candidate]], Lists]:

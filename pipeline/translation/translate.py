@@ -16,7 +16,7 @@ from modules.beam import BeamSettings
 from modules.translators import Searched
 from pipeline.corpus.prepare import corpus_job
 from pipeline.errors import RecipeError
-from pipeline.jobs.files import write_whole
+from pipeline.jobs.outputs import write_output
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import AugmentSettings, Recipe
 from pipeline.recipes.systems import directions_of, parse_path
@@ -113,8 +113,6 @@ def translate_lines(
         raise RecipeError(
             f"translate: --n-best is {request.n_best}; expected 1 to augment.beam_size ({beam.beam_size})"
         )
-    if request.output is not None and request.output.is_dir():
-        raise RecipeError(f"translate: --output {request.output} is a folder; expected a file")
     lines = _standard_input() if request.source is None else read_lines(request.source, "a sentence a line")
     hops, languages = load(), parse_path(request.path)[1]
     not_empty = [hops[0][1].size(text, languages[0]) > 0 for text in lines]
@@ -144,7 +142,7 @@ def translate_lines(
 
 def _write(text: str, output: Path | None) -> None:
     """Write to a file, or to standard output."""
-    sys.stdout.write(text) if output is None else write_whole(output, text)
+    sys.stdout.write(text) if output is None else write_output(output, text, "translate: --output")
 
 
 def _tell(lines: int, path: str, counts: Mapping[str, int], blind: Sequence[int]) -> None:
@@ -178,6 +176,8 @@ def _translators(recipe: Recipe, workspace: Workspace, request: Request) -> list
 
 def _standard_input() -> list[str]:
     """Lines of UTF-8 from the standard input."""
+    if sys.stdin is None:
+        raise RecipeError("translate: the standard input is closed; name a file by --input")
     raw = sys.stdin.buffer.read()
     try:
         lines = raw.decode("utf-8").removeprefix("\ufeff").split("\n")

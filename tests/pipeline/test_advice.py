@@ -1,12 +1,14 @@
 """Errors that are the machine's: one line that says what to do."""
 
 import errno
+import re
+import shutil
 
 import pytest
 import torch
 
 from pipeline.cli import main
-from pipeline.jobs.machine_errors import out_of_memory, unwritten
+from pipeline.jobs.machine_errors import line_of, out_of_memory
 from tests.pipeline.tiny import Tiny
 
 CPU = RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: 8000000 bytes")
@@ -70,15 +72,25 @@ def test_other_errors_are_not_touched(fresh: Tiny, monkeypatch) -> None:
     [(errno.ENOSPC, "make room"), (errno.EDQUOT, "make room"), (errno.EROFS, "allow it"), (errno.EACCES, "allow it")],
 )
 def test_a_disk_that_is_full_or_closed(number: int, expected: str) -> None:
-    line = unwritten(OSError(number, "what it is", "/where/it/is"))
-    assert line is not None
+    line = line_of(OSError(number, "what it is", "/where/it/is"))
     assert line.startswith("/where/it/is: what it is")
     assert expected in line
     assert "BILDWORT_ARTIFACTS" in line
 
 
-def test_another_error_of_the_system_is_none_of_these() -> None:
-    assert unwritten(OSError(errno.ENOENT, "no such file", "x")) is None
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OSError(errno.ENOENT, "no such file", "x"), "x: no such file; check the path"),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "x"), "x: File name too long; choose a shorter name"),
+        (OSError(errno.EMFILE, "Too many open files", b"x"), "x: Too many open files; allow more open files"),
+        (shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")]), "b: .*No space left.*; make room"),
+        (shutil.Error([]), "make room"),
+        (OSError("whatever"), "whatever; check the file and its folder"),
+    ],
+)
+def test_any_error_of_a_file_is_one_line(error: OSError, expected: str) -> None:
+    assert re.search(expected, line_of(error))
 
 
 def test_an_override_may_hold_spaces(fresh: Tiny, capsys) -> None:

@@ -70,7 +70,9 @@ def test_each_command_has_help_of_its_own(command: str, capsys) -> None:
     assert main([command, "--help"]) == 0
     text = capsys.readouterr().out
     assert f"bildwort {command}" in text
-    assert ("--force" in text) == (command in ("prepare", "mmt", "augment", "vse", "rerank", "all", "sts"))
+    stages = ("prepare", "mmt", "augment", "vse", "rerank", "all", "sts")
+    files = ("translate", "rerank-translations", "search", "embed", "imagine", "init")
+    assert ("--force" in text) == (command in stages + files)
     assert ("--verbose" in text) == (command in (*STAGES, "all", "table", "sts"))
     assert ("--queries" in text) == (command == "search")
 

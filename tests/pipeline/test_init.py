@@ -242,13 +242,13 @@ def test_places_that_do_not_fit_are_told_in_one_line(tmp_path: Path, capsys) -> 
     assert "without internet" in line
     assert "own is the name of a recipe" in refused(work, capsys, str(mine), "--output", "own.yaml")
     assert "expected a file that ends in .yaml" in refused(work, capsys, str(mine), "--output", "own.txt")
-    assert "no folder away; make it first" in refused(work, capsys, str(mine), "--output", "away/own1.yaml")
+    assert "expected a file in a folder that exists" in refused(work, capsys, str(mine), "--output", "away/own1.yaml")
     assert "takes no settings" in refused(work, capsys, str(mine), "--vse.epochs=3")
     assert "among the pictures; start it from another folder" in refused(mine, capsys, str(mine))
     options = str(mine), "--backbone", "built-in", "--output", "once.yaml"
     assert run(work, "init", *options) == 0
     assert run(work, "init", *options) == 1
-    assert "once.yaml exists; choose another --output, or replace it by --force" in capsys.readouterr().err
+    assert "once.yaml: exists; choose another file, or replace it with --force" in capsys.readouterr().err
     assert run(work, "init", *options, "--force") == 0
 
 

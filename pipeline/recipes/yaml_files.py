@@ -1,0 +1,112 @@
+"""YAML as recipes have it: plain values, bounded in size, and one line for whatever is wrong with a text."""
+
+from typing import Any
+
+import yaml
+
+from pipeline.errors import RecipeError
+
+_MOST = 50_000  # values of a recipe, with those that aliases repeat: a few lines can stand for billions
+_DEEPEST = 20
+_LONGEST = 2**20  # letters of a file
+_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where the library was built with libyaml
+_PLAIN = ("null", "bool", "int", "float", "str", "seq", "map", "merge")  # kinds of values; others are no settings
+
+
+class _Loader(_SafeLoader):
+    """A YAML loader that refuses a key that stands twice: of two the library would take the last without a warning."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """As the library does, but for a key that stands twice."""
+        first: dict[str, yaml.ScalarNode] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and (before := first.setdefault(key.value, key)) is not key:
+                here, there = (one.start_mark.line + 1 for one in (key, before))
+                raise yaml.YAMLError(f"{key.value!r} stands in line {there} and again in line {here}; write it once")
+        found: dict[Any, Any] = super().construct_mapping(node, deep)
+        return found
+
+
+def parse_yaml(text: str) -> Any:
+    """The plain values of a YAML text.
+
+    Raises:
+        ValueError: it is no YAML, is too large, or has values that are no settings; in one line.
+    """
+    if len(text) > _LONGEST:
+        raise ValueError(f"{len(text):,} letters; expected at most {_LONGEST:,}")
+    try:
+        _check_depth(text)  # the library would go down without end, and the process with it
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None
+            _size(node, {}, [])
+            return loader.construct_document(node)
+        finally:
+            loader.dispose()
+    except Exception as error:  # `2001-99-99` and `0b_` fail in Python's own functions, others in the library's
+        raise ValueError(" ".join(str(error).split()) or type(error).__name__) from None
+
+
+def read_mapping(text: str, where: str) -> dict[str, Any]:
+    """The sections of a recipe.
+
+    Args:
+        text: of its file.
+        where: the file, for errors.
+
+    Raises:
+        RecipeError: it is no YAML with sections.
+    """
+    try:
+        raw = parse_yaml(text)
+    except ValueError as error:
+        raise RecipeError(f"{where}: not a YAML file of ours ({error})") from None
+    if not isinstance(raw, dict):
+        found = "nothing" if raw is None else type(raw).__name__
+        raise RecipeError(f"{where}: expected sections (corpus, mmt, vse …), found {found}")
+    return raw
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            line = event.start_mark.line + 1
+            raise yaml.YAMLError(f"line {line} is nested too deeply; expected {_DEEPEST} levels at most")
+
+
+def _size(node: yaml.Node, sizes: dict[int, int], above: list[int]) -> int:
+    """Values of a node, those of aliases counted each time; an error if they are too many, or of another kind.
+
+    Args:
+        node: of the parsed text.
+        sizes: of the nodes that were counted, for aliases stand for the same node.
+        above: the nodes that this one lies in.
+    """
+    if id(node) in above:
+        raise yaml.YAMLError(f"line {node.start_mark.line + 1} refers to itself")
+    if (known := sizes.get(id(node))) is not None:
+        return known
+    if len(above) == _DEEPEST:
+        raise yaml.YAMLError(
+            f"line {node.start_mark.line + 1} is nested too deeply; expected {_DEEPEST} levels at most"
+        )
+    if not node.tag.startswith("tag:yaml.org,2002:") or node.tag.rpartition(":")[2] not in _PLAIN:
+        raise yaml.YAMLError(f"line {node.start_mark.line + 1}: a value of the kind {node.tag}; expected a text, a "
+                             "number, a list or keys with values")  # fmt: skip
+    children = list(node.value) if isinstance(node, yaml.SequenceNode) else []
+    if isinstance(node, yaml.MappingNode):
+        children = [one for pair in node.value for one in pair]
+    above.append(id(node))
+    size = 1
+    for child in children:
+        size += _size(child, sizes, above)
+        if size > _MOST:
+            raise yaml.YAMLError(f"more than {_MOST:,} values, with those that aliases (*) repeat; write fewer")
+    above.pop()
+    sizes[id(node)] = size
+    return size
