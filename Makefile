@@ -9,6 +9,7 @@ QUERY ?=
 PICTURE ?=
 GALLERY ?=
 ADDRESS ?= 127.0.0.1
+HOSTS ?=
 PORT ?= 8501
 INPUT ?= captions.txt
 OUTPUT ?= translated.txt
@@ -30,7 +31,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export TOKENIZERS_PARALLELISM := false
 # What a person types is data. Make does not expand it again (`value`), the shell takes it from the environment, and
 # ARGS is split into words as a shell does it, but nothing in it is run.
-TYPED := RECIPE TABLE WITH PICTURES QUERY PICTURE GALLERY ADDRESS PORT INPUT OUTPUT EXTRA ARGS
+TYPED := RECIPE TABLE WITH PICTURES QUERY PICTURE GALLERY ADDRESS HOSTS PORT INPUT OUTPUT EXTRA ARGS
 $(foreach name,$(TYPED),$(eval override $(name) := $$(value $(name))))
 define WITH_ARGS
 import os, shlex, sys
@@ -144,9 +145,11 @@ search: setup ## the pictures nearest to a sentence (QUERY="…")
 describe: setup ## the captions nearest to a picture (PICTURE=…), in every language
 	@$(PIPELINE) describe $(if $(PICTURE),"$$PICTURE") $(IN_GALLERY) $(OPTIONS)
 
-app: extra-app ## a page that searches a gallery by words and pictures (GALLERY=…), on this machine alone
+app: extra-app ## a page that searches a gallery by words and pictures (GALLERY=…), on this machine alone (ADDRESS=…; HOSTS="names" that it is called by)
 	@name="$${RECIPE##*/}"; \
-	$(PY) -m streamlit run pipeline/search/app.py "--server.address=$$ADDRESS" "--server.port=$$PORT" -- "$${GALLERY:-$${BILDWORT_ARTIFACTS:-artifacts}/$${name%.yaml}/gallery}"
+	case "$$ADDRESS" in 0.0.0.0|::) own=$$({ hostname; hostname -f; hostname -I; } 2>/dev/null);; *) own=;; esac; \
+	for host in localhost 127.0.0.1 ::1 "$$ADDRESS" $$own $$HOSTS; do set -- "$$@" "--server.allowedHosts=$$host"; done; \
+	$(PY) -m streamlit run pipeline/search/app.py "--server.address=$$ADDRESS" "--server.port=$$PORT" "$$@" -- "$${GALLERY:-$${BILDWORT_ARTIFACTS:-artifacts}/$${name%.yaml}/gallery}"
 
 screenshots: extra-dev ## the README's pictures of the page, of the scenes alone (needs chromium and its driver)
 	@$(PY) -m pipeline.search.screenshots

@@ -30,7 +30,9 @@ class Candidate:
     features: Mapping[str, float]
 
 
-def read_nbest(path: Path, sentences: int | None = None, more: Path | None = None) -> list[list[Candidate]]:
+def read_nbest(
+    path: Path, sentences: int | None = None, more: Path | None = None, use: Sequence[str] = ()
+) -> list[list[Candidate]]:
     """Read the candidates of each sentence, in the order of the file.
 
     Args:
@@ -38,10 +40,11 @@ def read_nbest(path: Path, sentences: int | None = None, more: Path | None = Non
         sentences: how many there must be; None: as many as the file has.
         more: a file with further features: names in its first line, then a line of values for each line of the lists,
             separated by TABs or spaces.
+        use: names of features that all candidates must have, while others may differ, as sparse ones do; empty: all.
 
     Raises:
-        DataError: a file is missing, a field or number is wrong, candidates have different features, or a sentence has
-            none.
+        DataError: a file is missing, a field or number is wrong, candidates have different features, a sentence has no
+            candidate, or there is no feature of a name in `use`.
     """
     lines = read_lines(path, _EXPECTED)
     further = [{}] * len(lines) if more is None else _read_features(more, len(lines), path)
@@ -55,14 +58,17 @@ def read_nbest(path: Path, sentences: int | None = None, more: Path | None = Non
         features = {**features, **others}
         if not lists:
             names = list(features)
-        elif features.keys() != set(names):
-            raise DataError(f"{where}: features are {_listed(features)}; expected those of line 1, {_listed(names)}")
+        if lacking := [name for name in use if name not in features]:
+            raise DataError(f"{where}: no feature {lacking[0]!r}; it has {_listed(features)}")
+        if not use and features.keys() != set(names):
+            raise DataError(f"{where}: features are {_listed(features)}; expected those of line 1, {_listed(names)}; "
+                            "or name the ones that are used (--use)")  # fmt: skip
         if sentence == len(lists):
             lists.append([])
         elif sentence != len(lists) - 1:
             before = f"after sentence {len(lists) - 1}; expected it or the next one" if lists else "first; expected 0"
             raise DataError(f"{where}: sentence {sentence} {before}, each with one candidate or more")
-        lists[-1].append(Candidate(text, {name: features[name] for name in names}))
+        lists[-1].append(Candidate(text, features if use else {name: features[name] for name in names}))
     if not lists:
         raise DataError(f"{path}: no line; expected {_EXPECTED}")
     if not names:

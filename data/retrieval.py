@@ -29,7 +29,8 @@ class MixedBatches(Sampler[list[Visit]]):
     Args:
         captions: the caption table.
         groups: what fills the batches.
-        batch_size: visits a batch, over all ranks.
+        batch_size: visits a batch, over all ranks; of a group at most those that a pass over it has, so that on few
+            images none is visited twice in a batch.
         seed: of the drawing.
         steps: batches an epoch; None: as many as all groups' visits fill, which is each caption once where groups
             are equal.
@@ -37,7 +38,7 @@ class MixedBatches(Sampler[list[Visit]]):
         world_size: of how many.
 
     Raises:
-        DataError: the batch is too small, or as `visits_of_group`.
+        DataError: the batch is too small, there is one image alone, or as `visits_of_group`.
     """
 
     def __init__(
@@ -52,8 +53,13 @@ class MixedBatches(Sampler[list[Visit]]):
                 "each group needs a place on each device"
             )
         self._captions = captions_of_images(captions)
-        visits = sum(visits_of_group(self._captions, group) for group in self.groups)
-        self.steps = steps or math.ceil(visits / batch_size)
+        if len(self._captions) < 2:
+            raise DataError("one training image alone; expected two or more, whose captions are compared")
+        self._visits = [visits_of_group(self._captions, group) for group in self.groups]
+        in_turn = [
+            sum(self._share(number, step) for number in range(len(self.groups))) for step in range(len(self.groups))
+        ]
+        self.steps = steps or math.ceil(sum(self._visits) / min(batch_size, max(in_turn)))
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch that the next iteration draws; Lightning calls it."""
@@ -72,9 +78,13 @@ class MixedBatches(Sampler[list[Visit]]):
             yield batch
 
     def _share(self, number: int, step: int) -> int:
-        """How many visits of a group a batch holds; what does not divide evenly goes round."""
+        """How many visits of a group a batch holds; what does not divide evenly goes round.
+
+        No more than a pass over the group has, but one for each rank.
+        """
         count = len(self.groups)
-        return self.batch_size // count + ((number + step) % count < self.batch_size % count)
+        wanted = self.batch_size // count + ((number + step) % count < self.batch_size % count)
+        return max(self.world_size, min(wanted, self._visits[number]))
 
     def _stream(self, number: int) -> Iterator[Visit]:
         cycle = 0

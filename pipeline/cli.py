@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: Sequence[str]) -> Any:
     """What Typer returns for a command line."""
     if wrong := [word for word in words if not _is_text(word)]:
-        raise RecipeError(f"{wrong[0]!r}: not UTF-8; rename the file or folder")
+        raise RecipeError(f"{wrong[0]!r}: not UTF-8; write it in UTF-8, or rename the file or folder")
     settings, rest = split_settings(words)
     try:
         return typer.main.get_command(app).main(rest, "bildwort", standalone_mode=False, obj=settings)

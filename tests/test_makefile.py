@@ -28,7 +28,8 @@ PYTHON = """#!/bin/sh
 case "$2" in
   venv) rm -rf "$4" && mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
   pip) for last; do :; done; echo "$last" >> "{log}"; [ ! -e "{log}.fails" ] ;;
-  streamlit) for last; do :; done; echo "$last" ;;
+  streamlit) for last; do case "$last" in --server.allowedHosts=*) printf '%s' "$last" >> "{log}.hosts";; esac; done
+    echo "$last" ;;
 esac
 """
 NEEDED = ("sh", "cat", "cksum", "ls", "rm", "mkdir", "cp", "grep", "make", "awk")
@@ -153,6 +154,19 @@ def test_the_page_opens_the_gallery_of_a_recipe_however_it_is_named(checkout: Ch
     (gallery,) = checkout.make("app", f"RECIPE={recipe}")[1].splitlines()
     assert Path(gallery).parts[-2:] == ("holiday", "gallery")
     assert checkout.make("app", f"RECIPE={recipe}", "GALLERY=other")[1] == "other\n"
+
+
+def test_the_page_is_served_by_names_of_this_machine_alone(checkout: Checkout) -> None:
+    checkout.make("setup", "EXTRA=app")
+    hosts = checkout.log.with_name("installed.hosts")
+    for typed, named in (
+        ([], ["127.0.0.1"]),
+        (["ADDRESS=10.1.2.3", "HOSTS=a.example b"], ["10.1.2.3", "a.example", "b"]),
+    ):
+        checkout.make("app", *typed)
+        found = hosts.read_text().split("--server.allowedHosts=")[1:]
+        assert found == ["localhost", "127.0.0.1", "::1", *named]
+        hosts.unlink()
 
 
 @pytest.mark.parametrize("target", ["stage-vse", "table"])

@@ -22,6 +22,8 @@ from pipeline.jobs.machine_errors import explained
 from pipeline.jobs.outputs import require_output
 
 GalleryFolder = Annotated[Path | None, typer.Option("--gallery", help="the gallery's folder; the recipe's own if none")]
+MOST = 1_000_000
+"""Results that can be asked for."""
 _MODEL_HELP = "an exported model, or its name on the hub"
 ModelFolder = Annotated[Path | None, typer.Option("--model", help=f"{_MODEL_HELP}; the recipe's own if none")]
 Plain = Annotated[bool, typer.Option("--no-rerank", help="in the order of the indexed model alone")]
@@ -39,7 +41,7 @@ def translate(
     source: Annotated[Path | None, typer.Option("--input", help="a sentence a line; standard input if none")] = None,
     output: Annotated[Path | None, typer.Option(help="where to; standard output if none")] = None,
     images: Annotated[Path | None, typer.Option(help="an image a line: its id; with --model, its file")] = None,
-    n_best: Annotated[int, typer.Option(help="translations per sentence; more than 1 as JSON lines")] = 1,
+    n_best: Annotated[int, typer.Option(max=1000, help="translations a sentence; more than 1 as JSON lines")] = 1,
     moses: Annotated[bool, typer.Option("--moses", help="write n-best lists in Moses' format")] = False,
     force: Replace = False,
 ) -> None:  # fmt: skip
@@ -67,7 +69,7 @@ def rerank_translations(
     lists_references: Annotated[Path | None, typer.Option(help="references of --lists, to score them")] = None,
     lists_features: Annotated[Path | None, typer.Option(help="further features of --lists")] = None,
     use: Annotated[str, typer.Option(help="features that are weighted, name,name …; all if none are given")] = "",
-    seeds: Annotated[int, typer.Option(help="number of tunings (seeds 1, 2 …); the best one re-ranks")] = 5,
+    seeds: Annotated[int, typer.Option(help="tunings (seeds 1, 2 …); the best re-ranks")] = 5,
     language: Annotated[str | None, typer.Option(help="of the translations; needed for ja, zh and th")] = None,
     output: Annotated[Path | None, typer.Option(help="where the best translations go, a sentence a line")] = None,
     n_best: Annotated[bool, typer.Option("--n-best", help="write whole lists in their new order instead")] = False,
@@ -142,7 +144,7 @@ def search(
     named: RecipeOption = None, gallery: GalleryFolder = None,
     queries: Annotated[Path | None, typer.Option(help="a query a line, or JSON lines (.jsonl)")] = None,
     language: Annotated[str | None, typer.Option(help="of the queries; detected if none is given")] = None,
-    top: Annotated[int, typer.Option(help="pictures a query")] = 10,
+    top: Annotated[int, typer.Option(max=MOST, help="pictures a query")] = 10,
     rerank: Annotated[Path | None, typer.Option(help=f"{_MODEL_HELP}, that reranks; the gallery's if none")] = None,
     plain: Plain = False, as_json: AsJson = False,
     sheet: Annotated[Path | None, typer.Option(help="write an HTML page with the pictures too")] = None,
@@ -162,7 +164,8 @@ def describe(
     ctx: typer.Context,
     picture: Annotated[str | None, typer.Argument(help="a file, or a name in the gallery", show_default=False)] = None,
     named: RecipeOption = None, gallery: GalleryFolder = None,
-    top: Annotated[int, typer.Option(help="captions a language")] = 5, plain: Plain = False, as_json: AsJson = False,
+    top: Annotated[int, typer.Option(max=MOST, help="captions a language")] = 5,
+    plain: Plain = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Find the captions nearest to a picture, in every language."""
     loaded = recipe_of(ctx, None, named, networks=False)
@@ -196,7 +199,8 @@ def caption(
     pictures: Annotated[list[str] | None, typer.Argument(help="picture files", show_default=False)] = None,
     named: RecipeOption = None, model: ModelFolder = None,
     language: Annotated[str | None, typer.Option(help="of the captions; all of the model's if none is given")] = None,
-    beam: Annotated[int, typer.Option(help="size of the beam; 1 is greedy search")] = 5, as_json: AsJson = False,
+    beam: Annotated[int, typer.Option(min=1, max=1000, help="size of the beam; 1 is greedy search")] = 5,
+    as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Write a caption of a picture, with a model that has a decoder."""
     loaded = recipe_of(ctx, None, named, networks=False)

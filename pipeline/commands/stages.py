@@ -125,7 +125,7 @@ def run_all(
 @app.command(epilog=EPILOG)
 def doctor(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
-    examples: Annotated[int, typer.Option(help="examples shown with each finding")] = 5,
+    examples: Annotated[int, typer.Option(min=0, max=1_000_000, help="examples shown with each finding")] = 5,
 ) -> None:  # fmt: skip
     """Check a recipe's data and show what is in it; changes nothing."""
     with explained("doctor"):

@@ -19,7 +19,7 @@ def require_output(path: Path, option: str, force: bool, inputs: Sequence[Path |
         inputs: files that the command reads.
 
     Raises:
-        RecipeError: it is one of them (by a link too), exists, is no file, or its folder is not there or not writable.
+        RecipeError: it is one of them (by a link too), exists, is no file, or its folder cannot be written or made.
     """
     try:
         if path.exists() and not path.is_file():
@@ -37,18 +37,19 @@ def require_output(path: Path, option: str, force: bool, inputs: Sequence[Path |
 
 
 def require_folder(folder: Path, option: str) -> None:
-    """Refuse a folder that is not there, or in which nothing can be written.
+    """Refuse a folder in which nothing can be written, or that cannot be made.
 
     Raises:
         RecipeError: it is so.
     """
-    if not folder.is_dir():
-        raise RecipeError(f"{option}: no folder {folder}; expected a file in a folder that exists")
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    if not there.is_dir():
+        raise RecipeError(f"{option}: {there} is no folder; choose another one")
     try:
-        with tempfile.TemporaryFile(dir=folder):
+        with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
-        raise RecipeError(f"{option}: {folder} cannot be written ({error.strerror}); choose another folder") from None
+        raise RecipeError(f"{option}: {there} cannot be written ({error.strerror}); choose another folder") from None
 
 
 def write_output(path: Path, content: str | bytes, option: str) -> None:

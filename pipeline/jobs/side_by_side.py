@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pipeline.jobs.workspace import Workspace
 
 ListJobs = Callable[[Recipe, "Workspace"], list[Job]]
+_MOST_JOBS = 1024
 _LOOK = 1.0  # seconds between looks at the executor
 
 
@@ -36,10 +37,11 @@ def executor_for(recipe: Recipe, jobs: int | None = None, cluster: str | None = 
         raise RecipeError("--jobs counts processes of this machine and --cluster uses other ones; give one of them")
     option = "--jobs" if jobs is not None else "BILDWORT_JOBS"
     if jobs is None and cluster is None and (wanted := os.environ.get(option)):
-        jobs = int(wanted) if wanted.isdecimal() else 0
-    if jobs is not None and jobs < 1:
+        jobs = int(wanted) if wanted.isdecimal() and len(wanted) < 10 else 0
+    if jobs is not None and not 1 <= jobs <= _MOST_JOBS:
         given = jobs if option == "--jobs" else repr(os.environ[option])
-        raise RecipeError(f"{option} is {given}; expected 1 or more processes; without {option} their number is chosen")
+        raise RecipeError(f"{option} is {given}; expected 1 to {_MOST_JOBS} processes; without {option} their number "
+                          "is chosen")  # fmt: skip
     if (cluster is not None or (jobs or 1) > 1) and (started_together() or not trains_alone(recipe)):
         option = "--cluster" if cluster is not None else f"{option}={jobs}"
         raise RecipeError(

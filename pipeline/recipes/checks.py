@@ -152,7 +152,7 @@ def _check_sentences(vse: VseSettings, where: str) -> None:
         raise RecipeError(f"{where}: vse.pretrained_layer is {vse.pretrained_layer}; expected -1 (the last), -2 …")
 
 
-_AT_LEAST = {1: ("epochs", "batch_size", "folds", "dim", "word_dim", "min_count", "first_k", "image_encoder_size"),
+_AT_LEAST = {1: ("epochs", "folds", "dim", "word_dim", "min_count", "first_k", "image_encoder_size"),
              0: ("warmup_epochs", "decay_epoch", "clip", "margin", "pretrained_rate", "caption_loss",
                  "weight_decay", "image_encoder_rate")}  # fmt: skip
 
@@ -163,6 +163,9 @@ def _check_vse_numbers(vse: VseSettings, where: str) -> None:
         for name in names:
             if getattr(vse, name) < least:
                 raise RecipeError(f"{where}: vse.{name} is {getattr(vse, name)}; expected {least} or more")
+    if vse.batch_size < 2:
+        raise RecipeError(f"{where}: vse.batch_size is {vse.batch_size}; expected 2 or more: an image is compared with "
+                          "the others of its batch")  # fmt: skip
     if vse.steps is not None and vse.steps < 1:
         raise RecipeError(f"{where}: vse.steps is {vse.steps}; expected 1 or more, or null for all captions")
     if min(vse.seeds, default=0) < 0:

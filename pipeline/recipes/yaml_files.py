@@ -75,8 +75,7 @@ def _check_depth(text: str) -> None:
     for event in yaml.parse(text, _Loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
-            line = event.start_mark.line + 1
-            raise yaml.YAMLError(f"line {line} is nested too deeply; expected {_DEEPEST} levels at most")
+            raise yaml.YAMLError(f"{event.start_mark}: nested too deeply; expected {_DEEPEST} levels at most")
 
 
 def _size(node: yaml.Node, sizes: dict[int, int], above: list[int]) -> int:

@@ -210,6 +210,7 @@ def embed(exported: ExportedModel, items: Items, output: Path, force: bool = Fal
     check_output(output)
     exported.require_single()
     items.require(exported)
+    output.parent.mkdir(parents=True, exist_ok=True)
     with lock(output.with_name(f"{output.name}.lock"), f"embed {output}"):
         partial, state = output.with_name(f"{output.name}.partial"), items.state()
         if _is_finished(output, partial, {"model": exported.fingerprint, "items": state}, force):

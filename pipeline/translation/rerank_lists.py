@@ -13,6 +13,7 @@ from pipeline.jobs.console import say
 from pipeline.jobs.outputs import write_output
 from pipeline.translation.choices import Lists, Tuning, compare, comparison_table, shown_weights, tuned
 
+_MOST_SEEDS = 1000
 AS_LISTED, RERANKED, ORACLE = "as listed", "re-ranked", "oracle"
 
 
@@ -50,8 +51,8 @@ def rerank_translations(
         DataError: a file is missing or wrong, or references are of another length.
         RecipeError: an option does not fit.
     """
-    if seeds < 1:
-        raise RecipeError(f"rerank-translations: --seeds is {seeds}; expected 1 or more")
+    if not 1 <= seeds <= _MOST_SEEDS:
+        raise RecipeError(f"rerank-translations: --seeds is {seeds}; expected 1 to {_MOST_SEEDS}")
     characters = language in UNSPACED
     candidates, learned = lists_of(development, use, characters)
     other, applied = (candidates, learned) if test is None else lists_of(test, use or learned.names, characters)
@@ -76,21 +77,18 @@ def lists_of(files: ListFiles, use: Sequence[str], characters: bool) -> tuple[li
         characters: BLEU counts characters.
 
     Raises:
-        DataError: a file is missing or wrong, or references are of another length.
-        RecipeError: there is no feature of a name in `use`.
+        DataError: a file is missing or wrong, references are of another length, or there is no feature of a name in
+            `use`.
     """
     references = [] if files.references is None else read_lines(files.references, "a reference a line")
-    lists = read_nbest(files.lists, None, files.features)
+    lists = read_nbest(files.lists, None, files.features, use)
     if files.references is not None and len(references) != len(lists):
         raise DataError(f"{files.references}: {len(references)} references, but {files.lists} has candidates of "
                         f"{len(lists)} sentences; expected a reference for each")  # fmt: skip
-    known = lists[0][0].features
-    for name in use:
-        if name not in known:
-            raise RecipeError(f"{files.lists}: no feature {name!r}; it has {', '.join(known)}")
     texts = [[one.text for one in candidates] for candidates in lists]
-    found = Lists.of(texts, [[one.features for one in some] for some in lists], references, characters)
-    return lists, found.only(use) if use else found
+    names = use or list(lists[0][0].features)
+    features = [[{name: one.features[name] for name in names} for one in some] for some in lists]
+    return lists, Lists.of(texts, features, references, characters)
 
 
 def _show(where: Path, lists: Lists, tuning: Tuning, seeds: int) -> None:

@@ -42,6 +42,18 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert empty.text == ""
 
 
+def test_what_is_not_used_may_differ(tmp_path: Path) -> None:
+    """Sparse features, and dense ones of several lengths."""
+    text = "0 ||| a ||| lm= 1 tm= 1 2 x_a= 1\n0 ||| b ||| tm= 1 2 3 lm= 2 x_b= 1 ||| 2\n1 ||| c ||| lm= 3\n"
+    lists = write(tmp_path / "lists", text)
+    (one, other), (third,) = read_nbest(lists, use=["lm"])
+    assert [found.features["lm"] for found in (one, other, third)] == [1, 2, 3]
+    with pytest.raises(DataError, match=r"lists:2: features are .*; or name the ones that are used"):
+        read_nbest(lists)
+    with pytest.raises(DataError, match=r"lists:3: no feature 'tm_0'; it has lm"):
+        read_nbest(lists, use=["lm", "tm_0"])
+
+
 def test_further_features_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
     lists, more = write(tmp_path / "lists", LISTS), write(tmp_path / "more", "image\tsource\n1\t2\n3\t4\n5\t6\n")
     first, second = read_nbest(lists, more=more)

@@ -326,3 +326,20 @@ def test_loading_does_not_touch_the_global_generator(data) -> None:
     for _ in data.train_dataloader():
         pass
     assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_batch_has_at_most_the_visits_there_are(train, ranks: int) -> None:
+    """A batch size for thousands of images, on ten: no image is visited again and again until the memory is full."""
+    groups = [(EN,), (DE,)]
+    visits = sum(len(train.filter(lambda row, s=slot: row["language"] == s.language)) for (slot,) in groups)
+    batches = [MixedBatches(train, groups, 100_000, seed=1, rank=rank, world_size=ranks) for rank in range(ranks)]
+    (first, *more), *others = [list(one) for one in batches]
+    assert not more
+    drawn = [number for visit in chain(first, *chain(*others)) for number in visit]
+    assert len(drawn) == visits == len(set(drawn))
+
+
+def test_one_image_alone_is_refused(train) -> None:
+    with pytest.raises(DataError, match="one training image alone"):
+        MixedBatches(train.filter(lambda row: row["image_id"] == "i01"), [(EN,)], 4, seed=1)

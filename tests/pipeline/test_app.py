@@ -1,5 +1,6 @@
 """The page: in Streamlit's own test harness, and in headless Chromium where there is one."""
 
+import http.client
 import re
 import shutil
 import sys
@@ -189,6 +190,20 @@ def address(gallery: Path) -> Iterator[str]:
     """Of the page as `make app` starts it."""
     with served(gallery) as found:
         yield found
+
+
+@pytest.mark.parametrize(("name", "status"), [("localhost", 101), ("127.0.0.1", 101), ("evil.example", 403)])
+def test_a_page_of_another_name_is_not_served(address: str, name: str, status: int) -> None:
+    """A foreign page whose own name leads to this machine would else search, and read pictures."""
+    port = int(address.rpartition(":")[2])
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    host = f"{name}:{port}"
+    connection.request("GET", "/_stcore/stream", headers={
+        "Host": host, "Origin": f"http://{host}", "Connection": "Upgrade", "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "c29tZSAxNiBsZXR0ZXJzIQ==",
+    })  # fmt: skip
+    assert connection.getresponse().status == status
+    connection.close()
 
 
 @pytest.mark.slow

@@ -243,7 +243,7 @@ def test_without_one_readable_picture_there_is_no_output(exported: ExportedModel
         (("--pictures", "{}/none", "--language", "en"), "is for captions"),
         (("--captions", "{}/good.txt", "--output", "{}/old.npy"), "old.npy: exists; choose another --output"),
         (("--captions", "{}/good.txt", "--output", "{}/out.csv"), "ends in .parquet or .npy"),
-        (("--captions", "{}/good.txt", "--output", "{}/gone/out.npy"), "expected a file in a folder that exists"),
+        (("--captions", "{}/good.txt", "--output", "{}/good.txt/out.npy"), "good.txt is no folder"),
         (("--captions", "{}/good.txt", "--model", "{}/none"), "no exported model here"),
     ],
 )  # fmt: skip

@@ -149,7 +149,7 @@ def warning(recipe: object, workspace: Workspace) -> list[Job]:
     """Two jobs that say something."""
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict:
-        say(f"[yellow]look at {folder.parent.name}[/]")
+        say(f"look at {folder.parent.name}", colour="yellow")
         return {}
 
     return [Job(name, "vse", 1, {}, {}, run) for name in ("one", "two")]
@@ -254,8 +254,8 @@ def test_no_process_outlives_a_run_that_is_stopped(tmp_path: Path, number: int, 
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (["--jobs=0"], "--jobs is 0; expected 1 or more processes; without --jobs their number is chosen"),
-        (["--jobs", "-2"], "--jobs is -2; expected 1 or more"),
+        (["--jobs=0"], "--jobs is 0; expected 1 to 1024 processes; without --jobs their number is chosen"),
+        (["--jobs", "-2"], "--jobs is -2; expected 1 to 1024"),
         (["--jobs=2", "--cluster=tcp://a:1"], "--jobs counts processes of this machine and --cluster uses other ones"),
         (["--jobs=2", "--trainer.devices=2"], "--jobs=2 performs each job in one process, but trainings run"),
         (["--cluster=tcp://a:1", "--vse.trainer.num_nodes=2"], "--cluster performs each job in one process"),
@@ -274,8 +274,8 @@ def test_options_that_cannot_be_are_refused_in_a_line(
 @pytest.mark.parametrize(
     ("named", "options", "line"),
     [
-        ("two", [], "BILDWORT_JOBS is 'two'; expected 1 or more processes; without BILDWORT_JOBS"),
-        ("0", [], "BILDWORT_JOBS is '0'; expected 1 or more"),
+        ("two", [], "BILDWORT_JOBS is 'two'; expected 1 to 1024 processes; without BILDWORT_JOBS"),
+        ("0", [], "BILDWORT_JOBS is '0'; expected 1 to 1024"),
         ("2", ["--trainer.devices=2"], "BILDWORT_JOBS=2 performs each job in one process, but trainings run"),
         ("2", ["--cluster=ftp://there"], "--cluster: no Dask scheduler answers at 'ftp://there'"),
     ],

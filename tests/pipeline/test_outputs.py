@@ -51,7 +51,7 @@ PLACES: dict[str, tuple[Callable[[Path, Path], Path], str, bool]] = {
     "existing": (_existing, "exists; choose another file, or replace it with --force", False),
     "input": (_input, "is read too", True), "link": (_link, "is read too", True),
     "hard link": (_hard_link, "is read too", True), "folder": (_folder, "is a folder; expected a file", True),
-    "no folder": (lambda path, given: path.parent / "gone" / path.name, "no folder", True),
+    "no folder": (lambda path, given: given / path.name, "is no folder; choose another one", True),
     "proc": (lambda path, given: Path(f"/proc/{path.name}"), "cannot be written", True),
     "device": (lambda path, given: Path("/dev/null"), "is not a file", True),
     "long": (_long, "File name too long", True),
@@ -86,7 +86,7 @@ def test_nothing_is_left_where_a_file_cannot_be_written(tmp_path: Path, capsys) 
     (tmp_path / "lines.txt").write_text("a\n")
     words = ["embed", "--captions", str(tmp_path / "lines.txt"), "--output"]
     for output, said in {
-        "/proc/x.npy": "cannot be written", str(tmp_path / "gone" / "x.npy"): "no folder",
+        "/proc/x.npy": "cannot be written", str(tmp_path / "lines.txt" / "x.npy"): "is no folder",
         str(tmp_path / "x.txt"): "expected a name that ends in", f"{tmp_path}/{'x' * 250}.npy": "File name too long",
     }.items():  # fmt: skip
         assert main([*words, output]) == 1

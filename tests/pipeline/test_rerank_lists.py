@@ -73,17 +73,18 @@ def test_further_features_are_weighted_too(files: Path, capsys) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([*TUNE, "--use", "a,x"], "dev.lists: no feature 'x'; it has a, b, c"),
-        ([*TUNE, "--seeds", "0"], "--seeds is 0"),
-        ([*TUNE, "--output", "."], "--output . is a folder"),
+        ([*TUNE, "--use", "a,x"], "dev.lists:1: no feature 'x'; it has a, b, c"),
+        ([*TUNE, "--seeds", str(10**9)], "expected 1 to 1000"),
+        ([*TUNE, "--seeds", "0"], "--seeds is 0; expected 1 to 1000"),
+        ([*TUNE, "--output", "."], "--output .: is a folder"),
         ([*TUNE, "--lists-references", "test.de"], "--lists-references and --lists-features need --lists"),
         ([*TUNE, "--vse.epochs=3"], "takes no settings"),
         ([*TUNE, "--references", "short.de"], "short.de: 1 references, but dev.lists has candidates of 150 sentences"),
         ([*APPLY, "--lists", "broken.lists"], "broken.lists:2: 2 fields; expected"),
         ([*APPLY, "--lists", "nan.lists"], "nan.lists:2: feature a is 'nan'; expected a finite number"),
         ([*APPLY, "--lists", "gap.lists"], "gap.lists:2: sentence 2 after sentence 0; expected it or the next one"),
-        ([*APPLY, "--lists", "uneven.lists"], "uneven.lists:2: features are a, b; expected those of line 1, a, b, c"),
-        ([*TUNE, "--lists", "other.lists"], "other.lists: no feature 'b'; it has a"),
+        ([*APPLY, "--lists", "uneven.lists"], "uneven.lists:2: no feature 'c'; it has a, b"),
+        ([*TUNE, "--lists", "other.lists"], "other.lists:1: no feature 'b'; it has a"),
         ([*TUNE, "--tune", "nowhere.lists"], "nowhere.lists: no such file"),
     ],
 )

@@ -131,7 +131,7 @@ def test_a_translator_that_looks_is_shown_the_picture_of_each_line(tiny: Tiny, t
     [
         ([], "--with is missing"),
         (["--with", "mt:en-de@wide"], "'mt:en-de@wide' names a search"),
-        (["--with", "mt:en-de", "--output", "."], "--output . is a folder"),
+        (["--with", "mt:en-de", "--output", "."], "--output .: is a folder"),
         (["--with", "mt:xx-de"], "mt:xx-de, which recipe"),
         (["--with", "mt:en"], "'mt:en' needs"),
         (["--with", "lstm:en-de"], "its systems: nmt, mt, mmt"),
