@@ -27,6 +27,7 @@ HALF_QUOTED = "lines whose quotation marks are kept, for others of the file are 
 SHORTEST, LONGEST = 3, 100  # words; captions outside are odd
 _ODD_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffd]")  # U+FFFD stands where a decoder gave up
 _ODD = "with control characters, line breaks or U+FFFD"
+_TINY, _MOST_TINY = 2.0**-14, 0.1  # the smallest number that float16 holds to 11 bits; share of them that is usual
 _SWAPPED = 0.05  # share of sentences that seem to be in another language from which on a file is the wrong one
 # Words that are frequent in one language and rare in the others.
 _FREQUENT = {
@@ -110,8 +111,16 @@ def find_in_regions(captions: Sequence[Caption], regions: RegionStore) -> Iterat
     odd = [f"{image_id} (row {row})" for row, image_id in enumerate(regions.ids) if _odd_boxes(regions.boxes[row])]
     what = "images with boxes outside 0…1 or turned round (x2 < x1, y2 < y1)"
     yield from _some("warning", what, str(regions.file("boxes.npy")), odd)  # no model reads them
-    empty = [f"{image_id} (row {row})" for row, image_id in enumerate(regions.ids) if not regions.regions[row].any()]
+    empty, tiny = [], []
+    for row, image_id in enumerate(regions.ids):
+        numbers = np.abs(regions.regions[row])
+        if not numbers.any():
+            empty.append(f"{image_id} (row {row})")
+        elif (numbers[numbers > 0] < _TINY).mean() > _MOST_TINY:
+            tiny.append(f"{image_id} (row {row}, largest {numbers.max():.1e})")
     yield from _some("error", "images whose regions are all zero", str(regions.file("regions.npy")), empty)
+    what = f"images with numbers below {_TINY:.0e}, which float16 rounds strongly; multiply all features by one number"
+    yield from _some("warning", what, str(regions.file("regions.npy")), tiny)
 
 
 def _odd_boxes(boxes: NDArray[np.floating]) -> bool:

@@ -178,11 +178,19 @@ def standardised(
 
 
 def read_standard(folder: Path) -> tuple[NDArray[np.floating], NDArray[np.floating]] | None:
-    """Mean and scale (D,) that `standardise` left in a store's folder; None for regions that are as they came."""
+    """Mean and scale (D,) that `standardise` left in a store's folder; None for regions that are as they came.
+
+    Raises:
+        DataError: they are damaged.
+    """
     if not (folder / _STANDARD).is_file():
         return None
-    with np.load(folder / _STANDARD, allow_pickle=False) as arrays:
-        return arrays["mean"].astype(np.float32), arrays["scale"].astype(np.float32)
+    try:
+        with np.load(folder / _STANDARD, allow_pickle=False) as arrays:
+            return arrays["mean"].astype(np.float32), arrays["scale"].astype(np.float32)
+    except Exception as error:  # a damaged archive can raise anything
+        reason = " ".join(str(error).split())[:100]
+        raise DataError(f"{folder / _STANDARD}: not readable ({reason}); run prepare again with --force") from None
 
 
 def _read_ids(path: Path) -> list[str]:

@@ -16,6 +16,7 @@ from data.report import DataReport, data_report
 from data.settings import result_settings
 from pipeline.corpus.doctor import require_regions, say_counts, say_each, say_findings
 from pipeline.errors import RecipeError
+from pipeline.jobs.artifact_files import read_json
 from pipeline.jobs.console import detail, is_verbose
 from pipeline.jobs.cost import cores
 from pipeline.jobs.job import Job
@@ -77,8 +78,7 @@ def prepare(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     workspace.note(recipe.name, "prepare", {"corpus": job})
     counts = workspace.manifest(job)["metrics"]
     detail(f"  {recipe.corpus.name}: {counts['pairs']:,} pairs, regions {'×'.join(map(str, counts['regions']))}")
-    found = json.loads((folder / "report.json").read_text(encoding="utf-8"))["findings"]
-    findings = [Finding(**one) for one in found]
+    findings = [Finding(**one) for one in read_json(folder / "report.json")["findings"]]
     say_counts(findings, folder / "report.md")
     if is_verbose():
         say_each(findings)
@@ -115,11 +115,8 @@ def about_corpus(corpus: Path) -> dict[str, Any]:
     Raises:
         RecipeError: it is damaged.
     """
-    path = corpus / "about.json"
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RecipeError(f"{path}: not readable ({error}); run `make stage-prepare` with ARGS=--force") from None
+    about: dict[str, Any] = read_json(corpus / "about.json")
+    return about
 
 
 def _extractor_settings(recipe: Recipe, workspace: Workspace) -> dict[str, Any]:

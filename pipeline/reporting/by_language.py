@@ -1,6 +1,5 @@
 """The report's figure of several languages: recall by training captions, and what one more language costs a model."""
 
-import json
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from data.slots import Slot, parse_group
 from modules.retrieval_models import parameters_of_a_language
 from pipeline.corpus.prepare import corpus_job
 from pipeline.drawing.plots import Mark, Panel, Point, as_png, by_count
+from pipeline.jobs.artifact_files import read_json
 from pipeline.jobs.job import Job
 from pipeline.reporting.paper_tables import table_rows
 from pipeline.reporting.records import Result
@@ -99,7 +99,7 @@ def _written(figures: Figures) -> dict[str, int]:
     corpus = corpus_job(figures.recipe, figures.workspace)
     if not figures.workspace.done(corpus):
         return {}
-    report = json.loads((figures.workspace.folder(corpus) / "report.json").read_text(encoding="utf-8"))
+    report = read_json(figures.workspace.folder(corpus) / "report.json")
     return {
         f"{one['language']}/{HUMAN}": one["captions"] for one in report["captions"]
         if (one["split"], one["source"]) == ("train", HUMAN)
@@ -122,7 +122,7 @@ def _parameters(figures: Figures, trained: Sequence[Job]) -> int | None:
         path = figures.workspace.folder(job) / "network.json"
         if not path.is_file():
             return None
-        network = json.loads(path.read_text(encoding="utf-8"))
+        network = read_json(path)
         more = parameters_of_a_language(network["model"], **network["arguments"])
         if more is None:
             return None

@@ -12,10 +12,11 @@ from torch import Tensor
 from data.captions import read_captions
 from modules.metrics import RetrievalRanks, retrieval_ranks
 from pipeline.errors import RecipeError
+from pipeline.jobs.artifact_files import read_arrays
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.images import images_in, images_of
-from pipeline.retrieval.ranks import load_module, rank_split, read_arrays, validation_scores, write_ranks
+from pipeline.retrieval.ranks import load_module, rank_split, validation_scores, write_ranks
 from pipeline.retrieval.rows import Row, Training, recall_headline
 
 VERSION = 2  # validation beside test

@@ -18,11 +18,11 @@ from modules.beam import BeamSettings
 from modules.caption_metrics import CaptionScores, caption_scores, most_frequent_caption, nearest_images
 from modules.cider import CiderD, document_frequencies
 from pipeline.errors import RecipeError
+from pipeline.jobs.artifact_files import read_arrays
 from pipeline.jobs.files import write_whole
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.images import images_in, images_of
-from pipeline.retrieval.ranks import read_arrays
 from pipeline.retrieval.references import references_of
 from pipeline.retrieval.written import Writer
 

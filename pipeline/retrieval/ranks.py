@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
-from zipfile import BadZipFile
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from modules.encodings import Encodings, Similarity
 from modules.metrics import RetrievalRanks, retrieval_scores
 from modules.retrieval import Retrieval
 from pipeline.errors import RecipeError
+from pipeline.jobs.artifact_files import read_arrays
 from pipeline.jobs.model_files import read_network, refusing_other_code
 from pipeline.jobs.trainer import make_trainer
 from pipeline.jobs.weights import load_weights
@@ -116,19 +116,6 @@ def read_ranks(folder: Path, language: str) -> RetrievalRanks:
     """
     arrays = read_arrays(folder / f"ranks-{language}.npz", _ARRAYS)
     return RetrievalRanks(*(torch.from_numpy(array) for array in arrays))
-
-
-def read_arrays(path: Path, names: Sequence[str]) -> list[Any]:
-    """Arrays of an `.npz` file by name.
-
-    Raises:
-        RecipeError: the file is missing or damaged.
-    """
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return [arrays[name] for name in names]
-    except (OSError, ValueError, KeyError, BadZipFile) as error:
-        raise RecipeError(f"{path}: not readable ({error}); delete {path.parent} and run `make stage-vse`") from None
 
 
 def folds_of(data: RetrievalData, count: int, languages: Sequence[str]) -> list[torch.Tensor]:

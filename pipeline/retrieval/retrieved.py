@@ -18,10 +18,11 @@ from modules.caption_metrics import caption_scores
 from modules.cider import CiderD, DocumentFrequencies
 from modules.metrics import image_folds
 from modules.ranking import first_captions
+from pipeline.jobs.artifact_files import read_arrays
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.images import images_in, images_of
-from pipeline.retrieval.ranks import Encoded, encode_test, folds_of, load_module, read_arrays
+from pipeline.retrieval.ranks import Encoded, encode_test, folds_of, load_module
 from pipeline.retrieval.references import training_frequencies
 
 VERSION = 1

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 from torch import nn
 
 from pipeline.errors import RecipeError
+from pipeline.jobs.artifact_files import read_tensors
 
 
 def start_weights(model: nn.Module, folders: Sequence[Path]) -> None:
@@ -22,7 +22,7 @@ def start_weights(model: nn.Module, folders: Sequence[Path]) -> None:
     """
     own = dict(model.state_dict(keep_vars=True))
     for folder in folders:
-        given = load_file(folder / "weights.safetensors")
+        given = read_tensors(folder / "weights.safetensors")
         if not own.keys() & given.keys() and own:
             raise RecipeError(f"vse.start: {folder} holds no part that the model lacks; leave it out")
         for name in sorted(own.keys() & given.keys()):

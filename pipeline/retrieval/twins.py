@@ -18,10 +18,11 @@ from modules.encodings import Encoding
 from modules.retrieval import Retrieval
 from modules.retrieval_models import model_class
 from pipeline.corpus.prepare import twins_of
+from pipeline.jobs.artifact_files import read_arrays
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.images import images_in, images_of
-from pipeline.retrieval.ranks import load_module, read_arrays
+from pipeline.retrieval.ranks import load_module
 
 VERSION = 1
 BOTH = "both"

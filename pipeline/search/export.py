@@ -18,6 +18,7 @@ from data.regions import read_standard
 from modules.retrieval_models import model_class
 from pipeline.corpus.prepare import about_corpus
 from pipeline.errors import RecipeError
+from pipeline.jobs.artifact_files import read_json
 from pipeline.jobs.console import say
 from pipeline.jobs.files import digest_of, rename_whole
 from pipeline.jobs.job import Job
@@ -109,7 +110,7 @@ def _write(
     """Write all files of the model folder; the model's name."""
     source, manifest = workspace.require(chosen.job), workspace.manifest(chosen.job)
     corpus = workspace.require(chosen.job.inputs["corpus"])
-    network = json.loads((source / "network.json").read_text(encoding="utf-8"))
+    network = read_json(source / "network.json")
     _copy_model(source, half)
     regions = _write_regions(recipe, corpus, half, network["arguments"])
     translators = exported_translators(recipe, workspace, chosen)
@@ -155,7 +156,7 @@ def _copy_model(source: Path, target: Path) -> None:
     """Copy a retrieval model, and the text model that it was made on."""
     for name in MODEL_FILES:
         shutil.copyfile(source / name, target / name)
-    network = json.loads((target / "network.json").read_text(encoding="utf-8"))
+    network = read_json(target / "network.json")
     if pretrained := network["arguments"].get("pretrained"):
         _copy_text_model(pretrained, target / TEXT)
         network["arguments"]["pretrained"] = TEXT

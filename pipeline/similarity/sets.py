@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from data.sentences import sentence_hash
 from data.sts import SentencePairs, gold_file, read_sts
 from modules.sentence_similarity import Scores, pearson
 from pipeline.errors import RecipeError
+from pipeline.jobs.artifact_files import read_arrays
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 
@@ -105,12 +105,7 @@ def read_tested(folder: Path, name: str) -> Tested:
     Raises:
         RecipeError: the file is missing or damaged.
     """
-    path = folder / f"{name}.npz"
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return Tested(*(arrays[key] for key in _ARRAYS))
-    except (OSError, ValueError, KeyError, BadZipFile) as error:
-        raise RecipeError(f"{path}: not readable ({error}); delete {folder} and run `make sts`") from None
+    return Tested(*read_arrays(folder / f"{name}.npz", _ARRAYS))
 
 
 def headline(figures: Mapping[str, Any]) -> str:

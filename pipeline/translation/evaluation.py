@@ -14,6 +14,7 @@ from modules.translation_metrics import ambiguity_scores, translation_scores
 from modules.translators import Searched
 from pipeline.corpus.prepare import pictures_of
 from pipeline.drawing.dashboards import log_translations
+from pipeline.jobs.artifact_files import read_rows
 from pipeline.jobs.trainer import log_folder
 from pipeline.recipes.settings import MmtSettings, Recipe
 from pipeline.translation.batch_translation import Translated, translate_all
@@ -100,8 +101,8 @@ def _write_translations(path: Path, pairs: ParallelText, rows: list[dict[str, An
 
 
 def read_translations(folder: Path, split: str) -> list[dict[str, Any]]:
-    """The translations of a split: rows of pair_id, image_id, source, reference, hypothesis …"""
-    return pq.read_table(folder / f"{split}.parquet").to_pylist()
+    """The translations of a split: rows of pair_id, image_id, source, reference, hypothesis …; see `read_rows`."""
+    return list(read_rows(folder / f"{split}.parquet").to_pylist())
 
 
 def show_translations(recipe: Recipe, folder: Path, corpus: Path, name: str) -> None:

@@ -1,17 +1,15 @@
 """The parallel table of a prepared corpus with its token numbers, seen in one direction."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from data.captions import read_pairs
 from data.regions import RegionStore
 from data.translation import Sentences
 from pipeline.corpus.prepare import twins_of
 from pipeline.errors import RecipeError
+from pipeline.jobs.artifact_files import read_rows
 
 BACK = "back.parquet"  # of a back-translation
 _OF_BACK = ("pair_id", "text", "tokens")  # the last two of the source
@@ -35,7 +33,7 @@ class ParallelText:
         pairs = read_pairs(corpus / "pairs.parquet").to_list()
         source = target = [list[int]()] * len(pairs)
         if text is not None:
-            tokens = _read(text / "tokens.parquet", [self.source, self.target])
+            tokens = read_rows(text / "tokens.parquet", [self.source, self.target])
             source, target = (tokens[name].to_pylist() for name in (self.source, self.target))
         seen = {image_id: image_id for image_id in store.ids}
         about = "seen_id" if without_regions == "text" else "image_id"
@@ -44,7 +42,7 @@ class ParallelText:
             for row, s, t in zip(pairs, source, target, strict=True)
             if row.get(self.target)
         ]
-        written = {} if back is None else {row["pair_id"]: row for row in _read(back / BACK, _OF_BACK).to_pylist()}
+        written = {} if back is None else {row["pair_id"]: row for row in read_rows(back / BACK, _OF_BACK).to_pylist()}
         self._rows = [
             row | {"caption": row[about] is not None, "made_up": False} for row in rows if row.get(self.source)
         ]
@@ -84,11 +82,3 @@ class ParallelText:
     def texts(self, language: str, split: str, captions: bool | None) -> list[str]:
         """Surface sentences of the same pairs, in the same order."""
         return [row[language] for row in self.rows(split, captions)]
-
-
-def _read(path: Path, columns: Sequence[str]) -> pa.Table:
-    try:
-        return pq.read_table(path, columns=list(columns))
-    except (OSError, pa.ArrowException) as error:
-        raise RecipeError(f"{path}: not readable ({str(error).splitlines()[0]}); run `make stage-mmt` with "
-                          "ARGS=--force") from None  # fmt: skip

@@ -22,6 +22,7 @@ from data.text import UNSPACED
 from modules.beam import BeamSettings
 from modules.mira import MiraSettings
 from pipeline.errors import RecipeError
+from pipeline.jobs.artifact_files import read_rows
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.rerank_settings import CONTROL, OF_RETRIEVAL
@@ -176,12 +177,7 @@ def read_lists(folder: Path, split: str, target: str) -> tuple[Lists, list[str]]
         DataError: the lists are damaged.
         RecipeError: the sentences are.
     """
-    path = folder / f"{split}.parquet"
-    try:
-        table = pq.read_table(path, columns=["reference", "image_id"]).to_pydict()
-    except (OSError, pa.ArrowException) as error:
-        raise RecipeError(f"{path}: not readable ({str(error).splitlines()[0]}); delete {folder} and run "
-                          "`make stage-rerank`") from None  # fmt: skip
+    table = read_rows(folder / f"{split}.parquet", ["reference", "image_id"]).to_pydict()
     lists = read_nbest(folder / f"{split}.lists", len(table["reference"]))
     found = Lists.of(
         [[one.text for one in some] for some in lists], [[one.features for one in some] for some in lists],

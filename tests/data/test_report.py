@@ -214,6 +214,15 @@ def test_an_image_whose_case_differs_is_told_of_the_near_one(regions: RegionStor
     assert report.errors[0].examples == ["A (line 1 has a)"]
 
 
+def test_numbers_too_small_for_float16_are_told(tmp_path: Path) -> None:
+    """Of numbers of 1e-7, float16 keeps one digit or none."""
+    regions = [np.full((2, 3), 1.7e-7 if image == [*IMAGES][1] else 1e-3) for image in IMAGES]
+    write_regions(tmp_path, list(IMAGES), ((one, np.ones((2, 4))) for one in regions))
+    (finding,) = [one for one in data_report(clean(), [], RegionStore(tmp_path)).findings if "float16" in one.what]
+    assert (finding.level, finding.count) == ("warning", 1)
+    assert finding.examples == [f"{[*IMAGES][1]} (row 1, largest 1.8e-07)"]
+
+
 def test_regions_that_are_zero_spoil_results_and_odd_boxes_do_not(tmp_path: Path) -> None:
     regions, boxes = [np.ones((2, 3)) for _ in IMAGES], [np.ones((2, 4)) for _ in IMAGES]
     regions[1], boxes[2], boxes[3] = np.zeros((2, 3)), np.array([[0, 0, 1, 1], [0.6, 0, 0.5, 1]]), np.full((2, 4), 1.1)

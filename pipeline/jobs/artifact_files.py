@@ -1,0 +1,70 @@
+"""Reading the files of finished jobs: one that is missing or damaged is one line that says what to run again."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from pipeline.errors import RecipeError
+
+
+def read_json(path: Path) -> Any:
+    """The contents of a JSON file.
+
+    Raises:
+        RecipeError: it is missing or damaged.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(path, error) from None
+
+
+def read_arrays(path: Path, names: Sequence[str]) -> list[Any]:
+    """Arrays of an `.npz` file by name.
+
+    Raises:
+        RecipeError: it is missing or damaged, or has no array of a name.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return [arrays[name] for name in names]
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile, NotImplementedError) as error:
+        raise _damaged(path, error) from None
+
+
+def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """A Parquet file, or some of its columns.
+
+    Raises:
+        RecipeError: it is missing or damaged, or lacks a column.
+    """
+    try:
+        return pq.read_table(path, columns=None if columns is None else list(columns))
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise _damaged(path, error) from None
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file.
+
+    Raises:
+        RecipeError: it is missing or damaged.
+    """
+    try:
+        return load_file(path)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> RecipeError:
+    reason = next(iter(str(error).splitlines()), type(error).__name__)
+    return RecipeError(f"{path}: not readable ({reason}); delete {path.parent} and run the same command again")
