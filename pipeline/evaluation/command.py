@@ -13,7 +13,7 @@ from pipeline.jobs.console import say_aside
 from pipeline.jobs.cost import cores
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, ReportSettings
-from pipeline.reporting.results import MEDIANS, shown_interval
+from pipeline.reporting.results import MEDIANS, ONE_SEED, shown_interval
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.seen import TRAIN, VAL
 
@@ -78,7 +78,7 @@ def _set_table(title: str, found: Sequence[Measured]) -> TextTable:
         rows.append([one.language, "t→i", *_shown(one, "t2i"), f"{value:.1f}", shown_interval(low, high), *seen])
         rows.append(["", "i→t", *_shown(one, "i2t"), "", "", *totals])
     heads = ["language", "", *_RECALLS, "median", "rsum", "95 %", *_SEEN]
-    return TextTable(f"{title}, {found[0].split}; 95 % over images", heads, rows)
+    return TextTable(f"{title}, {found[0].split}; 95 %, {ONE_SEED}", heads, rows)
 
 
 def _task_table(title: str, found: Sequence[Measured]) -> TextTable:

@@ -13,7 +13,7 @@ from pipeline.jobs.artifact_files import read_json
 from pipeline.jobs.job import Job
 from pipeline.reporting.paper_tables import table_rows
 from pipeline.reporting.records import Result
-from pipeline.reporting.results import Figures
+from pipeline.reporting.results import ONE_SEED, Figures
 from pipeline.retrieval.rows import Row
 
 CAPTIONS, PARAMETERS = "training_captions", "language_parameters"
@@ -67,7 +67,7 @@ def language_figure(results: Sequence[Result], published: dict[str, float]) -> l
     more = dict.fromkeys((one.system, one.value / _MILLION) for one in results if one.metric == PARAMETERS)
     marks = [Mark(system, value) for system, value in more]
     marks += [Mark(f"{system}, published", value / _MILLION, hollow=True) for system, value in published.items()]
-    axes = ("captions of the language in training", "mean recall, percent; lines: 95 % intervals")
+    axes = ("captions of the language in training", f"mean recall, percent; lines: 95 % ({ONE_SEED})")
     below = Panel("Millions of parameters that one more language adds, without word vectors", marks)
     return [("Languages", as_png(by_count("Mean recall on test by language", axes, points, below)))]
 

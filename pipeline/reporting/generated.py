@@ -58,5 +58,6 @@ def _cells(
         ends = bounds if name == names[-1] else (None, None)
         figures.add("test", system, source, language, name, mean, *ends, len(done), n)
     empty = sum(one.get((language, f"{of}_empty"), 0.0) for one in scores)
-    counted = [over_seeds(by_seed[-1]), f"{empty:.0f} of {n * len(done):,}"]
-    return [*(f"{mean:.1f}" for mean in means), shown_interval(*bounds), *counted]
+    interval = shown_interval(*bounds)
+    counted = [over_seeds(by_seed[-1], interval), f"{empty:.0f} of {n * len(done):,}"]
+    return [*(f"{mean:.1f}" for mean in means), interval, *counted]

@@ -12,7 +12,7 @@ from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, Table
 from pipeline.reporting.recognised import recognised_tables
 from pipeline.reporting.records import append_runs, read_runs
-from pipeline.reporting.results import MEDIANS, NOT_RUN, R_AT_K, Figures, finished_runs
+from pipeline.reporting.results import INTERVALS, MEDIANS, NOT_RUN, R_AT_K, Figures, finished_runs
 from pipeline.reporting.retrieved import published_table
 from pipeline.reporting.senses import senses_tables
 from pipeline.retrieval.rows import Row
@@ -89,7 +89,8 @@ def paper_tables(name: str, figures: Figures) -> list[TextTable]:
     heads = ["system", "trained on", *columns.values(), "rsum", "95 %", "val rsum", "seeds"]
     size = "" if settings.folds else figures.size((job for jobs in cells.values() for job in jobs.values()), language)
     title = f"{settings.title}; {figures.label}"
-    sheets = [TextTable(f"{title} ({figures.task_of(language)}), {language}{size}", heads, lines)]
+    over = "" if settings.folds else f"; {INTERVALS}"
+    sheets = [TextTable(f"{title} ({figures.task_of(language)}), {language}{size}{over}", heads, lines)]
     if not settings.folds:
         sheets.append(_tests(figures, tested, settings.compare, language, f"{title}: paired tests, rsum"))
         sheets += [*recognised_tables(figures, named, language), *senses_tables(figures, named, language)]

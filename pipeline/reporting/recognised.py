@@ -57,14 +57,16 @@ def _lines(figures: Figures, jobs: Sequence[Job], system: str, name: str, langua
         for measure, mean in zip(MEASURES, means, strict=True):
             bounds = ends if measure == _FIRST else (None, None)
             figures.add("test", system, name, language, name_of(picture, measure), mean, *bounds, len(done), n)
-        by_seed = over_seeds([one[language, name_of(picture, _FIRST)] for one in scores])
-        shown = [f"{means[0]:.1f}", shown_interval(*ends), *(f"{mean:.1f}" for mean in means[1:])]
+        interval = shown_interval(*ends)
+        by_seed = over_seeds([one[language, name_of(picture, _FIRST)] for one in scores], interval)
+        shown = [f"{means[0]:.1f}", interval, *(f"{mean:.1f}" for mean in means[1:])]
         yield [*([system, name] if not place else ["", ""]), title, *shown, by_seed]
         if picture == OTHER:
             gains = [one[language, name_of(DRAWN, _FIRST)] - one[language, name_of(OTHER, _FIRST)] for one in scores]
             ends, gain = objects(DRAWN, OTHER), sum(gains) / len(done)
             figures.add("test", system, name, language, f"{name_of(DRAWN, _FIRST)}-{OTHER}", gain, *ends, len(done), n)
-            yield ["", "", "the difference", f"{gain:+.1f}", shown_interval(*ends, "+"), "", "", over_seeds(gains)]
+            interval = shown_interval(*ends, "+")
+            yield ["", "", "the difference", f"{gain:+.1f}", interval, "", "", over_seeds(gains, interval)]
 
 
 def _less(folder: Path, language: str, pictures: Sequence[str]) -> Tensor:

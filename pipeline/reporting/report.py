@@ -30,6 +30,7 @@ from pipeline.reporting.results import (
     COUNTS_OF_CAPTIONS,
     INTERVALS,
     NOT_RUN,
+    ONE_SEED,
     R_AT_K,
     Figures,
     finished_runs,
@@ -199,7 +200,7 @@ class _ReportTables(Figures):
             self.add("test", system, direction, target, f"bleu_tokenised-{base}", d.value, d.low, d.high, 1, len(rows))
             table.append([f"{name} − {base}", *shown_difference(d)])
         heads = ["difference", "tokenised BLEU", "95 %", "p"]
-        return TextTable("Paired differences of translators over the same test images", heads, table)
+        return TextTable(f"Paired differences of translators over the same test images; 95 %, {ONE_SEED}", heads, table)
 
     def looks(self, jobs: dict[str, Job]) -> TextTable:
         """The incongruent-image test of each MMT: its own regions, and the loss with another image's and with zeros."""
@@ -229,7 +230,7 @@ class _ReportTables(Figures):
                 table.append(["" if place else name, title, *cells])
         heads = ["translator", "", "its own", "another image's", "zeros"]
         return TextTable(
-            f"Incongruent-image test, {self.label}, by the regions it is shown; 95 % over images", heads, table
+            f"Incongruent-image test, {self.label}, by the regions it is shown; 95 %, {ONE_SEED}", heads, table
         )
 
     def diversity(self, jobs: dict[str, Job]) -> TextTable:

@@ -13,7 +13,7 @@ from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CHANNEL, directions_of, members_of
 from pipeline.reporting.records import append_runs, read_runs
-from pipeline.reporting.results import NOT_RUN, Figures, finished_runs
+from pipeline.reporting.results import NOT_RUN, ONE_SEED, Figures, finished_runs
 from pipeline.translation.choices import Scored, comparison_table
 from pipeline.translation.mmt import translator_jobs, whose
 from pipeline.translation.reranked import CHOICES, LOG_P, ORACLE, choices_job, lists_job
@@ -83,10 +83,11 @@ def rerank_tables(figures: Figures, jobs: Mapping[str, Job]) -> list[TextTable]:
             found.append(TextTable(f"Re-ranking {system}-{direction}", ["features"], [[NOT_RUN]]))
             continue
         count, seeds = int(scores["test_sentences"]), figures.recipe.mmt.rerank.seeds
+        over = "95 % over images and over the seeds of MIRA" if len(seeds) > 1 else f"95 %, {ONE_SEED}"
         size = figures.recipe.mmt.rerank.list_size
         title = (
             f"Re-ranking the {size}-best lists of {system}-{direction}, test, {count:,} sentences, {figures.label}; "
-            f"weights by MIRA, mean of {len(seeds)} seeds; lower-cased; gains: 95 % over images, and over seeds"
+            f"weights by MIRA, mean of {len(seeds)} seeds; lower-cased; gains: {over}"
         )
         rows = [row for row in (LOG_P, *CHOICES, ORACLE) if f"{row} | BLEU" in scores]
         scored = _read(scores, rows, "")
@@ -102,7 +103,8 @@ def rerank_tables(figures: Figures, jobs: Mapping[str, Job]) -> list[TextTable]:
         if own := [row for row in rows if f"{row} | BLEU | own" in scores]:
             shown = [[one.measure, *shown_difference(one.gain)] for one in _read(scores, own, " | own") if one.gain]
             heads = ["own image − another", "difference", "95 %", "p"]
-            found.append(TextTable(f"Re-ranking {system}-{direction} by the own image or another one", heads, shown))
+            title = f"Re-ranking {system}-{direction} by the own image or another one; {over}"
+            found.append(TextTable(title, heads, shown))
     return found
 
 

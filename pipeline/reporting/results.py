@@ -18,6 +18,7 @@ from pipeline.reporting.records import Result, Run
 from pipeline.retrieval.ranks import read_ranks
 
 NOT_RUN = "not run"
+NO_INTERVAL = "–"
 COUNTS_OF_CAPTIONS = (
     "captions", "unique_source", "unique_with_synthetic", "unique_synthetic", "copies_of_parent", "copies_of_human",
 )  # fmt: skip
@@ -62,7 +63,9 @@ Ends = tuple[float | None, float | None]
 """Of an interval; None where there is none."""
 FEW = 50
 """Images of a test below which an interval of R@1 may be 28 points wide."""
-INTERVALS = "95 % over images, and over seeds where there are several"
+ONE_SEED = "one seed: images only"
+"""What intervals of one training hold: they do not say how far another one may lie away."""
+INTERVALS = f"95 % over images, and over seeds where there are several; {ONE_SEED}"
 """What intervals of retrieval figures hold."""
 
 
@@ -86,12 +89,12 @@ class Cell:
         """The cells of its line: R@K both ways, a summary metric, that one's interval, rsum on validation, seeds."""
         validated = "–" if self.validation is None else f"{self.validation:.1f}"
         means = [f"{self.mean[name]:.1f}" for name in (*names, metric)]
-        return [*means, self.bounds(metric), validated, over_seeds(self.by_seed[metric])]
+        return [*means, self.bounds(metric), validated, over_seeds(self.by_seed[metric], self.bounds(metric))]
 
     def bounds(self, metric: str, less: float | None = None) -> str:
         """The interval as tables print it, or that of the difference from a figure without one."""
         if metric not in self.interval:
-            return "–"
+            return NO_INTERVAL
         low, high = self.interval[metric]
         return f"{low:.1f} … {high:.1f}" if less is None else f"{low - less:+.1f} … {high - less:+.1f}"
 
@@ -220,17 +223,30 @@ class Figures:
         ours, theirs = ([read_ranks(self.workspace.folder(side[s]), language) for s in seeds] for side in (jobs, base))
         found = paired_difference(ours, theirs, self.recipe.report.resamples)[metric]
         by_seed = [self.scores(jobs[s])[language, metric] - self.scores(base[s])[language, metric] for s in seeds]
-        return [*shown_difference(found), " ".join(f"{value:+.2f}" for value in by_seed)]
+        seen = " ".join(f"{value:+.2f}" for value in by_seed)
+        return [*shown_difference(found), seen if len(by_seed) > 1 else f"{seen} {_only('images')}"]
 
 
 def shown_interval(low: float | None, high: float | None, sign: Literal["", "+"] = "") -> str:
     """An interval as tables print it; with `sign` `+` that of a difference."""
-    return "–" if low is None else f"{low:{sign}.1f} … {high:{sign}.1f}"
+    return NO_INTERVAL if low is None else f"{low:{sign}.1f} … {high:{sign}.1f}"
 
 
-def over_seeds(values: Sequence[float]) -> str:
-    """The number of seeds, and the standard deviation over them."""
-    return f"{len(values)} (sd {stdev(values):.1f})" if len(values) > 1 else str(len(values))
+def over_seeds(values: Sequence[float], interval: str, of: str = "images") -> str:
+    """The number of seeds, and the standard deviation over them; of one, what alone its interval is over.
+
+    Args:
+        values: one a seed.
+        interval: beside it, as `shown_interval` prints it.
+        of: what the interval is over.
+    """
+    if len(values) > 1:
+        return f"{len(values)} (sd {stdev(values):.1f})"
+    return str(len(values)) if interval == NO_INTERVAL else f"{len(values)} {_only(of)}"
+
+
+def _only(of: str) -> str:
+    return f"({of} only)"
 
 
 def fold_split(images: float) -> str:

@@ -75,7 +75,7 @@ def published_table(figures: Figures, settings: Table, rows: Sequence[tuple[str,
         lines += _beside(system, title, found, settings.systems[system].published.get(name, []))
     for system, values in settings.published.items():
         lines += [[system, "published", *cells, "", ""] for cells in _published(values)]
-    title = f"{settings.title}; {figures.label} ({figures.task_of(language)}), {language}{size}"
+    title = f"{settings.title}; {figures.label} ({figures.task_of(language)}), {language}{size}; {INTERVALS}"
     return TextTable(title, ["system", "trained on", *HEADS, "95 %", "seeds"], lines)
 
 
@@ -128,7 +128,8 @@ def _lines(
         for name, mean in zip(names, means, strict=True):
             ends = (low, high) if name == names[-1] else (None, None)
             figures.add(split, system, title, language, name, mean, *ends, len(jobs), n)
-        found.append(_Line(rank, means, shown_interval(low, high), over_seeds(by_seed[-1])).shown())
+        interval = shown_interval(low, high)
+        found.append(_Line(rank, means, interval, over_seeds(by_seed[-1], interval)).shown())
     return found, f", mean of folds of {n:,} images" if folds else f" ({n:,} images)"
 
 

@@ -10,6 +10,7 @@ from pipeline.retrieval.rows import Row
 from pipeline.retrieval.twins import read_senses
 
 HEADS = ["system", "trained on", "vectors", "own picture nearer %", "95 %", "seeds"]
+_OVER = INTERVALS.replace("images", "pairs of twins")
 _Jobs = dict[int, Job]  # by seed
 
 
@@ -31,10 +32,11 @@ def senses_tables(figures: Figures, cells: Sequence[tuple[str, str, Row]], langu
     lines = [line for (system, name), jobs in named.items() for line in _lines(figures, jobs, system, name, language)]
     if any(line[2] != NOT_RUN for line in lines):
         title = f"Senses of {where}: how often a caption is nearer to its own picture than to its twin's"
-        yield TextTable(f"{title}; {INTERVALS.replace('images', 'pairs of twins')}", HEADS, lines)
+        yield TextTable(f"{title}; {_OVER}", HEADS, lines)
     differences = list(_differences(figures, named, language))
     if differences:
-        yield TextTable(f"Paired differences over the same {where}", ["difference", "%", "95 %", "seeds"], differences)
+        title = f"Paired differences over the same {where}; {_OVER}"
+        yield TextTable(title, ["difference", "%", "95 %", "seeds"], differences)
 
 
 def _parts(figures: Figures, job: Job, language: str) -> list[str]:
@@ -57,7 +59,8 @@ def _lines(figures: Figures, jobs: _Jobs, system: str, name: str, language: str)
         mean = sum(by_seed) / len(done)
         figures.add("twins", system, name, language, f"senses_{part}", mean, *ends, len(done), n)
         first = [system, name] if not place else ["", ""]
-        yield [*first, part, f"{mean:.1f}", shown_interval(*ends), over_seeds(by_seed)]
+        interval = shown_interval(*ends)
+        yield [*first, part, f"{mean:.1f}", interval, over_seeds(by_seed, interval, "pairs")]
 
 
 def _differences(
@@ -89,4 +92,5 @@ def _difference(
     if runs:
         found = mean_interval(runs, figures.recipe.report.resamples)
         means = [float(run.mean()) for run in runs]
-        yield [label, f"{found.value:+.1f}", shown_interval(found.low, found.high, "+"), over_seeds(means)]
+        interval = shown_interval(found.low, found.high, "+")
+        yield [label, f"{found.value:+.1f}", interval, over_seeds(means, interval, "pairs")]

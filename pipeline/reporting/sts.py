@@ -12,7 +12,15 @@ from pipeline.jobs.ranks import rank
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.reporting.records import append_runs, read_runs
-from pipeline.reporting.results import NOT_RUN, Figures, finished_runs, over_seeds
+from pipeline.reporting.results import (
+    INTERVALS,
+    NO_INTERVAL,
+    NOT_RUN,
+    Figures,
+    finished_runs,
+    over_seeds,
+    shown_interval,
+)
 from pipeline.similarity.models import StsRow, can_run, sts_rows
 from pipeline.similarity.sets import CLEAN, read_sets, read_tested
 
@@ -71,7 +79,7 @@ def sts_tables(figures: Figures, rows: Sequence[StsRow]) -> list[TextTable]:
     for name in figures.recipe.sts.sets if rows else ():
         title = (
             f"Sentence similarity, {name}, {language}: Pearson's r × 100 with gold scores; clean: without pairs that "
-            "hold a training caption; 95 % over pairs, and over seeds where there are several"
+            f"hold a training caption; {INTERVALS.replace('images', 'pairs')}"
         )
         shown = [line for named in lines.values() for line in _line(figures, name, named)]
         for system, values in figures.recipe.sts.published.items():
@@ -98,7 +106,7 @@ def _line(figures: Figures, name: str, rows: Sequence[StsRow]) -> Iterator[list[
             first.source,
             *whole,
             *clean,
-            over_seeds(known) if len(known) == len(jobs) else str(len(jobs)),
+            over_seeds(known, whole[1], "pairs") if len(known) == len(jobs) else str(len(jobs)),
         ]
     elif not first.optional:
         how = f"{NOT_RUN}: needs {first.lacks}" if first.lacks else NOT_RUN
@@ -112,12 +120,12 @@ def _cells(figures: Figures, name: str, row: StsRow, jobs: Sequence[Job], clean:
     values = [one[language, f"{part}_pearson"] for one in scores if (language, f"{part}_pearson") in one]
     n = int(scores[0][language, f"{part}_pairs"])
     if len(values) < len(jobs):
-        return [UNDEFINED, "–", f"{n:,}"]
+        return [UNDEFINED, NO_INTERVAL, f"{n:,}"]
     interval = _interval(figures, name, jobs, clean)
     low, high = (None, None) if interval is None else (round(interval.low, 4), round(interval.high, 4))
     mean = sum(values) / len(values)
     figures.add(part, row.system, row.source, language, "pearson", mean, low, high, len(values), n, "sts")
-    return [f"{mean:.1f}", "–" if low is None else f"{low:.1f} … {high:.1f}", f"{n:,}"]
+    return [f"{mean:.1f}", shown_interval(low, high), f"{n:,}"]
 
 
 def _interval(figures: Figures, name: str, jobs: Sequence[Job], clean: bool) -> Interval | None:

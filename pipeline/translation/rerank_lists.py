@@ -99,8 +99,9 @@ def _show(where: Path, lists: Lists, tuning: Tuning, seeds: int) -> None:
         ORACLE: [lists.oracle()],
     }
     scored = compare(systems, lists.references, None, lists.characters, 1000)
-    title = f"{where}: {len(lists.texts):,} sentences; {RERANKED}: mean of {seeds} seeds of MIRA, lower-cased"
-    comparison_table(title, scored).show()
+    over = "95 % over sentences and over seeds" if seeds > 1 else "95 %, one seed: sentences only"
+    what = f"{RERANKED}: mean of {seeds} seeds of MIRA, lower-cased; gains: {over}"
+    comparison_table(f"{where}: {len(lists.texts):,} sentences; {what}", scored).show()
 
 
 def _written(candidates: list[list[Candidate]], lists: Lists, tuning: Tuning, whole: bool) -> list[str]:

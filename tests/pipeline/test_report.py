@@ -15,6 +15,7 @@ from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import CONFIGS, load_recipe
 from pipeline.reporting.records import Run, append_runs, read_runs
 from pipeline.reporting.report import report
+from pipeline.reporting.results import over_seeds, shown_interval
 from pipeline.retrieval.vse import vse_rows
 from pipeline.translation.augment import diversity, synthesis_jobs
 from pipeline.translation.mmt import translator_jobs
@@ -77,6 +78,25 @@ def test_tables_average_seeds_and_say_what_was_not_run(here, tmp_path, capsys):
     assert (recall["value"], recall["seeds"], recall["n"], recall["language"]) == (50.0, 2, 3, "en")
     assert recall["low"] <= recall["high"]
     assert {row["metric"] for row in found if row["system"] == "mt"} == {"bleu"}
+
+
+def test_intervals_of_one_seed_say_that_they_are_over_images_only(here, capsys):
+    recipe = load_recipe("scenes", ["--vse.only=[none,human-de]", "--vse.seeds=[1]", "--vse.test=[en]"])
+    for row, rank in zip(vse_rows(recipe, here), (1, 2), strict=True):
+        finish(here, row.job, {"test": {"en": scores(50.0 * rank)}}, [("en", arrays(rank))])
+    report(recipe, here)
+    shown = " ".join(capsys.readouterr().out.split())
+    pages = [(here.root / "scenes/report" / name).read_text() for name in ("report.md", "report.html")]
+    assert all("over seeds where there are several; one seed: images only" in text for text in (shown, *pages))
+    lines = pages[0].splitlines()
+    assert next(line for line in lines if line.startswith("| none | 50.0")).endswith(" | – | 1 (images only) |")
+    assert next(line for line in lines if line.startswith("| human-de − none |")).endswith("| +50.00 (images only) |")
+
+
+def test_only_what_has_an_interval_says_what_it_is_over():
+    assert over_seeds([40.0, 60.0], "1.0 … 2.0") == "2 (sd 14.1)"
+    assert over_seeds([40.0], "1.0 … 2.0", "pairs") == "1 (pairs only)"
+    assert over_seeds([40.0], shown_interval(None, None)) == "1"
 
 
 def test_a_recipe_may_refuse_to_test_a_language_that_a_row_never_saw(here):
