@@ -43,8 +43,8 @@ def among_captions(pairs: Pairs, similarity: Similarity, loss: Loss, same_langua
         pairs: the encodings of a batch, and which pairs match.
         similarity: of captions (N, T, H) and captions, with their masks: (N, M).
         loss: of the scores.
-        same_language: weight of a loss of their own for pairs of one language, beside that of pairs of two languages
-            (the published code: 0.05); None: pairs of all languages compete in one loss (the paper).
+        same_language: weight of a loss of their own for pairs of one language, beside that of pairs of two languages;
+            None: pairs of all languages compete in one loss (the paper).
     """
     scores, (matching, negatives) = similarity(pairs.captions, pairs.captions), _masks(pairs)
     matching = matching & ~torch.eye(len(scores), dtype=torch.bool, device=scores.device)

@@ -1,6 +1,8 @@
 """A conditional GAN from caption vectors to small pictures, or to region features (GXN, Gu et al. 2018, section 3.4).
 
-The networks are those of StackGAN's first stage (Zhang et al. 2017).
+The networks are those of StackGAN's first stage (Zhang et al. 2017), with these differences from its PyTorch code: the
+mean and the deviation of the condition are not cut at 0 by a ReLU, the deviation is given as log σ instead of log σ²,
+and weights start as torch's layers do, not from N(0, 0.02²).
 """
 
 import math
@@ -101,7 +103,7 @@ class PictureGenerator(nn.Module):
 
     Args:
         input_dim: size of condition and noise together.
-        width: channels before the last layer, doubled for each enlargement before it (12 is StackGAN's ngf 192 / 16).
+        width: channels before the last layer, doubled for each enlargement before it (StackGAN: 96, 8 · GF_DIM / 16).
         size: height and width of a picture, 4 times a power of 2.
 
     Raises:
@@ -130,7 +132,7 @@ class PictureDiscriminator(nn.Module):
 
     Args:
         condition_dim: size of the condition.
-        width: channels of the first maps, doubled with each halving of the size (StackGAN's ndf, 96).
+        width: channels of the first maps, doubled with each halving of the size (StackGAN: 96, DF_DIM).
         size: height and width of a picture, 4 times a power of 2.
     """
 

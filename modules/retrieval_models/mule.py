@@ -28,6 +28,7 @@ class EmbN(RetrievalModel):
         state_dim: size of the LSTM's state; None: 2H, the paper's 1024.
         cell: `lstm` (the paper), or `gru` (its published code).
         anchor: weight of Σ‖w − w₀‖² over the word table, which holds word vectors to their start w₀; 0: none.
+        image_dropout: dropout rate of the image branch's hidden layer, after the ReLU; 0.5 in the published code.
         common: see `RetrievalModel`.
     """
 
@@ -35,16 +36,19 @@ class EmbN(RetrievalModel):
 
     def __init__(
         self, image_dim: int | None = None, state_dim: int | None = None, cell: Cell = "lstm", anchor: float = 5e-7,
-        **common: Any,
+        image_dropout: float = 0.0, **common: Any,
     ) -> None:  # fmt: skip
         super().__init__(**common)
+        if not 0 <= image_dropout < 1:
+            raise ModelError(f"image_dropout is {image_dropout:g}; expected 0 or more, and less than 1")
         if cell not in ("lstm", "gru"):
             raise ModelError(f"cell {cell!r}: expected lstm or gru")
         self.state_dim, self.cell, self.anchor = state_dim or 2 * self.dim, cell, anchor
         image_dim = image_dim or 4 * self.dim
+        active = nn.Sequential(nn.ReLU(), nn.Dropout(image_dropout)) if image_dropout else nn.ReLU()
         self.image = nn.Sequential(
             nn.Linear(self.region_dim, image_dim, bias=False),  # the normalisation has one
-            GlobalBatchNorm(image_dim), nn.ReLU(), nn.Linear(image_dim, self.dim),
+            GlobalBatchNorm(image_dim), active, nn.Linear(image_dim, self.dim),
         )  # fmt: skip
         self.words = self.make_words()
         self.captions = self.make_branch()
@@ -109,6 +113,7 @@ class Mule(EmbN):
         universal_dim: U, size of the universal embedding; None: H, the paper's 512.
         neighbours: λ1; 0 leaves the neighbourhood constraints out (NC).
         same_language: weight of neighbours in one language apart from those in two; None: they compete together.
+            Here it is of u and s; the published code has 0.05, of s alone.
         classifier: λ2, of the reversed gradient; 0 leaves the language classifier out (LC).
         classifier_weight: of the classifier's own loss.
         matching: λ3.
@@ -120,10 +125,11 @@ class Mule(EmbN):
         self, universal_dim: int | None = None, neighbours: float = 1.0, same_language: float | None = None,
         classifier: float = 1e-6, classifier_weight: float = 1.0, matching: float = 1.0, pretrain_epochs: int = 5,
         image_dim: int | None = None, state_dim: int | None = None, cell: Cell = "lstm", anchor: float = 5e-7,
-        **common: Any,
+        image_dropout: float = 0.0, **common: Any,
     ) -> None:  # fmt: skip
         self.universal_dim = universal_dim or common.get("dim", 512)
-        super().__init__(image_dim=image_dim, state_dim=state_dim, cell=cell, anchor=anchor, **common)
+        sizes = {"image_dim": image_dim, "state_dim": state_dim}
+        super().__init__(**sizes, cell=cell, anchor=anchor, image_dropout=image_dropout, **common)
         require_weights(
             neighbours=neighbours, classifier=classifier, classifier_weight=classifier_weight, matching=matching,
             pretrain_epochs=pretrain_epochs, same_language=same_language or 0.0,

@@ -14,7 +14,7 @@ from modules.retrieval_models.base import Encoding, RetrievalModel, one_vector, 
 class SAN(RetrievalModel):
     """A linear layer over regions, a Bi-LSTM over words, each pooled by attention with one context vector; cosine.
 
-    Interpretation: the two directions of the Bi-LSTM are averaged, as VSE++ and SCAN do.
+    Interpretation: the two directions of the Bi-LSTM are averaged, as those of SCAN's Bi-GRU.
 
     Args:
         common: see `RetrievalModel`.

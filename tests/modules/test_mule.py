@@ -19,6 +19,7 @@ from tests.modules.cases import (
     LANGUAGES,
     LENGTHS,
     C,
+    D,
     E,
     check_autocast,
     check_learns,
@@ -252,11 +253,26 @@ def test_it_resumes_in_either_phase(corpus: Corpus, tmp_path: Path) -> None:
             assert torch.equal(again.state_dict()[name], parameter), (epochs, name)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_dropout_of_the_image_branch_is_of_its_hidden_layer_in_training_alone(name: str) -> None:
+    plain, dropping = small(name), small(name, image_dropout=0.5)
+    dropping.load_state_dict(plain.state_dict())  # by the same names
+    regions = torch.randn(500, D, dtype=torch.float64)
+    torch.testing.assert_close(dropping.image(regions), plain.image(regions))
+    hidden = plain.image[:3](regions)
+    dropping.image[2].train()
+    seen = dropping.image[:3](regions)[hidden > 0]
+    assert abs((seen > 0).double().mean() - 0.5) < 0.05
+    torch.testing.assert_close(seen[seen > 0], 2 * hidden[hidden > 0][seen > 0])
+
+
 def test_options_that_make_no_sense() -> None:
     with pytest.raises(ModelError, match="neighbours is -1; expected 0 or more"):
         make("mule", neighbours=-1)
     with pytest.raises(ModelError, match="cell 'rnn': expected lstm or gru"):
         make("embn", cell="rnn")
+    with pytest.raises(ModelError, match="image_dropout is 1; expected 0 or more, and less than 1"):
+        make("mule", image_dropout=1.0)
     assert model_class("mule").needs_pairs()
     assert not model_class("mule").needs_pairs(neighbours=0, pretrain_epochs=0)
     assert not model_class("parallel-embn").needs_pairs()
