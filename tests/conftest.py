@@ -20,8 +20,8 @@ os.environ["BILDWORT_CACHE"] = _cache.name
 if sys.platform != "linux":  # these fork, limit what is written, or look into /proc
     collect_ignore_glob = [
         "pipeline/*_killed.py", "pipeline/test_files.py", "pipeline/test_full_disk.py",
-        "pipeline/test_image_encoder.py", "pipeline/test_indexing.py", "pipeline/test_ranks.py",
-        "pipeline/test_two_processes.py",
+        "pipeline/test_image_encoder.py", "pipeline/test_indexing.py", "pipeline/test_outputs.py",
+        "pipeline/test_ranks.py", "pipeline/test_two_processes.py",
         "modules/test_distributed.py", "modules/test_plugins.py", "modules/test_uneven.py",
         "benchmarks/test_gxn_speed.py", "benchmarks/test_ranking_memory.py", "benchmarks/test_synthesis_speed.py",
     ]  # fmt: skip

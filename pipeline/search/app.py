@@ -16,6 +16,7 @@ from data.languages import language_name, language_of
 from data.pictures import SUFFIXES
 from modules.errors import ModelError
 from pipeline.errors import RecipeError
+from pipeline.jobs.machine_errors import line_of
 from pipeline.search.examples import Ambiguous, Sentence, ambiguous_example
 from pipeline.search.gallery import Gallery
 from pipeline.search.page_picture import uploaded
@@ -61,6 +62,8 @@ def page(folder: Path) -> None:
             start(gallery, _ask, _demonstrate)
     except (DataError, ModelError, RecipeError) as error:
         st.error(plain(str(error)))
+    except OSError as error:  # a full disk, a picture that is gone
+        st.error(plain(line_of(error)))
 
 
 def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:

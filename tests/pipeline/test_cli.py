@@ -1,5 +1,7 @@
 """The command line: its commands, their options, settings, help, and what it imports."""
 
+import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +14,7 @@ from pipeline.cli import main
 from pipeline.commands.options import recipe_names
 from pipeline.commands.stages import STAGES
 from pipeline.errors import RecipeError
+from pipeline.jobs.console import say
 from pipeline.recipes.command_line import split_settings
 from pipeline.recipes.documentation import documented_keys, documented_recipe
 from pipeline.recipes.loading import CONFIGS, load_recipe
@@ -152,3 +155,36 @@ def test_the_recipe_s_exported_model_is_found_without_what_trains() -> None:
         "pytest.raises(RecipeError, given_model, load_recipe('scenes'), Workspace(Path('nowhere')), None)"
     )
     assert imported(code)[1] == {"torch"}
+
+
+def test_a_reader_that_closes_our_output_is_no_error() -> None:
+    done = subprocess.run(
+        f"set -o pipefail; {sys.executable} -m pipeline config keys | head -1", shell=True, executable="/bin/bash",
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "closed", "encoding", "said"),
+    [
+        ("config keys vse", "", "ascii", r"\\u03b1"), ("translate --with mt:en-de", "<&-", "utf-8", "error: "),
+        ("recipes", ">&-", "utf-8", ""), ("prepare $'\\xff'", "", "utf-8", "error: .*not UTF-8"),
+    ],
+)  # fmt: skip
+def test_odd_streams_and_arguments(words: str, closed: str, encoding: str, said: str, tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        f"{sys.executable} -m pipeline {words} {closed}", shell=True, executable="/bin/bash", cwd=tmp_path,
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
+    assert re.search(said, done.stdout + done.stderr)
+
+
+def test_markup_in_a_path_is_text(tmp_path: Path, capsys) -> None:
+    assert main(["doctor", f"{tmp_path}/[/b]/x.yaml"]) == 1
+    say("[/b] [red]x")
+    out, err = capsys.readouterr()
+    assert "[/b]/x.yaml" in err
+    assert out == "[/b] [red]x\n"

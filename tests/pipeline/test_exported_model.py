@@ -1,6 +1,7 @@
 """A trained model as a folder: exported, moved, shared, damaged; nothing in it is a pickle."""
 
 import json
+import os
 import pickle
 import shutil
 from pathlib import Path
@@ -8,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save
 
 from data.regions import RegionStore
 from modules.beam import BeamSettings
+from pipeline.cli import main
 from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
 from pipeline.jobs.files import digest_of
@@ -253,3 +256,27 @@ def test_an_export_does_not_say_where_networks_lie(tmp_path: Path) -> None:
     recipe = load_recipe("scenes", settings, networks=False)
     assert str(tmp_path) not in json.dumps(_plain(recipe))
     assert shown_name(recipe.regions.model) == "gone"
+
+
+def test_weights_of_nan_are_refused_before_anything_is_written(moved: Path, tmp_path: Path, capsys) -> None:
+    """By whatever reads them: a vector database would take them."""
+    weights = load_file(moved / "weights.safetensors")
+    name = next(name for name, one in weights.items() if one.is_floating_point() and one.numel() > 1)
+    weights[name].view(-1)[0] = float("nan")
+    (moved / "weights.safetensors").write_bytes(save(weights))
+    about = json.loads((moved / "model.json").read_text())
+    about["files"]["weights.safetensors"] = digest_of(moved / "weights.safetensors")
+    (moved / "model.json").write_text(json.dumps(about))
+    (tmp_path / "lines.txt").write_text("a red bat\n")
+    words = ["--captions", str(tmp_path / "lines.txt"), "--model", str(moved), "--output", str(tmp_path / "x.npy")]
+    assert main(["embed", *words]) == 1
+    assert f"{name} has NaN or infinity" in capsys.readouterr().err
+    assert not list(tmp_path.glob("x.npy*"))
+
+
+def test_files_of_a_model_can_be_read_by_others_as_the_umask_says(exported: ExportedModel) -> None:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    for path in exported.folder.rglob("*"):
+        if path.is_file():
+            assert path.stat().st_mode & 0o777 == 0o666 & ~mask, path.name
