@@ -4,6 +4,7 @@ import glob
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,11 +42,13 @@ class Part:
     image: str
     folder: Path | None = None
 
-    def pictures(self) -> Iterator[tuple[Mapping[str, Any] | None, Mapping[str, Any]]]:
-        """The picture (`path`, `bytes`) of each row, None where there is none, and the row."""
+    def pictures(self, columns: Sequence[str]) -> Iterator[tuple[Mapping[str, Any] | None, Mapping[str, Any]]]:
+        """The picture (`path`, `bytes`) of each row, None where there is none, and other columns of the row."""
         import datasets
 
-        rows = self.rows if self.folder is not None else self.rows.cast_column(self.image, datasets.Image(decode=False))
+        rows = self.rows.select_columns([self.image, *columns])  # other columns of pictures would be decoded
+        if self.folder is None:
+            rows = rows.cast_column(self.image, datasets.Image(decode=False))
         for row in rows:
             held = row[self.image]
             if self.folder is not None and isinstance(held, str) and held.strip():
@@ -76,21 +79,31 @@ def parts_of(source: str, cache: str) -> tuple[str, list[Part], list[str]]:
 
     datasets.disable_progress_bars()
     folder = Path(source)
-    try:
+    with reading(source):
         if source.startswith(HUB):
             found = datasets.load_dataset(source.removeprefix(HUB))
             return "a data set of the hub", _typed(_by_split(found), source), []
         if metadata := _metadata_in(folder):
+            _require_inside(metadata, folder)
             parts = [Part("", _load(_METADATA[path.name], [path], cache), FILE_NAME, path.parent) for path in metadata]
             return "pictures with metadata", [_require_names(one, source) for one in parts if len(one.rows)], []
         if any((folder / name).is_file() for name in _SAVED):
+            _require_inside(visible_files(folder), folder)
             return "a saved data set", _typed(_by_split(datasets.load_from_disk(source)), source), []
         tables, left = _chosen(_tables_in(folder), folder)
+        _require_inside(tables, folder)
         splits = {split: _load("parquet", files, cache) for split, files in _grouped(tables).items()}
         return "a data set in Parquet files", _typed(splits, source), left
+
+
+@contextmanager
+def reading(source: str) -> Iterator[None]:
+    """Turn whatever a data set raises while it is read (no network, no such name, damaged files) into a `DataError`."""
+    try:
+        yield
     except DataError:
         raise
-    except Exception as error:  # of many kinds: no network, no such name, damaged files
+    except Exception as error:
         reason = " ".join(str(error).split())[:200]
         advice = "expected a data set of pictures and captions"
         if source.startswith(HUB):
@@ -107,6 +120,13 @@ def may_be_read(path: Path, source: str) -> bool:
 
     known = Path(datasets.config.HF_CACHE_HOME) if source.startswith(HUB) else Path(source)
     return is_inside(path, known)
+
+
+def _require_inside(files: Sequence[Path], folder: Path) -> None:
+    """Refuse files that are links out of the folder, by a DataError."""
+    for path in files:
+        if not is_inside(path, folder):
+            raise DataError(f"{str(path)!r}: a link out of the folder; put the file itself there")
 
 
 def _metadata_in(folder: Path) -> list[Path]:

@@ -18,7 +18,7 @@ from data.languages import Detected, detect_languages, language_of
 from data.pictures import SUFFIXES, composed, copies_of, pictures_in
 from data.progress import shown
 from data.tables import is_missing
-from pipeline.own.data_set_files import FILE_NAME, Part, may_be_read, parts_of
+from pipeline.own.data_set_files import FILE_NAME, Part, may_be_read, parts_of, reading
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -77,8 +77,9 @@ def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> Wr
         form, parts, unread = parts_of(source, str(Path(made) / "cache"))
         writing = _Writing(source, folder / "pictures", Detected([*languages], True) if languages else None)
         writing.left[UNREAD] += unread
-        for part in parts:
-            writing.add(part, several=len(parts) > 1)
+        with reading(source):  # damaged files are found when their rows are read
+            for part in parts:
+                writing.add(part, several=len(parts) > 1)
         lines = writing.lines
         if not any(line[2] for line in lines):
             raise DataError(f"{source}: no captions in its columns; expected text beside each picture")
@@ -132,7 +133,9 @@ class _Writing:
         captions, own = _columns(part, self.source)
         languages = {name: self._languages_of(name, part.rows) for name in captions}
         where = part.split or ("the data" if part.folder is None else str(part.folder))
-        for number, (held, row) in enumerate(shown(part.pictures(), "writing pictures", len(part.rows))):
+        for number, (held, row) in enumerate(
+            shown(part.pictures([*captions, *([own] if own else [])]), "writing pictures", len(part.rows))
+        ):
             if held is None:
                 raise DataError(f"{self.source}: row {number} of {where}: no picture; leave the row out")
             name = self._picture(held, f"{part.split or 'picture'}-{number:07d}")
@@ -176,11 +179,11 @@ class _Writing:
         content = held.get("bytes")
         if content is None:
             file = Path(str(held.get("path")))
-            if not file.is_file():
-                raise DataError(f"{file}: no such picture, which the data set names; get the data set again")
             if not may_be_read(file, self.source):
-                raise DataError(f"{self.source}: names a picture outside its folder, {file}; put the picture into it, "
-                                "or save the data set by `save_to_disk`, which keeps its pictures")  # fmt: skip
+                raise DataError(f"{self.source}: names a picture outside its folder, {str(file)!r}; put it into the "
+                                "folder, or save the data set by `save_to_disk`, which keeps its pictures")  # fmt: skip
+            if not file.is_file():
+                raise DataError(f"{str(file)!r}: no such picture, which the data set names; get the data set again")
             here, root = file.parent.resolve() / file.name, Path(self.source).resolve()
             if here.is_relative_to(root):
                 self._require_same(inside=True)
