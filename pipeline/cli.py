@@ -9,9 +9,9 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-import io
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import version as installed_version
 from typing import Annotated, Any
 
@@ -56,8 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     quieten()
     be_verbose(False)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a name of a file may have bytes that are no text
-            stream.reconfigure(errors="backslashreplace")
+        with suppress(OSError, ValueError, AttributeError):  # a name of a file may have bytes that are no text
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         status = _run(words)
@@ -72,7 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:
-        say_error(line_of(error))
+        if (line := line_of(error)) is None:
+            raise
+        say_error(line)
         return 1
     except UsageError as error:
         if text := " ".join(error.format_message().split()):  # type: ignore[attr-defined] # none: help was printed

@@ -2,7 +2,8 @@
 
 `tests/recorded/RECIPE.yaml` says which runs of `pipeline/results/RECIPE.csv` tables and sentences of READMEs show:
 
-- `runs`: name → `job key key …`, a key a seed, from seed 1 on; figures of several such lines are joined.
+- `runs`: name → `job | variant`, all its seeds, or `job 2 | variant`, the first two; without variant the recipe's own
+  settings; figures of several such jobs are joined.
 - `tables`: `heading number` → `rows` from the top (from row `first`): a run, a pair [run, base], or ~ where nothing is
   recorded. `columns` says what the cells after the label hold, `differences` the same for pairs; a row of its own kind
   is {run: …, columns: …}. Rows that are no pair are compared with `base`. The columns of `SHARED` have a name.
@@ -26,14 +27,14 @@ from typing import Any
 import yaml
 
 from pipeline.reporting.recorded_plots import half_width
-from pipeline.reporting.records import COMMITTED, read_runs
+from pipeline.reporting.records import RECORDS, read_records
 
 RECORDED: Mapping[str, Mapping[str, Any]] = {
     path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))
     for path in sorted((Path(__file__).parent / "recorded").glob("*.yaml"))
 }
 PAGES = {
-    name: (COMMITTED.parents[1] / name).read_text(encoding="utf-8")
+    name: (RECORDS.parents[1] / name).read_text(encoding="utf-8")
     for name in ("README.md", "pipeline/results/README.md")
 }
 
@@ -76,10 +77,10 @@ TABLES = {name: rows for page in PAGES.values() for name, rows in tables_of(page
 
 @cache
 def _recorded(recipe: str) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
-    """Key → job → LANGUAGE/METRIC → value."""
+    """Variant → job → LANGUAGE/METRIC → value."""
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for run in read_runs(recipe):
-        found.setdefault(run.key, {}).setdefault(run.job, {})[f"{run.language}/{run.metric}"] = run.value
+    for one in read_records(recipe):
+        found.setdefault(one.variant, {}).setdefault(one.job, {})[f"{one.language}/{one.metric}"] = one.value
     return found
 
 
@@ -88,11 +89,14 @@ def seeds_of(recipe: str, run: str) -> Seeds:
     lines = RECORDED[recipe]["runs"][run]
     seeds: list[dict[str, float]] = []
     for line in [lines] if isinstance(lines, str) else lines:
-        job, *keys = line.split()
-        for place, key in enumerate(keys):
-            jobs = _recorded(recipe)[key]
+        named, _, variant = line.partition(" | ")
+        job, _, most = named.partition(" ")
+        jobs = _recorded(recipe)[variant]
+        numbered = [name for name in jobs if re.fullmatch(rf"{re.escape(job)}-\d+", name)]
+        names = sorted(numbered, key=lambda name: int(name.rpartition("-")[2])) or [job]
+        for place, name in enumerate(names[: int(most or len(names))]):
             seeds += [{}] * (place == len(seeds))
-            seeds[place] = seeds[place] | jobs.get(f"{job}-{place + 1}", jobs.get(job, {}))
+            seeds[place] = seeds[place] | jobs[name]
     return seeds
 
 

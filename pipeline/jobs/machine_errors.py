@@ -36,14 +36,16 @@ _LOWER = {
 }
 
 
-def line_of(error: OSError) -> str:
-    """The one line for a file that cannot be read or written: which, why, and what to do."""
+def line_of(error: OSError) -> str | None:
+    """The one line for a file that cannot be read or written: which, why, and what to do; None for a slip of ours."""
     while isinstance(error, shutil.Error):  # of many files of a folder; the first is told
         first = error.args[0][0] if error.args and isinstance(error.args[0], list) and error.args[0] else None
         if not isinstance(first, tuple):
             return f"{' '.join(str(error).split())}; {_ADVICE[errno.ENOSPC]}"
         error = OSError(_number_in(str(first[2])), str(first[2]), str(first[1]))
     short = error.errno is None and "written" in str(error)  # numpy says how many items were written, but not why
+    if error.errno is None and not short:
+        return None
     advice = _ADVICE[errno.ENOSPC] if short else _ADVICE.get(error.errno or 0, "check the file and its folder")
     where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
     return f"{where}{error.strerror or error}; {advice}"

@@ -60,6 +60,7 @@ _NOT_OF_A_RERANKER = {
     "rows", "only", "seeds", "first", "by_likelihood", "fuse", "translate", "folds", "pretrained", "pretrained_vectors",
     "pretrained_layer", "reranker", "select", "test", "image_encoder", "image_encoder_size",
 }  # fmt: skip
+_NEUTRAL = {"vse.seeds", "vse.only", "corpus.root"}  # they choose what is run, not how
 _TOP = {"base", "seed", "trainer", "corpus", "tables", *SECTIONS}
 
 
@@ -96,7 +97,18 @@ def load_recipe(name: str, overrides: Iterable[str] = (), networks: bool = True)
             check_networks(recipe, _COMMAND_LINE)
         recipe = with_precision(recipe)
     lent = [override for override in given if ".root=" in override or "trainer." in override.partition("=")[0]]
-    return replace(recipe, lent=lent)
+    return replace(recipe, lent=lent, variant=variant_of(given))
+
+
+def variant_of(overrides: Iterable[str]) -> str:
+    """The overrides of a recipe by which its figures are others; the last one of a key counts."""
+    last = {key: text for key, _, text in (one.removeprefix("--").partition("=") for one in overrides)}
+    changing = {
+        key: text for key, text in last.items()
+        if key not in _NEUTRAL and not key.startswith("report.")
+        and (".trainer." not in f".{key}" or key.endswith(".precision"))
+    }  # fmt: skip
+    return " ".join(f"{key}={text}" for key, text in sorted(changing.items()))
 
 
 def lender(recipe: Recipe, name: str, section: str = "augment") -> Recipe:

@@ -327,6 +327,8 @@ class Recipe:
     tables: dict[str, Table] = field(default_factory=dict)
     lent: list[str] = field(default_factory=list)
     """Overrides that a recipe it borrows from gets too: those of trainers and of the data root."""
+    variant: str = ""
+    """Overrides that change figures, in the order of their keys: `vse.epochs=30 vse.loss=infonce`; empty: its own."""
 
 
 def job_settings(settings: Any) -> dict[str, Any]:

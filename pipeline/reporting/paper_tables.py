@@ -11,12 +11,12 @@ from pipeline.jobs.ranks import rank
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, Table
 from pipeline.reporting.recognised import recognised_tables
-from pipeline.reporting.records import append_runs, read_runs
-from pipeline.reporting.results import INTERVALS, MEDIANS, NOT_RUN, R_AT_K, Figures, finished_runs
+from pipeline.reporting.records import add_records, read_records
+from pipeline.reporting.results import INTERVALS, MEDIANS, NOT_RUN, R_AT_K, Figures, finished_records
 from pipeline.reporting.retrieved import published_table
 from pipeline.reporting.senses import senses_tables
 from pipeline.retrieval.rows import Row
-from pipeline.retrieval.vse import vse_rows
+from pipeline.retrieval.vse import all_rows, vse_rows
 
 SUM = "sum"
 _OF_SUM = ("t2i_r1", "t2i_r10", "i2t_r1", "i2t_r10")
@@ -30,6 +30,23 @@ def table_rows(recipe: Recipe, workspace: Workspace, name: str) -> list[tuple[st
         for system, settings in recipe.tables[name].systems.items()
         for row in vse_rows(replace(recipe, vse=settings.vse), workspace)
     ]
+
+
+def variants_of(recipe: Recipe, workspace: Workspace) -> dict[str, str]:
+    """Key of a job → the system of a table that it is of, of jobs that are not of the recipe's own rows.
+
+    Two systems of a name have it with their table's (`1: SAN`).
+    """
+    own = {job.key for row in all_rows(recipe, workspace) for job in everything(row.jobs)}
+    found: dict[str, str] = {}
+    taken: dict[tuple[str, str], str] = {}
+    for name in recipe.tables:
+        for system, _, row in table_rows(recipe, workspace, name):
+            for job in everything(row.jobs):
+                if job.key not in own and job.key not in found:
+                    twice = taken.setdefault((job.name, system), job.key) != job.key
+                    found[job.key] = f"{name}: {system}" if twice else system
+    return found
 
 
 def table_jobs(recipe: Recipe, workspace: Workspace, name: str | None) -> list[Job]:
@@ -59,11 +76,12 @@ def table(recipe: Recipe, workspace: Workspace, name: str | None) -> None:
     try:
         workspace.perform_many(jobs)
     finally:  # what is done is recorded, whatever stops the rest
+        variants = variants_of(recipe, workspace)
         if recipe.report.record and rank() == 0:
-            append_runs(recipe.name, list(finished_runs(workspace, chain(jobs, "vse"))))
+            add_records(recipe.name, list(finished_records(workspace, chain(jobs, "vse"), recipe, variants)))
     if rank() > 0:
         return
-    for sheet in paper_tables(str(name), Figures(recipe, workspace, read_runs(recipe.name))):
+    for sheet in paper_tables(str(name), Figures(recipe, workspace, read_records(recipe.name), variants)):
         sheet.show()
 
 

@@ -11,11 +11,11 @@ from statistics import fmean, stdev
 from pipeline.drawing.plots import Mark, Panel, as_png, panels
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
-from pipeline.reporting.records import COMMITTED, Run, read_runs
+from pipeline.reporting.records import RECORDS, Record, read_records
 
 SPEED = "speed.csv"
 PICTURES = Path(__file__).parents[2] / ".screenshots"
-_Read = Callable[[str], Sequence[Run]]
+_Read = Callable[[str], Sequence[Record]]
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,7 @@ class Figures:
     Attributes:
         title: of the panel.
         metric: as the CSV files name it.
-        sources: label → `recipe:job`, of whose runs with different keys the last recorded one counts, or
-            `recipe:job/key+key`: the runs with these keys. All of a job's seeds count: `vse-san-none` stands for
+        sources: label → `recipe:job`, or `recipe:job|variant`. All of a job's seeds count: `vse-san-none` stands for
             `vse-san-none-1`, `-2` …
         language: of the captions; empty for translators.
         published: label → figure of others, drawn hollow.
@@ -39,18 +38,8 @@ class Figures:
     published: Mapping[str, float] | None = None
 
 
-_OVERLAP = {  # the recipe's own settings; runs with other ones have been recorded too
-    "vse-san-none": "4f50d170ca9c+7b4cd50b6c27+28d8cf371e0a",
-    "vse-san-mt-f": "ac1bfc6a1715+3aad2fc02ced+d7d57e94a37a",
-    "vse-san-mmt-f": "a7af3018d79e+9cca2f4c9e20+99b5456762f2",
-    "vse-san-human-de": "c6feb48e77e6+136859eb7f57+824106151bfc",
-    "nmt-en-de": "613ef7a17361", "mt-en-de": "6ded10b917b0", "mmt-en-de": "61aa31fe3f57",
-    "nmt-de-en": "635ef3ec59af", "mt-de-en": "7825338fbc59", "mmt-de-en": "dc4c17f11515",
-}  # fmt: skip
-
-
 def _overlap(**jobs: str) -> dict[str, str]:
-    return {label: f"multi30k-flickr8k:{job}/{_OVERLAP[job]}" for label, job in jobs.items()}
+    return {label: f"multi30k-flickr8k:{job}" for label, job in jobs.items()}
 
 
 def _rows(*names: str) -> dict[str, str]:
@@ -82,9 +71,9 @@ PLOTS: Mapping[str, tuple[str, str, Sequence[Figures]]] = {
             **_systems("multi30k-official-task1", "en-de", "mt mt+channel", "task1: "),
             **_systems("multi30k-official-task2", "en-de", "nmt mt mt+channel", "task2: "),
             "back: NMT": f"{_BACK}:nmt-en-de",
-            "back: MT": f"{_BACK}:mt-en-de/889ce3d74fea",
-            "back: MT, R-Drop": f"{_BACK}:mt-en-de/47e5c2ed04f5",
-            "back: MMT": f"{_BACK}:mmt-en-de/f535fc384738",
+            "back: MT": f"{_BACK}:mt-en-de",
+            "back: MT, R-Drop": f"{_BACK}:mt-en-de|r-drop 2",
+            "back: MMT": f"{_BACK}:mmt-en-de",
             **_systems(_BACK, "en-de", "mt+mmt mt+mt2 mt+mt2+mmt", "back: "),
         }, published={"published, text only": 41.0, "published, pictures": 42.0}),
         Figures("German → English", "test_bleu_tokenised", {
@@ -101,7 +90,7 @@ PLOTS: Mapping[str, tuple[str, str, Sequence[Figures]]] = {
 
 
 def plots(
-    output: Path = PICTURES, results: Path = COMMITTED, drawn: Mapping[str, tuple[str, str, Sequence[Figures]]] = PLOTS
+    output: Path = PICTURES, results: Path = RECORDS, drawn: Mapping[str, tuple[str, str, Sequence[Figures]]] = PLOTS
 ) -> None:
     """Draw the recorded figures as PNG files.
 
@@ -113,7 +102,7 @@ def plots(
     Raises:
         RecipeError: a CSV file is missing or malformed, or has no such figure.
     """
-    read = cache(lambda recipe: read_runs(recipe, results))
+    read = cache(lambda recipe: read_records(recipe, results))
     figures = {
         name: panels(title, axis, [_panel(one, read) for one in parts]) for name, (title, axis, parts) in drawn.items()
     }
@@ -135,7 +124,7 @@ def _panel(figures: Figures, read: _Read) -> Panel:
 def _mark(label: str, source: str, figures: Figures, read: _Read) -> Mark:
     """The mean over seeds and its interval."""
     recipe, _, job = source.partition(":")
-    values = list(_by_job(read(recipe), figures, *job.partition("/")[::2]).values())
+    values = list(_by_job(read(recipe), figures, *job.partition("|")[::2]).values())
     if not values:
         wanted = f"{figures.metric} {figures.language}".strip()
         raise RecipeError(f"{recipe}.csv holds no {wanted} of {job}; run its stage, then `make report RECIPE={recipe}`")
@@ -146,12 +135,12 @@ def _mark(label: str, source: str, figures: Figures, read: _Read) -> Mark:
     return Mark(label, mean, mean - error, mean + error, values)
 
 
-def _by_job(runs: Sequence[Run], figures: Figures, job: str, key: str) -> dict[str, float]:
-    """Job → the value that was recorded last, of a job or of its seeds."""
+def _by_job(records: Sequence[Record], figures: Figures, job: str, variant: str) -> dict[str, float]:
+    """Job → the recorded value of a job, or of its seeds."""
     return {
-        run.job: run.value for run in runs
-        if (run.job == job or (run.job.startswith(f"{job}-") and run.job[len(job) + 1 :].isdecimal()))
-        and (not key or run.key in key.split("+")) and (run.metric, run.language) == (figures.metric, figures.language)
+        one.job: one.value for one in records
+        if (one.job == job or (one.job.startswith(f"{job}-") and one.job[len(job) + 1 :].isdecimal()))
+        and one.variant == variant and (one.metric, one.language) == (figures.metric, figures.language)
     }  # fmt: skip
 
 

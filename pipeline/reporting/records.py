@@ -1,9 +1,9 @@
-"""Figures: rows of `results.jsonl` that every table is a view of, and the committed CSV that outlives the artifacts."""
+"""Figures: rows of `results.jsonl` that every table is a view of, and records, which outlive the artifacts."""
 
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.files import write_whole
 from pipeline.jobs.locks import lock
 
-COMMITTED = Path(__file__).parents[1] / "results"
+RECORDS = Path(__file__).parents[1] / "results"
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,35 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Run:
-    """A finished job's figure in the committed CSV: one line for each language and metric."""
+class Record:
+    """A measured figure of a job, a line of `pipeline/results/<recipe>.csv`; it is only read, never computed by.
+
+    Attributes:
+        job: what was measured: kind, model, row and seed (`vse-san-mmt-f-1`), or translator (`mt-en-de`).
+        variant: whose settings it had: empty for the recipe's own, the system of a table (`SCAN fusion`), what else was
+            set on the command line (`vse.epochs=30`), or another description.
+        language: of the captions; empty for translators.
+        metric: `t2i_r1`, `test_bleu` …
+        value: of the metric.
+        low: of its 95 % interval over images; None where there is none.
+        high: see low.
+        settings: digits of a digest of the settings, the inputs and the code's version.
+        version: of Bildwort.
+        date: when it was measured.
+        wall_s: seconds that the job took.
+        peak_memory_mb: of memory that it had at most.
+    """
 
     job: str
-    key: str
+    variant: str
     language: str
     metric: str
     value: float
+    low: float | None
+    high: float | None
+    settings: str
+    version: str
+    date: str
     wall_s: float
     peak_memory_mb: float
 
@@ -72,46 +93,46 @@ def write_results(results: Iterable[Result], path: Path) -> None:
     write_whole(path, "".join(json.dumps(asdict(result), ensure_ascii=False) + "\n" for result in results))
 
 
-def read_runs(recipe: str, folder: Path = COMMITTED) -> list[Run]:
-    """The committed runs of a recipe; none if there is no file.
+def read_records(recipe: str, folder: Path = RECORDS) -> list[Record]:
+    """The records of a recipe; none if there is no file.
 
     Raises:
-        RecipeError: a line of the file is no such run.
+        RecipeError: a line of the file is no record.
     """
     path = folder / f"{recipe}.csv"
     if not path.is_file():
         return []
-    runs = []
     with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file, strict=True)
         try:
-            for row in (reader := csv.DictReader(file, strict=True)):
-                numbers = (float(row[name]) for name in ("value", "wall_s", "peak_memory_mb"))
-                runs.append(Run(row["job"], row["key"], row["language"], row["metric"], *numbers))
+            return [_record(row) for row in reader]
         except (KeyError, TypeError, ValueError, csv.Error):
-            expected = ",".join(field.name for field in fields(Run))
-            raise RecipeError(f"{path}:{reader.line_num}: expected {expected}, the last three numbers") from None
-    return runs
+            expected = ",".join(field.name for field in fields(Record))
+            raise RecipeError(f"{path}:{reader.line_num}: expected {expected}") from None
 
 
-def append_runs(recipe: str, runs: Sequence[Run], folder: Path = COMMITTED) -> int:
-    """Add runs to the recipe's CSV, by job, key, language and metric; returns how many are new or have changed."""
+def _record(row: Mapping[str, str]) -> Record:
+    numbers = {name: float(row[name]) for name in ("value", "wall_s", "peak_memory_mb")}
+    ends = {name: float(row[name]) if row[name] else None for name in ("low", "high")}
+    return Record(**{**{field.name: row[field.name] for field in fields(Record)}, **numbers, **ends})  # type: ignore[arg-type]
+
+
+def add_records(recipe: str, records: Sequence[Record], folder: Path = RECORDS) -> int:
+    """Add records to those of a recipe, in place of older ones of the same figures; returns how many are new."""
     with lock(folder / f".{recipe}.lock", f"{recipe}.csv"):
-        return _append_runs(recipe, runs, folder)
+        known = {_figure(one): one for one in read_records(recipe, folder)}
+        given = {_figure(one): one for one in records}
+        fresh = [one for figure, one in given.items() if figure not in known or known[figure].value != one.value]
+        if fresh:
+            again = {(one.job, one.variant) for one in fresh}  # all figures of a job are of one run
+            known |= {figure: one for figure, one in given.items() if (one.job, one.variant) in again}
+            text = io.StringIO()
+            writer = csv.DictWriter(text, [field.name for field in fields(Record)], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(asdict(one) for one in known.values())
+            write_whole(folder / f"{recipe}.csv", text.getvalue())
+        return len(fresh)
 
 
-def _append_runs(recipe: str, runs: Sequence[Run], folder: Path) -> int:
-    known = {_line(run): run for run in read_runs(recipe, folder)}
-    fresh = {_line(run): run for run in runs if (old := known.get(_line(run))) is None or old.value != run.value}
-    if fresh:
-        again = {(run.job, run.key) for run in fresh.values()}  # its cost differs too
-        known |= {_line(run): run for run in runs if (run.job, run.key) in again}
-        text = io.StringIO()
-        writer = csv.DictWriter(text, [field.name for field in fields(Run)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(run) for run in known.values())
-        write_whole(folder / f"{recipe}.csv", text.getvalue())
-    return len(fresh)
-
-
-def _line(run: Run) -> tuple[str, str, str, str]:
-    return run.job, run.key, run.language, run.metric
+def _figure(record: Record) -> tuple[str, str, str, str]:
+    return record.job, record.variant, record.language, record.metric

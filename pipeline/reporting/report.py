@@ -22,9 +22,9 @@ from pipeline.reporting.by_language import add_counts, language_figure
 from pipeline.reporting.drawings import finished_drawings
 from pipeline.reporting.generated import generated_tables
 from pipeline.reporting.page import report_page
-from pipeline.reporting.paper_tables import paper_tables, table_rows
+from pipeline.reporting.paper_tables import paper_tables, table_rows, variants_of
 from pipeline.reporting.recognised import recognised_tables
-from pipeline.reporting.records import Result, append_runs, read_runs, write_results
+from pipeline.reporting.records import Result, add_records, read_records, write_results
 from pipeline.reporting.rerank import choices_jobs, rerank_tables
 from pipeline.reporting.results import (
     COUNTS_OF_CAPTIONS,
@@ -33,11 +33,11 @@ from pipeline.reporting.results import (
     ONE_SEED,
     R_AT_K,
     Figures,
-    finished_runs,
+    finished_records,
 )
 from pipeline.reporting.retrieved import retrieved_tables
 from pipeline.reporting.senses import senses_tables
-from pipeline.reporting.sts import sts_tables
+from pipeline.reporting.sts import sts_tables, sts_variants
 from pipeline.retrieval.ranks import read_ranks
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.vse import vse_jobs, vse_rows
@@ -82,14 +82,14 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
     translated = [job for job in synthetic.values() if job.stage == "augment"]
     similar = sts_rows(recipe, workspace) if recipe.sts.sets else []
     compared = choices_jobs(whose(recipe), workspace)
+    variants = variants_of(recipe, workspace) | sts_variants(similar)
     if recipe.report.record:
         of_tables = [row for name in recipe.tables for _, _, row in table_rows(recipe, workspace, name)]
         ranked = vse_jobs(recipe, workspace, [*rows, *of_tables])
         of_sentences = [row.job for row in similar if row.job is not None]
         kept = [*translators.values(), *looks.values(), *translated, *ranked, *of_sentences, *compared.values()]
-        append_runs(recipe.name, list(finished_runs(workspace, kept)))
-    committed = read_runs(recipe.name)
-    figures = _ReportTables(recipe, workspace, committed)
+        add_records(recipe.name, list(finished_records(workspace, kept, recipe, variants)))
+    figures = _ReportTables(recipe, workspace, read_records(recipe.name), variants)
     cut = recipe.vse.folds > 1 and not recipe.vse.ranked_by
     named = [(row.system, row.name, row) for row in rows]
     sheets = [

@@ -12,8 +12,8 @@ from pipeline.jobs.ranks import rank
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CHANNEL, directions_of, members_of
-from pipeline.reporting.records import append_runs, read_runs
-from pipeline.reporting.results import NOT_RUN, ONE_SEED, Figures, finished_runs
+from pipeline.reporting.records import add_records, read_records
+from pipeline.reporting.results import NOT_RUN, ONE_SEED, Figures, finished_records
 from pipeline.translation.choices import Scored, comparison_table
 from pipeline.translation.mmt import translator_jobs, whose
 from pipeline.translation.reranked import CHOICES, LOG_P, ORACLE, choices_job, lists_job
@@ -44,8 +44,10 @@ def rerank(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     if rank() > 0:
         return
     if recipe.report.record:
-        append_runs(recipe.name, list(finished_runs(workspace, [job for job in wanted if job.stage == "rerank"])))
-    for sheet in rerank_tables(Figures(recipe, workspace, read_runs(recipe.name)), compared):
+        add_records(
+            recipe.name, list(finished_records(workspace, [job for job in wanted if job.stage == "rerank"], recipe, {}))
+        )
+    for sheet in rerank_tables(Figures(recipe, workspace, read_records(recipe.name)), compared):
         sheet.show()
 
 

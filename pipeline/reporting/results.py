@@ -1,10 +1,11 @@
-"""Figures of finished jobs: from their artifacts, or from the committed CSV that outlives them."""
+"""Figures of finished jobs: from their artifacts, or from records, which outlive them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from statistics import stdev
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -14,7 +15,7 @@ from pipeline.drawing.text_table import TextTable, shown_difference
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
-from pipeline.reporting.records import Result, Run
+from pipeline.reporting.records import Record, Result
 from pipeline.retrieval.ranks import read_ranks
 
 NOT_RUN = "not run"
@@ -25,33 +26,59 @@ COUNTS_OF_CAPTIONS = (
 _COUNTS = ("choices", *COUNTS_OF_CAPTIONS)
 
 
-def finished_runs(workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Run]:
-    """The figures of jobs whose artifacts are here, as rows of the committed CSV.
+def finished_records(
+    workspace: Workspace, jobs: Iterable[Job], recipe: Recipe, variants: Mapping[str, str]
+) -> Iterator[Record]:
+    """The figures of jobs whose artifacts are here, as records.
 
     Those by part and language (`test`, `val`, `folds` …) are named `<part>_<metric>`; of `test` by the metric alone.
+
+    Args:
+        workspace: with the artifacts.
+        jobs: those that are not done are left out.
+        recipe: of the jobs.
+        variants: key of a job → the system of a table that it is of; others are of the recipe's own rows.
     """
     for job in jobs:
         if not workspace.done(job):
             continue
-        manifest = workspace.manifest(job)
-        metrics = manifest["metrics"]
-        flat = {
-            ("", name): float(value)
-            for name, value in metrics.items()
-            if isinstance(value, float) or name.endswith("_sentences") or name in _COUNTS
+        manifest, folder = workspace.manifest(job), workspace.folder(job)
+        flat = _flat(manifest["metrics"])
+        ranked = {one for one, _ in flat if one and (folder / f"ranks-{one}.npz").is_file()}
+        intervals = {
+            one: bootstrap_interval([read_ranks(folder, one)], recipe.report.resamples) for one in sorted(ranked)
         }
-        parts = {
-            name: value for name, value in metrics.items()
-            if isinstance(value, dict) and all(isinstance(scores, dict) for scores in value.values())
-        }  # fmt: skip
-        for part in sorted(parts, key=lambda name: name != "test"):
-            for language, scores in parts[part].items():
-                prefix = "" if part == "test" else f"{part}_"
-                flat |= {(language, prefix + name): value for name, value in scores.items()}
+        made = (version("bildwort"), str(manifest.get("finished", "")).partition("T")[0])
         for (language, name), value in flat.items():
-            yield Run(
-                job.name, job.key, language, name, round(value, 4), manifest["wall_s"], manifest["peak_memory_mb"]
-            )
+            found = intervals.get(language, {}).get(name)
+            ends = (None, None) if found is None else (round(found.low, 4), round(found.high, 4))
+            yield Record(
+                job=job.name, variant=_variant(job, recipe, variants), language=language, metric=name,
+                value=round(value, 4), low=ends[0], high=ends[1], settings=job.key, version=made[0], date=made[1],
+                wall_s=manifest["wall_s"], peak_memory_mb=manifest["peak_memory_mb"],
+            )  # fmt: skip
+
+
+def _variant(job: Job, recipe: Recipe, variants: Mapping[str, str]) -> str:
+    """Whose settings a job has, as records say it: the system of a table, and what else was set."""
+    return "; ".join(filter(None, (variants.get(job.key, ""), recipe.variant)))
+
+
+def _flat(metrics: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+    """(language, metric) → value."""
+    flat = {
+        ("", name): float(value) for name, value in metrics.items()
+        if isinstance(value, float) or name.endswith("_sentences") or name in _COUNTS
+    }  # fmt: skip
+    parts = {
+        name: value for name, value in metrics.items()
+        if isinstance(value, dict) and all(isinstance(scores, dict) for scores in value.values())
+    }  # fmt: skip
+    for part in sorted(parts, key=lambda name: name != "test"):
+        for language, scores in parts[part].items():
+            prefix = "" if part == "test" else f"{part}_"
+            flat |= {(language, prefix + name): value for name, value in scores.items()}
+    return flat
 
 
 MEDIANS = ("t2i_medr", "i2t_medr")
@@ -105,15 +132,18 @@ class Figures:
     Args:
         recipe: whose.
         workspace: its artifacts.
-        committed: runs whose artifacts may be gone.
+        records: figures of jobs whose artifacts may be gone.
+        variants: key of a job → the system of a table that it is of.
     """
 
-    def __init__(self, recipe: Recipe, workspace: Workspace, committed: Sequence[Run]) -> None:
-        self.recipe, self.workspace = recipe, workspace
+    def __init__(
+        self, recipe: Recipe, workspace: Workspace, records: Sequence[Record], variants: Mapping[str, str] | None = None
+    ) -> None:
+        self.recipe, self.workspace, self.variants = recipe, workspace, variants or {}
         self.results: list[Result] = []
-        self.committed: dict[tuple[str, str], dict[tuple[str, str], Run]] = {}
-        for run in committed:
-            self.committed.setdefault((run.job, run.key), {})[run.language, run.metric] = run
+        self._records: dict[tuple[str, str], dict[tuple[str, str], float]] = {}
+        for record in records:
+            self._records.setdefault((record.job, record.variant), {})[record.language, record.metric] = record.value
         options = recipe.corpus.options
         self.label = getattr(options, "label", recipe.corpus.name)
         self._task: str = getattr(options, "task", recipe.corpus.name)
@@ -133,9 +163,10 @@ class Figures:
             self.results.append(found)
 
     def scores(self, job: Job) -> dict[tuple[str, str], float]:
-        """(language, metric) → value of a job, from its artifact or else from the committed CSV."""
-        runs = list(finished_runs(self.workspace, [job])) or list(self.committed.get((job.name, job.key), {}).values())
-        return {(run.language, run.metric): run.value for run in runs}
+        """(language, metric) → value of a job, from its artifact or else from its record."""
+        if self.workspace.done(job):
+            return _flat(self.workspace.manifest(job)["metrics"])
+        return self._records.get((job.name, _variant(job, self.recipe, self.variants)), {})
 
     def cell(self, jobs: Sequence[Job], system: str, row: str, language: str, folds: bool = False) -> Cell | None:
         """The figures of one row's jobs, a job a seed, kept as rows of the results; None if none was run.

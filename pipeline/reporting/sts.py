@@ -11,13 +11,13 @@ from pipeline.jobs.job import Job
 from pipeline.jobs.ranks import rank
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
-from pipeline.reporting.records import append_runs, read_runs
+from pipeline.reporting.records import add_records, read_records
 from pipeline.reporting.results import (
     INTERVALS,
     NO_INTERVAL,
     NOT_RUN,
     Figures,
-    finished_runs,
+    finished_records,
     over_seeds,
     shown_interval,
 )
@@ -42,11 +42,21 @@ def sts(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     if rank() > 0:
         return
     if recipe.report.record:
-        append_runs(recipe.name, list(finished_runs(workspace, jobs)))
-    for sheet in sts_tables(Figures(recipe, workspace, read_runs(recipe.name)), rows):
+        add_records(recipe.name, list(finished_records(workspace, jobs, recipe, sts_variants(rows))))
+    for sheet in sts_tables(Figures(recipe, workspace, read_records(recipe.name), sts_variants(rows)), rows):
         sheet.show()
     if untrained := sum(row.job is not None and not row.optional and not can_run(row, workspace) for row in rows):
         say(f"{untrained} not run: train them with `make stage-vse`, then run `make sts` again")
+
+
+def sts_variants(rows: Sequence[StsRow]) -> dict[str, str]:
+    """Key of a job → what tells it from the first job of its name: the system of a table, or a floor's captions."""
+    first: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for row in sorted(rows, key=lambda row: row.optional):
+        if row.job is not None and first.setdefault(row.job.name, row.job.key) != row.job.key:
+            found.setdefault(row.job.key, row.system if row.optional else row.source)
+    return found
 
 
 def sts_jobs(recipe: Recipe, workspace: Workspace) -> list[Job]:

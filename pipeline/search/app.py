@@ -63,7 +63,7 @@ def page(folder: Path) -> None:
     except (DataError, ModelError, RecipeError) as error:
         st.error(plain(str(error)))
     except OSError as error:  # a full disk, a picture that is gone
-        st.error(plain(line_of(error)))
+        st.error(plain(line_of(error) or str(error)))
 
 
 def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:

@@ -73,6 +73,7 @@ def test_other_errors_are_not_touched(fresh: Tiny, monkeypatch) -> None:
 )
 def test_a_disk_that_is_full_or_closed(number: int, expected: str) -> None:
     line = line_of(OSError(number, "what it is", "/where/it/is"))
+    assert line is not None
     assert line.startswith("/where/it/is: what it is")
     assert expected in line
     assert "BILDWORT_ARTIFACTS" in line
@@ -86,11 +87,15 @@ def test_a_disk_that_is_full_or_closed(number: int, expected: str) -> None:
         (OSError(errno.EMFILE, "Too many open files", b"x"), "x: Too many open files; allow more open files"),
         (shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")]), "b: .*No space left.*; make room"),
         (shutil.Error([]), "make room"),
-        (OSError("whatever"), "whatever; check the file and its folder"),
+        (OSError("5 requested and 3 written"), "make room"),
     ],
 )
 def test_any_error_of_a_file_is_one_line(error: OSError, expected: str) -> None:
-    assert re.search(expected, line_of(error))
+    assert re.search(expected, line_of(error) or "")
+
+
+def test_a_slip_of_ours_is_no_error_of_a_file() -> None:
+    assert line_of(FileNotFoundError("a slip of ours")) is None
 
 
 def test_an_override_may_hold_spaces(fresh: Tiny, capsys) -> None:

@@ -92,7 +92,7 @@ def test_pictures_are_drawn_by_sentence_and_seed(gxn_model: Path, tmp_path: Path
 @pytest.mark.parametrize(("arguments", "says"), [
     (["caption"], "caption: give a picture, or several"),
     (["imagine", " "], "imagine: give a sentence"),
-    (["imagine", "a red bat", "--output", "no/such/folder.png"], "--output no/such/folder.png: No such file"),
+    (["imagine", "a red bat", "--output", "."], "imagine: --output .: is a folder"),
     (["caption", "none.png"], "none.png: no such file"),
     (["imagine", "a red bat", "--language", "fr"], "language 'fr': the model"),
 ])  # fmt: skip

@@ -136,7 +136,7 @@ def scores(value: float) -> dict[str, float]:
 
 
 def test_each_figure_names_the_task_of_its_language_and_its_queries(root: Path, monkeypatch) -> None:
-    monkeypatch.setattr(store, "COMMITTED", root / "results")
+    monkeypatch.setattr(store, "RECORDS", root / "results")
     queries = {"en": 15, "de": 15, "fr": 3, "cs": 3}
     workspace, recipe = Workspace(root / "artifacts"), recipe_of(root, "--vse.only=[all]")
     (row,) = vse_rows(recipe, workspace)

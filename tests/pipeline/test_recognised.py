@@ -14,7 +14,7 @@ from data.pixels import middle_square
 from pipeline.corpus.prepare import pictures_of
 from pipeline.recipes.loading import load_recipe
 from pipeline.reporting.recognised import recognised_tables
-from pipeline.reporting.results import Figures, finished_runs
+from pipeline.reporting.results import Figures, finished_records
 from pipeline.retrieval import recognised
 from pipeline.retrieval.recognised import DRAWN, OTHER, PICTURES, REAL, Recogniser, name_of, read_recognised, right
 from pipeline.retrieval.vse import vse_rows
@@ -95,7 +95,7 @@ def test_the_report_has_a_table_with_intervals_and_the_difference(gxn: Tiny, mon
     assert [line[:2] for line in table.rows] == [["gxn", "both"], *[["", ""]] * 3]
     (kept,) = [one for one in figures.results if one.metric == "recognised_objects_drawn-other"]
     assert (kept.low, kept.high, kept.n, kept.language) == (40, 40, 4, "en")
-    runs = list(finished_runs(gxn.workspace, [cells[0][2].recognised]))
+    runs = list(finished_records(gxn.workspace, [cells[0][2].recognised], recipe, {}))
     gone = type(gxn.workspace)(gxn.folder / "nowhere")
     (there,) = recognised_tables(Figures(recipe, gone, runs), cells, "en")
     assert {line[4] for line in there.rows} == {"–"}

@@ -12,17 +12,19 @@ from pipeline.reporting import recorded_plots
 from pipeline.reporting.recorded_plots import PLOTS, Figures, half_width, plots
 from tests.pipeline.tiny import ROOT
 
-HEAD = "job,key,language,metric,value,wall_s,peak_memory_mb\n"
-RUNS = (
-    "vse-san-none-1,old,en,mean_recall,10,1,1\n" + "vse-san-none-1,new,en,mean_recall,50,1,1\n"
-    "vse-san-none-2,a,en,mean_recall,52,1,1\n" + "vse-san-none-3,b,en,mean_recall,54,1,1\n"
-    "vse-san-none-3,b,de,mean_recall,3,1,1\n" + "vse-san-none-best-1,c,en,mean_recall,90,1,1\n"
-    "mt-en-de,first,,test_bleu,39.5,1,1\n" + "mt-en-de,second,,test_bleu,40.5,1,1\n"
+HEAD = "job,variant,language,metric,value,low,high,settings,version,date,wall_s,peak_memory_mb\n"
+RUNS = "".join(
+    f"{line},,,key,0.1.0,2026-01-01,1,1\n"
+    for line in (
+        "vse-san-none-1,longer,en,mean_recall,10", "vse-san-none-1,,en,mean_recall,50",
+        "vse-san-none-2,,en,mean_recall,52", "vse-san-none-3,,en,mean_recall,54", "vse-san-none-3,,de,mean_recall,3",
+        "vse-san-none-best-1,,en,mean_recall,90", "mt-en-de,first,,test_bleu,39.5", "mt-en-de,,,test_bleu,40.5",
+    )
 )  # fmt: skip
 SPEED = "machine,part,ratio,date\nCPU,step,2.0,2026-01-01\nCPU,search,0.5,2026-01-01\nGPU,step,1,2026-01-01\n"
 DRAWN = {
     "a.png": ("recall", "percent", [Figures("en", "mean_recall", {"none": "r:vse-san-none"}, "en")]),
-    "b.png": ("BLEU", "BLEU", [Figures("de", "test_bleu", {"mt": "r:mt-en-de", "mt 1": "r:mt-en-de/other+first"},
+    "b.png": ("BLEU", "BLEU", [Figures("de", "test_bleu", {"mt": "r:mt-en-de", "mt 1": "r:mt-en-de|first"},
                                       published={"paper": 41.0})]),
 }  # fmt: skip
 
@@ -49,7 +51,7 @@ def test_each_plot_is_a_picture(results: Path, tmp_path: Path) -> None:
     assert all((again / name).read_bytes() == path.read_bytes() for name, path in written.items())
 
 
-def test_the_last_run_of_each_seed_counts_and_a_key_chooses_another(results: Path, tmp_path: Path, monkeypatch) -> None:
+def test_all_seeds_count_and_a_variant_is_chosen_by_its_name(results: Path, tmp_path: Path, monkeypatch) -> None:
     drawn = {}
 
     def kept(title: str, axis: str, parts: list[Panel], start: float | None = None):
@@ -99,9 +101,9 @@ def test_bars_go_both_ways_from_the_start() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "line"),
     [
-        ("r.csv", HEAD + "a,b,en,mean_recall,x,1,1\n", r"r\.csv:2: expected job,key,language,metric,value"),
-        ("r.csv", HEAD + RUNS + "a,b\n", r"r\.csv:10: expected job,key"),
-        ("r.csv", "name,value\na,1\n", r"r\.csv:2: expected job,key"),
+        ("r.csv", HEAD + "a,b,en,mean_recall,x,,,k,1,d,1,1\n", r"r\.csv:2: expected job,variant,language,metric"),
+        ("r.csv", HEAD + RUNS + "a,b\n", r"r\.csv:10: expected job,variant"),
+        ("r.csv", "name,value\na,1\n", r"r\.csv:2: expected job,variant"),
         ("r.csv", HEAD, r"r\.csv holds no mean_recall en of vse-san-none; run its stage"),
         ("r.csv", None, r"r\.csv holds no mean_recall en of vse-san-none; run its stage"),
         ("speed.csv", None, r"speed\.csv: No such file or directory"),
@@ -128,7 +130,7 @@ def test_letters_that_are_no_utf_8_are_one_line(results: Path, tmp_path: Path) -
         plots(tmp_path / "out", results, DRAWN)
 
 
-def test_the_command_draws_what_is_committed(tmp_path: Path, capsys) -> None:
+def test_the_command_draws_what_is_recorded(tmp_path: Path, capsys) -> None:
     assert main(["plots", "--output", str(tmp_path)]) == 0
     assert {path.name for path in tmp_path.iterdir()} == {*PLOTS, "speed.png"}
     assert main(["plots", "--vse.epochs=3"]) == 1

@@ -12,8 +12,8 @@ from data.captions import Caption
 from pipeline.cli import main
 from pipeline.errors import RecipeError
 from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.loading import CONFIGS, load_recipe
-from pipeline.reporting.records import Run, append_runs, read_runs
+from pipeline.recipes.loading import CONFIGS, load_recipe, variant_of
+from pipeline.reporting.records import Record, add_records, read_records
 from pipeline.reporting.report import report
 from pipeline.reporting.results import over_seeds, shown_interval
 from pipeline.retrieval.vse import vse_rows
@@ -25,16 +25,16 @@ OVERRIDES = ["--vse.only=[none,human-de]", "--vse.seeds=[1,2]", "--report.record
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "COMMITTED", tmp_path / "results")
-    for function in (append_runs, read_runs):
+    monkeypatch.setattr(store, "RECORDS", tmp_path / "results")
+    for function in (add_records, read_records):
         monkeypatch.setattr(function, "__defaults__", (tmp_path / "results",))
     return Workspace(tmp_path / "artifacts")
 
 
-def test_only_recipes_have_committed_figures():
+def test_only_recipes_have_records():
     """A test that records would leave a file in the checkout."""
     recipes = {path.stem for path in CONFIGS.glob("*.yaml")}
-    assert {path.stem for path in store.COMMITTED.glob("*.csv")} <= {*recipes, "speed"}
+    assert {path.stem for path in store.RECORDS.glob("*.csv")} <= {*recipes, "speed"}
 
 
 def finish(workspace, job, metrics, ranks=()):
@@ -146,23 +146,26 @@ def test_a_row_that_nothing_can_be_trained_on_is_told_before_the_first_hour(here
     assert not (tmp_path / "artifacts").exists()
 
 
-def test_committed_figures_fill_the_table_when_the_artifacts_are_gone(here):
+def record(job: str, metric: str, value: float, variant: str = "") -> Record:
+    return Record(job, variant, "en", metric, value, None, None, "0" * 12, "0.1.0", "2026-01-01", 1.0, 5.0)
+
+
+def test_records_fill_the_table_when_the_artifacts_are_gone(here):
     recipe = load_recipe("scenes", OVERRIDES)
     rows = [row for row in vse_rows(recipe, here) if row.name == "none"]
-    runs = [Run(row.job.name, row.job.key, "en", name, value, 1.0, 5.0)
-            for row in rows for name, value in scores(44.0).items()]  # fmt: skip
-    assert append_runs("scenes", runs) == len(runs)
-    assert append_runs("scenes", runs) == 0
-    assert read_runs("scenes") == runs
-    again = [replace(runs[0], value=43.0, wall_s=2.0), replace(runs[1], wall_s=2.0)]  # by --force
-    assert append_runs("scenes", again + again) == 1
-    assert read_runs("scenes") == [*again, *runs[2:]]
-    assert append_runs("scenes", runs) == 1
+    found = [record(row.job.name, name, value) for row in rows for name, value in scores(44.0).items()]
+    assert add_records("scenes", found) == len(found)
+    assert add_records("scenes", found) == 0
+    assert read_records("scenes") == found
+    again = [replace(found[0], value=43.0, wall_s=2.0), replace(found[1], wall_s=2.0)]  # by --force
+    assert add_records("scenes", again + again) == 1
+    assert read_records("scenes") == [*again, *found[2:]]
+    assert add_records("scenes", found) == 1
     report(recipe, here)
     assert "| none | 44.0 |" in (here.root / "scenes/report/report.md").read_text()
 
 
-def test_means_over_folds_have_a_table_and_a_split_of_their_own_here_and_when_committed(here):
+def test_means_over_folds_have_a_table_and_a_split_of_their_own_here_and_when_recorded(here):
     recipe = load_recipe("scenes", [*OVERRIDES, "--vse.folds=5"])
     rows = [row for row in vse_rows(recipe, here) if row.name == "none"]
     for row, value in zip(rows, (60.0, 80.0), strict=True):
@@ -185,7 +188,7 @@ def test_means_over_folds_have_a_table_and_a_split_of_their_own_here_and_when_co
     assert "| human-de | not run |" in tables[0]
 
 
-def test_diversity_of_captions_here_and_when_committed(here):
+def test_diversity_of_captions_here_and_when_recorded(here):
     recipe = load_recipe("scenes", [*OVERRIDES, "--augment.paths=[mt:en-de-en,mmt:en-de-en]"])
     job = synthesis_jobs(recipe, here)["mt:en-de-en"]
     human = [Caption("1.jpg", "1#en1", "en", "a red ball", "train", "human"),
@@ -217,7 +220,18 @@ def test_without_folds_there_is_no_table_of_them(here):
 
 
 def test_figures_of_other_settings_are_not_mixed_in(here):
-    recipe = load_recipe("scenes", OVERRIDES)
-    append_runs("scenes", [Run("vse-san-none-1", "0" * 12, "en", "t2i_r1", 99.0, 1.0, 5.0)])
-    report(recipe, here)
-    assert "99.0" not in (here.root / "scenes/report/report.md").read_text()
+    """Records are found by recipe, row and seed, so a setting may be renamed; what is set otherwise is another row."""
+    longer = "--vse.epochs=99"
+    add_records("scenes", [record("vse-san-none-1", name, value) for name, value in scores(44.0).items()])
+    more = [record("vse-san-none-1", name, value, "vse.epochs=99") for name, value in scores(77.0).items()]
+    add_records("scenes", [*more, record("vse-san-none-1", "t2i_r1", 99.0, "SCAN")])
+    for overrides, shown in (([], "44.0"), (["--vse.margin=0.3"], "not run"), ([longer, "--vse.seeds=[1]"], "77.0")):
+        report(load_recipe("scenes", [*OVERRIDES, "--report.record=false", *overrides]), here)
+        assert f"| none | {shown} |" in (here.root / "scenes/report/report.md").read_text()
+
+
+def test_what_names_a_variant():
+    given = ["--vse.seeds=[1]", "--vse.loss=infonce", "--trainer.devices=2", "--corpus.root=x", "--report.resamples=9"]
+    assert variant_of(given) == "vse.loss=infonce"
+    more = ["--vse.loss=hardest", "--mmt.trainer.precision=32-true", "--vse.trainer.workers=2"]
+    assert variant_of([*given, *more]) == "mmt.trainer.precision=32-true vse.loss=hardest"

@@ -62,7 +62,7 @@ def test_translate_and_augment_use_it(reranked: Tiny, tmp_path: Path, capsys, sy
     rows = read_translations(reranked.job(f"{system}-en-de"), "test")
     for name, lines in (("in", [row["source"] for row in rows]), ("images", [row["image_id"] for row in rows])):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
-    arguments = [f"--with={system}:en-de", f"--input={tmp_path / 'in'}", f"--output={tmp_path / 'out'}"]
+    arguments = [f"--with={system}:en-de", f"--input={tmp_path / 'in'}", f"--output={tmp_path / 'out'}", "--force"]
     assert reranked.main("translate", *RERANKED, *arguments) == (system == "mt+picture")  # it looks at pictures
     for alpha in (1.0, 0.0):  # whatever the search asks for, the weights belong to mmt.length_penalty
         penalty = f"--augment.length_penalty={alpha}"
@@ -126,7 +126,7 @@ def test_damaged_artifacts_are_one_line(reranked: Tiny, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"test.lists:1: feature logp is 'nan'"):
         read_lists(lists, "test", "de")
     (lists / "test.parquet").write_bytes(b"cut short")
-    with pytest.raises(RecipeError, match=r"test.parquet: not readable .* run `make stage-rerank`"):
+    with pytest.raises(RecipeError, match=r"test.parquet: not readable .* run the same command again"):
         read_lists(lists, "test", "de")
     network = json.loads((system / "network.json").read_text())
     for wrong, words in (

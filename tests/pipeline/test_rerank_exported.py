@@ -48,7 +48,15 @@ def as_files(reranked: Tiny, rows: list[dict], folder: Path) -> list[str]:
         ("pictures", [pictures[row["image_id"]] for row in rows]),
     ):
         (folder / name).write_text("".join(f"{line}\n" for line in lines))
-    return ["--input", str(folder / "in"), "--images", str(folder / "pictures"), "--output", str(folder / "out")]
+    return [
+        "--input",
+        str(folder / "in"),
+        "--images",
+        str(folder / "pictures"),
+        "--output",
+        str(folder / "out"),
+        "--force",
+    ]
 
 
 @pytest.mark.parametrize("system", ["mt+channel", "mt+short", "mt+picture"])

@@ -15,7 +15,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import TrainerSettings
-from pipeline.reporting.results import Figures, finished_runs
+from pipeline.reporting.results import Figures, finished_records
 from pipeline.reporting.retrieved import retrieved_tables
 from pipeline.retrieval.ranks import load_module, rank_split
 from pipeline.retrieval.references import training_frequencies
@@ -108,10 +108,11 @@ def test_the_report_has_a_table_of_its_own_and_rows_with_intervals_of_cider(made
     assert "Retrieved captions" not in text.partition("**Retrieval, san, en")[2].partition("\n\n**")[0]
 
 
-def test_committed_figures_fill_the_table_when_the_artifacts_are_gone(made: Tiny, tmp_path: Path) -> None:
+def test_records_fill_the_table_when_the_artifacts_are_gone(made: Tiny, tmp_path: Path) -> None:
     recipe = made.recipe(*TWO, ON)
     rows, gone = vse_rows(recipe, made.workspace), Workspace(tmp_path / "artifacts")
-    runs = list(finished_runs(made.workspace, [job for row in rows for job in row.jobs]))
+    jobs = [job for row in rows for job in row.jobs]
+    runs = list(finished_records(made.workspace, jobs, recipe, {}))
     (here,) = retrieved_tables(Figures(recipe, made.workspace, []), rows, "en")
     (there,) = retrieved_tables(Figures(recipe, gone, runs), rows, "en")
     (untrained,) = retrieved_tables(Figures(recipe, gone, []), rows, "en")

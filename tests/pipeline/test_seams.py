@@ -9,7 +9,7 @@ from data.captions import read_captions
 from pipeline.corpus.prepare import corpus_job
 from pipeline.jobs.job import Job, needed
 from pipeline.jobs.model_files import load_model
-from pipeline.reporting.results import Figures, finished_runs
+from pipeline.reporting.results import Figures, finished_records
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.vse import vse_rows
 from tests.pipeline.tiny import Tiny
@@ -60,5 +60,5 @@ def test_a_stage_that_evaluates_trained_models_otherwise(tiny: Tiny, tmp_path: P
         value = scores["en", "nearest_same_image"]
         figures.add("test", "san", name, "en", "same_image", value, None, None, 1, len(nearest))
     assert [result.source for result in figures.results] == ["human", "mmt-fb"]
-    (run, *_) = finished_runs(workspace, list(jobs.values()))
+    (run, *_) = finished_records(workspace, list(jobs.values()), recipe, {})
     assert (run.job, run.language, run.metric) == ("nearest-san-human-1", "en", "nearest_same_image")

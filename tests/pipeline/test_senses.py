@@ -9,7 +9,7 @@ import torch
 from data.captions import read_captions
 from data.regions import RegionStore
 from pipeline.corpus.prepare import twins_of
-from pipeline.reporting.results import Figures, finished_runs
+from pipeline.reporting.results import Figures, finished_records
 from pipeline.reporting.senses import senses_tables
 from pipeline.retrieval.ranks import load_module
 from pipeline.retrieval.twins import BOTH, read_senses
@@ -73,12 +73,13 @@ def test_tables_compare_branches_and_systems_on_the_same_pairs(gxn: Tiny, monkey
     assert not list(senses_tables(figures, cells, "en"))
 
 
-def test_committed_figures_fill_the_table(gxn: Tiny, tmp_path: Path) -> None:
+def test_records_fill_the_table(gxn: Tiny, tmp_path: Path) -> None:
     recipe = gxn.recipe(*GXN)
     (row,) = vse_rows(recipe, gxn.workspace)
     gone, cells = type(gxn.workspace)(tmp_path / "nowhere"), [("gxn", row.name, row)]
     (here, _) = senses_tables(Figures(recipe, gxn.workspace, []), cells, "de")
-    (there,) = senses_tables(Figures(recipe, gone, list(finished_runs(gxn.workspace, [row.senses]))), cells, "de")
+    records = list(finished_records(gxn.workspace, [row.senses], recipe, {}))
+    (there,) = senses_tables(Figures(recipe, gone, records), cells, "de")
     assert [line[:4] for line in there.rows] == [line[:4] for line in here.rows]
     assert {line[4] for line in there.rows} == {"–"}
     assert not list(senses_tables(Figures(recipe, gone, []), cells, "de"))

@@ -332,7 +332,7 @@ def test_keyboard_interrupt_says_how_to_go_on(fresh: Tiny, capsys, monkeypatch) 
 
     monkeypatch.setattr("pipeline.corpus.prepare.prepare", interrupted)
     assert fresh.main("prepare") == 130
-    assert "continues from the last checkpoint" in capsys.readouterr().err
+    assert "the same command continues from where it was stopped" in capsys.readouterr().err
 
 
 def test_the_rows_of_a_recipe_come_seed_by_seed(tiny: Tiny) -> None:

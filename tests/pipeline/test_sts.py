@@ -1,4 +1,4 @@
-"""Stage sts: trained models and floors on sets of sentence pairs, cached, in tables, rows and the committed figures."""
+"""Stage sts: trained models and floors on sets of sentence pairs, cached, in tables, rows and records."""
 
 import json
 import shutil
@@ -13,8 +13,8 @@ from data.sts import gold_file, read_sts
 from pipeline.errors import RecipeError
 from pipeline.jobs.model_files import load_model
 from pipeline.recipes.loading import load_recipe
-from pipeline.reporting.results import Figures, finished_runs
-from pipeline.reporting.sts import sts_tables
+from pipeline.reporting.results import Figures, finished_records
+from pipeline.reporting.sts import sts_tables, sts_variants
 from pipeline.similarity import floors
 from pipeline.similarity.models import can_run, sts_rows
 from pipeline.similarity.sets import read_tested
@@ -113,13 +113,13 @@ def test_the_report_has_the_table_and_rows_with_intervals(made: Tiny) -> None:
     assert row["low"] < row["value"] < row["high"]
 
 
-def test_committed_figures_fill_the_table_when_the_artifacts_are_gone(made: Tiny, workspace) -> None:
+def test_records_fill_the_table_when_the_artifacts_are_gone(made: Tiny, workspace) -> None:
     recipe = made.recipe(*options(made))
     rows = sts_rows(recipe, made.workspace)
-    runs = list(finished_runs(made.workspace, [row.job for row in rows if row.job]))
+    runs = list(finished_records(made.workspace, [row.job for row in rows if row.job], recipe, sts_variants(rows)))
     assert ("en", "made-clean_pearson") in {(run.language, run.metric) for run in runs}
     (here,) = sts_tables(Figures(recipe, made.workspace, []), rows)
-    (gone,) = sts_tables(Figures(recipe, workspace, runs), sts_rows(recipe, workspace))
+    (gone,) = sts_tables(Figures(recipe, workspace, runs, sts_variants(rows)), sts_rows(recipe, workspace))
     assert [line[2] for line in gone.rows] == [line[2] for line in here.rows]
     assert {line[3] for line in gone.rows} == {"–"}
 
