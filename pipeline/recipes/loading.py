@@ -11,6 +11,7 @@ from typing import Any
 from data.corpora.registry import CORPORA
 from data.extractor import ExtractorSettings
 from data.lines import read_text
+from data.pictures import unfit_name
 from data.sts import StsSettings
 from pipeline.errors import RecipeError
 from pipeline.recipes.caption_checks import check_captioning_row
@@ -33,6 +34,7 @@ from pipeline.recipes.yaml_files import parse_yaml, read_mapping
 
 _COMMAND_LINE = "the command line"
 _OTHERS = ("--mmt.network=", "--vse.model=", "--vse.pretrained=", "--vse.image_encoder=")
+_BASES, _SHOWN = 20, 300  # recipes below one another; letters of a name in an error
 CONFIGS = Path(__file__).parents[1] / "configs"
 SECTIONS: dict[str, type] = {
     "regions": ExtractorSettings,
@@ -240,11 +242,17 @@ def _mapping(values: Mapping[str, Any], key: str, where: str, prefix: str = "") 
 
 def _find(name: str, folder: Path = Path()) -> Path:
     path = folder / name if name.endswith((".yaml", ".yml")) else CONFIGS / f"{name}.yaml"
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except (OSError, ValueError):  # too long, or a NUL in it
+        there = False
+    if reason := unfit_name(name):
+        raise RecipeError(f"recipe {name[:_SHOWN]!r}: {reason}; rename the file")
+    if not there:
         known = sorted(p.stem for p in CONFIGS.glob("*.yaml"))
-        near = difflib.get_close_matches(name, known, 1)
+        near = difflib.get_close_matches(name[:_SHOWN], known, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-        raise RecipeError(f"recipe {name!r}: no file {path}; {hint}")
+        raise RecipeError(f"recipe {name[:_SHOWN]!r}: no file {str(path)[:_SHOWN]}; {hint}")
     return path.resolve()
 
 
@@ -255,8 +263,8 @@ def _read_with_base(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
         return raw
     if not isinstance(base, str):
         raise RecipeError(f"{path}: base is {base!r}; expected the name or path of one recipe")
-    if path in seen:
-        raise RecipeError(f"{path}: its base leads back to itself")
+    if path in seen or len(seen) == _BASES:
+        raise RecipeError(f"{path}: its base leads back to itself, or over more than {_BASES} recipes")
     below = _read_with_base(_find(base, path.parent), (*seen, path))
     if _corpus_name(raw) not in (None, _corpus_name(below) or CorpusSettings.name):
         below.pop("corpus", None)  # another corpus has other keys

@@ -60,6 +60,8 @@ def _check_keys(kind: type, values: Mapping[str, Any], where: str, prefix: str) 
     refuse_unknown(values, names_of(kind), where, f"{prefix}.")
     hints = get_type_hints(kind)
     for key, value in values.items():
+        if value is None and hints[key] is not Any and type(None) not in get_args(hints[key]):
+            raise RecipeError(f"{where}: {prefix}.{key} is empty; expected a value, or leave the key out")
         inner = next((t for t in (hints[key], *get_args(hints[key])) if is_dataclass(t)), None)
         if inner is not None and isinstance(value, Mapping):
             named = value if get_origin(hints[key]) is dict else {None: value}

@@ -8,7 +8,7 @@ from pipeline.errors import RecipeError
 
 _MOST = 50_000  # values of a recipe, with those that aliases repeat: a few lines can stand for billions
 _DEEPEST = 20
-_LONGEST = 2**20  # letters of a file
+_LONGEST, _LONGEST_VALUE = 2**20, 4096  # letters of a file, and of a value in it
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where the library was built with libyaml
 _PLAIN = ("null", "bool", "int", "float", "str", "seq", "map", "merge")  # kinds of values; others are no settings
 
@@ -25,6 +25,17 @@ class _Loader(_SafeLoader):
                 raise yaml.YAMLError(f"{key.value!r} stands in line {there} and again in line {here}; write it once")
         found: dict[Any, Any] = super().construct_mapping(node, deep)
         return found
+
+
+def _whole_number(loader: Any, node: yaml.ScalarNode) -> int:
+    """A whole number of 64 bits."""
+    number: int = loader.construct_yaml_int(node)
+    if abs(number) >= 2**63:
+        raise yaml.YAMLError(f"line {node.start_mark.line + 1}: a whole number of {len(node.value)} digits; write less")
+    return number
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
 
 
 def parse_yaml(text: str) -> Any:
@@ -97,6 +108,9 @@ def _size(node: yaml.Node, sizes: dict[int, int], above: list[int]) -> int:
     if not node.tag.startswith("tag:yaml.org,2002:") or node.tag.rpartition(":")[2] not in _PLAIN:
         raise yaml.YAMLError(f"line {node.start_mark.line + 1}: a value of the kind {node.tag}; expected a text, a "
                              "number, a list or keys with values")  # fmt: skip
+    if isinstance(node, yaml.ScalarNode) and len(node.value) > _LONGEST_VALUE:
+        raise yaml.YAMLError(f"line {node.start_mark.line + 1}: a value of {len(node.value):,} letters; expected "
+                             f"{_LONGEST_VALUE:,} at most")  # fmt: skip
     children = list(node.value) if isinstance(node, yaml.SequenceNode) else []
     if isinstance(node, yaml.MappingNode):
         children = [one for pair in node.value for one in pair]

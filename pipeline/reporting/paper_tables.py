@@ -37,12 +37,12 @@ def variants_of(recipe: Recipe, workspace: Workspace) -> dict[str, str]:
 
     Two systems of a name have it with their table's (`1: SAN`).
     """
-    own = {job.key for row in all_rows(recipe, workspace) for job in everything(row.jobs)}
+    own = {job.key for row in all_rows(recipe, workspace) for job in chain(row.jobs, "vse")}
     found: dict[str, str] = {}
     taken: dict[tuple[str, str], str] = {}
     for name in recipe.tables:
         for system, _, row in table_rows(recipe, workspace, name):
-            for job in everything(row.jobs):
+            for job in chain(row.jobs, "vse"):
                 if job.key not in own and job.key not in found:
                     twice = taken.setdefault((job.name, system), job.key) != job.key
                     found[job.key] = f"{name}: {system}" if twice else system

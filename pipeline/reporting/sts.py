@@ -50,11 +50,13 @@ def sts(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
 
 
 def sts_variants(rows: Sequence[StsRow]) -> dict[str, str]:
-    """Key of a job → what tells it from the first job of its name: the system of a table, or a floor's captions."""
+    """Key of a job → the system of a table whose model it tests, or the captions of a floor if there are several."""
     first: dict[str, str] = {}
     found: dict[str, str] = {}
     for row in sorted(rows, key=lambda row: row.optional):
-        if row.job is not None and first.setdefault(row.job.name, row.job.key) != row.job.key:
+        if row.job is None or (not row.optional and first.setdefault(row.job.name, row.job.key) == row.job.key):
+            continue
+        if first.get(row.job.name) != row.job.key:
             found.setdefault(row.job.key, row.system if row.optional else row.source)
     return found
 
