@@ -23,5 +23,6 @@ if sys.platform != "linux":  # these fork, limit what is written, or look into /
         "pipeline/test_image_encoder.py", "pipeline/test_indexing.py", "pipeline/test_outputs.py",
         "pipeline/test_ranks.py", "pipeline/test_two_processes.py",
         "modules/test_distributed.py", "modules/test_plugins.py", "modules/test_uneven.py",
+        "fuzz/*",
         "benchmarks/test_gxn_speed.py", "benchmarks/test_ranking_memory.py", "benchmarks/test_synthesis_speed.py",
     ]  # fmt: skip
