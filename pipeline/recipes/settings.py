@@ -327,7 +327,7 @@ class Recipe:
     tables: dict[str, Table] = field(default_factory=dict)
     lent: list[str] = field(default_factory=list)
     """Overrides that a recipe it borrows from gets too: those of trainers and of the data root."""
-    variant: str = ""
+    variant: str = field(default="", compare=False)
     """Overrides that change figures, in the order of their keys: `vse.epochs=30 vse.loss=infonce`; empty: its own."""
 
 

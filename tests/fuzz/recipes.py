@@ -96,7 +96,8 @@ class Recipes(Reader):
             shown = case.work / "shown.yaml"
             shown.write_text(case.said[-2], encoding="utf-8")
             again = case.call(lambda: load_recipe(str(shown)))
-            plain = None if again is None else replace(again, name=recipe.name, tables=recipe.tables, lent=recipe.lent)
+            own = {name: getattr(recipe, name) for name in ("name", "tables", "lent", "variant")}
+            plain = None if again is None else replace(again, **own)
             case.check(plain is not None, "a shown recipe cannot be loaded", case.said[-1])
             if plain is not None:
                 case.check(repr(asdict(plain)) == repr(asdict(recipe)), "a shown recipe is another one")
