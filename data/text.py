@@ -288,7 +288,7 @@ class WordVocabulary:
             if (by := content.get("by", CHARACTERS)) not in (CHARACTERS, WORDS):
                 raise ValueError(f"read by {by!r}")
             return cls(content["words"], content["shared"], by)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"{path}: not a word vocabulary ({error!r}); run `make stage-vse` again") from None
 
 
@@ -302,7 +302,7 @@ def load_text_input(path: Path) -> TextInput:
         content = json.loads(path.read_text(encoding="utf-8"))
         if "pretrained" in content:
             return PretrainedTokens(content["pretrained"])
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise DataError(f"{path}: not a text input ({error!r}); run `make stage-vse` again") from None
     return WordVocabulary.load(path)
 

@@ -158,7 +158,7 @@ class VectorIndex:
             index = faiss.read_index(str(folder / _INDEX), faiss.IO_FLAG_MMAP_IFC)  # memory-mapped
         except ModelError:
             raise
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:  # RecursionError too
             raise ModelError(f"index {folder}: not readable ({error!r}); build it again") from None
         self = cls.__new__(cls)
         self.kind, self._index, self._lock = kind, index, _NO_LOCK

@@ -49,6 +49,8 @@ class ShardedIndex:
         """
         try:
             count = int(json.loads((folder / ABOUT).read_text(encoding="utf-8"))["shards"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            if count < 1:
+                raise ValueError(f"{count} shards")
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ModelError(f"index {folder}: not readable ({error!r}); build it again") from None
         return cls([VectorIndex.load(folder / str(number), made_of, gpu) for number in range(count)])

@@ -28,6 +28,11 @@ def read_json(path: Path) -> Any:
         raise _damaged(path, error) from None
 
 
+def is_texts(value: object) -> bool:
+    """Is it a list of texts, one or more?"""
+    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+
+
 def read_arrays(path: Path, names: Sequence[str]) -> list[Any]:
     """Arrays of an `.npz` file by name.
 
@@ -67,4 +72,5 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def _damaged(path: Path, error: Exception) -> RecipeError:
     reason = next(iter(str(error).splitlines()), type(error).__name__)
-    return RecipeError(f"{path}: not readable ({reason}); delete {path.parent} and run the same command again")
+    whole = next((one for one in path.parents if (one / "manifest.json").is_file()), path.parent)
+    return RecipeError(f"{path}: not readable ({reason}); delete {whole} and run the same command again")

@@ -96,9 +96,11 @@ def digests(paths: Iterable[Path], cache: Path | None = None) -> dict[Path, str]
 def _known(cache: Path | None) -> dict[str, list[str]]:
     """Path → state and digest of the files of a cache; of none where it cannot be read."""
     try:
-        return dict(json.loads(cache.read_text(encoding="utf-8"))) if cache else {}
-    except (OSError, ValueError, TypeError):
+        found = json.loads(cache.read_text(encoding="utf-8")) if cache else {}
+    except (OSError, ValueError, RecursionError):
         return {}
+    entries = found.items() if isinstance(found, dict) else ()
+    return {path: entry for path, entry in entries if isinstance(entry, list) and list(map(type, entry)) == [str, str]}
 
 
 def _entry(path: Path, known: Mapping[str, list[str]]) -> list[str]:

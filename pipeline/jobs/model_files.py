@@ -9,8 +9,9 @@ from typing import Any
 from data.text import PretrainedTokens, TextInput, load_text_input
 from modules.retrieval_models import RetrievalModel, build_model
 from pipeline.errors import RecipeError
+from pipeline.jobs.artifact_files import is_texts, read_json
 from pipeline.jobs.files import fingerprint
-from pipeline.jobs.weights import load_weights, save_weights
+from pipeline.jobs.weights import build_with_weights, save_weights
 
 MODEL_FILES = ("network.json", "weights.safetensors", "words.json")
 TEXT = "text"
@@ -36,8 +37,8 @@ def load_model(folder: Path, pretrained: str | None = None) -> tuple[RetrievalMo
     """
     name, arguments, text = read_network(folder, pretrained)
     with refusing_other_code(folder):
-        model = build_model(name, **arguments)
-    load_weights(model, folder / "weights.safetensors")
+        own = not (arguments.get("pretrained") or arguments.get("image_encoder"))
+        model = build_with_weights(lambda: build_model(name, **arguments), folder / "weights.safetensors", own)
     model.load_text_model()
     return model.eval(), text
 
@@ -45,13 +46,11 @@ def load_model(folder: Path, pretrained: str | None = None) -> tuple[RetrievalMo
 def read_network(folder: Path, pretrained: str | None = None) -> tuple[str, dict[str, Any], TextInput]:
     """The name and arguments of a trained model, and its text input; arguments and errors as for `load_model`."""
     path = folder / "network.json"
-    try:
-        network = json.loads(path.read_text(encoding="utf-8"))
-        name, arguments = network["model"], network["arguments"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecipeError(
-            f"{path}: no retrieval model here ({error!r}); run `make stage-vse` with ARGS=--force"
-        ) from None
+    network = read_json(path)
+    about = network if isinstance(network, dict) else {}
+    name, arguments = about.get("model"), about.get("arguments")
+    if not isinstance(name, str) or not isinstance(arguments, dict) or not is_texts(arguments.get("languages")):
+        raise RecipeError(f"{path}: no retrieval model here; run `make stage-vse` with ARGS=--force")
     if pretrained is None and (folder / TEXT / "config.json").is_file():
         pretrained = str(folder / TEXT)
     if pretrained is not None:
@@ -67,7 +66,9 @@ def refusing_other_code(folder: Path) -> Iterator[None]:
     """Turn errors of building a network from a folder into a `RecipeError`."""
     try:
         yield
-    except (TypeError, RuntimeError) as error:
+    except RecipeError:
+        raise
+    except (TypeError, ValueError, LookupError, ArithmeticError, RuntimeError, AttributeError) as error:
         raise RecipeError(
             f"{folder / 'network.json'}: not of this code ({error}); run `make stage-vse` with ARGS=--force"
         ) from None

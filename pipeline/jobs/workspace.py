@@ -8,7 +8,6 @@
 The manifest goes in last and the folder is renamed when it is whole, so a folder with its final name is complete.
 """
 
-import hashlib
 import json
 import os
 import platform
@@ -26,11 +25,11 @@ from pipeline.jobs.files import digests, fingerprint, rename_whole, write_whole
 from pipeline.jobs.job import Job, everything
 from pipeline.jobs.locks import ending_with_rank_0, lock, lock_file, meet, wait_for_rank_0
 from pipeline.jobs.machine import library_versions, same_machine, this_machine
+from pipeline.jobs.manifests import FORMAT, read_manifest, source_digest, write_manifest
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.ranks import rank, run_id, started_together
 from pipeline.jobs.side_by_side import SideBySide
 
-FORMAT = 1
 _BEGUN = "started.json"
 _ARRIVAL = 60.0  # seconds that a file written on another machine may take to be seen here
 
@@ -209,7 +208,7 @@ class Workspace:
             spent = cost.stop()
             finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             manifest = description | spent | {"finished": finished, "resumed": resumed, "metrics": figures}
-            _write_json(partial / "manifest.json", manifest)
+            write_manifest(partial, manifest)
             self._say_finished(job, manifest)
         shutil.rmtree(partial / "checkpoints", ignore_errors=True)  # no sooner: without them it would train again
         (partial / _BEGUN).unlink(missing_ok=True)
@@ -283,27 +282,6 @@ class Workspace:
         return final
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest in a finished job's folder.
-
-    Raises:
-        RecipeError: it is damaged, or of another format.
-    """
-    path = folder / "manifest.json"
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(manifest, dict):
-            raise ValueError(f"it holds a {type(manifest).__name__}")
-    except (OSError, ValueError) as error:
-        raise RecipeError(f"{path}: not a readable manifest ({error}); delete the folder and run again") from None
-    if manifest.get("format") != FORMAT:
-        stage = f"`make stage-{manifest['stage']}`" if "stage" in manifest else "its stage"
-        raise RecipeError(
-            f"{path}: format {manifest.get('format')}, this code reads {FORMAT}; run {stage} with ARGS=--force"
-        )
-    return manifest
-
-
 def _delete(artifact: Path) -> None:
     """Delete an artifact if it is there; its manifest first, so that half of one is not taken for complete."""
     with suppress(OSError):
@@ -320,7 +298,7 @@ def _begun(partial: Path) -> dict[str, Any]:
     """How an interrupted job was begun; empty if it was not."""
     try:
         return dict(json.loads((partial / _BEGUN).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return {}
 
 
@@ -336,16 +314,6 @@ def _note_beginning(partial: Path, source: str, forced: bool) -> None:
     if begun and begun.get("source") != source:
         say(f"the source has changed since this was begun; delete {partial} to begin again", colour="yellow")
     _write_json(partial / _BEGUN, {"format": FORMAT, "source": source, "forced": forced, **begun, "run": run_id()})
-
-
-def source_digest() -> str:
-    """A digest of all Python files of the three packages."""
-    digest = hashlib.sha256()
-    root = Path(__file__).parents[2]
-    for package in ("data", "modules", "pipeline"):
-        for path in sorted((root / package).rglob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
 
 
 def _write_json(path: Path, content: Any) -> None:

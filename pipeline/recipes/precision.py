@@ -85,5 +85,5 @@ def _read(file: Path) -> dict[str, Any]:
     """Machine → its precision; empty if the file is not there or damaged."""
     try:
         return dict(json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return {}

@@ -7,7 +7,8 @@ from typing import Any
 from pipeline.drawing.text_table import TextTable
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
-from pipeline.jobs.workspace import Workspace, read_manifest
+from pipeline.jobs.manifests import read_manifest
+from pipeline.jobs.workspace import Workspace
 
 _CAUSES = ("job", "version", "settings", "source", "python", "libraries", "runtime", "machine")
 _ABSENT = "–"

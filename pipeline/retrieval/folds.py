@@ -7,7 +7,7 @@ from typing import Any
 from data.captions import read_captions
 from modules.metrics import fold_scores
 from pipeline.jobs.job import Job
-from pipeline.jobs.workspace import read_manifest
+from pipeline.jobs.manifests import read_manifest
 from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.ranks import load_module, rank_split, write_ranks

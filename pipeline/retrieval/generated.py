@@ -131,7 +131,7 @@ def read_generated(folder: Path) -> dict[str, dict[str, str]]:
         for line in path.read_text(encoding="utf-8").removesuffix("\n").split("\n"):
             row = json.loads(line)
             found.setdefault(row["language"], {})[row["image_id"]] = row["caption"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RecipeError(f"{path}: not readable ({error}); delete {folder} and run `make stage-vse`") from None
     return found
 

@@ -114,7 +114,13 @@ def read_ranks(folder: Path, language: str) -> RetrievalRanks:
     Raises:
         RecipeError: the file is missing or damaged.
     """
-    arrays = read_arrays(folder / f"ranks-{language}.npz", _ARRAYS)
+    path = folder / f"ranks-{language}.npz"
+    captions, images, links = arrays = read_arrays(path, _ARRAYS)
+    if (
+        any(one.dtype != np.int64 or one.ndim != 1 or (one < 0).any() for one in arrays)
+        or captions.shape != links.shape or (links >= len(images)).any()
+    ):  # fmt: skip
+        raise RecipeError(f"{path}: no ranks; delete {folder} and run `make stage-vse`")
     return RetrievalRanks(*(torch.from_numpy(array) for array in arrays))
 
 

@@ -16,6 +16,7 @@ from modules.index import VectorIndex
 from modules.metrics import RetrievalRanks
 from modules.reranking import FirstLists, first_lists, reranked
 from pipeline.errors import RecipeError
+from pipeline.jobs.artifact_files import read_json
 from pipeline.jobs.job import Job
 from pipeline.jobs.model_files import model_fingerprint
 from pipeline.recipes.settings import VseSettings
@@ -127,9 +128,5 @@ def _lists(folder: Path, made_of: str, language: str, k: int) -> FirstLists:
 def _require_ids(folder: Path, part: str, ids: list[str]) -> None:
     """Refuse an index whose rows are not these images or captions, in this order."""
     path = folder / part / _IDS
-    try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RecipeError(f"{path}: not readable ({error}); delete {folder} and run `make stage-vse`") from None
-    if known != ids:
+    if read_json(path) != ids:
         raise RecipeError(f"{path}: not the {part} of this test; delete {folder} and run `make stage-vse`")

@@ -257,7 +257,7 @@ def _is_finished(output: Path, partial: Path, about: Mapping[str, Any], force: b
 
 
 def _read_about(partial: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError, TypeError):
+    with suppress(OSError, ValueError, TypeError, RecursionError):
         return dict(json.loads((partial / ABOUT).read_text(encoding="utf-8")))
     return {}
 

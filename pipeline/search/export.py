@@ -232,7 +232,8 @@ def chosen_row(recipe: Recipe, workspace: Workspace) -> Row:
 
 def _plain(recipe: Recipe) -> dict[str, Any]:
     """What `load_recipe` reads as this recipe, but for where its data lies."""
-    plain = {key: value for key, value in asdict(recipe).items() if key not in ("name", "tables", "lent", "report")}
+    left_out = ("name", "tables", "lent", "variant", "report")
+    plain = {key: value for key, value in asdict(recipe).items() if key not in left_out}
     plain["regions"]["model"] = shown_name(recipe.regions.model)
     for name in ("pretrained", "image_encoder"):
         plain["vse"][name] = shown_name(plain["vse"][name])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import RecipeError
+from pipeline.jobs.artifact_files import is_texts, read_json
 from pipeline.jobs.files import digest_of
 from pipeline.jobs.model_files import TEXT
 from pipeline.jobs.workspace import Workspace
@@ -34,18 +35,34 @@ def read_about(folder: Path) -> dict[str, Any]:
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
         kinds = {"format": int, "name": str, "languages": list, "files": dict}
-        whole = all(isinstance(about[name], kind) for name, kind in kinds.items()) and about["languages"]
-        whole = whole and all(isinstance(one, str) for one in [*about["languages"], *about["files"].values()])
+        whole = all(isinstance(about[name], kind) for name, kind in kinds.items())
+        whole = whole and all(isinstance(one, str) for one in about["files"].values())
         regions = about["regions"]
         if not whole or not (regions is None or {type(regions[name]) for name in _OF_REGIONS} == {int}):
             raise ValueError("it is not complete")
         if any(Path(name).is_absolute() or ".." in Path(name).parts for name in about["files"]):
             raise ValueError("it names files outside the folder")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        for one in (about, about.get("reranker")):
+            if one is not None:
+                _require_languages(one)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RecipeError(f"{path}: no exported model here ({error!r}); run `make export`") from None
     if about["format"] != FORMAT:
         raise RecipeError(f"{path}: format {about['format']}, this code reads {FORMAT}; run `make export` again")
     return dict(about)
+
+
+def _require_languages(about: Mapping[str, Any]) -> None:
+    """Refuse a model whose languages are no texts, or whose share of right answers by language (`test`) is no number.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: it is so.
+    """
+    if not is_texts(about["languages"]):
+        raise ValueError("its languages are none")
+    for scores in (about.get("test") or {}).values():
+        if not 0 <= float(scores["t2i_r1"]) <= 100:
+            raise ValueError("its test has no shares of right answers")
 
 
 def translators_in(folder: Path, files: Mapping[str, str]) -> list[str]:
@@ -86,8 +103,8 @@ def require_text_models(models: Sequence[Path]) -> None:
 
 def _names_text_model(folder: Path) -> bool:
     """Does an exported model name a text model, which would be loaded from elsewhere?"""
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # `load_model` says what is wrong
-        network, words = (json.loads((folder / name).read_text("utf-8")) for name in ("network.json", "words.json"))
+    with suppress(ValueError, KeyError, TypeError, AttributeError):  # `load_model` says what is wrong
+        network, words = (read_json(folder / name) for name in ("network.json", "words.json"))
         return network["arguments"].get("pretrained") is not None or "pretrained" in words
     return False
 

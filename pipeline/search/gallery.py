@@ -36,6 +36,8 @@ from pipeline.search.vector_cache import VectorCache
 FORMAT = 2
 FIRST, MOST_CAPTIONS = 100, 100  # results that a reranker orders, if it does not say; captions of a language at most
 POINTER = "gallery.json"
+PICTURE_COLUMNS, CAPTION_COLUMNS = ("name", "path", "digest", "state", "store"), ("text",)
+_ALWAYS = {"name", "digest", "text"}  # what each row has
 
 
 class Hit(NamedTuple):
@@ -67,12 +69,12 @@ class Gallery:
     def __init__(self, folder: Path, exported: ExportedModel, generation: str, languages: Sequence[str]) -> None:
         self.folder, self.exported = folder, exported
         place = folder / "generations" / generation
-        self._rows = pq.ParquetFile(place / "pictures.parquet", memory_map=True).read()
-        self._index = _load_index(place / "pictures", exported) if len(self) else None
+        self._rows = read_table(place / "pictures.parquet", PICTURE_COLUMNS)
+        self._index = _load_index(place / "pictures", exported, len(self)) if len(self) else None
         self._captions: dict[str, tuple[pa.ChunkedArray, ShardedIndex]] = {}
         for language in languages:
-            texts = pq.ParquetFile(place / f"captions-{language}.parquet", memory_map=True).read(["text"])["text"]
-            self._captions[language] = texts, _load_index(place / f"captions-{language}", exported)
+            texts = read_table(place / f"captions-{language}.parquet", CAPTION_COLUMNS)["text"]
+            self._captions[language] = texts, _load_index(place / f"captions-{language}", exported, len(texts))
 
     @classmethod
     def open(cls, folder: str | Path, exported: ExportedModel | None = None) -> "Gallery":
@@ -265,11 +267,30 @@ class Gallery:
         return [(places[place], float(scores[place])) for place in order]
 
 
-def _load_index(folder: Path, exported: ExportedModel) -> ShardedIndex:
+def read_table(path: Path, columns: Sequence[str]) -> pa.Table:
+    """A table of texts of a generation.
+
+    Raises:
+        OSError, pa.ArrowException: it cannot be read.
+        RecipeError: it has other columns, or a row lacks a text that each has.
+    """
+    table = pq.ParquetFile(path, memory_map=True).read()
+    if table.schema.names != [*columns] or any(
+        one.type != pa.string() or (one.name in _ALWAYS and table[one.name].null_count) for one in table.schema
+    ):
+        raise RecipeError(f"{path}: not what was written")
+    return table
+
+
+def _load_index(folder: Path, exported: ExportedModel, rows: int) -> ShardedIndex:
+    """The index of a generation's table of so many rows; a RecipeError if it is not that."""
     try:
-        return ShardedIndex.load(folder, exported.fingerprint)
+        index = ShardedIndex.load(folder, exported.fingerprint)
     except ModelError as error:
         raise RecipeError(f"{error}: run `make index` again") from None
+    if len(index) != rows:
+        raise RecipeError(f"{folder}: has {len(index)} vectors for {rows} rows")
+    return index
 
 
 def read_pointer(folder: Path) -> dict[str, Any] | None:

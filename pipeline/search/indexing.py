@@ -26,7 +26,7 @@ from pipeline.jobs.locks import lock
 from pipeline.jobs.outputs import require_folder
 from pipeline.search.exported_files import ABOUT
 from pipeline.search.exported_model import ExportedModel
-from pipeline.search.gallery import FORMAT, POINTER, read_pointer
+from pipeline.search.gallery import CAPTION_COLUMNS, FORMAT, PICTURE_COLUMNS, POINTER, read_pointer, read_table
 from pipeline.search.picture_sources import Pictures, StoredRegions
 from pipeline.search.vector_cache import Arrays, VectorCache
 
@@ -179,8 +179,7 @@ def _write_generation(
     made = folder / "parts" / exported.fingerprint
     made.mkdir(parents=True, exist_ok=True)
     copy = _keep_model(folder / "models", exported)
-    columns = ("name", "path", "digest", "state", "store")
-    schema = pa.schema([(name, pa.string()) for name in columns])
+    schema = pa.schema([(name, pa.string()) for name in PICTURE_COLUMNS])
     pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), half / "pictures.parquet")
     (half / "left.json").write_text(json.dumps(left, indent=1, ensure_ascii=False), encoding="utf-8")
     before = folder / "generations" / pointer["generation"] if pointer else None
@@ -305,8 +304,8 @@ def _old_rows(generation: Path | None) -> dict[str, dict[str, Any]]:
     """The records of a generation's pictures, by name; empty if it cannot be read."""
     if generation is None:
         return {}
-    with suppress(OSError, pa.ArrowException):
-        return {row["name"]: row for row in pq.read_table(generation / "pictures.parquet").to_pylist()}
+    with suppress(OSError, pa.ArrowException, RecipeError):
+        return {row["name"]: row for row in read_table(generation / "pictures.parquet", PICTURE_COLUMNS).to_pylist()}
     return {}
 
 
@@ -315,8 +314,8 @@ def _captions_of(generation: Path | None) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for path in sorted(generation.glob("captions-*.parquet")) if generation is not None else ():
         try:
-            found[path.stem.partition("-")[2]] = pq.read_table(path)["text"].to_pylist()
-        except (OSError, pa.ArrowException, KeyError):
+            found[path.stem.partition("-")[2]] = read_table(path, CAPTION_COLUMNS)["text"].to_pylist()
+        except (OSError, pa.ArrowException, RecipeError):
             say(f"{path} cannot be read; its captions are left out", colour="yellow")
     return found
 

@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from pipeline.errors import RecipeError
+from pipeline.jobs.artifact_files import is_texts
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -34,9 +35,11 @@ class VectorCache:
             try:
                 with safe_open(path, "numpy") as file:
                     digests = json.loads(file.metadata()["digests"])
+                if not is_texts(digests):
+                    raise ValueError("no digests")
             except FileNotFoundError:  # cleared away just now
                 continue
-            except (SafetensorError, ValueError, KeyError, TypeError):
+            except (SafetensorError, ValueError, KeyError, TypeError, RecursionError):
                 if mend:
                     path.unlink(missing_ok=True)
                 continue

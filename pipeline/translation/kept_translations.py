@@ -45,7 +45,7 @@ class KeptTranslations(Callback):
             try:
                 lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
                 found |= {number: [Hypothesis(**one) for one in best] for number, best in lines}
-            except (OSError, ValueError, TypeError) as error:
+            except (OSError, ValueError, TypeError, RecursionError) as error:
                 raise RecipeError(f"{path}: not readable ({error}); delete it and run again") from None
         self._written = len(found)
         return found

@@ -18,8 +18,9 @@ from modules.pretrained_translator import PretrainedTranslator, require_translat
 from modules.rerankers import Feature, Length, LogProbability, Reranker, Similarity
 from modules.translators import Searched, build_translator
 from pipeline.errors import RecipeError
+from pipeline.jobs.artifact_files import read_json
 from pipeline.jobs.model_files import MODEL_FILES, load_model
-from pipeline.jobs.weights import load_weights
+from pipeline.jobs.weights import build_with_weights
 from pipeline.recipes.rerank_settings import CONTROL, OF_RETRIEVAL
 from pipeline.recipes.systems import CHANNEL
 
@@ -74,10 +75,11 @@ def load_translator(folder: Path) -> tuple[Searched, SubWords]:
     if len(bpe) != network.get("vocabulary_size"):
         raise RecipeError(f"{folder}: bpe.json has {len(bpe)} entries, the network {network.get('vocabulary_size')}")
     try:
-        translator = build_translator(**network)
-    except (TypeError, ValueError, KeyError, RuntimeError, ModelError) as error:
+        translator = build_with_weights(lambda: build_translator(**network), folder / "weights.safetensors")
+    except RecipeError:
+        raise
+    except (TypeError, ValueError, LookupError, ArithmeticError, RuntimeError, AttributeError) as error:
         raise RecipeError(f"{folder / 'network.json'}: not of this code ({error}); run `make stage-mmt`") from None
-    load_weights(translator, folder / "weights.safetensors")
     return translator, bpe
 
 
@@ -166,7 +168,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[str], Reranking | None]:
         RecipeError: the folder holds no translator, or its re-ranking is damaged.
     """
     try:
-        network = json.loads((folder / "network.json").read_text(encoding="utf-8"))
+        network = read_json(folder / "network.json")
         members = network.get("ensemble", [])
         if not isinstance(members, list) or not all(re.fullmatch(r"[a-z]\w*", one) for one in members):
             raise ValueError("its members are no translators")

@@ -16,8 +16,8 @@ from data.pixels import open_images
 from data.regions import RegionStore, read_standard
 from pipeline.cli import main
 from pipeline.corpus.prepare import about_corpus, pictures_of, twins_of
+from pipeline.jobs.manifests import read_manifest
 from pipeline.jobs.model_files import load_model
-from pipeline.jobs.workspace import read_manifest
 from pipeline.retrieval.ranks import read_ranks
 from pipeline.search.gallery import Gallery
 from tests.data.layouts import write_folder

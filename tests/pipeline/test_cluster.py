@@ -18,7 +18,7 @@ from pipeline.cli import main
 from pipeline.errors import RecipeError
 from pipeline.jobs import cluster
 from pipeline.jobs.cluster import Cluster
-from pipeline.jobs.workspace import read_manifest
+from pipeline.jobs.manifests import read_manifest
 from pipeline.recipes.loading import load_recipe
 from tests.pipeline.tiny import ROOT, Tiny
 

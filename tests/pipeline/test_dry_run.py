@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.jobs.estimates import Estimate, Estimates, megabytes_in
 from pipeline.jobs.job import Job
+from pipeline.jobs.manifests import read_manifest, write_manifest
 from pipeline.jobs.workspace import Workspace
 from pipeline.reporting.dry_run import NOT_KNOWN, planned, show_plan
 from pipeline.reporting.plan import all_jobs
@@ -26,9 +27,9 @@ def finish(jobs: Iterable[Job], workspace: Workspace, seconds: float = 40.0, **c
         return {}
 
     for job in jobs:
-        path = workspace.perform(replace(job, run=work, headline=lambda _: "")) / "manifest.json"
+        folder = workspace.perform(replace(job, run=work, headline=lambda _: ""))
         costs = {"wall_s": seconds, "peak_memory_mb": 500.0, **changed}
-        path.write_text(json.dumps(json.loads(path.read_text()) | costs))
+        write_manifest(folder, read_manifest(folder) | costs)
 
 
 def state(folder: Path) -> dict[str, tuple]:

@@ -14,7 +14,8 @@ from pipeline.errors import RecipeError
 from pipeline.jobs import cost
 from pipeline.jobs import workspace as jobs
 from pipeline.jobs.job import Job
-from pipeline.jobs.workspace import FORMAT, Workspace
+from pipeline.jobs.manifests import FORMAT
+from pipeline.jobs.workspace import Workspace
 
 ROOT = Path(__file__).parents[2]
 

@@ -115,7 +115,7 @@ def contents(place: Path) -> dict[str, object]:
         found["report.md"] = found["report.md"].decode().partition("**Cost**")[0]
     elif "manifest.json" in found:
         manifest = json.loads(found["manifest.json"])
-        times = ("wall_s", "cpu_s", "peak_memory_mb", "finished", "resumed")
+        times = ("wall_s", "cpu_s", "peak_memory_mb", "finished", "resumed", "sha256")
         found["manifest.json"] = {name: value for name, value in manifest.items() if name not in times}
     return found
 

@@ -15,6 +15,7 @@ from modules.retrieval_models import build_model
 from pipeline.corpus.prepare import about_corpus, corpus_job
 from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
+from pipeline.jobs.manifests import write_manifest
 from pipeline.jobs.model_files import save_model
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
@@ -123,8 +124,8 @@ def finish(workspace: Workspace, job: Job, metrics: dict, queries: dict[str, int
     """A job's artifact: figures, and ranks of three images with so many captions in each language."""
     folder = workspace.folder(job)
     folder.mkdir(parents=True)
-    manifest = {"format": 1, "metrics": metrics, "wall_s": 1.0, "cpu_s": 1.0, "peak_memory_mb": 5.0, "resumed": False}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    manifest = {"metrics": metrics, "wall_s": 1.0, "cpu_s": 1.0, "peak_memory_mb": 5.0, "resumed": False}
+    write_manifest(folder, manifest)
     for language, count in queries.items():
         np.savez(folder / f"ranks-{language}.npz", text_to_image=np.full(count, 1), image_to_text=np.full(3, 1),
                  caption_image=np.arange(count) % 3)  # fmt: skip

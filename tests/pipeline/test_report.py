@@ -11,6 +11,7 @@ import pipeline.reporting.records as store
 from data.captions import Caption
 from pipeline.cli import main
 from pipeline.errors import RecipeError
+from pipeline.jobs.manifests import write_manifest
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import CONFIGS, load_recipe, variant_of
 from pipeline.reporting.records import Record, add_records, read_records
@@ -40,8 +41,8 @@ def test_only_recipes_have_records():
 def finish(workspace, job, metrics, ranks=()):
     folder = workspace.folder(job)
     folder.mkdir(parents=True)
-    manifest = {"format": 1, "metrics": metrics, "wall_s": 1.0, "cpu_s": 1.0, "peak_memory_mb": 5.0, "resumed": False}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    manifest = {"metrics": metrics, "wall_s": 1.0, "cpu_s": 1.0, "peak_memory_mb": 5.0, "resumed": False}
+    write_manifest(folder, manifest)
     for language, arrays in ranks:
         np.savez(folder / f"ranks-{language}.npz", **arrays)
 

@@ -126,7 +126,7 @@ def test_indexes_that_do_not_fit(searched: Tiny, tmp_path: Path, capsys, spoil, 
     assert expected in line
     assert str(where) in line
     advised = copy.job("index-san-human-1")
-    assert f"delete {advised} and run `make stage-vse`" in line
+    assert f"delete {advised} and run " in line
     for path in sorted(advised.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     assert copy.main("vse", *ARGUMENTS) == 0  # what the line advises helps

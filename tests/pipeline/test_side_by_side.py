@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.jobs.job import everything
-from pipeline.jobs.workspace import read_manifest
+from pipeline.jobs.manifests import read_manifest
 from pipeline.reporting.plan import jobs_of
 from tests.pipeline.tiny import Tiny
 
