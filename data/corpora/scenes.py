@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from data.corpora.scenes_grammar import (
     SENSES,
     SIZES,
     WORDS,
+    Telling,
     Thing,
     sentences,
 )
@@ -34,7 +35,9 @@ _NAMED = {
 }
 
 _WORD_OF = {sense: word for word, senses in WORDS.items() for sense in senses}
-_SHORT_TEXT = 4  # one of so many sentences without an image names one object
+_SHORT_TEXT = 4  # without `varied`: one of so many sentences without an image names one object
+_OTHER_ORDER = Telling(usual=False)
+_IN_OTHER_ORDER = 0.25  # share of the whole sentences of a training image
 _TRIES = 1000
 _Look = tuple[str, str, str, str]  # word, colour, size, place
 
@@ -56,6 +59,8 @@ class ScenesSettings:
         captions: sentences an image and language that name two objects, 1 to 3.
         short: further sentences of a training image that name one object, 0 to 3; so search and translation know short
             queries.
+        varied: sentences of training images and without an image are as people type them: parts left out of short
+            ones, and both orders of object and place. False: all are whole, in the usual order.
         text_pairs: parallel sentences without an image, to pre-train translators on.
         seed: of everything drawn.
     """
@@ -67,6 +72,7 @@ class ScenesSettings:
     twins: int = 300
     captions: int = 2
     short: int = 1
+    varied: bool = True
     text_pairs: int = 6000
     seed: int = 0
 
@@ -140,9 +146,7 @@ def plan(settings: ScenesSettings) -> Plan:
     # Text may repeat sentences of training images, but none of evaluation images.
     held_out_only = seen - trained
     text_pairs = [
-        sentences(draw_things(rng, 1), rng)
-        if settings.short and index % _SHORT_TEXT == 0
-        else _text(held_out_only, rng)
+        _text(index, settings, held_out_only, rng)
         for index, rng in _streams("text", settings.text_pairs, settings.seed)
     ]
     return Plan([*train, *held_out, *twins], text_pairs, rows)
@@ -175,7 +179,10 @@ def _scene(split: str, index: int, things: tuple[Thing, ...], settings: ScenesSe
     named = [[order[place] for place in pair] for pair in _NAMED[len(things)][: settings.captions]]
     texts, pixels = [sentences(pair, rng) for pair in named], rng.getrandbits(32)
     if split in ("train", "translation"):
-        texts += [sentences([thing], rng) for thing in order[: settings.short]]
+        if settings.varied:
+            texts = [_in_either_order(pair, text, rng) for pair, text in zip(named, texts, strict=True)]
+        for thing in order[: settings.short]:
+            texts.append(_phrase([thing], rng) if settings.varied else sentences([thing], rng))
     return Scene(image_id, split, things, pixels, tuple(texts))
 
 
@@ -205,11 +212,32 @@ def _twin_row(scene: Scene, twin: Scene) -> dict[str, str]:
     }
 
 
-def _text(forbidden: set[frozenset[_Look]], rng: random.Random) -> dict[str, str]:
+def _in_either_order(things: Sequence[Thing], text: dict[str, str], rng: random.Random) -> dict[str, str]:
+    return sentences(things, rng, _OTHER_ORDER) if rng.random() < _IN_OTHER_ORDER else text
+
+
+def _phrase(things: Sequence[Thing], rng: random.Random) -> dict[str, str]:
+    """A sentence as people type it: half of them whole in one of both orders, half with parts left out."""
+    if rng.random() < 0.5:
+        return _part(things, rng)
+    return sentences(things, rng, Telling(usual=rng.random() < 0.5))
+
+
+def _part(things: Sequence[Thing], rng: random.Random) -> dict[str, str]:
+    """A sentence of which each part but the nouns is left out by the toss of a coin."""
+    return sentences(things, rng, Telling(*(rng.random() < 0.5 for _ in fields(Telling))))
+
+
+def _text(
+    index: int, settings: ScenesSettings, forbidden: set[frozenset[_Look]], rng: random.Random
+) -> dict[str, str]:  # fmt: skip
+    """A sentence without an image, which tells nothing of those that are held out."""
+    if not settings.varied and settings.short and index % _SHORT_TEXT == 0:
+        return sentences(draw_things(rng, 1), rng)
     things = draw_things(rng, 2)
     while _meetings(things) & forbidden:
         things = draw_things(rng, 2)
-    return sentences(things, rng)
+    return _part(things[: rng.choice((1, 2))], rng) if settings.varied else sentences(things, rng)
 
 
 def _unseen(seen: set[frozenset[_Look]], rng: random.Random, words: Sequence[str] = ()) -> tuple[Thing, ...]:

@@ -34,6 +34,30 @@ class Thing:
     place: str
 
 
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What a sentence says of its objects beside their nouns, and in which order.
+
+    Attributes:
+        article: there is one; Czech has none.
+        size: of each object.
+        colour: of each object.
+        place: of each object.
+        usual: the place stands where it usually does, behind the object in English (`a red bat on the left`) and
+            before it in the other languages (`links eine rote Fledermaus`); else the other way round in each of them.
+            So translation and back lead to the same sentence.
+    """
+
+    article: bool = True
+    size: bool = True
+    colour: bool = True
+    place: bool = True
+    usual: bool = True
+
+
+WHOLE = Telling()
+"""All of it, in the usual order."""
+
 SENSES: dict[str, Sense] = {
     # English words that German splits. French and Czech split all but the crane, which is their control.
     "bat.animal": Sense(("bat",), ("Fledermaus", "f"), ("chauve-souris", "f"), ("netopýr", "m")),
@@ -154,49 +178,66 @@ PLACES: dict[str, dict[str, str]] = {
 }
 
 _ARTICLES: _Forms = {"de": ("ein", "eine", "ein"), "fr": ("un", "une"), "cs": ("", "", "")}
-_AND = {"en": "and", "de": "und", "fr": "et", "cs": "a"}
+_AFTER_AN = ("ostrich", "umbrella")  # no adjective begins with a vowel
+JOINED = {"en": "and", "de": "und", "fr": "et", "cs": "a"}
 
 
-def noun_phrase(sense: str, colour: str, size: str, language: str, rng: random.Random | None = None) -> str:
+def noun_phrase(
+    sense: str, colour: str | None, size: str | None, language: str, rng: random.Random | None = None,
+    article: bool = True,
+) -> str:  # fmt: skip
     """Article, size, colour and noun in agreement: `ein großer blauer Ball`, `un grand ballon bleu`.
 
     Args:
         sense: a key of `SENSES`.
-        colour: a key of `COLOURS`.
-        size: a key of `SIZES`.
+        colour: a key of `COLOURS`; None: it is not said.
+        size: a key of `SIZES`; None: it is not said.
         language: one of `LANGUAGES`.
         rng: draws among English synonyms; without it the first is taken.
+        article: begin with the article.
     """
-    if language == "en":  # both size words of English begin with a consonant, so the article is always "a"
+    if language == "en":
         choose = rng.choice if rng is not None else _first
-        return f"a {choose(SIZES[size]['en'])} {COLOURS[colour]['en'][0]} {choose(SENSES[sense].en)}"
+        said = [*([choose(SIZES[size]["en"])] if size else []), *(COLOURS[colour]["en"] if colour else ())]
+        said.append(choose(SENSES[sense].en))
+        return " ".join([*(["an" if said[0] in _AFTER_AN else "a"] if article else []), *said])
     noun, gender = getattr(SENSES[sense], language)
     form = _GENDERS[language].index(gender)
-    article, small, red = (forms[language][form] for forms in (_ARTICLES, SIZES[size], COLOURS[colour]))
-    words = (article, small, noun, red) if language == "fr" else (article, small, red, noun)
+    the = _ARTICLES[language][form] if article else ""
+    small, red = (
+        forms[language][form] if forms else "" for forms in (SIZES.get(size or ""), COLOURS.get(colour or ""))
+    )
+    words = (the, small, noun, red) if language == "fr" else (the, small, red, noun)
     return " ".join(word for word in words if word)
 
 
-def sentence(things: Sequence[Thing], language: str, rng: random.Random | None = None) -> str:
+def sentence(
+    things: Sequence[Thing], language: str, rng: random.Random | None = None, telling: Telling = WHOLE
+) -> str:  # fmt: skip
     """A sentence that names objects and their places, in the order given: `links eine kleine rote Fledermaus und oben
     ein großer blauer Ball`.
 
     Args:
-        things: what the sentence names, usually two.
+        things: what the sentence names, one or two.
         language: one of `LANGUAGES`.
         rng: draws among English synonyms; without it the first is taken.
+        telling: what it says of each of them.
     """
     parts = []
     for thing in things:
-        phrase = noun_phrase(thing.sense, thing.colour, thing.size, language, rng)
-        place = PLACES[thing.place][language]
-        parts.append(f"{phrase} {place}" if language == "en" else f"{place} {phrase}")
-    return f" {_AND[language]} ".join(parts)
+        colour, size = thing.colour if telling.colour else None, thing.size if telling.size else None
+        phrase = noun_phrase(thing.sense, colour, size, language, rng, telling.article)
+        place = PLACES[thing.place][language] if telling.place else ""
+        place_last = telling.usual == (language == "en")
+        parts.append(" ".join(word for word in ((phrase, place) if place_last else (place, phrase)) if word))
+    return f" {JOINED[language]} ".join(parts)
 
 
-def sentences(things: Sequence[Thing], rng: random.Random | None = None) -> dict[str, str]:
+def sentences(
+    things: Sequence[Thing], rng: random.Random | None = None, telling: Telling = WHOLE
+) -> dict[str, str]:  # fmt: skip
     """The same sentence in every language of `LANGUAGES`, translations of each other."""
-    return {language: sentence(things, language, rng) for language in LANGUAGES}
+    return {language: sentence(things, language, rng, telling) for language in LANGUAGES}
 
 
 def _first(words: Sequence[str]) -> str:

@@ -31,7 +31,7 @@ def _at_places(things: Sequence[Thing]) -> AtPlaces:
 
 
 def named(objects: AtPlaces, text: str, language: str) -> list[int]:
-    """The places, as rows of `PLACES`, of the objects that a caption of the image names; it names each by its place."""
+    """The places, as rows of `PLACES`, of the objects that a whole caption of the image names, each with its place."""
     words = PLACES.values()
     return [row for row, word in enumerate(words) if objects[row] is not None and word[language] in text]
 

@@ -24,6 +24,9 @@ from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 
 VERSION = 1
+_ABOUT = {"task": str, "label": str, "twins": [{str: str}], "pictures": {str: str}}
+_FINDING = {"level": str, "what": str, "where": str, "count": int, "examples": [str]}
+_REPORT = {"findings": [_FINDING]}
 
 
 def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
@@ -78,7 +81,7 @@ def prepare(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     workspace.note(recipe.name, "prepare", {"corpus": job})
     counts = workspace.manifest(job)["metrics"]
     detail(f"  {recipe.corpus.name}: {counts['pairs']:,} pairs, regions {'×'.join(map(str, counts['regions']))}")
-    findings = [Finding(**one) for one in read_json(folder / "report.json")["findings"]]
+    findings = [Finding(**one) for one in read_json(folder / "report.json", _REPORT)["findings"]]
     say_counts(findings, folder / "report.md")
     if is_verbose():
         say_each(findings)
@@ -115,7 +118,7 @@ def about_corpus(corpus: Path) -> dict[str, Any]:
     Raises:
         RecipeError: it is damaged.
     """
-    about: dict[str, Any] = read_json(corpus / "about.json")
+    about: dict[str, Any] = read_json(corpus / "about.json", _ABOUT)
     return about
 
 

@@ -16,16 +16,35 @@ from torch import Tensor
 from pipeline.errors import RecipeError
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, form: Any = object) -> Any:
     """The contents of a JSON file.
 
+    Args:
+        path: of the file.
+        form: what it must hold: a type; `[form]`, a list of that; `{str: form}`, a dictionary with any keys; or
+            `{"key": form, …}`, one with these keys and perhaps others.
+
     Raises:
-        RecipeError: it is missing or damaged.
+        RecipeError: it is missing or damaged, or of another form.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not _has(content, form):
+            raise ValueError("its values are not what is written there")
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from None
+    return content
+
+
+def _has(value: Any, form: Any) -> bool:
+    """Is a value of the form that `read_json` documents?"""
+    if isinstance(form, list):
+        return isinstance(value, list) and all(_has(item, form[0]) for item in value)
+    if isinstance(form, dict):
+        if str in form:
+            return isinstance(value, dict) and all(_has(item, form[str]) for item in value.values())
+        return isinstance(value, dict) and all(key in value and _has(value[key], like) for key, like in form.items())
+    return isinstance(value, form)
 
 
 def is_texts(value: object) -> bool:

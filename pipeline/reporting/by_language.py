@@ -19,6 +19,7 @@ from pipeline.retrieval.rows import Row
 CAPTIONS, PARAMETERS = "training_captions", "language_parameters"
 """Metrics of a row of the results: captions of a language to train on, parameters that one more language adds."""
 _MILLION = 1e6
+_COUNTS = {"captions": [{"split": str, "language": str, "source": str, "captions": int}]}
 
 
 class _Line(NamedTuple):
@@ -99,7 +100,7 @@ def _written(figures: Figures) -> dict[str, int]:
     corpus = corpus_job(figures.recipe, figures.workspace)
     if not figures.workspace.done(corpus):
         return {}
-    report = read_json(figures.workspace.folder(corpus) / "report.json")
+    report = read_json(figures.workspace.folder(corpus) / "report.json", _COUNTS)
     return {
         f"{one['language']}/{HUMAN}": one["captions"] for one in report["captions"]
         if (one["split"], one["source"]) == ("train", HUMAN)
@@ -122,7 +123,7 @@ def _parameters(figures: Figures, trained: Sequence[Job]) -> int | None:
         path = figures.workspace.folder(job) / "network.json"
         if not path.is_file():
             return None
-        network = read_json(path)
+        network = read_json(path, {"model": str, "arguments": dict})
         more = parameters_of_a_language(network["model"], **network["arguments"])
         if more is None:
             return None

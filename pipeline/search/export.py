@@ -110,7 +110,7 @@ def _write(
     """Write all files of the model folder; the model's name."""
     source, manifest = workspace.require(chosen.job), workspace.manifest(chosen.job)
     corpus = workspace.require(chosen.job.inputs["corpus"])
-    network = read_json(source / "network.json")
+    network = read_json(source / "network.json", {"model": str, "arguments": dict})
     _copy_model(source, half)
     regions = _write_regions(recipe, corpus, half, network["arguments"])
     translators = exported_translators(recipe, workspace, chosen)
@@ -156,7 +156,7 @@ def _copy_model(source: Path, target: Path) -> None:
     """Copy a retrieval model, and the text model that it was made on."""
     for name in MODEL_FILES:
         shutil.copyfile(source / name, target / name)
-    network = read_json(target / "network.json")
+    network = read_json(target / "network.json", {"model": str, "arguments": dict})
     if pretrained := network["arguments"].get("pretrained"):
         _copy_text_model(pretrained, target / TEXT)
         network["arguments"]["pretrained"] = TEXT

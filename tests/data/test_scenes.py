@@ -12,9 +12,10 @@ from PIL import Image
 from data.corpora import Corpus
 from data.corpora.scenes import Plan, ScenesSettings, draw_things, plan, read
 from data.corpora.scenes_glyphs import GLYPHS
-from data.corpora.scenes_grammar import AMBIGUOUS, LANGUAGES, SENSES, WORDS, Thing
+from data.corpora.scenes_grammar import AMBIGUOUS, LANGUAGES, PLACES, SENSES, WORDS, Thing
 from data.corpora.scenes_render import PIXELS, render
 from data.errors import DataError
+from tests.pipeline.phrases import fitting
 
 SMALL = ScenesSettings(train=30, retrieval=10, validation=8, test=12, twins=12, text_pairs=20)
 
@@ -163,7 +164,7 @@ def test_a_caption_names_two_objects_and_two_captions_name_all() -> None:
 
 def test_training_images_have_short_captions_too_and_nothing_else_changes() -> None:
     sizes = {"train": 40, "retrieval": 10, "validation": 5, "test": 5, "twins": 6, "text_pairs": 8}
-    without, with_two = (plan(ScenesSettings(**sizes, short=short)) for short in (0, 2))
+    without, with_two = (plan(ScenesSettings(**sizes, short=short, varied=False)) for short in (0, 2))
     for before, after in zip(without.scenes, with_two.scenes, strict=True):
         assert (before.things, before.seed) == (after.things, after.seed)
         assert after.texts[: len(before.texts)] == before.texts
@@ -174,6 +175,27 @@ def test_training_images_have_short_captions_too_and_nothing_else_changes() -> N
             assert any(SENSES[thing.sense].de[0] in texts["de"].split() for thing in after.things)
     assert sum(" and " not in texts["en"] for texts in with_two.text_pairs) == 2  # one of four
     assert all(" and " in texts["en"] for texts in without.text_pairs)
+
+
+def test_training_sentences_are_as_people_type_them_and_nothing_else_changes(full: Plan) -> None:
+    whole = plan(ScenesSettings(varied=False))
+    assert [(one.things, one.seed) for one in whole.scenes] == [(one.things, one.seed) for one in full.scenes]
+    assert whole.twins == full.twins
+    held_out = [scene for scene in full.scenes if scene.split in ("val", "test", "twins")]
+    assert [one.texts for one in whole.scenes if one.split in ("val", "test", "twins")] == [s.texts for s in held_out]
+    training = [scene for scene in full.scenes if scene.split in ("train", "translation")]
+    for scene in training[:300]:
+        for language in LANGUAGES:
+            assert {texts[language].lower() for texts in scene.texts} <= fitting(scene.things, language)
+    first_words = Counter(texts["de"].split()[0] for scene in training for texts in scene.texts[:2])
+    places = {forms["de"].split()[0] for forms in PLACES.values()}
+    assert 0.7 < sum(count for word, count in first_words.items() if word in places) / first_words.total() < 0.8
+    for texts in ([scene.texts[-1] for scene in training], full.text_pairs):
+        words = Counter(len(one["de"].split()) for one in texts)
+        assert words[1] > 0.01 * len(texts)  # a noun alone
+        in_the_middle = [one["de"] for one in texts if "in der Mitte" in one["de"] and " und " not in one["de"]]
+        behind = [text for text in in_the_middle if text.endswith("in der Mitte")]
+        assert 0.4 < len(behind) / len(in_the_middle) < 0.6
 
 
 def test_twins_share_the_english_sentence_and_split_all_others(corpus: Corpus) -> None:

@@ -13,6 +13,7 @@ from data.corpora.scenes_grammar import (
     SENSES,
     SIZES,
     WORDS,
+    Telling,
     Thing,
     noun_phrase,
     sentence,
@@ -117,6 +118,32 @@ def rows(table: str) -> list[list[str]]:
 def test_sentences(things: tuple[Thing, ...], language: str, expected: str) -> None:
     assert sentence(things, language) == expected
     assert sentences(things)[language] == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "telling", "expected"),
+    [
+        ("en", Telling(usual=False), "on the left a small red bat and at the top a big blue ball"),
+        ("de", Telling(usual=False), "eine kleine rote Fledermaus links und ein großer blauer Ball oben"),
+        ("fr", Telling(usual=False), "une petite chauve-souris rouge à gauche et un grand ballon bleu en haut"),
+        ("cs", Telling(usual=False), "malý červený netopýr vlevo a velký modrý míč nahoře"),
+        ("en", Telling(article=False, size=False, place=False), "red bat and blue ball"),
+        ("de", Telling(article=False, size=False, place=False), "rote Fledermaus und blauer Ball"),
+        ("fr", Telling(article=False, colour=False), "à gauche petite chauve-souris et en haut grand ballon"),
+        ("cs", Telling(colour=False, place=False), "malý netopýr a velký míč"),
+        ("de", Telling(size=False, colour=False, place=False), "eine Fledermaus und ein Ball"),
+        ("en", Telling(False, False, False, False), "bat and ball"),
+    ],
+)
+def test_sentences_with_parts_left_out_and_in_the_other_order(language: str, telling: Telling, expected: str) -> None:
+    assert sentence(BAT_AND_BALL, language, telling=telling) == expected
+
+
+def test_a_noun_alone_may_begin_with_a_vowel() -> None:
+    assert noun_phrase("umbrella", None, None, "en") == "an umbrella"
+    assert noun_phrase("ostrich", "red", None, "en") == "a red ostrich"
+    vowels = {name for sense in SENSES.values() for name in sense.en if name[0] in "aeiou"}
+    assert {noun_phrase(sense, None, None, "en") for sense in SENSES} >= {f"an {name}" for name in vowels}
 
 
 def test_every_noun_agrees_with_article_and_adjectives() -> None:

@@ -10,7 +10,7 @@ from data.corpora.scenes_grammar import PLACES, Thing, sentence
 from data.corpora.scenes_objects import TRAINING, cells, named, objects_of, same_noun
 from data.corpora.scenes_render import render
 
-SETTINGS = ScenesSettings(train=20, retrieval=8, validation=4, test=6, twins=2, text_pairs=0)
+SETTINGS = ScenesSettings(train=20, retrieval=8, validation=4, test=6, twins=2, text_pairs=0, varied=False)
 
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "cs"])
