@@ -111,8 +111,8 @@ class Trees(Reader):
 
     def _special(self, case: Case, path: Path) -> str:
         """What is no plain file, or is packed."""
-        hows = ["folder", "pipe", "link out", "link to itself", "missing", "packed", "cut", "zeros"]
-        how = "missing" if case.rng.light else case.rng.choices(hows, [3] * 7 + [1])[0]
+        hows = ["folder", "pipe", "link to itself", "missing", "packed", "cut", "zeros"]
+        how = "missing" if case.rng.light else case.rng.choices(hows, [3] * 6 + [1])[0]
         raw = content_of(path) or b""
         if path.is_dir():
             return "twice"
@@ -126,7 +126,7 @@ class Trees(Reader):
         elif how == "pipe":
             os.mkfifo(path)
         elif how != "missing":
-            path.symlink_to(case.outside / "secret.json" if how == "link out" else path)
+            path.symlink_to(path)  # a file that a recipe names may be a link out; one that `init` finds may not
         return f"{path.name}: {how}"
 
     def _other_settings(self, case: Case) -> str:
