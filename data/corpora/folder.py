@@ -22,7 +22,6 @@ from data.corpora import Corpus
 from data.errors import DataError
 from data.languages import language_of
 from data.pictures import PictureNames, composed, copies_of, pictures_in
-from data.settings import added
 from data.tables import CAPTION, LANGUAGE, OTHER, PICTURE, SPLIT, columns_of, is_header, is_missing, read_table
 
 SPLITS = ("train", "val", "test")
@@ -43,11 +42,11 @@ class FolderSettings:
     captions: str = "captions.tsv"
     """The captions, one a line: `picture TAB language TAB caption`, and if wanted `TAB split`."""
 
-    languages: list[str] = added([])
+    languages: list[str] = field(default_factory=list)
     """Languages of captions without a column of languages (`picture TAB caption`); of several, that of each caption is
     detected. Empty: there is the column."""
 
-    columns: list[str] = added([])
+    columns: list[str] = field(default_factory=list)
     """What the columns of captions without a header hold, in their order: `picture`, `caption`, `language`, `split`, or
     `-` for what is not read. Empty: as above."""
 

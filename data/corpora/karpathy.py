@@ -23,7 +23,6 @@ from data.corpora.parallel import held_out, read_parallel
 from data.errors import DataError
 from data.lines import read_text, visible_files
 from data.pictures import copies_of, named_pictures, pictures_in
-from data.settings import added
 
 ORIGINALS = "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip"
 SPLITS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
@@ -44,7 +43,7 @@ class KarpathySettings:
     """The JSON file (or .json.gz): `dataset_flickr30k.json`, `dataset_flickr8k.json`, `dataset_coco.json`, or one of
     COCO's own form."""
 
-    language: str = added("en")
+    language: str = "en"
     """Language of its captions."""
 
     languages: list[str] = field(default_factory=lambda: ["en"])
@@ -54,22 +53,22 @@ class KarpathySettings:
     """Language → a file of captions: a TSV (or .tsv.gz), `image TAB caption`; COCO-CN's `.txt`; YJ Captions' `.json`.
     The image is named by its id, its file name or its COCO number."""
 
-    parallel: dict[str, str] = added({})
+    parallel: dict[str, str] = field(default_factory=dict)
     """Language → parallel text without pictures, for translators: a TSV (or .tsv.gz), `english TAB translation`.
     Some of it is for validation and test (`data.corpora.parallel`)."""
 
     restval: bool = True
     """Train on COCO's `restval` (30,504 images) too, as all do; false leaves it out."""
 
-    splits: dict[str, str] = added({})
+    splits: dict[str, str] = field(default_factory=dict)
     """Split → a list of its images, one a line, instead of the file's own: `val`, `test` and, if not all others train,
     `train`. Empty: none."""
 
-    drawn: int = added(0)
+    drawn: int = 0
     """So many images for validation, and as many for the test, are drawn from those with captions in all `languages`;
     all others train (MULE's split of COCO: 1000). 0: the file's own split."""
 
-    drawn_seed: int = added(1)
+    drawn_seed: int = 1
     """Of the drawing."""
 
     keep_suffix: bool = False

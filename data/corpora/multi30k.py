@@ -25,7 +25,6 @@ from data.errors import DataError
 from data.lines import visible_files
 from data.pictures import named_pictures, pictures_in
 from data.regions import RegionStore
-from data.settings import added
 
 __all__ = ["ORIGINALS", "Multi30kSettings", "read", "sources"]
 
@@ -43,13 +42,13 @@ class Multi30kSettings:
     task: str = "task2"
     """Task that the retrieval captions are from: `task1` (one an image) or `task2` (five an image and language)."""
 
-    tasks: dict[str, str] = added({})
+    tasks: dict[str, str] = field(default_factory=dict)
     """Language → its task, where that is not `task`: `{fr: task1, cs: task1}` beside English and German of task 2."""
 
     splits: str | None = None
     """Folder with `train.txt`, `val.txt`, `test.txt`, an image file name a line; null is the official split."""
 
-    validation_images: int | None = added(None)
+    validation_images: int | None = None
     """So many first images of the official validation split are for validation, and its others are the test, as in
     papers that had no test split (MLMME: 500 and 514); null: the official split."""
 
@@ -62,14 +61,14 @@ class Multi30kSettings:
     parallel: str | None = None
     """More parallel text without pictures: a TSV (or .tsv.gz), `english TAB german`; null: none."""
 
-    monolingual: list[str] = added([])
+    monolingual: list[str] = field(default_factory=list)
     """Languages of which task 2's captions of training images join the parallel table, as rows of that side alone;
     `mmt.back_translate` gives them the other."""
 
     label: str = "Multi30K"
     """What the corpus is called beside its figures."""
 
-    without_regions: str = added("refuse")
+    without_regions: str = "refuse"
     """Images that the region store lacks: `refuse`, or `text`: their captions are left out, their pairs stay."""
 
 

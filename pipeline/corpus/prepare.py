@@ -13,7 +13,6 @@ from data.extractor import EXTRACTOR_VERSION, Extractor
 from data.findings import Finding
 from data.regions import RegionStore, standardise, write_regions
 from data.report import DataReport, data_report
-from data.settings import result_settings
 from pipeline.corpus.doctor import require_regions, say_counts, say_each, say_findings
 from pipeline.errors import RecipeError
 from pipeline.jobs.artifact_files import read_json
@@ -38,7 +37,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
     brings_regions = reader.brings_regions(corpus.options)
     settings: dict[str, Any] = {
         "corpus": corpus.name,
-        "options": result_settings(corpus.options),
+        "options": asdict(corpus.options),
         "files": workspace.fingerprint(sources),
         "regions": None if brings_regions else _extractor_settings(recipe, workspace),
     }

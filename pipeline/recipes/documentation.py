@@ -9,7 +9,6 @@ import docstring_parser
 import yaml
 
 from data.corpora.registry import CORPORA
-from data.settings import default_of
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import SECTIONS
 from pipeline.recipes.settings import CorpusSettings, Recipe, TrainerSettings
@@ -63,7 +62,7 @@ def _keys(kind: type, prefix: str, inside: Any = None) -> Iterator[str]:
             continue
         hint = hints[field.name]
         if is_dataclass(hint) and isinstance(hint, type):
-            own = default_of(field) if inside is None else getattr(inside, field.name)
+            own = _default_of(field) if inside is None else getattr(inside, field.name)
             yield from _keys(hint, f"{prefix}.{field.name}", None if own is MISSING else own)
             continue
         named = hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint).replace("typing.", "")
@@ -71,8 +70,13 @@ def _keys(kind: type, prefix: str, inside: Any = None) -> Iterator[str]:
         yield from wrap(texts.get(field.name, ""), _WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
+def _default_of(field: "Field[Any]") -> Any:
+    """A field's default; MISSING where it has none."""
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
 def _default(field: "Field[Any]", inside: Any = None) -> str:
-    default = default_of(field) if inside is None else getattr(inside, field.name)
+    default = _default_of(field) if inside is None else getattr(inside, field.name)
     return "" if default is MISSING else f" = {_value(_plain(default))}"
 
 

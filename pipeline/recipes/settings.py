@@ -1,10 +1,9 @@
 """All settings of a recipe, section by section. The defaults are the main paper's settings where it names them."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from data.extractor import ExtractorSettings
-from data.settings import added, result_settings
 from data.sts import StsSettings
 from pipeline.recipes.rerank_settings import ChannelSettings, RerankSettings
 from pipeline.recipes.search_settings import SearchSettings
@@ -32,7 +31,7 @@ class TrainerSettings:
     """Processes that prepare batches; 0 prepares them in the training process."""
     progress: bool = True
     """Show progress bars."""
-    loggers: list[Literal["csv", "wandb"]] = added([])
+    loggers: list[Literal["csv", "wandb"]] = field(default_factory=list)
     """Where training curves go beside TensorBoard: `csv` (`csv/version_0/metrics.csv` in TensorBoard's folder of the
     run), `wandb` (Weights & Biases, which must be installed)."""
 
@@ -59,19 +58,19 @@ class MmtSettings:
 
     directions: list[str] = field(default_factory=lambda: ["en-de", "de-en"])
     """source-target."""
-    systems: list[str] = added(["mt", "mmt"])
+    systems: list[str] = field(default_factory=lambda: ["mt", "mmt"])
     """What translates: `mt`, `mmt`; `mt2`, `mt3` … with other seeds from the start, NMT included; `mt2+mmt` are two of
     them in one search; `mt+channel`, `mt2+mmt+channel` … re-rank its n-best lists with the `mt` of the opposite
     direction: this recipe's, or the one that `back_translate` borrows; a name of `pretrained` is that translator."""
-    pretrained: dict[str, PretrainedSettings] = added({})
+    pretrained: dict[str, PretrainedSettings] = field(default_factory=dict)
     """Name → a translator of `transformers`, which `systems` can name."""
     channel: ChannelSettings = field(default_factory=ChannelSettings)
     """Of the systems that end in `+channel`."""
     rerank: RerankSettings = field(default_factory=RerankSettings)
     """Of the systems that end in a name of `rerank.systems`, `mt+picture`."""
-    network: Literal["bilstm", "transformer"] = added("bilstm")
+    network: Literal["bilstm", "transformer"] = "bilstm"
     """The paper's Bi-LSTM over threads, or a small Transformer."""
-    network_options: dict[str, Any] = added({})
+    network_options: dict[str, Any] = field(default_factory=dict)
     """The Transformer's own settings: `layers`, `heads`, `look` (`gate`, `tokens`), `gate_bias` (the gate's start)."""
     vocabulary: int = 10000
     """Sub-words of the joint BPE."""
@@ -79,7 +78,7 @@ class MmtSettings:
     """E, size of a word vector; of all states of a Transformer."""
     hidden_dim: int = 256
     """H, size of an encoder state in each direction, the decoder's is 2H; a Transformer's feed-forward width."""
-    repeat: dict[str, int] = added({})
+    repeat: dict[str, int] = field(default_factory=dict)
     """How often a pass of pre-training reads the pairs of an origin (`task1: 5`); others once."""
     dropout: float = 0.3
     """Share of numbers dropped."""
@@ -91,14 +90,14 @@ class MmtSettings:
     """Largest norm of the gradient."""
     pretrain: Phase = field(default_factory=Phase)
     """NMT on pairs without regions (on all pairs where each has regions)."""
-    pretrain_captions: bool = added(False)
+    pretrain_captions: bool = False
     """NMT reads the pairs that MT and MMT are fine-tuned on as well."""
-    back_translate: dict[str, str] = added({})
+    back_translate: dict[str, str] = field(default_factory=dict)
     """Direction → a recipe whose `mt` of the opposite direction translates the training sentences that have no
     source; pre-training reads both (Sennrich et al. 2016)."""
     finetune: Phase = field(default_factory=lambda: Phase(4000, 400, 5e-4, 100))
     """MT and MMT on pairs with regions."""
-    without_regions: Literal["text", "captions"] = added("text")
+    without_regions: Literal["text", "captions"] = "text"
     """Pairs about pictures that have no regions: `text` to pre-train on, or `captions` to fine-tune and test on like
     the others; an MMT reads zeros for their regions."""
     beam_size: int = 5
@@ -116,13 +115,13 @@ class AugmentSettings:
     paths: list[str] = field(default_factory=lambda: ["mmt:en-de", "mt:en-de", "mmt:en-de-en", "mt:en-de-en"])
     """`system:languages` on the way; each hop starts from the path without its last language. `system:languages@NAME`
     makes the last hop by a search of `searches`. `caption:de` are captions of the pictures by `captioner`."""
-    searches: dict[str, SearchSettings] = added({})
+    searches: dict[str, SearchSettings] = field(default_factory=dict)
     """Other searches than `beam_size` and `length_penalty` say, by name."""
-    translators: str | None = added(None)
+    translators: str | None = None
     """Another recipe, whose translators are used (COCO's captions by Multi30K's); null: this recipe's own."""
-    captions: str | None = added(None)
+    captions: str | None = None
     """Another recipe on the same images, whose synthetic captions are used; null: this recipe's own."""
-    captioner: dict[str, Any] = added({})
+    captioner: dict[str, Any] = field(default_factory=dict)
     """The retrieval model that writes the captions of `caption:de`: its `row` of `vse.rows`, and what else differs from
     `vse` (`model: gxn`, `options: {generate: [i2t]}`, `seeds: [2]` …)."""
     beam_size: int = 5
@@ -165,7 +164,7 @@ class VseSettings:
     """Words seen less often in training captions are unknown."""
     share_words: bool = True
     """Languages share words that are written alike."""
-    segment: Literal["characters", "words"] = added("characters")
+    segment: Literal["characters", "words"] = "characters"
     """What Chinese and Japanese are read by: `characters`, or `words` that a segmenter finds (extra `asian`)."""
     margin: float = 0.2
     """α of the ranking loss (Eq. 9 of Huang et al. 2020, which names no value)."""
@@ -195,62 +194,62 @@ class VseSettings:
     """Languages tested, on human captions."""
     unseen: Literal["mark", "error"] = "mark"
     """A tested language without training captions: its figures are marked, or the configuration is refused."""
-    folds: int = added(1)
+    folds: int = 1
     """Equal parts of the test images, in the order of the corpus, each ranked by itself; the means of their figures
     stand beside those on all images (COCO's 1K and 5K: 5). Not with `fuse`, `translate`, `first` or `by_likelihood`."""
-    retrieved_captions: bool = added(True)
+    retrieved_captions: bool = True
     """The captions that a model retrieves for the test images are scored as captions of them, by BLEU and CIDEr-D. Not
     with `fuse`, `translate`, `first` or `by_likelihood`."""
-    fuse: list[str] = added([])
+    fuse: list[str] = field(default_factory=list)
     """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
-    translate: str | list[str] | None = added(None)
+    translate: str | list[str] | None = None
     """Query translation, `mt:de-en` or a list: test captions are translated and ranked by a model of that language."""
-    first: str | None = added(None)
+    first: str | None = None
     """An indexed model, trained with these settings too, whose first results `model` reranks; null: none."""
-    by_likelihood: bool = added(False)
+    by_likelihood: bool = False
     """`model` reranks its own first results by log p(caption | image) of its decoder."""
-    first_k: int = added(100)
+    first_k: int = 100
     """How many first results are reranked, with `first` or `by_likelihood`."""
-    reranker: dict[str, Any] = added({})
+    reranker: dict[str, Any] = field(default_factory=dict)
     """A second model, trained beside the rows, tested on what `model` finds first, and exported with it: search reranks
     by it. Its `row`, its `model`, and what else differs from these settings (`first_k`, `epochs` …). Empty or `model:
     null`: none. It is left out where its row is, or `model` cannot be indexed."""
-    loss: str | None = added(None)
+    loss: str | None = None
     """One of `modules.losses.LOSSES`, such as `hardest` (Eq. 9-10) or `infonce`; null: the model's own."""
-    negatives: int = added(10)
+    negatives: int = 10
     """K of the loss `hardest-k`: the most violated negatives of an anchor."""
-    distance: Literal["cosine", "euclidean"] = added("cosine")
+    distance: Literal["cosine", "euclidean"] = "cosine"
     """What the ranking loss compares: scores, or minus the Euclidean distance of unit vectors."""
-    decay_every: int = added(0)
+    decay_every: int = 0
     """After `decay_epoch` the learning rate is multiplied by `decay` again every so many epochs; 0: it is not."""
-    drop_regions: float = added(0.0)
+    drop_regions: float = 0.0
     """Share of an image's regions left out while training."""
-    drop_words: float = added(0.0)
+    drop_words: float = 0.0
     """Share of a caption's words left out while training."""
-    pretrained: str | None = added(None)
+    pretrained: str | None = None
     """A text model of `transformers` (folder or hub name) whose states stand for word vectors; null: none."""
-    pretrained_rate: float = added(0.0)
+    pretrained_rate: float = 0.0
     """Its learning rate as a share of `learning_rate`; 0 freezes it."""
-    pretrained_vectors: Literal["words", "sentences"] = added("words")
+    pretrained_vectors: Literal["words", "sentences"] = "words"
     """A vector of it for each sub-word, or one for each caption: the mean over its sub-words, computed once for all
     rows and seeds and kept on disk, by the frozen model."""
-    pretrained_layer: int = added(-1)
+    pretrained_layer: int = -1
     """Whose states `sentences` averages, counted from the end: -1 is the last layer."""
-    word_vectors: dict[str, str] = added({})
+    word_vectors: dict[str, str] = field(default_factory=dict)
     """Language → file of published vectors (.vec, .vec.gz, .bin), below the data root, that its words start from."""
-    caption_loss: float = added(0.0)
+    caption_loss: float = 0.0
     """Weight of the ranking loss between captions of an image in two languages, which `rows` must draw together
     (`en/human + de/human`); 0 leaves it out."""
-    weight_decay: float = added(0.0)
+    weight_decay: float = 0.0
     """Adam's, added to the gradient."""
-    image_encoder: str | None = added(None)
+    image_encoder: str | None = None
     """A vision network of `transformers` (folder or hub name), like a ResNet, that reads the corpus's pictures: its
     feature map stands for the regions. null: stored regions."""
-    image_encoder_rate: float = added(0.0)
+    image_encoder_rate: float = 0.0
     """Its learning rate as a share of `learning_rate`; 0 freezes it."""
-    image_encoder_size: int = added(224)
+    image_encoder_size: int = 224
     """Height and width in pixels of the pictures that it reads: their middle squares, resized."""
-    start: list[dict[str, Any]] = added([])
+    start: list[dict[str, Any]] = field(default_factory=list)
     """Trainings that come first and give their weights to this one, each said by what differs from these settings
     (`options: {generate: [i2t]}`, `epochs: 10`); a part that several have is the first one's. The scale of a
     contrastive loss is not among them."""
@@ -333,7 +332,7 @@ class Recipe:
 
 def job_settings(settings: Any) -> dict[str, Any]:
     """The settings of a section that name a job's result: all but where and how fast it runs."""
-    plain = result_settings(settings)
+    plain = asdict(settings)
     if "trainer" in plain:
         plain["trainer"] = {key: value for key, value in plain["trainer"].items() if key not in RUNTIME_ONLY}
     return plain

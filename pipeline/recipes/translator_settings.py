@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from data.settings import added
-
 
 @dataclass
 class Phase:
@@ -17,9 +15,9 @@ class Phase:
     """Adam's, after warm-up."""
     warmup: int = 400
     """Steps of linear warm-up."""
-    average: float = added(0.0)
+    average: float = 0.0
     """Decay of the moving average of the weights, which is what is validated and kept; 0 keeps them as they are."""
-    r_drop: float = added(0.0)
+    r_drop: float = 0.0
     """α of R-Drop: batches are read twice, with different dropout, and a divergence term makes both agree (on a CPU a
     step takes twice as long); 0 is without."""
 

@@ -115,7 +115,6 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
         wanted = settings.searches[name]
         plain = {key: plain[key] for key in plain if key not in ("beam_size", "length_penalty")}
         plain |= {"search": asdict(wanted), "seed": recipe.seed}
-        plain |= {"of": "each beam"} if wanted.groups > 1 else {}  # names the order of the captions
     # the best of a plain path; else as many as a search keeps, since equal ones may be among them
     most = 1 if name is None else wanted.captions if wanted.method == "sample" else wanted.beam_size
 

@@ -197,11 +197,9 @@ def _translator_job(
     phase = settings.pretrain if kind == "nmt" else settings.finetune
     seed = recipe.seed + number - 1
     plain = {key: value for key, value in job_settings(settings).items() if key not in _OF_SOME_JOBS}
-    if options := _options_of(settings, kind):
-        plain["network_options"] = options
+    plain["network_options"] = _options_of(settings, kind)
     if kind == "nmt":
-        of_pretraining = {"repeat": settings.repeat, "pretrain_captions": settings.pretrain_captions}
-        plain |= {name: value for name, value in of_pretraining.items() if value}
+        plain |= {"repeat": settings.repeat, "pretrain_captions": settings.pretrain_captions}
     plain |= {"system": kind, "direction": direction, "phase": job_settings(phase), "seed": seed}
     name = f"{system}-{direction}"
 
@@ -273,13 +271,9 @@ def _log_result(recipe: Recipe, folder: Path, name: str, seed: int, phase: Phase
 
 
 def _options_of(settings: MmtSettings, system: str) -> dict[str, Any]:
-    """The network's options that change a system's result: not at their defaults, and read by the system."""
-    defaults = network_options(settings.network)
-    return {
-        name: value
-        for name, value in settings.network_options.items()
-        if value != defaults[name] and (name not in _OF_PICTURES or system == "mmt")
-    }
+    """The network's options that a system reads."""
+    options = network_options(settings.network) | settings.network_options
+    return {name: value for name, value in options.items() if name not in _OF_PICTURES or system == "mmt"}
 
 
 def _train(
