@@ -27,7 +27,7 @@ from pipeline.recipes.settings import (
     VseSettings,
 )
 from pipeline.recipes.settings import Table as TableSettings
-from pipeline.recipes.starts import ALONE, captioner_settings
+from pipeline.recipes.starts import ALONE, OF_ANOTHER, captioner_settings
 from pipeline.recipes.table_checks import check_compared, check_published, check_system
 from pipeline.recipes.typed import names_of, typed
 from pipeline.recipes.yaml_files import parse_yaml, read_mapping
@@ -169,7 +169,8 @@ def _check_reranker(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
             raise RecipeError(f"{where}: vse.reranker.{key} is missing; expected a row of vse.rows, and a model")
     if str(row := own.pop("row")) not in recipe.vse.rows:
         raise RecipeError(f"{where}: vse.reranker.row is {row!r}, but vse.rows has {', '.join(recipe.vse.rows)}")
-    check(replace(recipe, vse=typed(VseSettings, {**vse, **own}, where, "vse")), f"{where}: vse.reranker")
+    second = {**vse, **OF_ANOTHER, **own}
+    check(replace(recipe, vse=typed(VseSettings, second, where, "vse")), f"{where}: vse.reranker")
 
 
 def _check_starts(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any], where: str, key: str) -> None:

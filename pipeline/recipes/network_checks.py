@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, Literal, get_args, get_origin
 
@@ -18,7 +17,7 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.checks import refuse_unknown
 from pipeline.recipes.decoding import decoding_of
 from pipeline.recipes.settings import MmtSettings, Recipe, VseSettings
-from pipeline.recipes.starts import captioner_settings, overlaid
+from pipeline.recipes.starts import captioner_settings, overlaid, reranker_settings
 
 
 def check_networks(recipe: Recipe, where: str) -> None:
@@ -33,9 +32,8 @@ def check_networks(recipe: Recipe, where: str) -> None:
         for title, table in recipe.tables.items()
         for name, system in table.systems.items()
     }
-    own = {key: value for key, value in recipe.vse.reranker.items() if key != "row"}
-    if own.get("model") is not None:
-        of_tables[f"{where}: vse.reranker"] = replace(recipe.vse, **{"options": {}, **own})
+    if recipe.vse.reranker.get("model") is not None:
+        of_tables[f"{where}: vse.reranker"] = reranker_settings(recipe.vse)
     if recipe.augment.captioner:
         of_tables[f"{where}: augment.captioner"] = captioner_settings(recipe.vse, recipe.augment.captioner)
     checked = set[str]()  # systems of a table often differ in other settings, and tables of languages have the same

@@ -1,4 +1,4 @@
-"""Trainings that come before others, as settings: those of `vse.start`, and that of `augment.captioner`."""
+"""Trainings beside those of the rows, as settings: of `vse.start`, `vse.reranker` and `augment.captioner`."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,6 +11,19 @@ ALONE: dict[str, Any] = {
     "retrieved_captions": False,
 }  # fmt: skip
 """Settings of a model that is trained for another job, without evaluations of its own."""
+
+
+OF_ANOTHER: dict[str, Any] = {
+    **ALONE, "options": {}, "pretrained": None, "pretrained_rate": 0.0, "pretrained_vectors": "words",
+    "pretrained_layer": -1, "start": [],
+}  # fmt: skip
+"""Those of a second model, which has options, a text model and starts of its own."""
+
+
+def reranker_settings(settings: VseSettings) -> VseSettings:
+    """The settings of the training of `vse.reranker`, of its row and the first seed."""
+    own = {key: value for key, value in settings.reranker.items() if key != "row"}
+    return replace(settings, **{**OF_ANOTHER, "only": [settings.reranker["row"]], "seeds": settings.seeds[:1], **own})
 
 
 def overlaid(settings: VseSettings, change: Mapping[str, Any]) -> VseSettings:

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from datasets import Dataset as Table
@@ -18,7 +17,7 @@ from pipeline.jobs.console import detail
 from pipeline.jobs.job import Job, chain, needed
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings
-from pipeline.recipes.starts import ALONE
+from pipeline.recipes.starts import ALONE, reranker_settings
 from pipeline.retrieval.cautions import require_enough, require_segmenters
 from pipeline.retrieval.folds import in_folds
 from pipeline.retrieval.fusion import fused
@@ -91,13 +90,13 @@ def reranker_row(recipe: Recipe, workspace: Workspace) -> Row | None:
     Returns:
         None if there is none, its row is not among those trained, or `vse.model` is not one that it can rerank.
     """
-    settings, own = recipe.vse, dict(recipe.vse.reranker)
-    name = own.pop("row", None)
+    settings, model = recipe.vse, recipe.vse.reranker.get("model")
+    name = str(recipe.vse.reranker.get("row"))
     indexed = model_class(settings.model).score_with(**settings.options) == "inner product"
-    if not indexed or own.get("model") in (None, settings.model) or name not in (settings.only or settings.rows):
+    if not indexed or model in (None, settings.model) or name not in (settings.only or settings.rows):
         return None
     plain = replace(settings, **ALONE, only=[name], seeds=settings.seeds[:1])
-    second = replace(plain, **_OF_ANOTHER | {"options": {}} | own)
+    second = reranker_settings(settings)
     (first_row,), (row,) = (vse_rows(replace(recipe, vse=one), workspace) for one in (plain, second))
     corpus = corpus_job(recipe, workspace)
     index = index_job(first_row.job, corpus, plain)
@@ -139,10 +138,6 @@ EVALUATIONS: dict[str, Evaluation] = {
     "folds": in_folds,
 }  # fmt: skip
 """Setting of `vse` → how rows are tested where it is not at its default."""
-_OF_ANOTHER: dict[str, Any] = {
-    "pretrained": None, "pretrained_rate": 0.0, "pretrained_vectors": "words", "pretrained_layer": -1,
-    "start": [],
-}  # fmt: skip
 _NOT_OF_TRAINING = {"rows", "only", "seeds", "first_k", "reranker", "unseen", "retrieved_captions", *EVALUATIONS}
 
 
