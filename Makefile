@@ -152,7 +152,7 @@ app: extra-app ## a page that searches a gallery by words and pictures (GALLERY=
 	$(PY) -m streamlit run pipeline/search/app.py "--server.address=$$ADDRESS" "--server.port=$$PORT" "$$@" -- "$${GALLERY:-$${BILDWORT_ARTIFACTS:-artifacts}/$${name%.yaml}/gallery}"
 
 screenshots: extra-dev ## the README's pictures of the page, of the scenes alone (needs chromium and its driver)
-	@$(PY) -m pipeline.search.screenshots
+	@$(PY) -m tests.screenshots
 
 table: setup ## a table of the paper (TABLE=1): trains what is missing, prints ours beside the published figures
 	@$(WORDS)
@@ -168,7 +168,7 @@ draw: setup ## what trained retrieval models look at, word by word, and their jo
 	@$(PIPELINE) draw $(OPTIONS)
 
 plots: setup ## the READMEs' plots of recorded figures (pipeline/results), into .screenshots
-	@$(PIPELINE) plots
+	@$(PY) -m tests.recorded_plots
 
 tensorboard: setup ## the training curves (lightning_logs), http://127.0.0.1:6006; opens a browser where there is a display
 	@if [ "$$DISPLAY$$WAYLAND_DISPLAY" ] || [ "$$(uname)" = Darwin ]; then \

@@ -26,8 +26,8 @@ from typing import Any
 
 import yaml
 
-from pipeline.reporting.recorded_plots import half_width
 from pipeline.reporting.records import RECORDS, read_records
+from tests.recorded_plots import half_width
 
 RECORDED: Mapping[str, Mapping[str, Any]] = {
     path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))

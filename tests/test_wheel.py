@@ -31,7 +31,7 @@ def test_the_wheel_holds_all_packages_and_recipes_and_no_more(wheel: Path) -> No
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     wanted = {
-        path.relative_to(ROOT).as_posix()
+        path.relative_to(ROOT).as_posix().removeprefix("pipeline/" * (path.parent.name == "bildwort"))
         for package in ("data", "modules", "pipeline") for path in (ROOT / package).rglob("*")
         if path.suffix in (".py", ".yaml", ".html", ".csv") and "__pycache__" not in path.parts
     }  # fmt: skip
@@ -52,6 +52,10 @@ def test_its_commands_run_in_a_fresh_environment(wheel: Path, tmp_path: Path) ->
         )
         said[command] = done.stdout
     assert "Train and test translators" in said["--help"]
+    code = "import bildwort; print(bildwort.load_recipe('scenes').vse.model, bildwort.__file__)"
+    run = [fresh / "python", "-c", code]
+    done = subprocess.run(run, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"san {tmp_path / 'fresh'}")
     assert {line.split()[0] for line in said["recipes"].splitlines()} == {
         path.stem for path in (ROOT / "pipeline" / "configs").glob("*.yaml")
     }

@@ -1,6 +1,5 @@
 """Commands that show figures: tables of papers, sentence similarity, two runs side by side, plots."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +13,6 @@ from pipeline.commands.options import (
     RecipeArgument,
     RecipeOption,
     Verbose,
-    load,
     open_workspace,
     recipe_of,
     refuse_settings,
@@ -34,8 +32,9 @@ def table(
     """Train what a paper's table needs and print it beside the published figures."""
     loaded = recipe_of(ctx, recipe, named)
     with explained("vse"):
-        work = load("pipeline.reporting.paper_tables", "table")
-        run("table", loaded, lambda workspace: work(loaded, workspace, name), dry_run=dry_run, jobs=jobs,
+        from pipeline.reporting.paper_tables import table as work
+
+        run("table", loaded, lambda graph: work(graph, name), dry_run=dry_run, jobs=jobs,
             cluster=cluster, table=name)  # fmt: skip
 
 
@@ -47,8 +46,9 @@ def sts(
     """Test trained retrieval models on sentence similarity (sts.sets) and print Pearson's r."""
     loaded = recipe_of(ctx, recipe, named)
     with explained("sts"):
-        work = load("pipeline.reporting.sts", "sts")
-        run("sts", loaded, lambda workspace: work(loaded, workspace, force), force=force, dry_run=dry_run, jobs=jobs,
+        from pipeline.reporting.sts import sts as work
+
+        run("sts", loaded, lambda graph: work(graph, force), force=force, dry_run=dry_run, jobs=jobs,
             cluster=cluster)  # fmt: skip
 
 
@@ -60,8 +60,9 @@ def draw(
     """Draw what trained retrieval models look at, and their joint space, as PNG files; prints their folders."""
     loaded = recipe_of(ctx, recipe, named)
     with explained("draw"):
-        work = load("pipeline.reporting.drawings", "draw")
-        run("draw", loaded, lambda workspace: work(loaded, workspace, force), force=force, dry_run=dry_run, jobs=jobs,
+        from pipeline.reporting.drawings import draw as work
+
+        run("draw", loaded, lambda graph: work(graph, force), force=force, dry_run=dry_run, jobs=jobs,
             cluster=cluster)  # fmt: skip
 
 
@@ -73,14 +74,6 @@ def compare(
 ) -> None:
     """Show why two runs differ: settings, inputs, source, libraries, figures."""
     refuse_settings(ctx)
-    load("pipeline.reporting.compare", "compare")(first, second, open_workspace())
+    from pipeline.reporting.compare import compare
 
-
-@app.command()
-def plots(
-    ctx: typer.Context,
-    output: Annotated[Path | None, typer.Option(help="folder of the pictures; .screenshots if none is given")] = None,
-) -> None:
-    """Draw the READMEs' plots of recorded figures."""
-    refuse_settings(ctx)
-    load("pipeline.reporting.recorded_plots", "plots")(*([output] if output else []))
+    compare(first, second, open_workspace())

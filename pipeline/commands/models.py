@@ -11,7 +11,6 @@ from pipeline.commands.options import (
     SEED_ALONE,
     RecipeArgument,
     RecipeOption,
-    load,
     open_workspace,
     recipe_of,
     refuse_settings,
@@ -51,12 +50,21 @@ def translate(
     loaded = recipe_of(ctx, recipe, named)
     if path is None:
         raise RecipeError("translate: --with is missing; expected a system and languages, --with mt:en-de")
-    request = load("pipeline.translation.translate", "Request")(path, source, output, images, n_best, moses)
+    from pipeline.translation.translate import Request
+
+    request = Request(path, source, output, images, n_best, moses)
     with explained("augment"):
         if model is not None:
-            load("pipeline.search.translate_command", "translate_exported")(model, loaded.augment, request)
+            from pipeline.search.translate_command import translate_exported
+
+            translate_exported(model, loaded.augment, request)
         else:
-            load("pipeline.translation.translate", "translate")(loaded, open_workspace(), request)
+            from pipeline.graph import Graph
+            from pipeline.translation.translate import translate as translate_with
+
+            graph = Graph(loaded, open_workspace())
+            own = graph.of_translators
+            translate_with(own.recipe, own.workspace, request, own.translators, loaded.augment)
 
 
 @app.command("rerank-translations")
@@ -82,11 +90,13 @@ def rerank_translations(
         require_output(output, "rerank-translations: --output", force, inputs)
     if lists is None and (lists_references or lists_features):
         raise RecipeError("rerank-translations: --lists-references and --lists-features need --lists")
-    files = load("pipeline.translation.rerank_lists", "ListFiles")
-    test = None if lists is None else files(lists, lists_references, lists_features)
+    from pipeline.translation.rerank_lists import ListFiles
+
+    test = None if lists is None else ListFiles(lists, lists_references, lists_features)
     names = [name for name in use.split(",") if name]
-    run = load("pipeline.translation.rerank_lists", "rerank_translations")
-    run(files(tune, references, features), test, names, seeds, language, output, n_best)
+    from pipeline.translation.rerank_lists import rerank_translations as run
+
+    run(ListFiles(tune, references, features), test, names, seeds, language, output, n_best)
 
 
 @app.command(epilog=EPILOG)
@@ -100,7 +110,8 @@ def export(
 ) -> None:  # fmt: skip
     """Write the best trained model to a folder that can be moved and shared."""
     loaded, workspace = recipe_of(ctx, recipe, named), open_workspace()
-    run = load("pipeline.search.export_command", "export_and_share")
+    from pipeline.search.export_command import export_and_share as run
+
     run(loaded, workspace, output, license_id, push, private, onnx)
 
 
@@ -120,7 +131,8 @@ def evaluate(
         loaded = recipe_of(ctx, name, None, networks=False)
     else:
         refuse_settings(ctx)
-    run = load("pipeline.evaluation.command", "evaluate")
+    from pipeline.evaluation.command import evaluate as run
+
     with explained("evaluate"):
         run(model, on, loaded, open_workspace(), split, as_json)
 
@@ -133,7 +145,8 @@ def index(
 ) -> None:  # fmt: skip
     """Bring a gallery up to date with the pictures of a folder or of the corpus."""
     loaded = recipe_of(ctx, recipe, named)
-    run = load("pipeline.search.index_command", "index")
+    from pipeline.search.index_command import index as run
+
     with explained("index"):
         run(loaded, open_workspace(), model, gallery, pictures, cores())
 
@@ -154,7 +167,8 @@ def search(
     if sheet is not None:
         require_output(sheet, "search: --sheet", force, [queries])
     loaded = recipe_of(ctx, None, named, networks=False)
-    run = load("pipeline.search.commands", "search")
+    from pipeline.search.commands import search as run
+
     with explained("search"):
         run(loaded, open_workspace(), gallery, query, queries, language, top, rerank, plain, as_json, sheet)
 
@@ -169,7 +183,8 @@ def describe(
 ) -> None:  # fmt: skip
     """Find the captions nearest to a picture, in every language."""
     loaded = recipe_of(ctx, None, named, networks=False)
-    run = load("pipeline.search.commands", "describe")
+    from pipeline.search.commands import describe as run
+
     with explained("describe"):
         run(loaded, open_workspace(), gallery, picture, top, plain, as_json)
 
@@ -186,11 +201,19 @@ def embed(
 ) -> None:  # fmt: skip
     """Write vectors of pictures or captions to a file for a vector database; continues where it was stopped."""
     loaded = recipe_of(ctx, None, named, networks=False)
-    load("pipeline.search.embedding", "check_output")(output)
-    items = load("pipeline.search.embedding", "items_of")(pictures, captions, language, cores())
+    from pipeline.search.embedding import check_output
+
+    check_output(output)
+    from pipeline.search.embedding import items_of
+
+    items = items_of(pictures, captions, language, cores())
     with explained("embed"):
-        exported = load("pipeline.search.generation", "given_model")(loaded, open_workspace(), model)
-        load("pipeline.search.embedding", "embed")(exported, items, output, force)
+        from pipeline.search.generation import given_model
+
+        exported = given_model(loaded, open_workspace(), model)
+        from pipeline.search.embedding import embed
+
+        embed(exported, items, output, force)
 
 
 @app.command(epilog=ONLY_NAMED)
@@ -204,7 +227,8 @@ def caption(
 ) -> None:  # fmt: skip
     """Write a caption of a picture, with a model that has a decoder."""
     loaded = recipe_of(ctx, None, named, networks=False)
-    run = load("pipeline.search.generation", "caption")
+    from pipeline.search.generation import caption as run
+
     with explained("export"):
         run(loaded, open_workspace(), model, pictures or [], language, beam, as_json)
 
@@ -220,6 +244,7 @@ def imagine(
     """Draw the small picture that a model with a generator thinks of; `--seed N` gives another one."""
     require_output(output, "imagine: --output", force)
     loaded = recipe_of(ctx, None, named, networks=False)
-    run = load("pipeline.search.generation", "imagine")
+    from pipeline.search.generation import imagine as run
+
     with explained("export"):
         run(loaded, open_workspace(), model, text, language, output)

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +12,7 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.console import be_verbose
 
 if TYPE_CHECKING:
+    from pipeline.graph import Graph
     from pipeline.jobs.workspace import Workspace
     from pipeline.recipes.settings import Recipe
 
@@ -68,15 +68,9 @@ def recipe_of(ctx: typer.Context, name: str | None, named: str | None, networks:
     """
     if name and named and name != named:
         raise RecipeError(f"two recipes are named, {name!r} and {named!r}; name one")
-    recipe: Recipe = load("pipeline.recipes.loading", "load_recipe")(name or named or "scenes", ctx.obj, networks)
-    if networks:
-        other = recipe.augment.captions or recipe.augment.translators
-        whose: Recipe = load("pipeline.recipes.loading", "lender")(recipe, other) if other else recipe
-        if whose.mmt.rerank.retrieval:
-            import_module("pipeline.retrieval.features")  # gives re-ranked translators their retrieval model
-        if recipe.augment.captioner or whose.augment.captioner:
-            import_module("pipeline.retrieval.captioner")  # writes the captions of `caption:de`
-    return recipe
+    from pipeline.recipes.loading import load_recipe
+
+    return load_recipe(name or named or "scenes", ctx.obj, networks)
 
 
 def refuse_settings(ctx: typer.Context) -> None:
@@ -89,11 +83,6 @@ def refuse_settings(ctx: typer.Context) -> None:
         raise RecipeError(f"{ctx.command_path} takes no settings, but {ctx.obj[0]!r} is given; leave it out")
 
 
-def load(module: str, name: str) -> Callable[..., Any]:
-    """A function of a module, imported now."""
-    return getattr(import_module(module), name)
-
-
 def open_workspace() -> "Workspace":
     """The artifacts of this folder, or of BILDWORT_ARTIFACTS."""
     from pipeline.jobs.workspace import Workspace
@@ -102,7 +91,7 @@ def open_workspace() -> "Workspace":
 
 
 def run(
-    command: str, recipe: "Recipe", work: Callable[["Workspace"], None], *, force: bool = False, dry_run: bool = False,
+    command: str, recipe: "Recipe", work: Callable[["Graph"], None], *, force: bool = False, dry_run: bool = False,
     jobs: int | None = None, cluster: str | None = None, table: str | None = None,
 ) -> None:  # fmt: skip
     """Do a command's work, its independent jobs side by side; or only show what it would do.
@@ -110,7 +99,7 @@ def run(
     Args:
         command: a stage, `all`, `table`, `sts` or `draw`.
         recipe: whose jobs.
-        work: on the artifacts; an error ends all that runs.
+        work: on the graph of its jobs; an error ends all that runs.
         force: finished jobs run again, `--force`.
         dry_run: only show it, `--dry-run`.
         jobs: processes of this machine, `--jobs`.
@@ -120,10 +109,13 @@ def run(
     Raises:
         RecipeError: see `executor_for`.
     """
+    from pipeline.graph import Graph
     from pipeline.jobs.side_by_side import SideBySide, executor_for
     from pipeline.jobs.workspace import Workspace
+    from pipeline.reporting.dry_run import show_plan
+    from pipeline.stages import jobs_of
 
-    listed = partial(load("pipeline.reporting.plan", "jobs_of"), command, table=table)
+    listed = partial(jobs_of, command, table=table)
     executor = executor_for(recipe, jobs, cluster)
     with executor or nullcontext():
         if dry_run:
@@ -131,6 +123,7 @@ def run(
             would_run = listed(recipe, workspace)
             forced = ({job.stage for job in would_run} if command == "all" else {command}) if force else ()
             at_once = 1 if executor is None else executor.at_once
-            load("pipeline.reporting.dry_run", "show_plan")(would_run, workspace, forced, at_once)
+            show_plan(would_run, workspace, forced, at_once)
         else:
-            work(Workspace(side_by_side=None if executor is None else SideBySide(recipe, listed, executor)))
+            side_by_side = None if executor is None else SideBySide(recipe, listed, executor)
+            work(Graph(recipe, Workspace(side_by_side=side_by_side)))

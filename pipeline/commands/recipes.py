@@ -11,7 +11,6 @@ from pipeline.commands.options import (
     EPILOG,
     RecipeArgument,
     RecipeOption,
-    load,
     open_workspace,
     recipe_names,
     recipe_of,
@@ -48,8 +47,12 @@ def init(
     """Look at a folder of pictures and captions, write a recipe for it, and print the next commands."""
     refuse_settings(ctx)
     named = [one.strip() for one in (languages or "").split(",") if one.strip()]
-    wishes = load("pipeline.own.init", "Wishes")(captions, output, backbone, translator, to, named, force)
-    load("pipeline.own.init", "init")(source, wishes, open_workspace().root)
+    from pipeline.own.init import Wishes
+
+    wishes = Wishes(captions, output, backbone, translator, to, named, force)
+    from pipeline.own.init import init
+
+    init(source, wishes, open_workspace().root)
 
 
 @app.command()
@@ -66,7 +69,9 @@ def recipes(ctx: typer.Context) -> None:
 @config.command("show", epilog=EPILOG)
 def show(ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None) -> None:
     """Print a recipe's settings, each with its documentation; the output is a recipe too, without the tables."""
-    print(load("pipeline.recipes.documentation", "documented_recipe")(recipe_of(ctx, recipe, named)))
+    from pipeline.recipes.documentation import documented_recipe
+
+    print(documented_recipe(recipe_of(ctx, recipe, named)))
 
 
 @config.command("keys")
@@ -75,5 +80,7 @@ def keys(
 ) -> None:
     """List the settings there are, with type, default and documentation."""
     refuse_settings(ctx)
-    for line in load("pipeline.recipes.documentation", "documented_keys")(section):
+    from pipeline.recipes.documentation import documented_keys
+
+    for line in documented_keys(section):
         print(line)

@@ -16,77 +16,56 @@ from pipeline.commands.options import (
     RecipeArgument,
     RecipeOption,
     Verbose,
-    load,
     recipe_of,
     run,
 )
-from pipeline.errors import RecipeError
 from pipeline.jobs.console import say
 from pipeline.jobs.machine_errors import explained
 
 if TYPE_CHECKING:
-    from pipeline.jobs.workspace import Workspace
-    from pipeline.recipes.settings import Recipe
+    from pipeline.graph import Graph
 
 STAGES = {
-    "prepare": "pipeline.corpus.prepare",
-    "mmt": "pipeline.translation.mmt",
-    "augment": "pipeline.translation.augment",
-    "vse": "pipeline.retrieval.vse",
-    "rerank": "pipeline.reporting.rerank",
-    "report": "pipeline.reporting.report",
+    "prepare": "Read a corpus: caption table, parallel text, region store, data report.",
+    "mmt": "Train and test translators: NMT on text, then MT and MMT on captions.",
+    "augment": "Translate training captions into synthetic captions.",
+    "vse": "Train and test retrieval models.",
+    "rerank": "Tune re-ranked translators (mmt.rerank), compare sets of features and print the table.",
 }
+"""The stages of `pipeline.stages`, which takes seconds to import, and what their help says."""
 
 app = typer.Typer()
 
 
-@app.command(epilog=EPILOG)
-def prepare(
-    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
-) -> None:  # fmt: skip
-    """Read a corpus: caption table, parallel text, region store, data report."""
-    _run_stage("prepare", recipe_of(ctx, recipe, named), force, dry_run, jobs, cluster)
+def _add(name: str, text: str) -> None:
+    """Add the command of a stage."""
+
+    def command(
+        ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
+        dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
+    ) -> None:  # fmt: skip
+        """Run the stage."""
+        loaded = recipe_of(ctx, recipe, named)
+        if name == "rerank":
+            from pipeline.recipes.loading import require_reranked
+
+            require_reranked(loaded)
+        run(name, loaded, lambda graph: _perform(name, graph, force), force=force, dry_run=dry_run, jobs=jobs,
+            cluster=cluster)  # fmt: skip
+
+    app.command(name, epilog=EPILOG, help=text)(command)
 
 
-@app.command(epilog=EPILOG)
-def mmt(
-    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
-) -> None:  # fmt: skip
-    """Train and test translators: NMT on text, then MT and MMT on captions."""
-    _run_stage("mmt", recipe_of(ctx, recipe, named), force, dry_run, jobs, cluster)
+for _name, _text in STAGES.items():
+    _add(_name, _text)
 
 
-@app.command(epilog=EPILOG)
-def augment(
-    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
-) -> None:  # fmt: skip
-    """Translate training captions into synthetic captions."""
-    _run_stage("augment", recipe_of(ctx, recipe, named), force, dry_run, jobs, cluster)
+def _perform(name: str, graph: "Graph", force: bool) -> None:
+    from pipeline.stages import STAGES as ALL
+    from pipeline.stages import run_stage
 
-
-@app.command(epilog=EPILOG)
-def vse(
-    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
-) -> None:  # fmt: skip
-    """Train and test retrieval models."""
-    _run_stage("vse", recipe_of(ctx, recipe, named), force, dry_run, jobs, cluster)
-
-
-@app.command(epilog=EPILOG)
-def rerank(
-    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
-    dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
-) -> None:  # fmt: skip
-    """Tune re-ranked translators (mmt.rerank), compare sets of features and print the table."""
-    loaded = recipe_of(ctx, recipe, named)
-    if not (loaded.mmt.rerank.systems or loaded.mmt.rerank.retrieval):
-        raise RecipeError(f"recipe {loaded.name} re-ranks nothing; set mmt.rerank.retrieval.row to a row of vse.rows, "
-                          "or name systems in mmt.rerank.systems and mmt.systems")  # fmt: skip
-    _run_stage("rerank", loaded, force, dry_run, jobs, cluster)
+    with explained(name):
+        run_stage(next(stage for stage in ALL if stage.name == name), graph, force)
 
 
 @app.command(epilog=EPILOG)
@@ -95,8 +74,15 @@ def report(
     dry_run: DryRun = False, verbose: Verbose = False,
 ) -> None:  # fmt: skip
     """Print and write tables of everything that has been run."""
-    loaded = recipe_of(ctx, recipe, named)
-    run("report", loaded, lambda workspace: _perform(["report"], loaded, workspace), dry_run=dry_run, jobs=1)
+
+    def work(graph: "Graph") -> None:
+        """The report."""
+        from pipeline.reporting.report import report as print_report
+
+        with explained("report"):
+            print_report(graph)
+
+    run("report", recipe_of(ctx, recipe, named), work, dry_run=dry_run, jobs=1)
 
 
 @app.command("all", epilog=EPILOG)
@@ -107,14 +93,17 @@ def run_all(
     """Run all stages, prepare, mmt, augment, vse, rerank and report, and print a summary."""
     started, loaded = time.monotonic(), recipe_of(ctx, recipe, named)
     from pipeline.jobs.cost import cpu_seconds, duration
-    from pipeline.reporting.plan import all_jobs
 
-    def work(workspace: "Workspace") -> None:
+    def work(graph: "Graph") -> None:
         """All stages, and the summary."""
-        workspace.expect(all_jobs(loaded, workspace), force)  # refuses what cannot be trained before anything runs
-        _perform([name for name in STAGES if name != "report"], loaded, workspace, force)
+        from pipeline.reporting.summary import summary
+        from pipeline.stages import all_jobs
+
+        graph.workspace.expect(all_jobs(graph), force)  # refuses what cannot be trained before anything runs
+        for name in STAGES:
+            _perform(name, graph, force)
         with explained("report"):
-            load("pipeline.reporting.summary", "summary")(loaded, workspace, _chosen(recipe or named, ctx.obj))
+            summary(graph, _chosen(recipe or named, ctx.obj))
 
     run("all", loaded, work, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster)
     if not dry_run:  # the processes side by side have ended: their CPU time counts
@@ -128,8 +117,10 @@ def doctor(
     examples: Annotated[int, typer.Option(min=0, max=1_000_000, help="examples shown with each finding")] = 5,
 ) -> None:  # fmt: skip
     """Check a recipe's data and show what is in it; changes nothing."""
+    from pipeline.corpus.doctor import doctor as check
+
     with explained("doctor"):
-        load("pipeline.corpus.doctor", "doctor")(recipe_of(ctx, recipe, named), examples)
+        check(recipe_of(ctx, recipe, named), examples)
 
 
 def _chosen(name: str | None, settings: Sequence[str]) -> str:
@@ -137,16 +128,3 @@ def _chosen(name: str | None, settings: Sequence[str]) -> str:
     words = [f"RECIPE={name}"] if name not in (None, "scenes") else []
     words += [f"ARGS={shlex.join(settings)}"] if settings else []
     return shlex.join(words)
-
-
-def _run_stage(name: str, recipe: "Recipe", force: bool, dry_run: bool, jobs: int | None, cluster: str | None) -> None:
-    """Run a stage, or show what it would do."""
-    run(name, recipe, lambda workspace: _perform([name], recipe, workspace, force), force=force, dry_run=dry_run,
-        jobs=jobs, cluster=cluster)  # fmt: skip
-
-
-def _perform(names: Sequence[str], recipe: "Recipe", workspace: "Workspace", *options: bool) -> None:
-    for name in names:
-        stage = load(STAGES[name], name)
-        with explained(name):
-            stage(recipe, workspace, *options)

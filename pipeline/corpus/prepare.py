@@ -71,25 +71,14 @@ def _headline(figures: Mapping[str, Any]) -> str:
     return f"{figures['captions']:,} captions of {figures['images']:,} images"
 
 
-def prepare(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
-    """Run the stage and print what is in the corpus."""
-    job = corpus_job(recipe, workspace)
-    workspace.expect([job], force)
-    workspace.perform_many([job], force)
-    folder = workspace.folder(job)
-    workspace.note(recipe.name, "prepare", {"corpus": job})
-    counts = workspace.manifest(job)["metrics"]
+def say_corpus(recipe: Recipe, workspace: Workspace, job: Job) -> None:
+    """Print how many findings the data report of a finished job has, with `--verbose` each of them."""
+    folder, counts = workspace.folder(job), workspace.manifest(job)["metrics"]
     detail(f"  {recipe.corpus.name}: {counts['pairs']:,} pairs, regions {'×'.join(map(str, counts['regions']))}")
     findings = [Finding(**one) for one in read_json(folder / "report.json", _REPORT)["findings"]]
     say_counts(findings, folder / "report.md")
     if is_verbose():
         say_each(findings)
-
-
-def prepare_if_missing(recipe: Recipe, workspace: Workspace) -> None:
-    """Run the stage if the corpus has not been prepared; stages that read the corpus call this first."""
-    if not workspace.done(corpus_job(recipe, workspace)):
-        prepare(recipe, workspace)
 
 
 def pictures_of(corpus: Path) -> dict[str, Path]:

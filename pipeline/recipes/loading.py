@@ -66,7 +66,7 @@ _NEUTRAL = {"vse.seeds", "vse.only", "corpus.root"}  # they choose what is run, 
 _TOP = {"base", "seed", "trainer", "corpus", "tables", *SECTIONS}
 
 
-def load_recipe(name: str, overrides: Iterable[str] = (), networks: bool = True) -> Recipe:
+def load_recipe(name: str | Path, overrides: Iterable[str] = (), networks: bool = True) -> Recipe:
     """Read a recipe.
 
     Args:
@@ -77,7 +77,7 @@ def load_recipe(name: str, overrides: Iterable[str] = (), networks: bool = True)
     Raises:
         RecipeError: no such recipe, an unknown key, a value of the wrong type, or settings that contradict.
     """
-    path, given = _find(name), list(overrides)
+    path, given = _find(str(name)), list(overrides)
     raw = _read_with_base(path)
     whole = raw
     for override in sorted(given, key=lambda one: not one.startswith(_OTHERS)):  # they drop what belongs to another
@@ -125,6 +125,27 @@ def lender(recipe: Recipe, name: str, section: str = "augment") -> Recipe:
     if found.augment.translators or found.augment.captions:
         raise RecipeError(f"recipe {recipe.name}: {section} borrows from {name}, which borrows itself; name its lender")
     return found
+
+
+def translator_recipe(recipe: Recipe) -> Recipe:
+    """The recipe that trains a recipe's translators: itself, or the one that it borrows them from.
+
+    Raises:
+        RecipeError: as `lender`.
+    """
+    other = recipe.augment.captions or recipe.augment.translators
+    return lender(recipe, other) if other else recipe
+
+
+def require_reranked(recipe: Recipe) -> None:
+    """Refuse stage rerank of a recipe that re-ranks nothing.
+
+    Raises:
+        RecipeError: it is so.
+    """
+    if not (recipe.mmt.rerank.systems or recipe.mmt.rerank.retrieval):
+        raise RecipeError(f"recipe {recipe.name} re-ranks nothing; set mmt.rerank.retrieval.row to a row of vse.rows, "
+                          "or name systems in mmt.rerank.systems and mmt.systems")  # fmt: skip
 
 
 def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str, Any] | None = None) -> Recipe:

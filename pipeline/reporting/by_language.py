@@ -7,11 +7,10 @@ from typing import NamedTuple
 from data.captions import HUMAN
 from data.slots import Slot, parse_group
 from modules.retrieval_models import parameters_of_a_language
-from pipeline.corpus.prepare import corpus_job
 from pipeline.drawing.plots import Mark, Panel, Point, as_png, by_count
 from pipeline.jobs.artifact_files import read_json
 from pipeline.jobs.job import Job
-from pipeline.reporting.paper_tables import table_rows
+from pipeline.jobs.model_files import refusing_other_code
 from pipeline.reporting.records import Result
 from pipeline.reporting.results import ONE_SEED, Figures
 from pipeline.retrieval.rows import Row
@@ -82,7 +81,7 @@ def _lines(figures: Figures, rows: Sequence[Row]) -> Iterator[_Line]:
     recipe, seen = figures.recipe, set()
     of_tables = (
         _Line(system, row, frozenset({table.language}) & row.languages)
-        for name, table in recipe.tables.items() for system, _, row in table_rows(recipe, figures.workspace, name)
+        for name, table in recipe.tables.items() for system, _, row in figures.graph.table_rows(name)
     )  # fmt: skip
     for line in chain((_Line(row.system, row, row.languages) for row in rows), of_tables):
         key = (line.system, line.row.name, line.languages)
@@ -97,7 +96,7 @@ def _slots(job: Job) -> Iterator[Slot]:
 
 def _written(figures: Figures) -> dict[str, int]:
     """Type → human training captions, as the data report counts them; empty if the corpus is not here."""
-    corpus = corpus_job(figures.recipe, figures.workspace)
+    corpus = figures.graph.corpus
     if not figures.workspace.done(corpus):
         return {}
     report = read_json(figures.workspace.folder(corpus) / "report.json", _COUNTS)
@@ -124,7 +123,8 @@ def _parameters(figures: Figures, trained: Sequence[Job]) -> int | None:
         if not path.is_file():
             return None
         network = read_json(path, {"model": str, "arguments": dict})
-        more = parameters_of_a_language(network["model"], **network["arguments"])
+        with refusing_other_code(path.parent):
+            more = parameters_of_a_language(network["model"], **network["arguments"])
         if more is None:
             return None
         total += more

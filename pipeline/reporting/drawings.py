@@ -15,7 +15,7 @@ from data.regions import RegionStore
 from data.slots import parse_group
 from data.text import TextInput, WordVocabulary
 from modules.retrieval_models import RetrievalModel, model_class
-from pipeline.corpus.prepare import corpus_job, pictures_of
+from pipeline.corpus.prepare import pictures_of
 from pipeline.drawing.dashboards import log_pictures
 from pipeline.drawing.grounding import grounded, grounding_figure
 from pipeline.drawing.joint_space import Contents, encoded_contents, joint_space_figure
@@ -23,12 +23,12 @@ from pipeline.drawing.pictures import cut_out, read_thumbnail
 from pipeline.drawing.plots import as_pixels, png_of
 from pipeline.drawing.word_vectors import LEAST, known_words, word_vectors_figure
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.console import say
 from pipeline.jobs.job import Job
 from pipeline.jobs.model_files import load_model
 from pipeline.jobs.ranks import rank
 from pipeline.jobs.trainer import log_folder
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.reporting.generation import GALLERY, GENERATION, generation_sheet
 from pipeline.retrieval.images import images_in, images_of
@@ -44,51 +44,54 @@ _WORDS = 25  # of a language
 _SIZE = 320  # pixels of the longer side of a picture
 
 
-def draw(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
+def draw(graph: Graph, force: bool = False) -> None:
     """Draw all retrieval models of a recipe that have been trained.
 
     Raises:
         RecipeError: none has been trained.
     """
-    trained = trained_drawings(recipe, workspace)
+    workspace, trained = graph.workspace, trained_drawings(graph)
     workspace.expect(trained, force)
     workspace.perform_many(trained, force)
     if rank() > 0:
         return
-    workspace.note(recipe.name, "draw", {job.name: job for job in trained})
+    workspace.note(graph.recipe.name, "draw", {job.name: job for job in trained})
     say("the pictures:")
     for job in trained:
         say(f"  {workspace.folder(job)}")
-    if left := len(drawing_jobs(recipe, workspace)) - len(trained):
+    if left := len(drawing_jobs(graph)) - len(trained):
         say(f"{left} not drawn: train them with `make stage-vse`, then run `make draw` again")
 
 
-def trained_drawings(recipe: Recipe, workspace: Workspace) -> list[Job]:
+def trained_drawings(graph: Graph) -> list[Job]:
     """Those of `drawing_jobs` whose model has been trained.
 
     Raises:
         RecipeError: none has been.
     """
-    trained = [job for job in drawing_jobs(recipe, workspace) if workspace.done(job.inputs["model"])]
+    trained = [job for job in drawing_jobs(graph) if graph.workspace.done(job.inputs["model"])]
     if not trained:
         raise RecipeError("no retrieval model of these settings has been trained; run `make stage-vse` with the same "
                           "recipe and settings")  # fmt: skip
     return trained
 
 
-def drawing_jobs(recipe: Recipe, workspace: Workspace) -> list[Job]:
+def drawing_jobs(graph: Graph) -> list[Job]:
     """A job for each retrieval model of a recipe's rows, trained or not."""
-    corpus, found = corpus_job(recipe, workspace), {}
-    for settings, row, trained, table in models_of(recipe, workspace):
+    found = {}
+    for settings, row, trained, table in models_of(graph):
         if not table:
             title = f"{trained.settings['model']} trained on {row.name}, seed {row.seed}"
-            found[trained.name, trained.key] = _drawing_job(recipe, corpus, trained, title, settings.pretrained)
+            found[trained.name, trained.key] = _drawing_job(
+                graph.recipe, graph.corpus, trained, title, settings.pretrained
+            )
     return list(found.values())
 
 
-def finished_drawings(recipe: Recipe, workspace: Workspace) -> list[tuple[str, bytes]]:
+def finished_drawings(graph: Graph) -> list[tuple[str, bytes]]:
     """Title and PNG file of what has been drawn, model by model."""
-    jobs = [job for job in drawing_jobs(recipe, workspace) if workspace.done(job)]
+    workspace = graph.workspace
+    jobs = [job for job in drawing_jobs(graph) if workspace.done(job)]
     paths = [(job, path) for job in jobs for path in sorted(workspace.folder(job).glob("*.png"))]
     return [(f"{job.inputs['model'].name}, {path.stem}", path.read_bytes()) for job, path in paths]
 

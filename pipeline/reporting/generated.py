@@ -6,29 +6,29 @@ from pipeline.drawing.text_table import TextTable
 from pipeline.jobs.job import Job
 from pipeline.reporting.results import INTERVALS, NOT_RUN, Figures, over_seeds, shown_interval
 from pipeline.retrieval.generated import FLOORS, GENERATED, MEASURES, read_cider
-from pipeline.retrieval.rows import Row
+from pipeline.retrieval.rows import Cells
 
 HEADS = ["BLEU-1", "2", "3", "4", "CIDEr-D", "95 %", "seeds", "empty"]
 
 
-def generated_tables(figures: Figures, rows: Sequence[Row]) -> Iterator[TextTable]:
-    """A table for each language of rows whose model has a decoder: a line a row, then the floors."""
-    named: dict[tuple[str, str], list[Job]] = {}  # language and row → a job a seed
-    for name, job in [(row.name, row.generated) for row in rows if row.generated is not None]:
-        for language in job.settings["languages"]:
-            named.setdefault((language, name), []).append(job)
-    for language in sorted({language for language, _ in named}):
-        mine = {name: jobs for (one, name), jobs in named.items() if one == language}
-        lines = [[name, *_cells(figures, jobs, rows[0].system, name, language)] for name, jobs in mine.items()]
-        floors = next(iter(mine.values()))[0].inputs["floors"]
-        known = [
-            (short, name) for short, name in FLOORS.items() if (language, f"{short}_cider") in figures.scores(floors)
-        ]
-        lines += [[name, *_cells(figures, [floors], name, "–", language, short)[:-2], "", ""] for short, name in known]
-        yield TextTable(
-            f"Generated captions, {rows[0].system}, {language}, {figures.label} ({figures.task_of(language)}): "
-            f"compared with all captions of the image; CIDEr-D × 100; {INTERVALS}", ["trained on", *HEADS], lines,
-        )  # fmt: skip
+def generated_tables(figures: Figures, cells: Cells, language: str) -> Iterator[TextTable]:
+    """The table of a language, of rows whose model has a decoder: a line a row, then the floors."""
+    named: dict[str, list[Job]] = {}  # row → a job a seed
+    for _, name, row in cells:
+        job = row.analyses.get("generated")
+        if job is not None and language in job.settings["languages"]:
+            named.setdefault(name, []).append(job)
+    if not named:
+        return
+    system = cells[0][0]
+    lines = [[name, *_cells(figures, jobs, system, name, language)] for name, jobs in named.items()]
+    floors = next(iter(named.values()))[0].inputs["floors"]
+    known = [(short, name) for short, name in FLOORS.items() if (language, f"{short}_cider") in figures.scores(floors)]
+    lines += [[name, *_cells(figures, [floors], name, "–", language, short)[:-2], "", ""] for short, name in known]
+    yield TextTable(
+        f"Generated captions, {system}, {language}, {figures.label} ({figures.task_of(language)}): "
+        f"compared with all captions of the image; CIDEr-D × 100; {INTERVALS}", ["trained on", *HEADS], lines,
+    )  # fmt: skip
 
 
 def _cells(

@@ -6,42 +6,31 @@ from dataclasses import replace
 from modules.metrics import RECALLS
 from pipeline.drawing.text_table import TextTable
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.job import Job, chain, everything
 from pipeline.jobs.ranks import rank
-from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import Recipe, Table
-from pipeline.reporting.recognised import recognised_tables
+from pipeline.recipes.settings import Table
+from pipeline.reporting.analyses import BESIDE_RECALL, analysis_tables
 from pipeline.reporting.records import add_records, read_records
 from pipeline.reporting.results import INTERVALS, MEDIANS, NOT_RUN, R_AT_K, Figures, finished_records
 from pipeline.reporting.retrieved import published_table
-from pipeline.reporting.senses import senses_tables
-from pipeline.retrieval.rows import Row
-from pipeline.retrieval.vse import all_rows, vse_rows
+from pipeline.retrieval.analyses import ANALYSES
 
 SUM = "sum"
 _OF_SUM = ("t2i_r1", "t2i_r10", "i2t_r1", "i2t_r10")
 """What papers without R@5 sum (GXN, Eq. 13)."""
 
 
-def table_rows(recipe: Recipe, workspace: Workspace, name: str) -> list[tuple[str, str, Row]]:
-    """System, row and job of every cell of a table, seed by seed."""
-    return [
-        (system, row.name, row)
-        for system, settings in recipe.tables[name].systems.items()
-        for row in vse_rows(replace(recipe, vse=settings.vse), workspace)
-    ]
-
-
-def variants_of(recipe: Recipe, workspace: Workspace) -> dict[str, str]:
+def variants_of(graph: Graph) -> dict[str, str]:
     """Key of a job → the system of a table that it is of, of jobs that are not of the recipe's own rows.
 
     Two systems of a name have it with their table's (`1: SAN`).
     """
-    own = {job.key for row in all_rows(recipe, workspace) for job in chain(row.jobs, "vse")}
+    own = {job.key for row in graph.all_rows for job in chain(row.jobs, "vse")}
     found: dict[str, str] = {}
     taken: dict[tuple[str, str], str] = {}
-    for name in recipe.tables:
-        for system, _, row in table_rows(recipe, workspace, name):
+    for name in graph.recipe.tables:
+        for system, _, row in graph.table_rows(name):
             for job in chain(row.jobs, "vse"):
                 if job.key not in own and job.key not in found:
                     twice = taken.setdefault((job.name, system), job.key) != job.key
@@ -49,50 +38,54 @@ def variants_of(recipe: Recipe, workspace: Workspace) -> dict[str, str]:
     return found
 
 
-def table_jobs(recipe: Recipe, workspace: Workspace, name: str | None) -> list[Job]:
+def table_jobs(graph: Graph, name: str | None) -> list[Job]:
     """The jobs whose figures a table has, system by system and seed by seed; each needs others.
 
     Raises:
         RecipeError: the recipe has no such table.
     """
+    recipe = graph.recipe
     if name is None or name not in recipe.tables:
         if not recipe.tables:
             raise RecipeError(f"recipe {recipe.name} has no tables; try `make table TABLE=1 RECIPE=multi30k-flickr8k`")
         reason = f"no table {name!r}" if name else "no table is named"
         raise RecipeError(f"{reason}: recipe {recipe.name} has {', '.join(recipe.tables)}; use `make table TABLE=…`")
     captions = recipe.tables[name].captions
-    rows = [row for _, _, row in table_rows(recipe, workspace, name)]
-    return [job for row in rows for job in (row.jobs if captions else row.of_vectors)]
+    wanted = tuple(ANALYSES) if captions else BESIDE_RECALL
+    return [
+        job for _, _, row in graph.table_rows(name)
+        for job in (row.job, *(row.analyses[one] for one in wanted if one in row.analyses))
+    ]  # fmt: skip
 
 
-def table(recipe: Recipe, workspace: Workspace, name: str | None) -> None:
+def table(graph: Graph, name: str | None) -> None:
     """Train what a table lacks, with all that it needs, and print it.
 
     Raises:
         RecipeError: the recipe has no such table.
     """
-    jobs = table_jobs(recipe, workspace, name)
+    recipe, workspace, jobs = graph.recipe, graph.workspace, table_jobs(graph, name)
     workspace.expect(everything(jobs))
     try:
         workspace.perform_many(jobs)
     finally:  # what is done is recorded, whatever stops the rest
-        variants = variants_of(recipe, workspace)
+        variants = variants_of(graph)
         if recipe.report.record and rank() == 0:
             add_records(recipe.name, list(finished_records(workspace, chain(jobs, "vse"), recipe, variants)))
     if rank() > 0:
         return
-    for sheet in paper_tables(str(name), Figures(recipe, workspace, read_records(recipe.name), variants)):
+    for sheet in paper_tables(str(name), Figures(graph, read_records(recipe.name), variants)):
         sheet.show()
 
 
 def paper_tables(name: str, figures: Figures) -> list[TextTable]:
     """The table, ours above the published figures and the difference, and tests between its rows."""
-    recipe, workspace = figures.recipe, figures.workspace
-    settings, language = recipe.tables[name], recipe.tables[name].language
+    settings = figures.recipe.tables[name]
+    language, named = settings.language, figures.graph.table_rows(name)
     if settings.captions:
-        return [published_table(figures, settings, table_rows(recipe, workspace, name))]
+        return [published_table(figures, settings, named)]
     cells: dict[tuple[str, str], dict[int, Job]] = {}
-    titles, tested, named = {}, {}, table_rows(recipe, workspace, name)
+    titles, tested = {}, {}
     for system, row, cell in named:
         cells.setdefault((system, row), {})[cell.seed] = cell.job
         titles[system, row] = cell.title(language)
@@ -111,7 +104,7 @@ def paper_tables(name: str, figures: Figures) -> list[TextTable]:
     sheets = [TextTable(f"{title} ({figures.task_of(language)}), {language}{size}{over}", heads, lines)]
     if not settings.folds:
         sheets.append(_tests(figures, tested, settings.compare, language, f"{title}: paired tests, rsum"))
-        sheets += [*recognised_tables(figures, named, language), *senses_tables(figures, named, language)]
+        sheets += analysis_tables(figures, named, [language], BESIDE_RECALL)
     return [sheet for sheet in sheets if sheet.rows]
 
 

@@ -9,15 +9,13 @@ from pipeline.drawing.text_table import TextTable
 from pipeline.jobs.job import Job
 from pipeline.reporting.results import INTERVALS, NOT_RUN, Ends, Figures, over_seeds, shown_interval
 from pipeline.retrieval.recognised import DRAWN, MEASURES, OTHER, PICTURES, name_of, read_recognised
-from pipeline.retrieval.rows import Row
+from pipeline.retrieval.rows import Cells
 
 HEADS = ["system", "trained on", "pictures", "objects", "95 %", "nouns", "colours", "seeds"]
 _FIRST = MEASURES[0]
 
 
-def recognised_tables(
-    figures: Figures, cells: Sequence[tuple[str, str, Row]], language: str
-) -> Iterator[TextTable]:  # fmt: skip
+def recognised_tables(figures: Figures, cells: Cells, language: str) -> Iterator[TextTable]:
     """The table of a language; none where no row draws pictures of its captions.
 
     Args:
@@ -27,8 +25,9 @@ def recognised_tables(
     """
     named: dict[tuple[str, str], list[Job]] = {}  # system and row → a job a seed
     for system, name, row in cells:
-        if row.recognised is not None and language in row.recognised.settings["languages"]:
-            named.setdefault((system, name), []).append(row.recognised)
+        job = row.analyses.get("recognised")
+        if job is not None and language in job.settings["languages"]:
+            named.setdefault((system, name), []).append(job)
     lines = [line for (system, name), jobs in named.items() for line in _lines(figures, jobs, system, name, language)]
     yield TextTable(
         f"Objects in drawn pictures, {language}, {figures.label} ({figures.task_of(language)}): share in % of the "

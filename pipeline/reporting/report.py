@@ -9,23 +9,20 @@ from torch import Tensor
 from data.text import words_of
 from modules.rank_variance import mean_rank_variance, rank_variances
 from modules.translation_metrics import NO_METEOR, TER_FORM, bleu_of, bleu_statistics, by_image, paired_gain
-from pipeline.corpus.prepare import corpus_job
 from pipeline.drawing.text_table import TextTable, shown_difference
+from pipeline.graph import Graph
 from pipeline.jobs.console import say
 from pipeline.jobs.files import write_whole
 from pipeline.jobs.job import Job
 from pipeline.jobs.trainer import log_folder
-from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import parse_path
+from pipeline.reporting.analyses import analysis_tables
 from pipeline.reporting.by_language import add_counts, language_figure
 from pipeline.reporting.drawings import finished_drawings
-from pipeline.reporting.generated import generated_tables
 from pipeline.reporting.page import report_page
-from pipeline.reporting.paper_tables import paper_tables, table_rows, variants_of
-from pipeline.reporting.recognised import recognised_tables
+from pipeline.reporting.paper_tables import paper_tables, variants_of
 from pipeline.reporting.records import Result, add_records, read_records, write_results
-from pipeline.reporting.rerank import choices_jobs, rerank_tables
+from pipeline.reporting.rerank import rerank_tables
 from pipeline.reporting.results import (
     COUNTS_OF_CAPTIONS,
     INTERVALS,
@@ -35,17 +32,12 @@ from pipeline.reporting.results import (
     Figures,
     finished_records,
 )
-from pipeline.reporting.retrieved import retrieved_tables
-from pipeline.reporting.senses import senses_tables
 from pipeline.reporting.sts import sts_tables, sts_variants
-from pipeline.retrieval.ranks import read_ranks
+from pipeline.retrieval.ranks import read_runs
 from pipeline.retrieval.rows import Row
-from pipeline.retrieval.vse import vse_jobs, vse_rows
 from pipeline.similarity.models import sts_rows
-from pipeline.translation.augment import synthesis_jobs
 from pipeline.translation.evaluation import read_translations
 from pipeline.translation.incongruent_images import SHOWN
-from pipeline.translation.mmt import incongruent_jobs_of, translators_of, whose
 
 
 class Written(NamedTuple):
@@ -62,9 +54,9 @@ class Written(NamedTuple):
     results: list[Result]
 
 
-def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
+def report(graph: Graph) -> None:
     """Run the stage and print all tables."""
-    written = write_report(recipe, workspace)
+    written = write_report(graph)
     folder = written.folder
     for sheet in written.sheets:
         sheet.show()
@@ -74,22 +66,20 @@ def report(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
     )
 
 
-def write_report(recipe: Recipe, workspace: Workspace) -> Written:
+def write_report(graph: Graph) -> Written:
     """Collect what has been run, write `results.jsonl`, `report.md` and `report.html`, record finished runs."""
-    rows, translators = vse_rows(recipe, workspace), translators_of(recipe, workspace)
-    looks = incongruent_jobs_of(recipe, workspace)
-    synthetic = synthesis_jobs(recipe, workspace)
+    recipe, workspace, rows = graph.recipe, graph.workspace, graph.rows
+    translators, looks, synthetic, compared = graph.translators, graph.incongruent, graph.synthesis, graph.comparisons
     translated = [job for job in synthetic.values() if job.stage == "augment"]
-    similar = sts_rows(recipe, workspace) if recipe.sts.sets else []
-    compared = choices_jobs(whose(recipe), workspace)
-    variants = variants_of(recipe, workspace) | sts_variants(similar)
+    similar = sts_rows(graph) if recipe.sts.sets else []
+    variants = variants_of(graph) | sts_variants(similar)
     if recipe.report.record:
-        of_tables = [row for name in recipe.tables for _, _, row in table_rows(recipe, workspace, name)]
-        ranked = vse_jobs(recipe, workspace, [*rows, *of_tables])
+        of_tables = [row for name in recipe.tables for _, _, row in graph.table_rows(name)]
+        ranked = graph.retrieval_jobs([*rows, *of_tables])
         of_sentences = [row.job for row in similar if row.job is not None]
         kept = [*translators.values(), *looks.values(), *translated, *ranked, *of_sentences, *compared.values()]
         add_records(recipe.name, list(finished_records(workspace, kept, recipe, variants)))
-    figures = _ReportTables(recipe, workspace, read_records(recipe.name), variants)
+    figures = _ReportTables(graph, read_records(recipe.name), variants)
     cut = recipe.vse.folds > 1 and not recipe.vse.ranked_by
     named = [(row.system, row.name, row) for row in rows]
     sheets = [
@@ -101,19 +91,16 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
         *(figures.retrieval(rows, language, folds=True) for language in recipe.vse.test if cut),
         *(figures.differences_of_rows(rows, language) for language in recipe.vse.test),
         figures.across_languages(rows),
-        *(sheet for language in recipe.vse.test for sheet in retrieved_tables(figures, rows, language)),
-        *generated_tables(figures, rows),
-        *(sheet for language in recipe.vse.test for sheet in recognised_tables(figures, named, language)),
-        *(sheet for language in recipe.vse.test for sheet in senses_tables(figures, named, language)),
+        *analysis_tables(figures, named, recipe.vse.test),
         *(sheet for name in recipe.tables for sheet in paper_tables(name, figures)),
         *sts_tables(figures, similar),
         *rerank_tables(figures, compared),
         figures.costs(
             [
-                corpus_job(recipe, workspace),
+                graph.corpus,
                 *translators.values(),
                 *translated,
-                *vse_jobs(recipe, workspace, rows),
+                *graph.retrieval_jobs(rows),
             ]
         ),
     ]
@@ -126,7 +113,7 @@ def write_report(recipe: Recipe, workspace: Workspace) -> Written:
     title, trained = f"{recipe.name}: {figures.label}", [*translators.values(), *(row.job for row in rows)]
     report_page(
         folder / "report.html", title, sheets, figures.results,
-        lambda job: log_folder(recipe, job.name, job.key), trained, [*pictures, *finished_drawings(recipe, workspace)],
+        lambda job: log_folder(recipe, job.name, job.key), trained, [*pictures, *finished_drawings(graph)],
     )  # fmt: skip
     return Written(folder, sheets, figures.results)
 
@@ -302,7 +289,7 @@ class _ReportTables(Figures):
             jobs = [row.job for row in named if self.workspace.done(row.job)]
             if len(languages) < 2 or not jobs:
                 continue
-            runs = [{one: read_ranks(self.workspace.folder(job), one) for one in languages} for job in jobs]
+            runs = read_runs([self.workspace.folder(job) for job in jobs], languages)
             if (found := mean_rank_variance(runs, resamples)) is None:
                 continue
             n, among, system = len(rank_variances(runs[0])), "+".join(languages), named[0].system

@@ -1,78 +1,29 @@
-"""Stage rerank: re-ranked translators are tuned, and sets of features compared."""
+"""Tables of stage rerank: sets of features compared, beside published figures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import pipeline.retrieval.features  # noqa: F401 # gives re-ranked translators their retrieval model
 from modules.intervals import Difference
 from modules.surface_scores import SURFACE_MEASURES
 from pipeline.drawing.text_table import TextTable, shown_difference
-from pipeline.jobs.job import Job, chain
+from pipeline.graph import Graph
+from pipeline.jobs.job import Job
 from pipeline.jobs.ranks import rank
-from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import Recipe
-from pipeline.recipes.systems import CHANNEL, directions_of, members_of
 from pipeline.reporting.records import add_records, read_records
 from pipeline.reporting.results import NOT_RUN, ONE_SEED, Figures, finished_records
 from pipeline.translation.choices import Scored, comparison_table
-from pipeline.translation.mmt import translator_jobs, whose
-from pipeline.translation.reranked import CHOICES, LOG_P, ORACLE, choices_job, lists_job
+from pipeline.translation.reranked import CHOICES, LOG_P, ORACLE
 
 
-def rerank(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
-    """Tune and test the re-ranked systems of `mmt.systems`, then compare sets of features and print the table.
-
-    The retrieval model of the features is trained if stage vse has not trained it.
-
-    Raises:
-        RecipeError: a translator, or captions that the retrieval model learns from, are missing; the message says which
-            command makes them.
-    """
-    recipe = whose(recipe)
-    wanted, compared = rerank_jobs(recipe, workspace), choices_jobs(recipe, workspace)
-    if not wanted:
-        return
-    workspace.expect(wanted, force)
-    for job in wanted:  # before anything runs
-        for other in job.inputs.values():
-            if other.stage not in ("rerank", "vse"):
-                workspace.require(other)
-    models = [job for job in wanted if job.stage == "vse"]
-    workspace.perform_many(models)
-    workspace.perform_many([job for job in wanted if job.stage == "rerank"], force)
-    workspace.note(recipe.name, "rerank", {job.name: job for job in wanted if job.stage == "rerank"})
+def show_comparisons(graph: Graph, jobs: Sequence[Job]) -> None:
+    """Record finished jobs of the stage, if the recipe asks for it, and print the comparisons of features."""
+    recipe, workspace = graph.recipe, graph.workspace
     if rank() > 0:
         return
     if recipe.report.record:
-        add_records(
-            recipe.name, list(finished_records(workspace, [job for job in wanted if job.stage == "rerank"], recipe, {}))
-        )
-    for sheet in rerank_tables(Figures(recipe, workspace, read_records(recipe.name)), compared):
+        add_records(recipe.name, list(finished_records(workspace, jobs, recipe, {})))
+    for sheet in rerank_tables(Figures(graph, read_records(recipe.name)), graph.comparisons):
         sheet.show()
-
-
-def rerank_jobs(recipe: Recipe, workspace: Workspace) -> list[Job]:
-    """All jobs of the stage in order, before them the retrieval model of the features."""
-    tuned = [job for job in translator_jobs(recipe, workspace).values() if job.stage == "rerank"]
-    wanted = chain([*tuned, *choices_jobs(recipe, workspace).values()], "rerank")
-    models = {one.key: one for job in wanted for one in job.inputs.values() if one.stage == "vse"}
-    return [*models.values(), *wanted]
-
-
-def choices_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
-    """The comparisons of features: of the translators of each re-ranked system, else of the first, in each direction.
-
-    There are none where `mmt.rerank` names neither a system nor a retrieval model.
-    """
-    mmt = recipe.mmt
-    tuned = [one for one in mmt.systems if members_of(one)[1] not in (None, CHANNEL)]
-    plain = [one for one in mmt.systems if members_of(one)[1] is None][:1] if mmt.rerank.retrieval else []
-    jobs, found = translator_jobs(recipe, workspace), {}
-    for system in dict.fromkeys("+".join(members_of(one)[0]) for one in tuned or plain):
-        for direction in directions_of(mmt, system):
-            job = choices_job(recipe, lists_job(recipe, workspace, system, direction, jobs))
-            found[job.name] = job
-    return found
 
 
 def rerank_tables(figures: Figures, jobs: Mapping[str, Job]) -> list[TextTable]:

@@ -12,11 +12,13 @@ from torch import Tensor
 from modules.intervals import bootstrap_interval, mean_interval, paired_difference
 from modules.metrics import RECALLS
 from pipeline.drawing.text_table import TextTable, shown_difference
+from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.reporting.records import Record, Result
-from pipeline.retrieval.ranks import read_ranks
+from pipeline.retrieval.ranks import read_ranks, read_runs
 
 NOT_RUN = "not run"
 NO_INTERVAL = "–"
@@ -130,23 +132,22 @@ class Figures:
     """All figures that a recipe's tables show; each is kept as a row of the results.
 
     Args:
-        recipe: whose.
-        workspace: its artifacts.
+        graph: of the recipe.
         records: figures of jobs whose artifacts may be gone.
         variants: key of a job → the system of a table that it is of.
     """
 
     def __init__(
-        self, recipe: Recipe, workspace: Workspace, records: Sequence[Record], variants: Mapping[str, str] | None = None
-    ) -> None:
-        self.recipe, self.workspace, self.variants = recipe, workspace, variants or {}
+        self, graph: Graph, records: Sequence[Record], variants: Mapping[str, str] | None = None
+    ) -> None:  # fmt: skip
+        self.graph, self.recipe, self.workspace, self.variants = graph, graph.recipe, graph.workspace, variants or {}
         self.results: list[Result] = []
         self._records: dict[tuple[str, str], dict[tuple[str, str], float]] = {}
         for record in records:
             self._records.setdefault((record.job, record.variant), {})[record.language, record.metric] = record.value
-        options = recipe.corpus.options
-        self.label = getattr(options, "label", recipe.corpus.name)
-        self._task: str = getattr(options, "task", recipe.corpus.name)
+        options = self.recipe.corpus.options
+        self.label = getattr(options, "label", self.recipe.corpus.name)
+        self._task: str = getattr(options, "task", self.recipe.corpus.name)
         self._tasks: Mapping[str, str] = getattr(options, "tasks", {})
 
     def task_of(self, language: str) -> str:
@@ -189,7 +190,8 @@ class Figures:
         n, captions = int(scores[0][language, "folds_images"]) if folds else 0, 0
         interval: dict[str, tuple[float, float]] = {}
         if not folds and all(self.workspace.done(job) for job in counted):
-            ranks = [read_ranks(self.workspace.folder(job), language) for job in counted]
+            runs = read_runs([self.workspace.folder(job) for job in counted], [language])
+            ranks = [run[language] for run in runs]
             found = bootstrap_interval(ranks, self.recipe.report.resamples)
             interval = {name: (round(found[name].low, 4), round(found[name].high, 4)) for name in mean}
             n, captions = len(ranks[0].image_to_text), len(ranks[0].text_to_image)
@@ -212,7 +214,14 @@ class Figures:
         """
         if not jobs or not all(self.workspace.done(job) for job in jobs):
             return None, None
-        found = mean_interval([read(self.workspace.folder(job)) for job in jobs], self.recipe.report.resamples)
+        values = [read(self.workspace.folder(job)) for job in jobs]
+        for job, one in zip(jobs, values, strict=True):
+            if len(one) != len(values[0]):
+                folder = self.workspace.folder(job)
+                raise RecipeError(
+                    f"{folder}: {len(one)} values, another seed has {len(values[0])}; delete it and run the stage again"
+                )
+        found = mean_interval(values, self.recipe.report.resamples)
         return round(found.low, 4), round(found.high, 4)
 
     def size(self, jobs: Iterable[Job], language: str) -> str:
@@ -251,8 +260,9 @@ class Figures:
         )  # fmt: skip
         if not seeds:
             return []
-        ours, theirs = ([read_ranks(self.workspace.folder(side[s]), language) for s in seeds] for side in (jobs, base))
-        found = paired_difference(ours, theirs, self.recipe.report.resamples)[metric]
+        folders = [self.workspace.folder(side[seed]) for side in (jobs, base) for seed in seeds]
+        ranks = [run[language] for run in read_runs(folders, [language])]
+        found = paired_difference(ranks[: len(seeds)], ranks[len(seeds) :], self.recipe.report.resamples)[metric]
         by_seed = [self.scores(jobs[s])[language, metric] - self.scores(base[s])[language, metric] for s in seeds]
         seen = " ".join(f"{value:+.2f}" for value in by_seed)
         return [*shown_difference(found), seen if len(by_seed) > 1 else f"{seen} {_only('images')}"]

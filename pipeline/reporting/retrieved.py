@@ -10,7 +10,7 @@ from pipeline.drawing.text_table import TextTable
 from pipeline.recipes.settings import Table
 from pipeline.reporting.results import INTERVALS, NOT_RUN, Figures, fold_split, over_seeds, shown_interval
 from pipeline.retrieval.retrieved import DEPTH, MEASURES, name_of, read_retrieved
-from pipeline.retrieval.rows import Row
+from pipeline.retrieval.rows import Cells, Row
 
 HEADS = ["rank", "BLEU-1", "2", "3", "4", "CIDEr-D"]
 _EMPTY = len(HEADS) + 1
@@ -37,9 +37,10 @@ class _Line:
         return [str(self.rank), *(f"{value:.1f}" for value in self.values), self.interval, self.seeds]
 
 
-def retrieved_tables(figures: Figures, rows: Sequence[Row], language: str) -> Iterator[TextTable]:
+def retrieved_tables(figures: Figures, cells: Cells, language: str) -> Iterator[TextTable]:
     """The table of a language, on all test images, and with `vse.folds` that of the means over folds."""
-    scored = [row for row in rows if row.retrieved is not None and language in row.languages]
+    rows = [row for *_, row in cells]
+    scored = [row for row in rows if "retrieved" in row.analyses and language in row.languages]
     for folds in (False, True) if figures.recipe.vse.folds > 1 else (False,):
         lines, titles = list[list[str]](), dict[str, list[Row]]()
         for row in scored:
@@ -56,7 +57,7 @@ def retrieved_tables(figures: Figures, rows: Sequence[Row], language: str) -> It
         )  # fmt: skip
 
 
-def published_table(figures: Figures, settings: Table, rows: Sequence[tuple[str, str, Row]]) -> TextTable:
+def published_table(figures: Figures, settings: Table, rows: Cells) -> TextTable:
     """A table of the paper: each system's captions above the published figures and the difference.
 
     Args:
@@ -109,9 +110,10 @@ def _lines(
     """Cells of a row's seeds at each rank, kept as rows of the results, and of how many images they are."""
     part = "folds_" if folds else ""
     first = (language, part + name_of(MEASURES[-1], 1))
-    jobs = [row.retrieved for row in rows if row.retrieved is not None and first in figures.scores(row.retrieved)]
+    named = [row.analyses["retrieved"] for row in rows if "retrieved" in row.analyses]
+    jobs = [job for job in named if first in figures.scores(job)]
     if not jobs:
-        tested = any(row.retrieved is not None and figures.workspace.done(row.retrieved) for row in rows)
+        tested = any(figures.workspace.done(job) for job in named)
         reason = "–" if tested else NOT_RUN  # there is no second caption of an image, or no training caption
         return [[reason, *[""] * _EMPTY]], ""
     scores = [figures.scores(job) for job in jobs]

@@ -1,12 +1,12 @@
 """Tables of how well each branch of a model tells the two senses of twin pictures apart."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from modules.intervals import mean_interval
 from pipeline.drawing.text_table import TextTable
 from pipeline.jobs.job import Job
 from pipeline.reporting.results import INTERVALS, NOT_RUN, Figures, over_seeds, shown_interval
-from pipeline.retrieval.rows import Row
+from pipeline.retrieval.rows import Cells
 from pipeline.retrieval.twins import read_senses
 
 HEADS = ["system", "trained on", "vectors", "own picture nearer %", "95 %", "seeds"]
@@ -14,7 +14,7 @@ _OVER = INTERVALS.replace("images", "pairs of twins")
 _Jobs = dict[int, Job]  # by seed
 
 
-def senses_tables(figures: Figures, cells: Sequence[tuple[str, str, Row]], language: str) -> Iterator[TextTable]:
+def senses_tables(figures: Figures, cells: Cells, language: str) -> Iterator[TextTable]:
     """The branches of each row, and how they differ from each other and from the same ones of the first row.
 
     Nothing where no row has branches, or the captions of twins are equal in the language.
@@ -26,8 +26,8 @@ def senses_tables(figures: Figures, cells: Sequence[tuple[str, str, Row]], langu
     """
     named: dict[tuple[str, str], _Jobs] = {}
     for system, _, row in cells:
-        if row.senses is not None and language in row.languages:
-            named.setdefault((system, row.title(language)), {})[row.seed] = row.senses
+        if "senses" in row.analyses and language in row.languages:
+            named.setdefault((system, row.title(language)), {})[row.seed] = row.analyses["senses"]
     where = f"twins, {language}, {figures.label} ({figures.task_of(language)})"
     lines = [line for (system, name), jobs in named.items() for line in _lines(figures, jobs, system, name, language)]
     if any(line[2] != NOT_RUN for line in lines):

@@ -6,11 +6,10 @@ from modules.intervals import Interval
 from modules.sentence_similarity import pearson_interval
 from pipeline.drawing.text_table import TextTable
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.console import say
 from pipeline.jobs.job import Job
 from pipeline.jobs.ranks import rank
-from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import Recipe
 from pipeline.reporting.records import add_records, read_records
 from pipeline.reporting.results import (
     INTERVALS,
@@ -28,14 +27,14 @@ UNDEFINED = "undefined"
 """What stands for r where all predictions, or all gold scores, are equal."""
 
 
-def sts(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
+def sts(graph: Graph, force: bool = False) -> None:
     """Test all models that have been trained, and the floors, and print the tables.
 
     Raises:
         RecipeError: the recipe has no sets or no data root, or nothing has been trained.
         DataError: a set is missing or not as expected.
     """
-    jobs, rows = sts_jobs(recipe, workspace), sts_rows(recipe, workspace)
+    recipe, workspace, jobs, rows = graph.recipe, graph.workspace, sts_jobs(graph), sts_rows(graph)
     workspace.expect(jobs, force)
     workspace.perform_many(jobs, force)
     workspace.note(recipe.name, "sts", {f"{job.name} {job.key}": job for job in jobs})
@@ -43,7 +42,7 @@ def sts(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
         return
     if recipe.report.record:
         add_records(recipe.name, list(finished_records(workspace, jobs, recipe, sts_variants(rows))))
-    for sheet in sts_tables(Figures(recipe, workspace, read_records(recipe.name), sts_variants(rows)), rows):
+    for sheet in sts_tables(Figures(graph, read_records(recipe.name), sts_variants(rows)), rows):
         sheet.show()
     if untrained := sum(row.job is not None and not row.optional and not can_run(row, workspace) for row in rows):
         say(f"{untrained} not run: train them with `make stage-vse`, then run `make sts` again")
@@ -61,18 +60,19 @@ def sts_variants(rows: Sequence[StsRow]) -> dict[str, str]:
     return found
 
 
-def sts_jobs(recipe: Recipe, workspace: Workspace) -> list[Job]:
+def sts_jobs(graph: Graph) -> list[Job]:
     """The jobs that test models that have been trained, and the floors.
 
     Raises:
         RecipeError: the recipe has no sets or no data root, or nothing has been trained.
         DataError: a set is missing or not as expected.
     """
+    recipe, workspace = graph.recipe, graph.workspace
     if not recipe.sts.sets:
         raise RecipeError(f"recipe {recipe.name} has no sts.sets; name one: "
                           "--sts.sets.images-2014=sts/STS2014.input.images.txt")  # fmt: skip
     read_sets(recipe)  # before anything runs
-    jobs = [row.job for row in sts_rows(recipe, workspace) if row.job is not None and can_run(row, workspace)]
+    jobs = [row.job for row in sts_rows(graph) if row.job is not None and can_run(row, workspace)]
     if not any("model" in job.inputs for job in jobs):
         raise RecipeError("no retrieval model of these settings that reads "
                           f"{recipe.sts.language!r} has been trained; run `make stage-vse` with the same recipe and "

@@ -3,25 +3,23 @@
 from collections.abc import Sequence
 
 from pipeline.drawing.text_table import TextTable
+from pipeline.graph import Graph
 from pipeline.jobs.console import is_verbose, say
 from pipeline.jobs.ranks import rank
-from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import Recipe
 from pipeline.reporting.records import Result
 from pipeline.reporting.report import write_report
 
 _UNSEEN = " (not trained on "
 
 
-def summary(recipe: Recipe, workspace: Workspace, chosen: str) -> None:
+def summary(graph: Graph, chosen: str) -> None:
     """Write the report and print its main figures, with `--verbose` all of its tables.
 
     Args:
-        recipe: whose.
-        workspace: its artifacts.
+        graph: of the recipe.
         chosen: what `make` needs to know to use the same recipe and settings, `RECIPE=…`; empty for the default.
     """
-    written = write_report(recipe, workspace)
+    written = write_report(graph)
     if rank() > 0:
         return
     for sheet in written.sheets if is_verbose() else ():
@@ -31,7 +29,7 @@ def summary(recipe: Recipe, workspace: Workspace, chosen: str) -> None:
             table.show_lines()
     say(f"report: {written.folder / 'report.html'} (tables: report.md, or `make report`)")
     index = f"make index {chosen}".rstrip()
-    page = "make app" if recipe.name == "scenes" else f"make app RECIPE={recipe.name}"
+    page = "make app" if graph.recipe.name == "scenes" else f"make app RECIPE={graph.recipe.name}"
     say(f"next: `{index} && {page}` (search page), `make tensorboard` (training curves)")
 
 

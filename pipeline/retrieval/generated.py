@@ -1,7 +1,7 @@
 """Scores of generated captions against all captions of their image, and of floors, which need no decoder."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,13 +17,14 @@ from data.text import plain_words
 from modules.beam import BeamSettings
 from modules.caption_metrics import CaptionScores, caption_scores, most_frequent_caption, nearest_images
 from modules.cider import CiderD, document_frequencies
+from modules.retrieval_models import model_class
 from pipeline.errors import RecipeError
 from pipeline.jobs.artifact_files import read_arrays
 from pipeline.jobs.files import write_whole
 from pipeline.jobs.job import Job
-from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.references import references_of
+from pipeline.retrieval.rows import Trained
 from pipeline.retrieval.written import Writer
 
 VERSION = 1
@@ -47,19 +48,21 @@ class Empty(NamedTuple):
     image: str
 
 
-def generated_job(trained: Job, corpus: Job, settings: VseSettings, languages: Collection[str]) -> Job:
+def generated_job(model: Trained) -> Job | None:
     """Write a caption of each test image in each language, and score those that have human captions beside them.
 
     Leaves `captions.jsonl` (image id, language, caption) and `generated-<language>.npz` with CIDEr-D × 100 of each
     caption. The floors (`floors_job`) are an input, so that they are there too.
 
     Args:
-        trained: the job that trained a model with a decoder.
-        corpus: the job that prepared its data.
-        settings: of the model.
-        languages: that it was trained on.
+        model: of any kind.
+
+    Returns:
+        None for a model without a decoder.
     """
-    listed = sorted(languages)
+    trained, corpus, settings, listed = model.job, model.corpus, model.recipe.vse, sorted(model.languages)
+    if not model_class(settings.model).writes_with(**settings.options):
+        return None
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Write, keep and score."""

@@ -18,7 +18,6 @@ from pipeline.retrieval.ranks import load_module, rank_split, write_ranks
 from pipeline.retrieval.rows import Row, Training, recall_headline
 from pipeline.translation.batch_translation import translate_all
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
-from pipeline.translation.mmt import translators_of
 from pipeline.translation.translator_files import load_translator
 
 VERSION = 1
@@ -31,7 +30,7 @@ def by_translation(training: Training) -> Row:
         RecipeError: the recipe trains no such translator.
     """
     recipe, settings = training.recipe, training.recipe.vse
-    known, translators = translators_of(recipe, training.workspace), dict[str, Job]()
+    known, translators = training.translators(), dict[str, Job]()
     for translation, (system, direction) in translations(settings).items():
         if (title := f"{system}-{direction}") not in known:
             other = recipe.augment.captions or recipe.augment.translators

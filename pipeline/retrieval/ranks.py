@@ -124,6 +124,26 @@ def read_ranks(folder: Path, language: str) -> RetrievalRanks:
     return RetrievalRanks(*(torch.from_numpy(array) for array in arrays))
 
 
+def read_runs(folders: Sequence[Path], languages: Sequence[str]) -> list[dict[str, RetrievalRanks]]:
+    """The test ranks of several runs on one test: of each run, language → ranks of the same images and captions.
+
+    Raises:
+        RecipeError: a file is missing or damaged, or of another test than the first run's.
+    """
+    runs = [{language: read_ranks(folder, language) for language in languages} for folder in folders]
+    for folder, run in zip(folders, runs, strict=True):
+        for language, ranks in run.items():
+            images = runs[0][languages[0]].image_to_text
+            if len(ranks.image_to_text) != len(images) or not torch.equal(
+                ranks.caption_image, runs[0][language].caption_image
+            ):
+                raise RecipeError(
+                    f"{folder}: ranks of {language} are of another test than those of {folders[0]}; delete the first "
+                    "folder and run `make stage-vse`"
+                )
+    return runs
+
+
 def folds_of(data: RetrievalData, count: int, languages: Sequence[str]) -> list[torch.Tensor]:
     """The images of each fold of the test, none if there is but one.
 

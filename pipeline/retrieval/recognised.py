@@ -1,6 +1,6 @@
 """The job that recognises, in the pictures that a model draws of captions, the objects that these captions name."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,15 @@ from datasets import Dataset as Table
 from numpy.typing import NDArray
 
 from data.captions import HUMAN, read_captions
-from data.corpora.scenes import ScenesSettings
 from data.corpora.scenes_objects import TRAINING, AtPlaces, cells, named, objects_of, same_noun
 from data.pixels import middle_square
+from modules.retrieval_models import model_class
 from pipeline.corpus.prepare import pictures_of
 from pipeline.jobs.job import Job
 from pipeline.jobs.model_files import load_model
-from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.drawn import drawn_pictures
 from pipeline.retrieval.ranks import read_arrays
+from pipeline.retrieval.rows import Trained
 from pipeline.retrieval.written import on_device
 
 VERSION = 1
@@ -73,22 +73,21 @@ def right(seen: AtPlaces, objects: AtPlaces, text: str, language: str) -> list[f
     return (100 * np.mean(found, 0)).tolist()
 
 
-def recognised_job(
-    trained: Job, corpus: Job, settings: VseSettings, languages: Collection[str], scenes: ScenesSettings
-) -> Job:  # fmt: skip
+def recognised_job(tested: Trained) -> Job | None:
     """Draw each human test caption, and look for the objects that it names in the picture and in two others.
 
     The others are the picture drawn of another image's caption, a floor, and the real picture, a ceiling. It leaves
     `recognised-<language>.npz`: of each test image, in each of `PICTURES`, the mean over its captions of `MEASURES`.
 
     Args:
-        trained: the job that trained a model that draws pictures.
-        corpus: the job that prepared the scenes.
-        settings: of the model.
-        languages: that it was trained on.
-        scenes: settings of the corpus.
+        tested: a model of any kind.
+
+    Returns:
+        None for a model that draws no pictures, or of another corpus than `scenes`, whose objects are not known.
     """
-    listed = sorted(languages)
+    trained, settings, scenes, listed = tested.job, tested.recipe.vse, tested.scenes, sorted(tested.languages)
+    if scenes is None or not model_class(settings.model).draws_with(**settings.options):
+        return None
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Draw, recognise, score."""
@@ -113,7 +112,7 @@ def recognised_job(
         return {"test": figures}
 
     name = trained.name.replace("vse-", "recognised-", 1)
-    inputs = {"corpus": corpus, "model": trained}
+    inputs = {"corpus": tested.corpus, "model": trained}
     return Job(name, "vse", VERSION, {"languages": listed}, inputs, run, False, asdict(settings.trainer), _headline)
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from modules.errors import ModelError
 from modules.index import VectorIndex
 from modules.metrics import RetrievalRanks
 from modules.reranking import FirstLists, first_lists, reranked
+from modules.retrieval_models import model_class
 from pipeline.errors import RecipeError
 from pipeline.jobs.artifact_files import read_json
 from pipeline.jobs.job import Job
@@ -39,6 +40,31 @@ def on_first_lists(training: Training) -> Row:
     job = rerank_job(name, index, trained, training.corpus, settings)
     system = f"{settings.model} on the first {settings.first_k} of {settings.first}"
     return training.row(job, [trained, first], system)
+
+
+def can_rerank(settings: VseSettings) -> bool:
+    """Is there a `vse.reranker` whose row is trained, beside a `vse.model` whose results it can rerank?"""
+    model, name = settings.reranker.get("model"), settings.reranker.get("row")
+    indexed = model_class(settings.model).score_with(**settings.options) == "inner product"
+    return indexed and model not in (None, settings.model) and name in [*(settings.only or settings.rows)]
+
+
+def reranked_row(row: Row, first: Row, corpus: Job, of_first: VseSettings, settings: VseSettings) -> Row:
+    """A model tested on the first results of another one.
+
+    Args:
+        row: of the model that reranks.
+        first: of the one that is indexed.
+        corpus: the job that prepares their data.
+        of_first: settings of the one that is indexed.
+        settings: of the one that reranks.
+    """
+    index = index_job(first.job, corpus, of_first)
+    name = f"rerank-{of_first.model}-{settings.model}-{row.name}-{row.seed}"
+    job = rerank_job(name, index, row.job, corpus, settings)
+    system = f"{settings.model} on the first {settings.first_k} of {of_first.model}"
+    analyses = {name: job for name, job in row.analyses.items() if name == "retrieved"}
+    return replace(row, job=job, trained=(row.job, first.job), system=system, analyses=analyses)
 
 
 def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:

@@ -20,10 +20,10 @@ from modules.metrics import image_folds
 from modules.ranking import first_captions
 from pipeline.jobs.artifact_files import read_arrays
 from pipeline.jobs.job import Job
-from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.ranks import Encoded, encode_test, folds_of, load_module
 from pipeline.retrieval.references import training_frequencies
+from pipeline.retrieval.rows import Trained
 
 VERSION = 1
 DEPTH = 5
@@ -46,12 +46,21 @@ class Retrieved(NamedTuple):
     cider: NDArray[np.float64]
 
 
-def retrieved_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
+def retrieved_job(model: Trained) -> Job | None:
     """Score the captions at ranks 1 … 5 of each test image by BLEU and CIDEr-D (GXN, Table 2).
 
     Leaves `retrieved-<language>.npz` for each tested language that has training captions, and test images with two
     captions or more. With `vse.folds`, figures of folds are means over folds, each with a gallery of its own.
+
+    Args:
+        model: of any kind.
+
+    Returns:
+        None without `vse.retrieved_captions`.
     """
+    trained, corpus, settings = model.job, model.corpus, model.recipe.vse
+    if not settings.retrieved_captions:
+        return None
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Encode the test, find the first captions, compare them with those of the image."""

@@ -1,9 +1,10 @@
 """Rows of a table of retrieval models: what is trained, and how it is tested."""
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from data.corpora.scenes import ScenesSettings
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
@@ -22,11 +23,7 @@ class Row:
         the model and the one whose results it reranks.
         languages: of its figures.
         unseen: which of them it was not trained on.
-        retrieved: what scores the captions that it retrieves; None: they are not scored.
-        generated: what writes captions of the test images and scores them; None: its model has no decoder.
-        recognised: what looks for objects in the pictures that it draws; None: it draws none, or of other corpora.
-        senses: what tells how well each of its branches tells the senses of twins apart; None: it has no two branches,
-        or its corpus no twins.
+        analyses: name → what tells more of its one model; see `pipeline.retrieval.analyses`.
     """
 
     name: str
@@ -36,25 +33,43 @@ class Row:
     system: str
     languages: frozenset[str]
     unseen: frozenset[str]
-    retrieved: Job | None = None
-    generated: Job | None = None
-    recognised: Job | None = None
-    senses: Job | None = None
+    analyses: Mapping[str, Job] = field(default_factory=dict)
 
     @property
     def jobs(self) -> list[Job]:
-        """What tests it: the ranks, the captions that it retrieves and generates, drawn pictures, twins' senses."""
-        found = (self.job, self.retrieved, self.generated, self.recognised, self.senses)
-        return [job for job in found if job is not None]
-
-    @property
-    def of_vectors(self) -> list[Job]:
-        """What tests it but for its captions."""
-        return [job for job in (self.job, self.recognised, self.senses) if job is not None]
+        """What tests it: the ranks, and the analyses."""
+        return [self.job, *self.analyses.values()]
 
     def title(self, language: str) -> str:
         """The label of its figures in a language; a language that it was not trained on is marked."""
         return f"{self.name} (not trained on {language})" if language in self.unseen else self.name
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model, as an analysis of it needs it.
+
+    Attributes:
+        job: what trained it.
+        corpus: the job that prepares its data.
+        recipe: whose.
+        languages: of its training captions.
+    """
+
+    job: Job
+    corpus: Job
+    recipe: Recipe
+    languages: frozenset[str]
+
+    @property
+    def scenes(self) -> ScenesSettings | None:
+        """The settings of the corpus, if it is `scenes`: no other one knows its objects."""
+        options = self.recipe.corpus.options
+        return options if isinstance(options, ScenesSettings) else None
+
+
+Analysis = Callable[[Trained], Job | None]
+"""Gives the job that analyses a model; None: there is nothing to analyse."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +84,7 @@ class Training:
         seed: of the training.
         languages: of its training captions.
         train: the job that trains a model on them, by the model's name.
+        translators: gives the recipe's translators by `system-direction`.
     """
 
     recipe: Recipe
@@ -78,6 +94,7 @@ class Training:
     seed: int
     languages: frozenset[str]
     train: Callable[[str], Job]
+    translators: Callable[[], Mapping[str, Job]]
 
     def row(
         self, job: Job, trained: Collection[Job], system: str, languages: Collection[str] | None = None,
@@ -104,3 +121,5 @@ def recall_headline(figures: Mapping[str, Any]) -> str:
 
 
 Evaluation = Callable[[Training], Row]
+Cells = Sequence[tuple[str, str, Row]]
+"""System, name and row of the lines of a table, seed by seed."""

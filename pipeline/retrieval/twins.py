@@ -20,9 +20,9 @@ from modules.retrieval_models import model_class
 from pipeline.corpus.prepare import twins_of
 from pipeline.jobs.artifact_files import read_arrays
 from pipeline.jobs.job import Job
-from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.ranks import load_module
+from pipeline.retrieval.rows import Trained
 
 VERSION = 1
 BOTH = "both"
@@ -68,15 +68,23 @@ def twin_scores(
     return found
 
 
-def senses_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
+def senses_job(tested: Trained) -> Job | None:
     """Test each branch of a model alone: how often it scores a twin's caption with its own picture above the other's.
 
     Leaves `senses-<language>.npz` for each tested language whose captions of two twins differ (in the language that has
     one word for both senses, one of the two captions is always wrong): for each branch, and for `BOTH`, the share in
     percent of each pair of twins (P,), in the order of the corpus.
+
+    Args:
+        tested: a model of any kind.
+
+    Returns:
+        None for a model without branches, or a corpus without twins.
     """
-    options = trained.settings["options"]
-    branches = model_class(trained.settings["model"]).branches_with(**options)
+    trained, corpus, settings = tested.job, tested.corpus, tested.recipe.vse
+    branches = model_class(settings.model).branches_with(**settings.options)
+    if not branches or tested.scenes is None or not tested.scenes.twins:
+        return None
     parts = [*branches, *([BOTH] if len(branches) > 1 else [])]
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:

@@ -11,13 +11,12 @@ from typing import Any
 import yaml
 from safetensors.numpy import save_file
 
-import pipeline.retrieval.captioner  # writes the captions of `caption:de`
-import pipeline.retrieval.features  # noqa: F401 # gives re-ranked translators their retrieval model
 from data.extractor import EXTRACTOR_VERSION
 from data.regions import read_standard
 from modules.retrieval_models import model_class
 from pipeline.corpus.prepare import about_corpus
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.artifact_files import read_json
 from pipeline.jobs.console import say
 from pipeline.jobs.files import digest_of, rename_whole
@@ -29,29 +28,24 @@ from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import members_of
 from pipeline.retrieval.images import IMAGES
 from pipeline.retrieval.rows import Row
-from pipeline.retrieval.vse import reranker_row, vse_rows
 from pipeline.search.exported_files import ABOUT, CARD, FORMAT, OF_OWNERS, RERANKER, TRANSLATORS, read_about
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.model_card import languages_of, model_card, shown_name
 from pipeline.search.picture_reading import PIXELS, STANDARD, VISION
 from pipeline.search.seen import SEEN, Seen
-from pipeline.translation.mmt import translators_of, whose
 from pipeline.translation.translator_files import RETRIEVAL, files_of
 
 _MARK = ".exporting"
 _BESIDE = ("partial", "ready", "before")
 
 
-def export(
-    recipe: Recipe, workspace: Workspace, output: Path, license_id: str | None = None, hub_name: str | None = None
-) -> ExportedModel:
+def export(graph: Graph, output: Path, license_id: str | None = None, hub_name: str | None = None) -> ExportedModel:
     """Write a trained model of a recipe to a folder: of `vse.only` and `vse.seeds` the best.
 
     The best is the best on validation among those that know the most languages.
 
     Args:
-        recipe: whose models.
-        workspace: its artifacts.
+        graph: of the recipe whose models they are.
         output: the folder; it must not exist, or hold an exported model that is replaced.
         license_id: for the model card, the hub's name of a license; None: nobody has named one.
         hub_name: for the model card, where the model will be on the hub; None: it stays a folder.
@@ -62,7 +56,7 @@ def export(
     output = output.absolute()
     if not output.name:
         raise RecipeError(f"--output {output}: expected a folder of its own")
-    chosen = chosen_row(recipe, workspace)
+    chosen = chosen_row(graph)
     half, ready, before = (output.with_name(f"{output.name}.{end}") for end in _BESIDE)
     with lock(output.with_name(f"{output.name}.lock"), f"export {output}"):
         if before.exists() and not output.exists():  # of an export that was killed
@@ -73,7 +67,7 @@ def export(
             shutil.rmtree(folder, ignore_errors=True)
         half.mkdir(parents=True)
         (half / _MARK).touch()
-        name = _write(recipe, workspace, chosen, half, license_id, hub_name)
+        name = _write(graph, chosen, half, license_id, hub_name)
         (half / _MARK).unlink()
         exported = ExportedModel.load(half)  # what cannot be loaded is not left behind
         rename_whole(half, ready)
@@ -104,20 +98,19 @@ def _require_ours(folder: Path) -> None:
         )
 
 
-def _write(
-    recipe: Recipe, workspace: Workspace, chosen: Row, half: Path, license_id: str | None, hub_name: str | None
-) -> str:
+def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_name: str | None) -> str:
     """Write all files of the model folder; the model's name."""
+    recipe, workspace = graph.recipe, graph.workspace
     source, manifest = workspace.require(chosen.job), workspace.manifest(chosen.job)
     corpus = workspace.require(chosen.job.inputs["corpus"])
     network = read_json(source / "network.json", {"model": str, "arguments": dict})
     _copy_model(source, half)
     regions = _write_regions(recipe, corpus, half, network["arguments"])
-    translators = exported_translators(recipe, workspace, chosen)
+    translators = exported_translators(graph, chosen)
     for one in translators:
         _copy_translator(workspace.folder(one), half / TRANSLATORS / one.name)
     second = None
-    if (reranker := trained_reranker(recipe, workspace)) is not None:
+    if (reranker := trained_reranker(graph)) is not None:
         second = _about_reranker(recipe, workspace, reranker)
         (half / RERANKER).mkdir()
         _copy_model(workspace.folder(reranker.trained[0]), half / RERANKER)
@@ -139,7 +132,7 @@ def _write(
         "format": FORMAT, "name": name, "languages": languages, "regions": regions, "row": chosen.name,
         "seed": chosen.seed, "job": chosen.job.name, "key": chosen.job.key, "test": manifest["metrics"]["test"],
         "translators": {one.name: one.key for one in translators},
-        "without_regions": whose(recipe).mmt.without_regions,
+        "without_regions": graph.of_translators.recipe.mmt.without_regions,
         "reranker": second,
         "files": {path.relative_to(half).as_posix(): digest_of(path) for path in files},
     }  # fmt: skip
@@ -173,9 +166,9 @@ def _copy_translator(source: Path, target: Path) -> None:
         _copy_model(source / RETRIEVAL, target / RETRIEVAL)
 
 
-def trained_reranker(recipe: Recipe, workspace: Workspace) -> Row | None:
+def trained_reranker(graph: Graph) -> Row | None:
     """The recipe's reranker, if it has one that has been trained and tested."""
-    row = reranker_row(recipe, workspace)
+    row, workspace = graph.reranker, graph.workspace
     return row if row is not None and workspace.done(row.job) and workspace.done(row.trained[0]) else None
 
 
@@ -204,13 +197,14 @@ def _write_regions(recipe: Recipe, corpus: Path, half: Path, arguments: Mapping[
     return regions
 
 
-def chosen_row(recipe: Recipe, workspace: Workspace) -> Row:
+def chosen_row(graph: Graph) -> Row:
     """Of the rows and seeds that have been trained, the best on validation of those that know the most languages.
 
     Raises:
         RecipeError: none has been, or the settings are of several models.
     """
-    rows = [one for one in vse_rows(recipe, workspace) if one.trained == (one.job,)]
+    recipe, workspace = graph.recipe, graph.workspace
+    rows = [one for one in graph.rows if one.trained == (one.job,)]
     if not rows:
         raise RecipeError("export: these settings fuse, rerank or translate; export one model (vse.model) of them")
     done = [one for one in rows if workspace.done(one.job)]
@@ -251,14 +245,14 @@ def _without_places(value: Any) -> Any:
     return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
 
 
-def exported_translators(recipe: Recipe, workspace: Workspace, chosen: Row) -> list[Job]:
+def exported_translators(graph: Graph, chosen: Row) -> list[Job]:
     """The recipe's MT and MMT and all that is re-ranked, as far as they have been trained; no pretrained translators.
 
     Those that look at pictures must read regions as the model does; a model with an image encoder reads none.
     """
     corpus, found = chosen.job.inputs["corpus"] if IMAGES not in chosen.job.inputs else None, []
-    mmt = whose(recipe).mmt
-    for name, job in translators_of(recipe, workspace).items():
+    mmt, workspace = graph.of_translators.recipe.mmt, graph.workspace
+    for name, job in graph.translators.items():
         members, reranks = members_of(name.partition("-")[0])
         if (members not in (["mt"], ["mmt"]) and reranks is None) or members[0] in mmt.pretrained:
             continue
@@ -268,12 +262,12 @@ def exported_translators(recipe: Recipe, workspace: Workspace, chosen: Row) -> l
     return found
 
 
-def is_export_of(folder: Path, recipe: Recipe, workspace: Workspace, chosen: Row) -> bool:
+def is_export_of(folder: Path, graph: Graph, chosen: Row) -> bool:
     """Does a folder hold this model, with the translators that there are now?"""
     try:
         about = read_about(folder)
-        translators = {job.name: job.key for job in exported_translators(recipe, workspace, chosen)}
-        second = trained_reranker(recipe, workspace)
+        translators = {job.name: job.key for job in exported_translators(graph, chosen)}
+        second = trained_reranker(graph)
         reranker = None if second is None else second.job.key
         held = (about["key"], about["translators"], (about.get("reranker") or {}).get("key"))
         return held == (chosen.job.key, translators, reranker)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.console import say
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
@@ -37,7 +38,7 @@ def export_and_share(
     output = output or model_of(recipe, workspace)
     if onnx is not None:
         require_onnx(onnx, output)
-    exported = export(recipe, workspace, output, license_id, hub_name)
+    exported = export(Graph(recipe, workspace), output, license_id, hub_name)
     if onnx is not None:
         difference = write_onnx(exported, onnx)
         say(f"{onnx}: ONNX; vectors differ from torch's by at most {difference:.1e}")

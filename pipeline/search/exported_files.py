@@ -12,6 +12,7 @@ from pipeline.jobs.artifact_files import is_texts, read_json
 from pipeline.jobs.files import digest_of
 from pipeline.jobs.model_files import TEXT
 from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.bounds import check_bounds
 from pipeline.recipes.settings import Recipe
 from pipeline.translation.translator_files import RETRIEVAL, files_of, lies_elsewhere
 
@@ -49,6 +50,7 @@ def read_about(folder: Path) -> dict[str, Any]:
         raise RecipeError(f"{path}: no exported model here ({error!r}); run `make export`") from None
     if about["format"] != FORMAT:
         raise RecipeError(f"{path}: format {about['format']}, this code reads {FORMAT}; run `make export` again")
+    check_bounds(regions, str(path), "regions")
     return dict(about)
 
 

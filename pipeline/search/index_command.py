@@ -6,8 +6,9 @@ from pathlib import Path
 from data.captions import HUMAN, read_captions
 from data.pixels import PixelExtractor, open_images
 from pipeline.corpus.pixels import pictures_job
-from pipeline.corpus.prepare import corpus_job, pictures_of
+from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.console import say
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
@@ -40,8 +41,9 @@ def index(
     Raises:
         RecipeError: there is no model, or it does not read such pictures.
     """
-    exported = ExportedModel.from_pretrained(model) if model is not None else _own_model(recipe, workspace)
-    corpus, captions = corpus_job(recipe, workspace), None
+    graph = Graph(recipe, workspace)
+    exported = ExportedModel.from_pretrained(model) if model is not None else _own_model(graph)
+    corpus, captions = graph.corpus, None
     if workspace.done(corpus):
         folder, captions = workspace.folder(corpus), {language: list[str]() for language in exported.languages}
         for row in read_captions(folder / "captions.parquet").to_list():
@@ -70,10 +72,10 @@ def _of_corpus(exported: ExportedModel, workspace: Workspace, corpus: Job) -> St
     return StoredRegions(open_images(store), pictures_of(folder))
 
 
-def _own_model(recipe: Recipe, workspace: Workspace) -> ExportedModel:
+def _own_model(graph: Graph) -> ExportedModel:
     """The recipe's exported model; it is exported where it is not, or no longer the best."""
-    row, folder = chosen_row(recipe, workspace), model_of(recipe, workspace)
-    if is_export_of(folder, recipe, workspace, row):
+    row, folder = chosen_row(graph), model_of(graph.recipe, graph.workspace)
+    if is_export_of(folder, graph, row):
         with suppress(RecipeError):  # it is damaged
             return ExportedModel.load(folder)
-    return export(recipe, workspace, folder)
+    return export(graph, folder)

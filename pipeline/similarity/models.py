@@ -7,12 +7,12 @@ from typing import Any
 
 from data.slots import parse_group
 from modules.sentence_similarity import pair_similarity
+from pipeline.graph import Graph
 from pipeline.jobs.job import Job
 from pipeline.jobs.model_files import load_model
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings
 from pipeline.retrieval.rows import Row
-from pipeline.retrieval.vse import reranker_row, vse_rows
 from pipeline.similarity.floors import FLOORS, floor_job
 from pipeline.similarity.sets import digests, headline, read_sets, training_text, write_sets
 
@@ -40,16 +40,17 @@ class StsRow:
     lacks: str = ""
 
 
-def sts_rows(recipe: Recipe, workspace: Workspace) -> list[StsRow]:
+def sts_rows(graph: Graph) -> list[StsRow]:
     """All trained models of a recipe, its rows, then those of its tables, then the floors; seed by seed.
 
     Raises:
         RecipeError: a row can not be trained.
     """
+    recipe, workspace = graph.recipe, graph.workspace
     known, rows = set[tuple[str, str]](), []
     types: dict[tuple[str, ...], Job] = {}  # captions of the language → a job that is trained on them
     sets = digests(recipe, workspace)
-    for settings, row, trained, title in models_of(recipe, workspace):
+    for settings, row, trained, title in models_of(graph):
         if (trained.name, trained.key) in known:
             continue
         known.add((trained.name, trained.key))
@@ -68,15 +69,15 @@ def sts_rows(recipe: Recipe, workspace: Workspace) -> list[StsRow]:
     return rows
 
 
-def models_of(recipe: Recipe, workspace: Workspace) -> Iterator[tuple[VseSettings, Row, Job, str]]:
+def models_of(graph: Graph) -> Iterator[tuple[VseSettings, Row, Job, str]]:
     """Settings, row and job of each trained model, and the system of a table that it is of, if it is; some twice."""
-    lines = [(recipe.vse, row, "") for row in vse_rows(recipe, workspace)]
-    if (second := reranker_row(recipe, workspace)) is not None:
-        lines.append((replace(recipe.vse, pretrained=None), second, ""))
+    recipe = graph.recipe
+    lines = [(recipe.vse, row, "") for row in graph.rows]
+    if graph.reranker is not None:
+        lines.append((replace(recipe.vse, pretrained=None), graph.reranker, ""))
     for table in recipe.tables.values():
         for title, system in table.systems.items():
-            rows = vse_rows(replace(recipe, vse=system.vse), workspace)
-            lines += [(system.vse, row, title) for row in rows]
+            lines += [(system.vse, row, title) for row in graph.with_vse(system.vse).rows]
     for settings, row, title in lines:
         for trained in row.trained:
             yield settings, row, trained, title

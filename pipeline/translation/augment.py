@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,85 +11,64 @@ from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore
 from data.text import spaced, words_of
 from modules.translation_metrics import distinct, pairwise_bleu
-from pipeline.corpus.prepare import corpus_job, pictures_of, prepare_if_missing
+from pipeline.corpus.prepare import pictures_of
 from pipeline.drawing.dashboards import Example, examples_html
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import detail
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.decoding import decoding_of
-from pipeline.recipes.loading import lender
 from pipeline.recipes.search_settings import SearchSettings
 from pipeline.recipes.settings import Recipe, job_settings
 from pipeline.recipes.systems import CAPTION, parse_path
 from pipeline.translation.batch_translation import Translated, translate_all
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
-from pipeline.translation.mmt import translators_of
 from pipeline.translation.translator_files import load_translator
 
 VERSION = 1
 _EXAMPLES = 20
 _BLEU_IMAGES, _BLEU_CAPTIONS = 500, 5
 _NOT_OF_A_PATH = ("paths", "batch_tokens", "translators", "captions", "searches", "captioner")
-CaptionsJob = Callable[[Recipe, Workspace, str], Job]
-_captions: list[CaptionsJob] = []
 
 
-def writes_captions(function: CaptionsJob) -> CaptionsJob:
-    """Register what gives the job that writes captions of pictures for a path `caption:de`.
-
-    Retrieval models write them, and may be trained on captions of translators, so this package cannot import theirs.
-    """
-    _captions[:] = [function]
-    return function
-
-
-def synthesis_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
+def synthesis_jobs(
+    recipe: Recipe, corpus: Job, translators: Mapping[str, Job], captions: Callable[[str], Job]
+) -> dict[str, Job]:
     """A job for each path that a recipe names, and for each shorter path that it goes through.
 
     Those of stage `augment` translate; captions of pictures, `caption:de`, are written in stage `vse`.
+
+    Args:
+        recipe: whose.
+        corpus: the job that prepares its data.
+        translators: by `system-direction`.
+        captions: gives the job that writes captions of pictures, by path.
+
+    Raises:
+        RecipeError: a translator is missing.
     """
-    if recipe.augment.captions:
-        return synthesis_jobs(lender(recipe, recipe.augment.captions), workspace)
-    corpus, translators = corpus_job(recipe, workspace), translators_of(recipe, workspace)
     jobs: dict[str, Job] = {}
     for path in sorted(recipe.augment.paths, key=lambda path: path.count("-")):
         if parse_path(path)[0] == CAPTION:
-            jobs[path] = _captions_job(recipe, workspace, path)
+            jobs[path] = captions(path)
         else:
             _add_path(jobs, path, recipe, corpus, translators)
     return jobs
 
 
-def _captions_job(recipe: Recipe, workspace: Workspace, path: str) -> Job:
-    """The job that writes captions of pictures."""
-    if not _captions:
-        raise RecipeError(f"augment.paths has {path!r}, but nothing writes captions here; import "
-                          "pipeline.retrieval.captioner")  # fmt: skip
-    return _captions[0](recipe, workspace, path)
-
-
-def augment(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
-    """Run the stage, preparing the corpus if necessary."""
-    jobs = {path: job for path, job in synthesis_jobs(recipe, workspace).items() if job.stage == "augment"}
-    workspace.expect([corpus_job(recipe, workspace)])
-    workspace.expect(jobs.values(), force)
-    prepare_if_missing(recipe, workspace)
-    for job in jobs.values():  # check all inputs before anything runs
-        for other in job.inputs.values():
-            if other.stage != "augment":
-                workspace.require(other)
-    workspace.perform_many(jobs.values(), force)
-    for job in jobs.values():
+def say_captions(workspace: Workspace, jobs: Iterable[Job]) -> None:
+    """With `--verbose`, what finished jobs have written."""
+    for job in jobs:
         folder, figures = workspace.folder(job), workspace.manifest(job)["metrics"]
         detail(
             f"  {job.name}: {figures['captions']:,} captions; unique tokens {figures['unique_source']:,} → "
             f"{figures['unique_with_synthetic']:,}; examples: {folder / 'examples.html'}"
         )
-    workspace.note(recipe.name, "augment", jobs)
 
 
-def _add_path(jobs: dict[str, Job], path: str, recipe: Recipe, corpus: Job, translators: dict[str, Job]) -> None:
+def _add_path(
+    jobs: dict[str, Job], path: str, recipe: Recipe, corpus: Job, translators: Mapping[str, Job]
+) -> None:  # fmt: skip
     if path in jobs:
         return
     system, languages, _ = parse_path(path)

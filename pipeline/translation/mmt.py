@@ -1,7 +1,7 @@
 """Stage mmt: for each direction a vocabulary, NMT on text, from it MT and MMT on captions, ensembles and channels;
 and pretrained translators, which are tested."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from data.translation import TranslationData
 from modules.translation import Translation
 from modules.translation_metrics import surface_bleu
 from modules.translators import network_options
-from pipeline.corpus.prepare import corpus_job, prepare_if_missing
+from pipeline.corpus.prepare import corpus_job
 from pipeline.errors import RecipeError
 from pipeline.jobs.board import log_result
 from pipeline.jobs.console import detail
@@ -46,13 +46,24 @@ _OF_SOME_JOBS = (
 _OF_PICTURES = ("look", "gate_bias")  # options of networks that text-only translators do not read
 
 
-def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
+def translator_jobs(
+    recipe: Recipe, workspace: Workspace, model: Callable[[], Job], borrowed: Callable[[Recipe], Mapping[str, Job]]
+) -> dict[str, Job]:
     """The jobs of this stage in order: of each direction `text-…`, `back-…`, `nmt-…`, `mt-…`, `mmt-…`, `mt+mmt-…`;
     after all of them those of pretrained translators, `mt+channel-…`, and what is re-ranked by tuned weights (of stage
     `rerank`).
 
     A direction and its opposite share a vocabulary, and what other directions a recipe names does not change it.
     Systems of one number share an NMT: `mt2` and `mmt2` start from `nmt2`.
+
+    Args:
+        recipe: whose.
+        workspace: its artifacts.
+        model: gives the job that trains `mmt.rerank.retrieval`.
+        borrowed: gives the translators of another recipe.
+
+    Raises:
+        RecipeError: a recipe to borrow from trains no such translator, or a system lacks a part.
     """
     mmt = recipe.mmt
     single = [system for system in mmt.systems if "+" not in system]
@@ -63,7 +74,7 @@ def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
         languages = sorted(direction.split("-"))
         text = jobs.setdefault(f"text-{'-'.join(languages)}", _text_job(mmt, languages, corpus))
         if direction in mmt.back_translate:
-            jobs[f"back-{direction}"] = _back_translation(recipe, workspace, direction, corpus, text)
+            jobs[f"back-{direction}"] = _back_translation(recipe, direction, corpus, text, borrowed)
         starts: dict[int, Job] = {}
         for number in numbers if mmt.pretrain.steps else ():
             name, back = "nmt" if number == 1 else f"nmt{number}", jobs.get(f"back-{direction}")
@@ -81,17 +92,19 @@ def translator_jobs(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
     for system, direction in translators_wanted(mmt):
         if members_of(system)[1] == CHANNEL:
             jobs[f"{system}-{direction}"] = _joint_job(recipe, system, direction, jobs, channel_of(jobs, direction))
-    return jobs | reranked_jobs(recipe, workspace, jobs)
+    return jobs | reranked_jobs(recipe, jobs, model)
 
 
-def _back_translation(recipe: Recipe, workspace: Workspace, direction: str, corpus: Job, text: Job) -> Job:
+def _back_translation(
+    recipe: Recipe, direction: str, corpus: Job, text: Job, borrowed: Callable[[Recipe], Mapping[str, Job]]
+) -> Job:  # fmt: skip
     """The job that gives a direction's one-sided sentences their source, by a borrowed MT of the opposite direction."""
     name = recipe.mmt.back_translate[direction]
     other = lender(recipe, name, "mmt.back_translate")
     if other.mmt.back_translate:
         raise RecipeError(f"recipe {recipe.name}: mmt.back_translate borrows from {name}, which borrows itself")
     wanted = f"mt-{opposite(direction)}"
-    if (translator := translator_jobs(other, workspace).get(wanted)) is None:
+    if (translator := borrowed(other).get(wanted)) is None:
         raise RecipeError(f"recipe {recipe.name}: mmt.back_translate.{direction} is {name!r}, which trains no {wanted}")
     return back_translation_job(recipe.mmt, direction, corpus, text, translator)
 
@@ -110,41 +123,23 @@ def incongruent_jobs(recipe: Recipe, jobs: dict[str, Job]) -> dict[str, Job]:
     return found
 
 
-def translators_of(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
-    """The translators that a recipe uses: its own, or those that it borrows."""
-    return translator_jobs(whose(recipe), workspace)
-
-
-def incongruent_jobs_of(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
-    """The `incongruent_jobs` of the translators that a recipe uses."""
-    recipe = whose(recipe)
-    return incongruent_jobs(recipe, translator_jobs(recipe, workspace))
-
-
-def mmt(recipe: Recipe, workspace: Workspace, force: bool = False) -> None:
-    """Run the stage, preparing the corpus if necessary."""
-    own, recipe = recipe.name, whose(recipe)
-    if recipe.name != own:
-        detail(f"the translators of {own} are those of {recipe.name}")
-    jobs = {name: job for name, job in translator_jobs(recipe, workspace).items() if job.stage == "mmt"}
-    looks = incongruent_jobs(recipe, jobs)
-    workspace.expect([corpus_job(recipe, workspace)])
-    workspace.expect([*jobs.values(), *looks.values()], force)
-    prepare_if_missing(recipe, workspace)
-    _require_lenders(recipe, workspace, jobs)
-    workspace.perform_many([*jobs.values(), *looks.values()], force)
-    for job in jobs.values():
+def say_scores(workspace: Workspace, jobs: Iterable[Job]) -> None:
+    """With `--verbose`, test BLEU of finished translators."""
+    for job in jobs:
         figures = workspace.manifest(job)["metrics"]
         if "test_bleu" in figures:
             detail(
                 f"  {job.name}: test BLEU {figures['test_bleu']:.1f} ({figures['bleu_signature']}), "
                 f"tokenised {figures['test_bleu_tokenised']:.1f}"
             )
-    workspace.note(recipe.name, "mmt", jobs | {job.name: job for job in looks.values()})
 
 
-def _require_lenders(recipe: Recipe, workspace: Workspace, jobs: dict[str, Job]) -> None:
-    """Check, before anything is trained, that other recipes have trained what this one borrows."""
+def require_lenders(recipe: Recipe, workspace: Workspace, jobs: Mapping[str, Job]) -> None:
+    """Check, before anything is trained, that other recipes have trained what this one borrows.
+
+    Raises:
+        RecipeError: one has not; the message says which command does it.
+    """
     for direction, name in recipe.mmt.back_translate.items():
         borrowed = jobs[f"back-{direction}"].inputs["translator"]
         if not workspace.done(borrowed):
@@ -153,12 +148,6 @@ def _require_lenders(recipe: Recipe, workspace: Workspace, jobs: dict[str, Job])
                 f"mmt.back_translate.{direction} borrows {borrowed.name} of {name}, which is not done yet; run `make "
                 f'stage-mmt RECIPE={name} ARGS="{" ".join([wanted, *recipe.lent])}"` first'
             )
-
-
-def whose(recipe: Recipe) -> Recipe:
-    """The recipe that trains a recipe's translators."""
-    other = recipe.augment.captions or recipe.augment.translators
-    return lender(recipe, other) if other else recipe
 
 
 def _text_job(settings: MmtSettings, languages: list[str], corpus: Job) -> Job:

@@ -24,7 +24,6 @@ from modules.mira import MiraSettings
 from pipeline.errors import RecipeError
 from pipeline.jobs.artifact_files import read_rows
 from pipeline.jobs.job import Job
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.rerank_settings import CONTROL, OF_RETRIEVAL
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CHANNEL, members_of, opposite, translators_wanted
@@ -54,17 +53,6 @@ CHOICES = {
     "all": [LOGP, "length", "image", "source", CHANNEL],
 }
 """Rows of the comparison of features: name → features whose weights are tuned (`image` is s(target, image) …)."""
-RetrievalJob = Callable[[Recipe, Workspace], Job]
-_retrieval: list[RetrievalJob] = []
-
-
-def trains_retrieval_models(function: RetrievalJob) -> RetrievalJob:
-    """Register what gives the job that trains the retrieval model of `mmt.rerank.retrieval`.
-
-    Retrieval models may be trained on captions of translators, so this package cannot import theirs.
-    """
-    _retrieval[:] = [function]
-    return function
 
 
 def channel_of(jobs: Mapping[str, Job], direction: str) -> Job | None:
@@ -74,18 +62,18 @@ def channel_of(jobs: Mapping[str, Job], direction: str) -> Job | None:
     return jobs[f"back-{direction}"].inputs["translator"] if f"back-{direction}" in jobs else None
 
 
-def reranked_jobs(recipe: Recipe, workspace: Workspace, jobs: Mapping[str, Job]) -> dict[str, Job]:
+def reranked_jobs(recipe: Recipe, jobs: Mapping[str, Job], model: Callable[[], Job]) -> dict[str, Job]:
     """The systems of tuned re-rankers among `mmt.systems`, `mt+NAME-en-de` …
 
     Args:
         recipe: whose.
-        workspace: its artifacts.
         jobs: its other translators.
+        model: gives the job that trains `mmt.rerank.retrieval`.
     """
     found = {}
     for system, direction in translators_wanted(recipe.mmt):
         if members_of(system)[1] not in (None, CHANNEL):
-            job = _tuned_job(recipe, system, direction, lists_job(recipe, workspace, system, direction, jobs))
+            job = _tuned_job(recipe, system, direction, lists_job(recipe, system, direction, jobs, model))
             found[job.name] = job
     return found
 
@@ -95,7 +83,9 @@ def read_beside(translator: Job) -> dict[str, Job]:
     return {name: translator.inputs[name] for name in ("corpus", "text") if name in translator.inputs}
 
 
-def lists_job(recipe: Recipe, workspace: Workspace, system: str, direction: str, jobs: Mapping[str, Job]) -> Job:
+def lists_job(
+    recipe: Recipe, system: str, direction: str, jobs: Mapping[str, Job], model: Callable[[], Job]
+) -> Job:  # fmt: skip
     """The n-best lists of validation and test by a system's translators, with all features that the recipe has.
 
     Leaves `val.lists` and `test.lists` in Moses' format, and `val.parquet`, `test.parquet` with the sentences.
@@ -109,8 +99,9 @@ def lists_job(recipe: Recipe, workspace: Workspace, system: str, direction: str,
     if (channel := channel_of(jobs, direction)) is not None:
         names, inputs = [*names, CHANNEL], {**inputs, CHANNEL: channel}
     if settings.rerank.retrieval:
-        model = _retrieval_job(recipe, workspace)
-        names, inputs = [*names, *_similarities(model, direction)], {**inputs, RETRIEVAL: model}
+        trained_model = model()
+        names = [*names, *_similarities(trained_model, direction)]
+        inputs = {**inputs, RETRIEVAL: trained_model}
     size = settings.rerank.list_size
     plain = {"features": names, "list_size": size} | {
         key: getattr(settings, key) for key in ("length_penalty", "without_regions")
@@ -280,13 +271,6 @@ def _lacks(feature: str, direction: str) -> str:
     if feature == CHANNEL:
         return f"no mt of {opposite(direction)}; name it in mmt.directions and mmt.systems"
     return "no retrieval model that reads the languages; set mmt.rerank.retrieval.row to a row that is trained on them"
-
-
-def _retrieval_job(recipe: Recipe, workspace: Workspace) -> Job:
-    """The job that trains the retrieval model of the features."""
-    if not _retrieval:
-        raise RecipeError("mmt.rerank.retrieval: nothing trains retrieval models here; import pipeline.retrieval.vse")
-    return _retrieval[0](recipe, workspace)
 
 
 def _similarities(model: Job, direction: str) -> list[str]:

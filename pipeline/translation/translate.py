@@ -16,12 +16,12 @@ from modules.beam import BeamSettings
 from modules.translators import Searched
 from pipeline.corpus.prepare import corpus_job
 from pipeline.errors import RecipeError
+from pipeline.jobs.job import Job
 from pipeline.jobs.outputs import write_output
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import AugmentSettings, Recipe
 from pipeline.recipes.systems import directions_of, parse_path
 from pipeline.translation.batch_translation import Translated, translate_all
-from pipeline.translation.mmt import translator_jobs, whose
 from pipeline.translation.translator_files import load_translator
 
 _BLOCK = 20_000  # lines translated together: what is held of the others is their text alone
@@ -72,14 +72,22 @@ class Sight:
     missing: str
 
 
-def translate(recipe: Recipe, workspace: Workspace, request: Request) -> None:
+def translate(
+    recipe: Recipe, workspace: Workspace, request: Request, translators: Mapping[str, Job], options: AugmentSettings
+) -> None:  # fmt: skip
     """Translate a file line by line with a recipe's translators; `images` are ids of their corpus.
+
+    Args:
+        recipe: the one that trains them.
+        workspace: its artifacts.
+        request: what to translate.
+        translators: by `system-direction`.
+        options: beam, length penalty, batches and devices.
 
     Raises:
         RecipeError: there is no such translator, it has not been trained, or the files do not fit.
     """
-    options, recipe = recipe.augment, whose(recipe)
-    folders = _translators(recipe, workspace, request)
+    folders = _translators(recipe, workspace, request, translators)
     regions = workspace.require(corpus_job(recipe, workspace)) / "regions"
     sight = Sight(
         lambda names: RegionStore(regions, check_values=False), recipe.mmt.without_regions == "captions",
@@ -158,13 +166,15 @@ def _tell(lines: int, path: str, counts: Mapping[str, int], blind: Sequence[int]
     print("; ".join(note for note, count in notes.items() if count), file=sys.stderr)
 
 
-def _translators(recipe: Recipe, workspace: Workspace, request: Request) -> list[Path]:
+def _translators(
+    recipe: Recipe, workspace: Workspace, request: Request, jobs: Mapping[str, Job]
+) -> list[Path]:  # fmt: skip
     """The folders of a path's translators, hop by hop.
 
     Raises:
         RecipeError: the path names a search, or one is not of the recipe or not trained.
     """
-    jobs, directions, system = translator_jobs(recipe, workspace), request.directions, parse_path(request.path)[0]
+    directions, system = request.directions, parse_path(request.path)[0]
     known = directions_of(recipe.mmt, system)
     for direction in directions or [""]:
         if f"{system}-{direction}" not in jobs:

@@ -25,12 +25,12 @@ from data.text import JointBPE
 from data.translation import SentenceBatches
 from modules.beam import BeamSettings
 from modules.transformer import TransformerTranslator
+from pipeline.graph import Graph
 from pipeline.jobs.weights import save_weights
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import TrainerSettings
 from pipeline.translation.batch_translation import translate_all
-from pipeline.translation.mmt import translator_jobs
 from pipeline.translation.translator_files import load_translator, save_network
 from tests.benchmarks.learners import BEAM, Corpus, Ours
 from tests.benchmarks.timing import BF16
@@ -108,7 +108,7 @@ def overlap(_: pytest.FixtureRequest) -> tuple[Path, list[list[int]]]:
     if "BILDWORT_DATA" not in os.environ:
         pytest.skip("BILDWORT_DATA is not set")
     recipe, workspace = load_recipe("multi30k-flickr8k", []), Workspace()
-    job = translator_jobs(recipe, workspace)["mt-en-de"]
+    job = Graph(recipe, workspace).translators["mt-en-de"]
     if not workspace.done(job):
         pytest.skip("run `make stage-mmt RECIPE=multi30k-flickr8k` first")
     captions = read_captions(workspace.require(job.inputs["corpus"]) / "captions.parquet")

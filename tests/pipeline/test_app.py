@@ -18,9 +18,9 @@ from pipeline.search.gallery import Gallery
 from pipeline.search.indexing import update_gallery
 from pipeline.search.page_text import BROWN, COLOURS, GREEN, coloured, plain
 from pipeline.search.picture_sources import PictureFolder
-from pipeline.search.screenshots import appears, browser, drop, press, served, switch_on
 from tests.pipeline.drawn import draw
 from tests.pipeline.tiny import ROOT, Tiny
+from tests.screenshots import appears, browser, drop, press, served, switch_on
 
 EVIL = "<img src=x onerror=document.title='caught'>.png"
 MARKUP = "**bold** <script>document.title='caught'</script> $x$"

@@ -6,12 +6,10 @@ from data.captions import read_captions
 from data.pixels import open_images
 from modules.beam import BeamSettings
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.job import everything
-from pipeline.reporting.plan import all_jobs
-from pipeline.retrieval.captioner import captioner_job, captions_job
-from pipeline.retrieval.vse import vse_rows
 from pipeline.retrieval.written import Writer
-from pipeline.translation.augment import synthesis_jobs
+from pipeline.stages import all_jobs
 from tests.pipeline.tiny import Tiny
 
 MODEL = "model: gxn, options: {generate: [i2t], longest: 6}, epochs: 1, warmup_epochs: 0"
@@ -50,7 +48,7 @@ def test_training_images_alone_get_the_captions_of_the_model(written: Tiny) -> N
 
 @pytest.mark.slow
 def test_a_row_trains_on_them_and_the_report_shows_them(written: Tiny, capsys) -> None:
-    assert {job.name for job in everything(vse_rows(written.recipe(*SETTINGS), written.workspace)[0].jobs)} >= {
+    assert {job.name for job in everything(Graph(written.recipe(*SETTINGS), written.workspace).rows[0].jobs)} >= {
         "vse-gxn-both-1", "synthetic-caption-de", "vse-san-more-1",
     }  # fmt: skip
     assert written.metrics("vse-san-more-1")["test"]["de"]["mean_recall"] >= 0
@@ -66,20 +64,20 @@ def test_its_training_is_that_of_the_row_where_settings_are_equal(tiny: Tiny) ->
     recipe = tiny.recipe(*SETTINGS)
     alone = ["--vse.rows={both: [en/human + de/human]}", "--vse.only=[both]", "--vse.model=gxn", "--vse.epochs=1",
              "--vse.options={generate: [i2t], longest: 6}", "--vse.warmup_epochs=0"]  # fmt: skip
-    (row,) = vse_rows(tiny.recipe(*alone), tiny.workspace)
-    assert captioner_job(recipe, tiny.workspace).key == row.trained[0].key
+    (row,) = Graph(tiny.recipe(*alone), tiny.workspace).rows
+    assert Graph(recipe, tiny.workspace).captioner.key == row.trained[0].key
     with_it = tiny.recipe(*SETTINGS, "--augment.paths=[caption:de,mt:en-de]")
-    found, before = synthesis_jobs(with_it, tiny.workspace), synthesis_jobs(tiny.recipe(), tiny.workspace)
+    found, before = Graph(with_it, tiny.workspace).synthesis, Graph(tiny.recipe(), tiny.workspace).synthesis
     assert found["mt:en-de"].key == before["mt:en-de"].key
     assert (found["mt:en-de"].stage, found["caption:de"].stage) == ("augment", "vse")
-    listed = [job.name for job in all_jobs(with_it, tiny.workspace)]
+    listed = [job.name for job in all_jobs(Graph(with_it, tiny.workspace))]
     assert listed.index("vse-gxn-both-1") < listed.index("synthetic-caption-de") < listed.index("vse-san-more-1")
     assert len(listed) == len(set(listed))
 
 
 @pytest.mark.slow
 def test_captions_that_are_all_empty_are_one_line(written: Tiny, tmp_path, monkeypatch) -> None:
-    job = captions_job(written.recipe(*SETTINGS), written.workspace, "caption:de")
+    job = Graph(written.recipe(*SETTINGS), written.workspace).synthesis["caption:de"]
     monkeypatch.setattr(
         "modules.retrieval_models.gxn.Gxn.write_captions", lambda self, regions, *_: [[]] * len(regions)
     )

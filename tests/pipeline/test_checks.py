@@ -11,10 +11,10 @@ from data.errors import DataError
 from modules.errors import ModelError
 from modules.retrieval_models import build_model
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.retrieval.cautions import advise_on_regions, require_segmenters
-from pipeline.retrieval.vse import reranker_row, vse_rows
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_a_reranker_has_a_row_and_a_model(given: str, missing: str) -> None:
 
 
 def test_a_reranker_can_be_left_out(workspace: Workspace) -> None:
-    assert reranker_row(load_recipe("scenes"), workspace) is not None
+    assert Graph(load_recipe("scenes"), workspace).reranker is not None
     for without in ("--vse.reranker.model=null", "--vse.only=[none]", "--vse.model=scan-t2i-avg"):
-        assert reranker_row(load_recipe("scenes", [without]), workspace) is None
+        assert Graph(load_recipe("scenes", [without]), workspace).reranker is None
 
 
 def test_a_set_of_heads_is_no_first_model(workspace: Workspace) -> None:
@@ -129,19 +129,19 @@ def test_a_set_of_heads_is_no_first_model(workspace: Workspace) -> None:
     with pytest.raises(RecipeError, match="'diverse-attention', whose score is of sets; expected an inner product"):
         load_recipe("scenes", [*first, "--vse.options={match: set}"])
     reranked = ["--vse.model=diverse-attention", "--vse.reranker={row: none, model: scan-t2i-avg}"]
-    assert reranker_row(load_recipe("scenes", reranked), workspace) is not None
-    assert reranker_row(load_recipe("scenes", [*reranked, "--vse.options={match: set}"]), workspace) is None
+    assert Graph(load_recipe("scenes", reranked), workspace).reranker is not None
+    assert Graph(load_recipe("scenes", [*reranked, "--vse.options={match: set}"]), workspace).reranker is None
 
 
 def test_a_loss_between_captions_needs_two_languages_of_an_image_at_once(tmp_path: Path) -> None:
     workspace, weight = Workspace(tmp_path), "--vse.caption_loss=0.6"
-    vse_rows(
+    Graph(
         load_recipe("scenes", ["--vse.rows={both: [en/human + de/human]}", "--vse.only=[both]", weight]), workspace
-    )
+    ).rows
     for row, known in (("[en/human]", "en"), ("[en/human, de/human]", "de, en"), ("[2*en/human]", "en")):
         recipe = load_recipe("scenes", [f"--vse.rows={{one: {row}}}", "--vse.only=[one]", weight])
         with pytest.raises(RecipeError) as error:
-            vse_rows(recipe, workspace)
+            Graph(recipe, workspace).rows
         assert str(error.value).startswith("vse.caption_loss is 0.6, but no group of vse.rows.one has captions of two ")
         assert f"(it reads {known}); join slots" in str(error.value)
         assert "\n" not in str(error.value)

@@ -20,8 +20,8 @@ from pipeline.recipes.documentation import documented_keys, documented_recipe
 from pipeline.recipes.loading import CONFIGS, load_recipe
 from tests.pipeline.tiny import ROOT, Tiny
 
-COMMANDS = [*STAGES, "all", "doctor", "table", "sts", "compare", "translate", "rerank-translations", "export", "index",
-            "search", "describe", "recipes", "config"]  # fmt: skip
+COMMANDS = [*STAGES, "report", "all", "doctor", "table", "sts", "compare", "translate", "rerank-translations", "export",
+            "index", "search", "describe", "recipes", "config"]  # fmt: skip
 HEAVY = ("torch", "pytorch_lightning", "transformers", "datasets", "sklearn", "matplotlib", "scipy", "pandas")
 
 
@@ -76,8 +76,14 @@ def test_each_command_has_help_of_its_own(command: str, capsys) -> None:
     stages = ("prepare", "mmt", "augment", "vse", "rerank", "all", "sts")
     files = ("translate", "rerank-translations", "search", "embed", "imagine", "init")
     assert ("--force" in text) == (command in stages + files)
-    assert ("--verbose" in text) == (command in (*STAGES, "all", "table", "sts"))
+    assert ("--verbose" in text) == (command in (*STAGES, "report", "all", "table", "sts"))
     assert ("--queries" in text) == (command == "search")
+
+
+def test_the_stages_are_those_of_the_graph() -> None:
+    from pipeline import stages
+
+    assert [stage.name for stage in stages.STAGES] == [*STAGES]
 
 
 def test_the_commands_are_listed(capsys) -> None:

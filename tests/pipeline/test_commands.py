@@ -242,7 +242,7 @@ def test_every_target_is_run_here_or_by_ci() -> None:
     elsewhere = {"screenshots"}  # tests/pipeline/test_app.py, where there is a browser
     assert here | {"setup"} | BY_CI | elsewhere == TARGETS
     assert all(f"make {target}" in (ROOT / ".ci/run").read_text() for target in BY_CI)
-    assert "pipeline.search.screenshots" in (ROOT / "tests/pipeline/test_app.py").read_text()
+    assert "tests.screenshots" in (ROOT / "tests/pipeline/test_app.py").read_text()
 
 
 def shown() -> list[str]:

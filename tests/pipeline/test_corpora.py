@@ -14,11 +14,11 @@ from data.regions import RegionStore, write_regions
 from modules.metrics import fold_scores, retrieval_scores
 from pipeline.cli import main
 from pipeline.corpus.prepare import _regions
+from pipeline.graph import Graph
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.retrieval.ranks import read_ranks
-from pipeline.retrieval.vse import vse_rows
 from tests.data.layouts import SIZES, write_folder, write_json, write_karpathy, write_precomputed
 from tests.pipeline.tiny import at
 
@@ -58,7 +58,7 @@ class Made:
 
     def row(self, *arguments: str) -> Path:
         """The folder of the only row."""
-        (row,) = vse_rows(load_recipe(str(self.yaml), [f"--corpus.root={self.folder}", *arguments]), self.workspace)
+        (row,) = Graph(load_recipe(str(self.yaml), [f"--corpus.root={self.folder}", *arguments]), self.workspace).rows
         return self.workspace.require(row.job)
 
 
@@ -192,7 +192,7 @@ def test_folds_are_another_look_at_the_same_model(tmp_path: Path) -> None:
 
     def job(*arguments: str) -> Job:
         recipe = load_recipe(str(tmp_path / "made.yaml"), [f"--corpus.root={tmp_path}", *arguments])
-        (row,) = vse_rows(recipe, Workspace(tmp_path / "artifacts"))
+        (row,) = Graph(recipe, Workspace(tmp_path / "artifacts")).rows
         return row.job
 
     plain, folds = job(), job("--vse.folds=5")

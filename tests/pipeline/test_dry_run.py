@@ -8,12 +8,13 @@ from statistics import median
 
 import pytest
 
+from pipeline.graph import Graph
 from pipeline.jobs.estimates import Estimate, Estimates, megabytes_in
 from pipeline.jobs.job import Job
 from pipeline.jobs.manifests import read_manifest, write_manifest
 from pipeline.jobs.workspace import Workspace
 from pipeline.reporting.dry_run import NOT_KNOWN, planned, show_plan
-from pipeline.reporting.plan import all_jobs
+from pipeline.stages import all_jobs
 from tests.pipeline.tiny import RERANKED, Tiny
 
 STAGES = ("prepare", "mmt", "augment", "vse", "report", "all")
@@ -88,7 +89,7 @@ def test_networks_are_not_needed_and_digests_of_their_files_not_kept(fresh: Tiny
 
 
 def test_what_is_done_what_is_like_it_and_what_is_not_known(fresh: Tiny, capsys) -> None:
-    finish(all_jobs(fresh.recipe(), fresh.workspace), fresh.workspace)
+    finish(all_jobs(Graph(fresh.recipe(), fresh.workspace)), fresh.workspace)
     found = lines(fresh, capsys, "all")
     assert of(found, "mmt-en-de") == "is up to date"
     assert "15 jobs, 15 up to date; nothing to run" in found
@@ -107,7 +108,7 @@ def test_what_is_done_what_is_like_it_and_what_is_not_known(fresh: Tiny, capsys)
 
 
 def test_force_runs_again_what_the_command_forces(fresh: Tiny, capsys) -> None:
-    finish(all_jobs(fresh.recipe(), fresh.workspace), fresh.workspace)
+    finish(all_jobs(Graph(fresh.recipe(), fresh.workspace)), fresh.workspace)
     found = lines(fresh, capsys, "vse", "--force")
     assert of(found, "corpus") == "is up to date"
     assert of(found, "vse-san-human-1").startswith("runs again 40 s")
@@ -115,7 +116,7 @@ def test_force_runs_again_what_the_command_forces(fresh: Tiny, capsys) -> None:
 
 
 def test_what_another_run_has_begun_continues(fresh: Tiny, capsys) -> None:
-    jobs = {job.name: job for job in all_jobs(fresh.recipe(), fresh.workspace)}
+    jobs = {job.name: job for job in all_jobs(Graph(fresh.recipe(), fresh.workspace))}
     finish([jobs["corpus"]], fresh.workspace)
     partial = fresh.workspace.folder(jobs["text"]).with_suffix(".partial")
     partial.mkdir(parents=True)
@@ -134,7 +135,7 @@ def test_what_must_be_done_before_is_named_with_its_command(fresh: Tiny, capsys)
 
 
 def test_a_damaged_manifest_is_refused_as_the_run_refuses_it(fresh: Tiny, capsys) -> None:
-    job = all_jobs(fresh.recipe(), fresh.workspace)[0]
+    job = all_jobs(Graph(fresh.recipe(), fresh.workspace))[0]
     finish([job], fresh.workspace)
     (fresh.workspace.folder(job) / "manifest.json").write_text("{")
     assert fresh.main("prepare", "--dry-run") == 1

@@ -21,10 +21,10 @@ from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
 from pipeline.evaluation.measure import measure
 from pipeline.evaluation.sets import set_of_folder, set_of_recipe
+from pipeline.graph import Graph
 from pipeline.jobs import files
 from pipeline.jobs.workspace import Workspace
 from pipeline.retrieval.ranks import read_ranks
-from pipeline.retrieval.vse import vse_rows
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.seen import SEEN, TRAIN, VAL, Seen, name_hash
 from tests.pipeline.own_pictures import write_coco
@@ -117,7 +117,7 @@ def test_each_picture_is_read_once_for_its_hash(used: Tiny, exported, folder: Pa
     assert [one.seen and one.seen[TRAIN].pictures for one in both] == [2, 2]
     assert sorted(read) == [f"their {number}.png" for number in range(6)]
     workspace = Workspace(shutil.copytree(used.workspace.root, folder / "artifacts"))
-    (row,) = [one for one in vse_rows(used.recipe(), workspace) if one.name == "human"]
+    (row,) = [one for one in Graph(used.recipe(), workspace).rows if one.name == "human"]
     workspace.fingerprint(list(pictures_of(workspace.folder(row.job.inputs["corpus"])).values()))
     read.clear()
     found = Seen.of(row.job, workspace)

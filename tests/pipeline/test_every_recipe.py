@@ -21,13 +21,13 @@ from data.regions import write_regions
 from data.retrieval import RetrievalData
 from modules.retrieval import Retrieval
 from pipeline.corpus.prepare import corpus_job
+from pipeline.graph import Graph
 from pipeline.jobs.job import Job
 from pipeline.jobs.trainer import make_trainer
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import CONFIGS, load_recipe
 from pipeline.recipes.settings import Recipe, TrainerSettings
 from pipeline.recipes.systems import parse_path
-from pipeline.retrieval.vse import vse_rows
 from tests.data.layouts import entries, write_folder, write_json
 from tests.data.official import OFFICIAL, pack, write_data
 from tests.modules.text_models import save
@@ -153,7 +153,7 @@ def trainings(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
 
     systems = [system for table in recipe.tables.values() for system in table.systems.values()]
     for vse in (recipe.vse, *(system.vse for system in systems)):
-        for row in vse_rows(replace(recipe, vse=vse), workspace):
+        for row in Graph(replace(recipe, vse=vse), workspace).rows:
             collect(row.job)
     return found
 

@@ -92,7 +92,8 @@ def test_a_pickle_is_never_loaded(moved: Path, tmp_path: Path) -> None:
     "change",
     [{"files": {"../../secret": "0"}}, {"format": 99}, {"languages": "en"}, {"regions": 0}, {"regions": {}},
      {"files": {}}, {"languages": []}, {"languages": ["tlh"]}, {"languages": [5]},
-     {"regions": {"regions": 3, "size": 64, "version": "x"}}],
+     {"regions": {"regions": 3, "size": 64, "version": "x"}},
+     {"regions": {"regions": 10**7, "size": 64, "version": 1}}],
 )  # fmt: skip
 def test_a_damaged_model_json_is_one_line(moved: Path, change: dict) -> None:
     about = json.loads((moved / "model.json").read_text())

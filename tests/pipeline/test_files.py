@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs import files
 from pipeline.jobs.files import fingerprint
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
-from pipeline.retrieval.vse import vse_rows
 from tests.pipeline.test_jobs import make
 
 
@@ -120,7 +120,7 @@ def test_an_artifact_is_on_the_disk_before_it_has_its_name(workspace: Workspace,
 def test_a_pretrained_folder_stands_in_keys_by_its_contents(tmp_path):
     def key(folder):
         recipe = load_recipe("scenes", [f"--vse.pretrained={folder}", "--vse.only=[none]"])
-        return vse_rows(recipe, Workspace(tmp_path / "artifacts"))[0].job.key
+        return Graph(recipe, Workspace(tmp_path / "artifacts")).rows[0].job.key
 
     first, moved = tmp_path / "first", tmp_path / "moved"
     first.mkdir()

@@ -9,6 +9,7 @@ from data.captions import read_captions
 from data.text import plain_words
 from pipeline.drawing.pictures import picture_sheet
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.reporting import generation
 from pipeline.reporting.generated import generated_tables
 from pipeline.reporting.results import Figures
@@ -21,7 +22,6 @@ from pipeline.retrieval.generated import (
     read_cider,
     read_generated,
 )
-from pipeline.retrieval.vse import vse_rows
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.generation import captions_of
 from tests.pipeline.tiny import GXN, Tiny
@@ -61,7 +61,7 @@ def test_they_are_what_the_exported_model_writes(gxn: Tiny, gxn_model) -> None:
 
 def test_the_report_has_a_table_of_rows_and_floors_with_intervals(gxn: Tiny) -> None:
     recipe = gxn.recipe(*GXN)
-    figures, rows = Figures(recipe, gxn.workspace, []), vse_rows(recipe, gxn.workspace)
+    figures, rows = Figures(Graph(recipe, gxn.workspace), []), Graph(recipe, gxn.workspace).rows
     german, english = generated_tables(figures, rows)
     assert (german.title[:29], english.title[:29]) == ("Generated captions, gxn, de, ", "Generated captions, gxn, en, ")
     assert [row[0] for row in english.rows] == ["both", *FLOORS.values()]
@@ -71,24 +71,24 @@ def test_the_report_has_a_table_of_rows_and_floors_with_intervals(gxn: Tiny) -> 
     assert row.low <= row.value <= row.high
     (floor,) = [one for one in figures.results if (one.language, one.metric) == ("en", "nearest_cider")]
     assert floor.low <= floor.value <= floor.high
-    elsewhere = Figures(recipe, type(gxn.workspace)(gxn.folder / "nowhere"), [])
+    elsewhere = Figures(Graph(recipe, type(gxn.workspace)(gxn.folder / "nowhere")), [])
     assert [row[:2] for row in next(iter(generated_tables(elsewhere, rows))).rows] == [["both", "not run"]]
 
 
 def test_a_model_without_a_decoder_has_no_such_job(tiny: Tiny) -> None:
     for options in ("{generate: []}", "{generate: [t2i]}"):
-        (row,) = vse_rows(tiny.recipe(*GXN, f"--vse.options={options}", "--vse.start=[]"), tiny.workspace)
-        assert row.generated is None
+        (row,) = Graph(tiny.recipe(*GXN, f"--vse.options={options}", "--vse.start=[]"), tiny.workspace).rows
+        assert "generated" not in row.analyses
         assert not any(job.name.startswith("generated-") for job in row.jobs)
 
 
 def test_empty_captions_are_counted_and_named_in_one_line(gxn: Tiny, tmp_path, monkeypatch) -> None:
-    (row,) = vse_rows(gxn.recipe(*GXN), gxn.workspace)
+    (row,) = Graph(gxn.recipe(*GXN), gxn.workspace).rows
     monkeypatch.setattr(
         "modules.retrieval_models.gxn.Gxn.write_captions", lambda self, regions, *_: [[]] * len(regions)
     )
-    inputs = {name: gxn.workspace.folder(job) for name, job in row.generated.inputs.items()}
-    figures = json.loads(json.dumps(row.generated.run(tmp_path, inputs)))
+    inputs = {name: gxn.workspace.folder(job) for name, job in row.analyses["generated"].inputs.items()}
+    figures = json.loads(json.dumps(row.analyses["generated"].run(tmp_path, inputs)))
     assert figures["test"]["en"]["generated_cider"] == 0
     assert figures["test"]["en"]["generated_empty"] == 4
     line = _headline(figures)

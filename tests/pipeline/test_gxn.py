@@ -11,11 +11,12 @@ from safetensors.torch import load_file
 from data.pixels import PixelStore
 from pipeline.cli import main
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.job import Job
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.starts import overlaid
 from pipeline.retrieval.start import start_weights
-from pipeline.retrieval.vse import of_model, vse_rows
+from pipeline.retrieval.vse import of_model
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.generation import captions_of, picture_of
 from tests.modules.text_models import save
@@ -132,7 +133,7 @@ def test_sentence_vectors_are_of_caption_tables_alone(tiny: Tiny, tmp_path: Path
     folder = save("bert", tmp_path)
     more = [f"--vse.pretrained={folder}", "--vse.pretrained_vectors=sentences", "--vse.options.generate=[t2i]"]
     starts = "--vse.start=[{options: {target: regions}, epochs: 1}]"
-    (row,) = vse_rows(tiny.recipe(*GXN, *more, starts), tiny.workspace)
+    (row,) = Graph(tiny.recipe(*GXN, *more, starts), tiny.workspace).rows
     inputs = trained_by(row.job).inputs
     assert {name for name in inputs if name.startswith("sentences-")} == {"sentences-corpus"}
     assert list(inputs).index("pixels") < list(inputs).index("start-0")

@@ -19,10 +19,9 @@ from pipeline.cli import main
 from pipeline.corpus.pixels import pictures_job
 from pipeline.corpus.prepare import corpus_job
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.model_files import load_model
 from pipeline.recipes.loading import load_recipe
-from pipeline.retrieval.features import retrieval_of_features
-from pipeline.retrieval.vse import reranker_row, vse_rows
 from pipeline.search.explanation import explain
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.gallery import Gallery
@@ -74,7 +73,7 @@ def exported(trained: Tiny, resnet: Path) -> ExportedModel:
 
 
 def test_it_is_frozen_then_fine_tuned(trained: Tiny, resnet: Path) -> None:
-    (row,) = vse_rows(trained.recipe(*fine_tuned(resnet)), trained.workspace)
+    (row,) = Graph(trained.recipe(*fine_tuned(resnet)), trained.workspace).rows
     store = PixelStore(trained.workspace.folder(row.job.inputs["images"]))
     captions = read_captions(trained.job("corpus") / "captions.parquet")
     assert set(store.ids) == set(captions["image_id"][:])
@@ -91,7 +90,7 @@ def test_it_is_frozen_then_fine_tuned(trained: Tiny, resnet: Path) -> None:
 def test_a_loaded_model_ranks_as_in_training_and_is_reported(trained: Tiny, resnet: Path) -> None:
     folds = [*fine_tuned(resnet), "--vse.folds=2"]
     assert trained.main("vse", *folds) == 0
-    (row,) = vse_rows(trained.recipe(*fine_tuned(resnet)), trained.workspace)
+    (row,) = Graph(trained.recipe(*fine_tuned(resnet)), trained.workspace).rows
     figures = trained.workspace.manifest(row.job)["metrics"]["test"]
     assert trained.metrics("folds-2-vse++-both-1")["test"] == figures
     assert trained.main("report", *fine_tuned(resnet)) == 0
@@ -108,7 +107,7 @@ def test_it_is_exported_whole_and_encodes_new_pictures(
     regions, boxes = exported.regions_of(picture)
     assert np.array_equal(regions, pixels.reshape(1, -1))
     assert boxes.tolist() == [[0, 0, 1, 1]]
-    (row,) = vse_rows(trained.recipe(*fine_tuned(resnet)), trained.workspace)
+    (row,) = Graph(trained.recipe(*fine_tuned(resnet)), trained.workspace).rows
     model, _ = load_model(trained.workspace.folder(row.job))
     with torch.no_grad():
         seen = model.see(torch.from_numpy(regions.astype(np.float32))[None], torch.ones(1, 1).bool())
@@ -142,7 +141,7 @@ def test_it_searches_its_corpus_and_new_pictures(
 
 def test_the_key_is_of_the_network_and_what_is_made_of_it(tiny: Tiny, resnet: Path, tmp_path: Path) -> None:
     def key(network: Path, *more: str) -> str:
-        (row,) = vse_rows(tiny.recipe(*arguments(network, *more)), tiny.workspace)
+        (row,) = Graph(tiny.recipe(*arguments(network, *more)), tiny.workspace).rows
         return row.job.key
 
     plain = key(resnet)
@@ -190,14 +189,14 @@ def test_a_folder_without_a_network_is_told_before_anything_is_done(fresh: Tiny,
 
 def test_a_reranker_and_the_model_read_the_same_pictures(tiny: Tiny, resnet: Path) -> None:
     recipe = tiny.recipe(*fine_tuned(resnet))
-    second = reranker_row(recipe, tiny.workspace)
+    second = Graph(recipe, tiny.workspace).reranker
     assert second is not None
     assert {job.inputs["images"].key for job in second.trained} == {second.job.inputs["images"].key}
 
 
 def test_translators_are_reranked_by_a_model_of_their_regions(tiny: Tiny, resnet: Path) -> None:
     recipe = tiny.recipe(*arguments(resnet, "--vse.image_encoder_rate=0.1", "--mmt.rerank.retrieval={row: both}"))
-    job = retrieval_of_features(recipe, tiny.workspace)
+    job = Graph(recipe, tiny.workspace).retrieval_model
     assert "images" not in job.inputs
     assert not [name for name in job.settings if name.startswith("image_encoder")]
 

@@ -11,9 +11,9 @@ from data.regions import RegionStore
 from modules.metrics import retrieval_ranks
 from modules.ranking import exact_ranks
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.recipes.settings import TrainerSettings
 from pipeline.retrieval.ranks import encode_test, load_module, read_ranks
-from pipeline.retrieval.vse import vse_rows
 from tests.modules.test_ranking import assert_same
 from tests.pipeline.test_two_processes import run_on_two
 from tests.pipeline.tiny import GXN, Tiny
@@ -32,7 +32,7 @@ def made(gxn: Tiny, tmp_path_factory) -> Tiny:
 def test_nothing_is_trained_again_and_the_job_names_the_model(made: Tiny, gxn: Tiny) -> None:
     names = [{path.name for path in (one.workspace.root / "jobs").iterdir()} for one in (made, gxn)]
     assert names[0] - names[1] == {"likelihood-gxn-both-1"}
-    (row,) = vse_rows(made.recipe(*GXN, ON, "--vse.first_k=7"), made.workspace)
+    (row,) = Graph(made.recipe(*GXN, ON, "--vse.first_k=7"), made.workspace).rows
     assert row.system == "gxn, its first 7 by log p(caption | image)"
     assert row.job.inputs["model"].key == json.loads((made.job(row.job.name) / "manifest.json").read_text())[
         "inputs"]["model"]["key"]  # fmt: skip
@@ -94,16 +94,16 @@ def test_two_processes_leave_what_one_leaves(made: Tiny, tmp_path: Path) -> None
 ])  # fmt: skip
 def test_settings_that_do_not_fit_are_one_line(tiny: Tiny, more: list[str], says: str) -> None:
     with pytest.raises(RecipeError) as error:
-        vse_rows(tiny.recipe(*GXN, ON, *more), tiny.workspace)
+        Graph(tiny.recipe(*GXN, ON, *more), tiny.workspace).rows
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_languages_that_the_decoder_never_learned_are_left_out(tiny: Tiny) -> None:
     more = ["--vse.rows.both=[en/human]", "--vse.start=[]", "--vse.select=[de]"]
-    (row,) = vse_rows(tiny.recipe(*GXN, ON, *more), tiny.workspace)
-    (plain,) = vse_rows(tiny.recipe(*GXN, *more), tiny.workspace)
+    (row,) = Graph(tiny.recipe(*GXN, ON, *more), tiny.workspace).rows
+    (plain,) = Graph(tiny.recipe(*GXN, *more), tiny.workspace).rows
     assert (row.languages, row.job.settings["test"]) == ({"en"}, ["en"])
     assert row.job.inputs["model"].key == plain.job.key
     with pytest.raises(RecipeError, match=r"vse\.rows\.both has no captions in de, .* name one of en in vse\.test"):
-        vse_rows(tiny.recipe(*GXN, ON, *more, "--vse.test=[de]"), tiny.workspace)
+        Graph(tiny.recipe(*GXN, ON, *more, "--vse.test=[de]"), tiny.workspace).rows

@@ -9,7 +9,7 @@ import torch
 
 from modules.retrieval_models import build_model, parameters_of_a_language
 from pipeline.errors import RecipeError
-from pipeline.retrieval.vse import vse_rows
+from pipeline.graph import Graph
 from pipeline.search.exported_model import ExportedModel
 from tests.pipeline.tiny import Tiny
 
@@ -71,7 +71,7 @@ def test_it_is_exported_and_searches_in_each_language(trained: tuple[str, Tiny],
 def test_rows_without_captions_to_compare_are_one_line(tiny: Tiny, model: str, row: str, words: str) -> None:
     recipe = tiny.recipe(*arguments(model), f"--vse.rows.both=[{row}]")
     with pytest.raises(RecipeError, match=words):
-        vse_rows(recipe, tiny.workspace)
+        Graph(recipe, tiny.workspace).rows
 
 
 @pytest.mark.parametrize("group", ["5*de/human", "en/human + 5*de/human", "5*de/human + en/mmt:en-de-en"])

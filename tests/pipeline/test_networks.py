@@ -5,17 +5,16 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.job import chain
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
-from pipeline.retrieval.vse import vse_rows
-from pipeline.translation.mmt import translator_jobs
 
 TRANSFORMER = "--mmt.network=transformer"
 
 
 def keys(folder: Path, *arguments: str) -> dict[str, str]:
-    jobs = translator_jobs(load_recipe("scenes", [TRANSFORMER, *arguments]), Workspace(folder))
+    jobs = Graph(load_recipe("scenes", [TRANSFORMER, *arguments]), Workspace(folder)).translators
     return {name: job.key for name, job in jobs.items() if name.endswith("en-de")}
 
 
@@ -69,7 +68,7 @@ def test_another_network_and_repeated_pairs_change_keys(tmp_path: Path) -> None:
 
 def test_a_chain_holds_each_job_once_after_what_it_needs(tmp_path: Path) -> None:
     recipe = load_recipe("scenes", ["--vse.only=[none]", "--vse.fuse=[san,dan]"])
-    (row,) = vse_rows(recipe, Workspace(tmp_path))[:1]
+    (row,) = Graph(recipe, Workspace(tmp_path)).rows[:1]
     names = [job.name for job in chain([row.job, row.job], "vse")]
     assert names == [
         "vse-san-none-1", "similarity-san-none-1", "vse-dan-none-1", "similarity-dan-none-1", "fusion-san-dan-none-1",

@@ -14,14 +14,13 @@ from data.errors import DataError
 from modules.beam import BeamSettings
 from modules.errors import ModelError
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.job import Job
 from pipeline.recipes.loading import load_recipe
-from pipeline.reporting.plan import all_jobs
-from pipeline.retrieval.vse import vse_rows
 from pipeline.search.export import exported_translators
+from pipeline.stages import all_jobs
 from pipeline.translation.evaluation import read_translations
 from pipeline.translation.leakage import lenders_of
-from pipeline.translation.mmt import translator_jobs
 from pipeline.translation.translator_files import load_translator
 from tests.modules.text_models import save
 from tests.modules.translation_models import save_nllb, teach
@@ -69,7 +68,7 @@ def used(made: Tiny, nllb: Path) -> Tiny:
 
 
 def jobs(made: Tiny, *more: str) -> dict[str, Job]:
-    return translator_jobs(made.recipe(*more), made.workspace)
+    return Graph(made.recipe(*more), made.workspace).translators
 
 
 def test_it_is_tested_where_the_corpus_has_pairs_and_nothing_is_trained(used: Tiny, nllb: Path) -> None:
@@ -159,7 +158,7 @@ def test_beside_a_trained_translator_its_lists_are_reranked(used: Tiny, nllb: Pa
     text = read_translations(both.job("nllb-en-de"), "test")[0]["reference"]
     (german,) = tokens.encode_all([text], "de")
     assert channel.recode_target([german]) == load_translator(both.job("mt-de-en"))[1].encode_all([text], "de")
-    (row,) = vse_rows(both.recipe(*more), both.workspace)
+    (row,) = Graph(both.recipe(*more), both.workspace).rows
     assert [job.name for job in exported_translators(both.recipe(*more), both.workspace, row)] == [
         "mt-en-de", "mt-de-en"
     ]  # fmt: skip
@@ -194,7 +193,7 @@ def test_what_it_was_tested_on_is_nothing_that_it_learned_from(made: Tiny, nllb:
 
 
 def test_all_its_jobs_are_known_before_the_first_runs(made: Tiny, nllb: Path) -> None:
-    names = [job.name for job in all_jobs(made.recipe(*arguments(nllb)), made.workspace)]
+    names = [job.name for job in all_jobs(Graph(made.recipe(*arguments(nllb)), made.workspace))]
     assert names[:4] == ["corpus", "nllb-en-de", "nllb-de-en", "nllb-en-es"]
     assert "synthetic-nllb-en-de@drawn" in names
 

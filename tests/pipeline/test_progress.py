@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.graph import Graph
 from pipeline.jobs import trainer as training
 from pipeline.jobs.job import Job, everything
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import TrainerSettings
-from pipeline.reporting.plan import all_jobs
 from pipeline.reporting.records import Result
 from pipeline.reporting.summary import retrieval_table, translation_table
+from pipeline.stages import all_jobs
 from tests.pipeline.tiny import Tiny
 
 
@@ -114,7 +115,7 @@ def run(tiny: Tiny, tmp_path_factory) -> tuple[Tiny, list[str]]:
 
 def test_each_job_of_a_run_has_one_line_and_those_of_all_stages_are_known_at_its_start(run) -> None:
     made, lines = run
-    names = [one.name for one in all_jobs(made.recipe(), made.workspace)]
+    names = [one.name for one in all_jobs(Graph(made.recipe(), made.workspace))]
     assert len(names) == len(set(names)) == 15
     told = [line for line in lines if line.split()[0] in names]
     assert [line.split()[0] for line in told] == names

@@ -14,6 +14,7 @@ from data.text import WordVocabulary
 from modules.retrieval_models import build_model
 from pipeline.corpus.prepare import about_corpus, corpus_job
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.job import Job
 from pipeline.jobs.manifests import write_manifest
 from pipeline.jobs.model_files import save_model
@@ -22,7 +23,6 @@ from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import Recipe
 from pipeline.reporting.report import report
 from pipeline.retrieval.ranks import read_ranks
-from pipeline.retrieval.vse import vse_rows
 from pipeline.search.model_card import model_card
 from tests.data.official import OWN, write_data
 from tests.pipeline.tiny import at
@@ -54,7 +54,7 @@ def untrained(folder: Path) -> Path:
 
 def test_queries_of_three_languages_are_translated_each_by_its_translator(root: Path, monkeypatch, capfd) -> None:
     recipe, workspace = recipe_of(root, THREE), Workspace(root / "artifacts")
-    (row,) = vse_rows(recipe, workspace)
+    (row,) = Graph(recipe, workspace).rows
     assert (row.languages, row.unseen, row.system) == ({"de", "fr", "cs"}, set(), "san by mt:de-en, mt:fr-en, mt:cs-en")
     assert row.job.name == "search-mt-de-en+mt-fr-en+mt-cs-en-san-none-1"
     names = {place: job.name for place, job in row.job.inputs.items()}
@@ -97,7 +97,9 @@ def test_queries_of_three_languages_are_translated_each_by_its_translator(root: 
 def test_one_translation_has_the_job_that_it_had(root: Path) -> None:
     """Recorded results of `mt:de-en` stay valid."""
     workspace = Workspace(root / "artifacts")
-    jobs = [vse_rows(recipe_of(root, f"--vse.translate={one}"), workspace)[0].job for one in ("mt:de-en", "[mt:de-en]")]
+    jobs = [
+        Graph(recipe_of(root, f"--vse.translate={one}"), workspace).rows[0].job for one in ("mt:de-en", "[mt:de-en]")
+    ]
     assert jobs[0].key == jobs[1].key
     assert (jobs[0].name, set(jobs[0].inputs)) == ("search-mt-de-en-san-none-1", {"corpus", "model", "translator"})
     assert jobs[0].settings == {"direction": "de-en", "beam_size": 5, "length_penalty": 1.0}
@@ -140,11 +142,11 @@ def test_each_figure_names_the_task_of_its_language_and_its_queries(root: Path, 
     monkeypatch.setattr(store, "RECORDS", root / "results")
     queries = {"en": 15, "de": 15, "fr": 3, "cs": 3}
     workspace, recipe = Workspace(root / "artifacts"), recipe_of(root, "--vse.only=[all]")
-    (row,) = vse_rows(recipe, workspace)
+    (row,) = Graph(recipe, workspace).rows
     test = {language: scores(50.0) for language in queries}
     finish(workspace, row.job, {"test": test, "val": {}}, queries)
     with at(root):
-        report(recipe, workspace)
+        report(Graph(recipe, workspace))
     folder = workspace.root / recipe.name / "report"
     rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
     of_language = {(one["language"], one["task"], one["n"], one["captions"]) for one in rows if one["split"] == "test"}

@@ -8,10 +8,9 @@ import yaml
 from data.errors import DataError
 from modules.errors import ModelError
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import CONFIGS, build_recipe, load_recipe
-from pipeline.retrieval.vse import vse_rows
-from pipeline.translation.mmt import translator_jobs
 
 
 @pytest.fixture(autouse=True)
@@ -242,7 +241,7 @@ def test_settings_that_contradict_are_told_by_both_names(arguments: list[str], w
 
 def test_pretraining_may_be_left_out(tmp_path: Path) -> None:
     recipe = load_recipe("scenes", ["--mmt.pretrain.steps=0"])
-    jobs = translator_jobs(recipe, Workspace(tmp_path))
+    jobs = Graph(recipe, Workspace(tmp_path)).translators
     assert not [name for name in jobs if name.startswith("nmt")]
     assert "start" not in jobs["mmt-en-de"].inputs
 
@@ -257,13 +256,13 @@ def test_unknown_names_list_the_nearest() -> None:
 def test_a_row_that_trains_on_a_path_nobody_walks_is_told(tmp_path: Path) -> None:
     recipe = load_recipe("scenes", ["--augment.paths=[mt:en-de]", "--vse.rows.x=[de/mmt:en-de]", "--vse.only=[x]"])
     with pytest.raises(RecipeError, match=r"vse\.rows\.x .*mmt:en-de.*augment\.paths"):
-        vse_rows(recipe, Workspace(tmp_path))
+        Graph(recipe, Workspace(tmp_path)).rows
 
 
 def test_a_caption_group_of_another_form_is_told(tmp_path: Path) -> None:
     recipe = load_recipe("scenes", ["--vse.rows.x=[english]", "--vse.only=[x]"])
     with pytest.raises(DataError, match="caption group 'english'"):
-        vse_rows(recipe, Workspace(tmp_path))
+        Graph(recipe, Workspace(tmp_path)).rows
 
 
 def test_the_data_root_comes_from_the_recipe_or_the_environment(monkeypatch) -> None:

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.graph import Graph
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import Recipe
-from pipeline.retrieval.vse import vse_rows
-from pipeline.translation.mmt import translator_jobs
 
 
 @pytest.fixture(autouse=True)
@@ -19,8 +18,8 @@ def _no_data_root(monkeypatch):
 def keys(recipe: Recipe, folder: Path) -> list[str]:
     """The keys of all translators and retrieval models, in order."""
     workspace = Workspace(folder / "artifacts")
-    return [job.key for job in translator_jobs(recipe, workspace).values()] + [
-        row.job.key for row in vse_rows(recipe, workspace)
+    return [job.key for job in Graph(recipe, workspace).translators.values()] + [
+        row.job.key for row in Graph(recipe, workspace).rows
     ]
 
 
@@ -77,7 +76,7 @@ def test_what_changes_a_result_changes_its_key(tmp_path: Path, argument: str, tr
 
 def test_a_setting_of_one_phase_leaves_the_phase_before_it_alone(tmp_path: Path) -> None:
     def jobs(*arguments: str) -> dict[str, str]:
-        found = translator_jobs(load_recipe("scenes", arguments), Workspace(tmp_path))
+        found = Graph(load_recipe("scenes", arguments), Workspace(tmp_path)).translators
         return {name: job.key for name, job in found.items()}
 
     plain, tuned = jobs(), jobs("--mmt.finetune.learning_rate=0.5")

@@ -12,12 +12,12 @@ from data.corpora.scenes_grammar import Thing
 from data.corpora.scenes_objects import objects_of
 from data.pixels import middle_square
 from pipeline.corpus.prepare import pictures_of
+from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.reporting.recognised import recognised_tables
 from pipeline.reporting.results import Figures, finished_records
 from pipeline.retrieval import recognised
 from pipeline.retrieval.recognised import DRAWN, OTHER, PICTURES, REAL, Recogniser, name_of, read_recognised, right
-from pipeline.retrieval.vse import vse_rows
 from tests.data.layouts import write_folder
 from tests.pipeline.tiny import GXN, Tiny
 
@@ -71,12 +71,12 @@ def test_figures_are_of_drawn_other_and_real_pictures(gxn: Tiny) -> None:
 def test_what_is_drawn_decides(gxn: Tiny, real, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the model drew the real pictures, the right caption would score as those do, and another one less."""
     recipe, files = gxn.recipe(*GXN), pictures_of(gxn.job("corpus"))
-    (row,), known = vse_rows(recipe, gxn.workspace), objects_of(recipe.corpus.options, ["test"])
+    (row,), known = Graph(recipe, gxn.workspace).rows, objects_of(recipe.corpus.options, ["test"])
     drawn = np.stack([middle_square(files[image], 8) for image in known])
     monkeypatch.setattr(recognised, "TRAINING", ["test"])
     monkeypatch.setattr(recognised, "drawn_pictures", lambda model, text, sentences, seed: drawn[: len(sentences)])
-    inputs = {name: gxn.workspace.folder(job) for name, job in row.recognised.inputs.items()}
-    figures = json.loads(json.dumps(row.recognised.run(tmp_path, inputs)))["test"]
+    inputs = {name: gxn.workspace.folder(job) for name, job in row.analyses["recognised"].inputs.items()}
+    figures = json.loads(json.dumps(row.analyses["recognised"].run(tmp_path, inputs)))["test"]
     for scores in figures.values():
         assert scores[name_of(DRAWN, "objects")] == scores[name_of(REAL, "objects")] == 100
         assert scores[name_of(OTHER, "objects")] < 50
@@ -84,23 +84,23 @@ def test_what_is_drawn_decides(gxn: Tiny, real, tmp_path: Path, monkeypatch: pyt
 
 def test_the_report_has_a_table_with_intervals_and_the_difference(gxn: Tiny, monkeypatch) -> None:
     recipe = gxn.recipe(*GXN)
-    cells = [(row.system, row.name, row) for row in vse_rows(recipe, gxn.workspace)]
+    cells = [(row.system, row.name, row) for row in Graph(recipe, gxn.workspace).rows]
     shares = {DRAWN: 60.0, OTHER: 20.0, REAL: 90.0}
     monkeypatch.setattr("pipeline.reporting.recognised.read_recognised",
                         lambda folder, language, of: torch.full((4, 3), shares[of]))  # fmt: skip
-    figures = Figures(recipe, gxn.workspace, [])
+    figures = Figures(Graph(recipe, gxn.workspace), [])
     (table,) = recognised_tables(figures, cells, "en")
     assert [line[2] for line in table.rows] == [PICTURES[DRAWN], PICTURES[OTHER], "the difference", PICTURES[REAL]]
     assert [line[4] for line in table.rows] == ["60.0 … 60.0", "20.0 … 20.0", "+40.0 … +40.0", "90.0 … 90.0"]
     assert [line[:2] for line in table.rows] == [["gxn", "both"], *[["", ""]] * 3]
     (kept,) = [one for one in figures.results if one.metric == "recognised_objects_drawn-other"]
     assert (kept.low, kept.high, kept.n, kept.language) == (40, 40, 4, "en")
-    runs = list(finished_records(gxn.workspace, [cells[0][2].recognised], recipe, {}))
+    runs = list(finished_records(gxn.workspace, [cells[0][2].analyses["recognised"]], recipe, {}))
     gone = type(gxn.workspace)(gxn.folder / "nowhere")
-    (there,) = recognised_tables(Figures(recipe, gone, runs), cells, "en")
+    (there,) = recognised_tables(Figures(Graph(recipe, gone), runs), cells, "en")
     assert {line[4] for line in there.rows} == {"–"}
     assert [line[5:7] for line in there.rows] == [line[5:7] for line in table.rows]
-    (untrained,) = recognised_tables(Figures(recipe, gone, []), cells, "en")
+    (untrained,) = recognised_tables(Figures(Graph(recipe, gone), []), cells, "en")
     assert [line[:3] for line in untrained.rows] == [["gxn", "both", "not run"]]
     (none,) = recognised_tables(figures, cells, "fr")
     assert not none.rows
@@ -108,9 +108,9 @@ def test_the_report_has_a_table_with_intervals_and_the_difference(gxn: Tiny, mon
 
 def test_only_models_that_draw_scenes_have_the_job(tiny: Tiny, tmp_path: Path) -> None:
     for options in ("{generate: [i2t]}", "{generate: [t2i], target: regions}"):
-        (row,) = vse_rows(tiny.recipe(*GXN, f"--vse.options={options}", "--vse.start=[]"), tiny.workspace)
-        assert row.recognised is None
+        (row,) = Graph(tiny.recipe(*GXN, f"--vse.options={options}", "--vse.start=[]"), tiny.workspace).rows
+        assert "recognised" not in row.analyses
     write_folder(tmp_path)
     own = ["--vse.model=gxn", "--vse.options.generate=[t2i]", "--vse.reranker={}", f"--corpus.root={tmp_path}"]
-    for row in vse_rows(load_recipe("own", own), tiny.workspace):
-        assert (row.recognised, row.senses) == (None, None)
+    for row in Graph(load_recipe("own", own), tiny.workspace).rows:
+        assert not {"recognised", "senses"} & row.analyses.keys()

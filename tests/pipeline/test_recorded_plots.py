@@ -8,9 +8,9 @@ from PIL import Image
 from pipeline.cli import main
 from pipeline.drawing.plots import Mark, Panel, panels
 from pipeline.errors import RecipeError
-from pipeline.reporting import recorded_plots
-from pipeline.reporting.recorded_plots import PLOTS, Figures, half_width, plots
+from tests import recorded_plots
 from tests.pipeline.tiny import ROOT
+from tests.recorded_plots import PLOTS, Figures, half_width, plots
 
 HEAD = "job,variant,language,metric,value,low,high,settings,version,date,wall_s,peak_memory_mb\n"
 RUNS = "".join(

@@ -11,15 +11,14 @@ import pipeline.reporting.records as store
 from data.captions import Caption
 from pipeline.cli import main
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.manifests import write_manifest
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import CONFIGS, load_recipe, variant_of
 from pipeline.reporting.records import Record, add_records, read_records
 from pipeline.reporting.report import report
 from pipeline.reporting.results import over_seeds, shown_interval
-from pipeline.retrieval.vse import vse_rows
-from pipeline.translation.augment import diversity, synthesis_jobs
-from pipeline.translation.mmt import translator_jobs
+from pipeline.translation.augment import diversity
 
 OVERRIDES = ["--vse.only=[none,human-de]", "--vse.seeds=[1,2]", "--report.record=true"]
 
@@ -62,11 +61,11 @@ def arrays(rank: int) -> dict[str, np.ndarray]:
 
 def test_tables_average_seeds_and_say_what_was_not_run(here, tmp_path, capsys):
     recipe = load_recipe("scenes", OVERRIDES)
-    rows = [row for row in vse_rows(recipe, here) if row.name == "none"]
+    rows = [row for row in Graph(recipe, here).rows if row.name == "none"]
     for row, value, rank in zip(rows, (40.0, 60.0), (1, 2), strict=True):
         finish(here, row.job, {"test": {"en": scores(value)}}, [("en", arrays(rank))])
-    finish(here, translator_jobs(recipe, here)["mt-en-de"], {"test_bleu": 31.5, "bleu_signature": "nrefs:1"})
-    report(recipe, here)
+    finish(here, Graph(recipe, here).translators["mt-en-de"], {"test_bleu": 31.5, "bleu_signature": "nrefs:1"})
+    report(Graph(recipe, here))
     text = (here.root / "scenes/report/report.md").read_text()
     line = next(line for line in text.splitlines() if line.startswith("| none |") and "50.0" in line)
     assert line.endswith("| 2 (sd 14.1) |")  # 40 and 60
@@ -83,15 +82,29 @@ def test_tables_average_seeds_and_say_what_was_not_run(here, tmp_path, capsys):
 
 def test_intervals_of_one_seed_say_that_they_are_over_images_only(here, capsys):
     recipe = load_recipe("scenes", ["--vse.only=[none,human-de]", "--vse.seeds=[1]", "--vse.test=[en]"])
-    for row, rank in zip(vse_rows(recipe, here), (1, 2), strict=True):
+    for row, rank in zip(Graph(recipe, here).rows, (1, 2), strict=True):
         finish(here, row.job, {"test": {"en": scores(50.0 * rank)}}, [("en", arrays(rank))])
-    report(recipe, here)
+    report(Graph(recipe, here))
     shown = " ".join(capsys.readouterr().out.split())
     pages = [(here.root / "scenes/report" / name).read_text() for name in ("report.md", "report.html")]
     assert all("over seeds where there are several; one seed: images only" in text for text in (shown, *pages))
     lines = pages[0].splitlines()
     assert next(line for line in lines if line.startswith("| none | 50.0")).endswith(" | – | 1 (images only) |")
     assert next(line for line in lines if line.startswith("| human-de − none |")).endswith("| +50.00 (images only) |")
+
+
+def test_ranks_of_another_test_are_one_line(here) -> None:
+    recipe = load_recipe("scenes", OVERRIDES)
+    rows = [row for row in Graph(recipe, here).rows if row.name == "none"]
+    other = {"text_to_image": np.full(4, 1), "image_to_text": np.full(2, 1), "caption_image": np.repeat([0, 1], 2)}
+    for row, ranks in zip(rows, (arrays(1), other), strict=True):
+        finish(here, row.job, {"test": {"en": scores(40.0)}}, [("en", ranks)])
+    folder = here.folder(rows[1].job)
+    with pytest.raises(
+        RecipeError, match=f"^{folder}: ranks of en are of another test than those of .*; delete"
+    ) as one:
+        report(Graph(recipe, here))
+    assert "\n" not in str(one.value)
 
 
 def test_only_what_has_an_interval_says_what_it_is_over():
@@ -103,13 +116,13 @@ def test_only_what_has_an_interval_says_what_it_is_over():
 def test_a_recipe_may_refuse_to_test_a_language_that_a_row_never_saw(here):
     recipe = load_recipe("scenes", [*OVERRIDES, "--vse.unseen=error"])
     with pytest.raises(RecipeError, match=r"vse.rows.none is tested in 'de', but reads only en; leave 'de' out of"):
-        vse_rows(recipe, here)
-    assert vse_rows(load_recipe("scenes", [*OVERRIDES, "--vse.unseen=error", "--vse.test=[en]"]), here)
+        Graph(recipe, here).rows
+    assert Graph(load_recipe("scenes", [*OVERRIDES, "--vse.unseen=error", "--vse.test=[en]"]), here).rows
 
 
 def test_translate_search_is_marked_where_the_model_never_saw_what_it_reads(here):
     more = ["--vse.rows.german=[de/human]", "--vse.only=[none,german]", "--vse.translate=mt:de-en", "--vse.seeds=[1]"]
-    none, german = vse_rows(load_recipe("scenes", more), here)
+    none, german = Graph(load_recipe("scenes", more), here).rows
     assert (none.languages, none.unseen) == ({"de"}, set())
     assert (german.languages, german.unseen) == ({"de"}, {"de"})
 
@@ -121,7 +134,7 @@ def test_translate_search_by_what_a_lender_does_not_train_is_one_line(here, tmp_
     with pytest.raises(
         RecipeError, match=r"vse.translate is 'mt\+channel:de-en', but .*lender.yaml trains no mt\+chann"
     ):
-        vse_rows(recipe, here)
+        Graph(recipe, here).rows
 
 
 def test_a_row_that_nothing_can_be_trained_on_is_told_before_the_first_hour(here, tmp_path, monkeypatch, capsys):
@@ -153,7 +166,7 @@ def record(job: str, metric: str, value: float, variant: str = "") -> Record:
 
 def test_records_fill_the_table_when_the_artifacts_are_gone(here):
     recipe = load_recipe("scenes", OVERRIDES)
-    rows = [row for row in vse_rows(recipe, here) if row.name == "none"]
+    rows = [row for row in Graph(recipe, here).rows if row.name == "none"]
     found = [record(row.job.name, name, value) for row in rows for name, value in scores(44.0).items()]
     assert add_records("scenes", found) == len(found)
     assert add_records("scenes", found) == 0
@@ -162,19 +175,19 @@ def test_records_fill_the_table_when_the_artifacts_are_gone(here):
     assert add_records("scenes", again + again) == 1
     assert read_records("scenes") == [*again, *found[2:]]
     assert add_records("scenes", found) == 1
-    report(recipe, here)
+    report(Graph(recipe, here))
     assert "| none | 44.0 |" in (here.root / "scenes/report/report.md").read_text()
 
 
 def test_means_over_folds_have_a_table_and_a_split_of_their_own_here_and_when_recorded(here):
     recipe = load_recipe("scenes", [*OVERRIDES, "--vse.folds=5"])
-    rows = [row for row in vse_rows(recipe, here) if row.name == "none"]
+    rows = [row for row in Graph(recipe, here).rows if row.name == "none"]
     for row, value in zip(rows, (60.0, 80.0), strict=True):
         folds = {"en": scores(value) | {"images": 1000.0}}
         finish(here, row.job, {"test": {"en": scores(44.0)}, "folds": folds}, [("en", arrays(1))])
     tables = []
     for _ in range(2):
-        report(recipe, here)
+        report(Graph(recipe, here))
         text = (here.root / "scenes/report/report.md").read_text()
         title = "**Retrieval, san, en, test, mean of 5 folds, scenes (scenes)**"
         tables.append(text.split(title)[1].split("**")[0])
@@ -191,7 +204,7 @@ def test_means_over_folds_have_a_table_and_a_split_of_their_own_here_and_when_re
 
 def test_diversity_of_captions_here_and_when_recorded(here):
     recipe = load_recipe("scenes", [*OVERRIDES, "--augment.paths=[mt:en-de-en,mmt:en-de-en]"])
-    job = synthesis_jobs(recipe, here)["mt:en-de-en"]
+    job = Graph(recipe, here).synthesis["mt:en-de-en"]
     human = [Caption("1.jpg", "1#en1", "en", "a red ball", "train", "human"),
              Caption("1.jpg", "1#en2", "en", "a ball", "train", "human")]  # fmt: skip
     new = [
@@ -200,7 +213,7 @@ def test_diversity_of_captions_here_and_when_recorded(here):
     finish(here, job, diversity(human, new, "en") | {"empty": 0})
     tables = []
     for _ in range(2):
-        report(recipe, here)
+        report(Graph(recipe, here))
         tables.append(
             (here.root / "scenes/report/report.md").read_text().split("**Lexical diversity")[1].split("**")[1]
         )
@@ -216,7 +229,7 @@ def test_diversity_of_captions_here_and_when_recorded(here):
 
 
 def test_without_folds_there_is_no_table_of_them(here):
-    report(load_recipe("scenes", OVERRIDES), here)
+    report(Graph(load_recipe("scenes", OVERRIDES), here))
     assert "folds" not in (here.root / "scenes/report/report.md").read_text()
 
 
@@ -227,7 +240,7 @@ def test_figures_of_other_settings_are_not_mixed_in(here):
     more = [record("vse-san-none-1", name, value, "vse.epochs=99") for name, value in scores(77.0).items()]
     add_records("scenes", [*more, record("vse-san-none-1", "t2i_r1", 99.0, "SCAN")])
     for overrides, shown in (([], "44.0"), (["--vse.margin=0.3"], "not run"), ([longer, "--vse.seeds=[1]"], "77.0")):
-        report(load_recipe("scenes", [*OVERRIDES, "--report.record=false", *overrides]), here)
+        report(Graph(load_recipe("scenes", [*OVERRIDES, "--report.record=false", *overrides]), here))
         assert f"| none | {shown} |" in (here.root / "scenes/report/report.md").read_text()
 
 

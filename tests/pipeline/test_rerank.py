@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +12,9 @@ from data.errors import DataError
 from data.nbest import read_nbest
 from modules.translation_metrics import translation_scores
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.translation.evaluation import read_translations
-from pipeline.translation.mmt import translator_jobs
 from pipeline.translation.reranked import CHOICES, read_lists
 from pipeline.translation.translator_files import load_translator
 from tests.pipeline.tiny import RERANK, RERANK_SYSTEMS, RERANKED, Tiny
@@ -73,16 +72,13 @@ def test_translate_and_augment_use_it(reranked: Tiny, tmp_path: Path, capsys, sy
     assert {row["source"] for row in captions} == {f"{system}:en-de"}
 
 
-def test_a_recipe_can_borrow_one_of_several(reranked: Tiny, tmp_path: Path, monkeypatch) -> None:
-    """Also in a process that has not imported what trains the retrieval models of the others."""
+def test_a_recipe_can_borrow_one_of_several(reranked: Tiny, tmp_path: Path) -> None:
     lender, systems = tmp_path / "lender.yaml", RERANK_SYSTEMS.partition("=")[2]
     rerank = {key.removeprefix("--mmt.rerank."): value for key, _, value in (one.partition("=") for one in RERANK[:5])}
     lender.write_text(
         f"base: {reranked.yaml}\nvse: {{rows: {{both: [en/human, de/human]}}, only: [both]}}\n"
         f"mmt: {{systems: {systems}, rerank: {{{', '.join(f'{key}: {value}' for key, value in rerank.items())}}}}}\n"
     )
-    monkeypatch.setattr("pipeline.translation.reranked._retrieval", [])
-    monkeypatch.delitem(sys.modules, "pipeline.retrieval.features", raising=False)
     paths = [f"--augment.translators={lender}", "--augment.paths=[mt+channel:en-de]"]
     assert reranked.main("augment", "--mmt.systems=[mt,mmt,mt+channel]", *paths) == 0
     assert {row["source"] for row in reranked.captions("synthetic-mt+channel-en-de")} == {"mt+channel:en-de"}
@@ -109,13 +105,13 @@ def test_features_are_compared_and_reported(reranked: Tiny, capsys) -> None:
 
 
 def test_a_translators_lists_do_not_depend_on_the_systems_that_use_them(reranked: Tiny) -> None:
-    jobs = translator_jobs(reranked.recipe(*RERANKED), reranked.workspace)
+    jobs = Graph(reranked.recipe(*RERANKED), reranked.workspace).translators
     assert jobs["mt+short-en-de"].inputs["lists"].key == jobs["mt+picture-en-de"].inputs["lists"].key
     assert "retrieval" not in jobs["mt+short-en-de"].inputs
     assert jobs["mt+picture-en-de"].inputs["retrieval"].name == "vse-san-both-1"
     other = [*RERANKED[:-1], "--mmt.directions=[en-de]", "--mmt.systems=[mt,mt+only]", "--augment.paths=[]"]
     without = reranked.recipe(*other, "--mmt.rerank.systems.only=[logp,image]")
-    assert "channel" not in translator_jobs(without, reranked.workspace)["mt+only-en-de"].inputs["lists"].inputs
+    assert "channel" not in Graph(without, reranked.workspace).translators["mt+only-en-de"].inputs["lists"].inputs
 
 
 def test_damaged_artifacts_are_one_line(reranked: Tiny, tmp_path: Path) -> None:
@@ -142,7 +138,7 @@ def test_damaged_artifacts_are_one_line(reranked: Tiny, tmp_path: Path) -> None:
 def test_a_model_without_the_language_has_no_features(reranked: Tiny) -> None:
     recipe = reranked.recipe(*RERANKED, "--vse.rows={both: [en/human]}")
     with pytest.raises(RecipeError, match=r"picture has 'image', but for en-de there is no retrieval"):
-        translator_jobs(recipe, reranked.workspace)
+        Graph(recipe, reranked.workspace).translators
 
 
 def test_what_is_missing_is_said_before_anything_runs(fresh: Tiny, capsys) -> None:

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from modules.index import VectorIndex
+from pipeline.graph import Graph
 from pipeline.jobs.model_files import model_fingerprint
 from pipeline.retrieval.ranks import read_ranks
-from pipeline.retrieval.vse import vse_rows
 from tests.pipeline.test_bad_artifacts import cut_short, told
 from tests.pipeline.tiny import Tiny
 
@@ -60,7 +60,7 @@ def test_lists_of_the_whole_test_rank_as_the_second_model_does(searched: Tiny) -
     before = searched.job("index-san-human-1").stat().st_mtime_ns
     assert searched.main("vse", *ARGUMENTS, "--vse.first_k=1000") == 0
     assert searched.job("index-san-human-1").stat().st_mtime_ns == before
-    (row,) = vse_rows(searched.recipe(*ARGUMENTS, "--vse.first_k=1000"), searched.workspace)
+    (row,) = Graph(searched.recipe(*ARGUMENTS, "--vse.first_k=1000"), searched.workspace).rows
     for language in ("en", "de"):
         ours = read_ranks(searched.workspace.folder(row.job), language)
         theirs = read_ranks(searched.job("vse-scan-t2i-avg-human-1"), language)
@@ -76,9 +76,9 @@ def test_the_report_names_both_models(searched: Tiny) -> None:
 
 
 def test_training_is_shared_with_rows_that_do_not_rerank(tiny: Tiny) -> None:
-    (plain,) = vse_rows(tiny.recipe("--vse.only=[human]"), tiny.workspace)
-    (row,) = vse_rows(tiny.recipe(*ARGUMENTS), tiny.workspace)
-    (more,) = vse_rows(tiny.recipe(*ARGUMENTS, "--vse.first_k=3"), tiny.workspace)
+    (plain,) = Graph(tiny.recipe("--vse.only=[human]"), tiny.workspace).rows
+    (row,) = Graph(tiny.recipe(*ARGUMENTS), tiny.workspace).rows
+    (more,) = Graph(tiny.recipe(*ARGUMENTS, "--vse.first_k=3"), tiny.workspace).rows
     assert row.job.inputs["first"].key == plain.job.key
     assert row.job.inputs["index"].key == more.job.inputs["index"].key
     assert row.job.inputs["model"].key == more.job.inputs["model"].key

@@ -12,6 +12,7 @@ from data.regions import RegionStore
 from data.text import plain_words
 from modules.cider import CiderD, document_frequencies
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import TrainerSettings
@@ -20,7 +21,6 @@ from pipeline.reporting.retrieved import retrieved_tables
 from pipeline.retrieval.ranks import load_module, rank_split
 from pipeline.retrieval.references import training_frequencies
 from pipeline.retrieval.retrieved import name_of, read_retrieved
-from pipeline.retrieval.vse import vse_rows
 from tests.pipeline.test_two_processes import run_on_two
 from tests.pipeline.tiny import Tiny
 
@@ -110,12 +110,12 @@ def test_the_report_has_a_table_of_its_own_and_rows_with_intervals_of_cider(made
 
 def test_records_fill_the_table_when_the_artifacts_are_gone(made: Tiny, tmp_path: Path) -> None:
     recipe = made.recipe(*TWO, ON)
-    rows, gone = vse_rows(recipe, made.workspace), Workspace(tmp_path / "artifacts")
+    rows, gone = Graph(recipe, made.workspace).rows, Workspace(tmp_path / "artifacts")
     jobs = [job for row in rows for job in row.jobs]
     runs = list(finished_records(made.workspace, jobs, recipe, {}))
-    (here,) = retrieved_tables(Figures(recipe, made.workspace, []), rows, "en")
-    (there,) = retrieved_tables(Figures(recipe, gone, runs), rows, "en")
-    (untrained,) = retrieved_tables(Figures(recipe, gone, []), rows, "en")
+    (here,) = retrieved_tables(Figures(Graph(recipe, made.workspace), []), rows, "en")
+    (there,) = retrieved_tables(Figures(Graph(recipe, gone), runs), rows, "en")
+    (untrained,) = retrieved_tables(Figures(Graph(recipe, gone), []), rows, "en")
     assert [line[:7] for line in there.rows] == [line[:7] for line in here.rows]
     assert {line[7] for line in there.rows} == {"–"}
     assert untrained.rows[0][:2] == ["human", "not run"]
@@ -175,7 +175,9 @@ def test_without_a_second_caption_there_is_nothing_to_compare_with(tiny: Tiny, t
 
 def test_combined_models_are_not_scored(made: Tiny) -> None:
     for more in ("--vse.fuse=[san,dan]", "--vse.first=vse++"):
-        assert [row.retrieved for row in vse_rows(made.recipe(*TWO, ON, more), made.workspace)] == [None]
+        assert [row.analyses.get("retrieved") for row in Graph(made.recipe(*TWO, ON, more), made.workspace).rows] == [
+            None
+        ]
 
 
 def test_bad_input_is_one_line(made: Tiny, tmp_path: Path) -> None:

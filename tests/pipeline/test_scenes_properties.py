@@ -16,12 +16,11 @@ from modules.intervals import paired_difference
 from modules.metrics import RetrievalRanks
 from pipeline.cli import main
 from pipeline.corpus.prepare import corpus_job
+from pipeline.graph import Graph
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.retrieval.ranks import read_ranks
-from pipeline.retrieval.vse import vse_rows
 from pipeline.search.gallery import Gallery, Hit
-from pipeline.translation.mmt import translator_jobs
 from tests.pipeline.phrases import Phrase, compose, fitting
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
@@ -42,7 +41,7 @@ def trained(request):
 
 def figures(trained, name: str) -> dict[str, float]:
     recipe, workspace = trained
-    return workspace.manifest(translator_jobs(recipe, workspace)[name])["metrics"]
+    return workspace.manifest(Graph(recipe, workspace).translators[name])["metrics"]
 
 
 def test_text_alone_cannot_know_but_translates_the_rest(trained):
@@ -67,7 +66,7 @@ def test_equal_pairs_and_steps(trained):
 
 def ranks_of(trained, row: str, language: str) -> RetrievalRanks:
     recipe, workspace = trained
-    job = next(one.job for one in vse_rows(recipe, workspace) if one.name == row)
+    job = next(one.job for one in Graph(recipe, workspace).rows if one.name == row)
     return read_ranks(workspace.folder(job), language)
 
 
@@ -91,7 +90,7 @@ def test_looking_helps_german_retrieval(trained):
 
 def folder_of(trained, row: str) -> Path:
     recipe, workspace = trained
-    return workspace.folder(next(one.job for one in vse_rows(recipe, workspace) if one.name == row))
+    return workspace.folder(next(one.job for one in Graph(recipe, workspace).rows if one.name == row))
 
 
 def german_test_captions(corpus: Path) -> tuple[list[str], set[str]]:

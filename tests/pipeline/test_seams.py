@@ -7,11 +7,11 @@ import torch
 
 from data.captions import read_captions
 from pipeline.corpus.prepare import corpus_job
+from pipeline.graph import Graph
 from pipeline.jobs.job import Job, needed
 from pipeline.jobs.model_files import load_model
 from pipeline.reporting.results import Figures, finished_records
 from pipeline.retrieval.rows import Row
-from pipeline.retrieval.vse import vse_rows
 from tests.pipeline.tiny import Tiny
 
 
@@ -43,7 +43,7 @@ def nearest_captions(row: Row, corpus: Job) -> Job:
 def test_a_stage_that_evaluates_trained_models_otherwise(tiny: Tiny, tmp_path: Path, capsys) -> None:
     recipe, workspace = tiny.recipe(), tiny.without(tmp_path, "nearest-*").workspace
     corpus = corpus_job(recipe, workspace)
-    jobs = {row.name: nearest_captions(row, corpus) for row in vse_rows(recipe, workspace)}
+    jobs = {row.name: nearest_captions(row, corpus) for row in Graph(recipe, workspace).rows}
     for job in jobs.values():
         assert [one.name for one in needed(job, "nearest")] == ["corpus", job.name.replace("nearest", "vse")]
         workspace.perform_all(job)
@@ -51,7 +51,7 @@ def test_a_stage_that_evaluates_trained_models_otherwise(tiny: Tiny, tmp_path: P
     for job in jobs.values():
         workspace.perform_all(job)
     assert capsys.readouterr().out.count("is up to date") == 2
-    figures = Figures(recipe, workspace, [])
+    figures = Figures(Graph(recipe, workspace), [])
     for name, job in jobs.items():
         nearest = np.load(workspace.folder(job) / "nearest.npy")
         scores = figures.scores(job)

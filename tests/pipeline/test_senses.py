@@ -9,11 +9,11 @@ import torch
 from data.captions import read_captions
 from data.regions import RegionStore
 from pipeline.corpus.prepare import twins_of
+from pipeline.graph import Graph
 from pipeline.reporting.results import Figures, finished_records
 from pipeline.reporting.senses import senses_tables
 from pipeline.retrieval.ranks import load_module
 from pipeline.retrieval.twins import BOTH, read_senses
-from pipeline.retrieval.vse import vse_rows
 from tests.pipeline.tiny import GXN, Tiny
 
 NAME = "senses-gxn-both-1"
@@ -22,7 +22,7 @@ NAME = "senses-gxn-both-1"
 def test_a_branch_is_right_where_its_own_score_is_higher_for_the_own_picture(gxn: Tiny) -> None:
     """One caption at a time, in German: of English twins the captions are equal, so that one of them is wrong."""
     corpus, whole = gxn.job("corpus"), {}
-    (folder,) = (job for job in vse_rows(gxn.recipe(*GXN), gxn.workspace)[0].trained)
+    (folder,) = (job for job in Graph(gxn.recipe(*GXN), gxn.workspace).rows[0].trained)
     module, text = load_module(gxn.workspace.folder(folder), ["en", "de"])
     store, twin = RegionStore(corpus / "regions"), {row["image_id"]: row["twin_id"] for row in twins_of(corpus)}
     captions = [row for row in read_captions(corpus / "captions.parquet").to_list()
@@ -53,11 +53,11 @@ def test_a_branch_is_right_where_its_own_score_is_higher_for_the_own_picture(gxn
 
 def test_tables_compare_branches_and_systems_on_the_same_pairs(gxn: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = gxn.recipe(*GXN)
-    (row,) = vse_rows(recipe, gxn.workspace)
+    (row,) = Graph(recipe, gxn.workspace).rows
     values = {"abstract": [0.0, 50.0], "grounded": [50.0, 100.0], BOTH: [50.0, 50.0]}
     monkeypatch.setattr("pipeline.reporting.senses.read_senses",
                         lambda folder, language, part: torch.tensor(values[part]))  # fmt: skip
-    figures = Figures(recipe, gxn.workspace, [])
+    figures = Figures(Graph(recipe, gxn.workspace), [])
     cells = [("two", row.name, row), ("i2t", row.name, row)]
     table, differences = senses_tables(figures, cells, "de")
     assert [line[:3] for line in table.rows[:4]] == [
@@ -75,19 +75,21 @@ def test_tables_compare_branches_and_systems_on_the_same_pairs(gxn: Tiny, monkey
 
 def test_records_fill_the_table(gxn: Tiny, tmp_path: Path) -> None:
     recipe = gxn.recipe(*GXN)
-    (row,) = vse_rows(recipe, gxn.workspace)
+    (row,) = Graph(recipe, gxn.workspace).rows
     gone, cells = type(gxn.workspace)(tmp_path / "nowhere"), [("gxn", row.name, row)]
-    (here, _) = senses_tables(Figures(recipe, gxn.workspace, []), cells, "de")
-    records = list(finished_records(gxn.workspace, [row.senses], recipe, {}))
-    (there,) = senses_tables(Figures(recipe, gone, records), cells, "de")
+    (here, _) = senses_tables(Figures(Graph(recipe, gxn.workspace), []), cells, "de")
+    records = list(finished_records(gxn.workspace, [row.analyses["senses"]], recipe, {}))
+    (there,) = senses_tables(Figures(Graph(recipe, gone), records), cells, "de")
     assert [line[:4] for line in there.rows] == [line[:4] for line in here.rows]
     assert {line[4] for line in there.rows} == {"–"}
-    assert not list(senses_tables(Figures(recipe, gone, []), cells, "de"))
+    assert not list(senses_tables(Figures(Graph(recipe, gone), []), cells, "de"))
 
 
 def test_a_single_branch_is_tested_alone_and_models_without_branches_not_at_all(tiny: Tiny) -> None:
     more = ["--vse.options.branches=[abstract]", "--vse.options.generate=[]", "--vse.start=[]"]
-    (row,) = vse_rows(tiny.recipe(*GXN, *more), tiny.workspace)
-    assert row.senses.settings["parts"] == ["abstract"]
-    assert [one.senses for one in vse_rows(tiny.recipe(), tiny.workspace)] == [None, None]
-    assert [one.senses for one in vse_rows(tiny.recipe(*GXN, "--corpus.twins=0"), tiny.workspace)] == [None]
+    (row,) = Graph(tiny.recipe(*GXN, *more), tiny.workspace).rows
+    assert row.analyses["senses"].settings["parts"] == ["abstract"]
+    assert [one.analyses.get("senses") for one in Graph(tiny.recipe(), tiny.workspace).rows] == [None, None]
+    assert [
+        one.analyses.get("senses") for one in Graph(tiny.recipe(*GXN, "--corpus.twins=0"), tiny.workspace).rows
+    ] == [None]

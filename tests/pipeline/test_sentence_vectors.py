@@ -12,8 +12,8 @@ from data.captions import read_captions
 from data.text import PretrainedTokens
 from modules.pretrained import SentenceVectors
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.model_files import load_model
-from pipeline.retrieval.vse import vse_rows
 from pipeline.search.exported_model import ExportedModel
 from pipeline.search.gallery import Gallery
 from tests.modules.text_models import save
@@ -98,7 +98,7 @@ def test_it_is_exported_with_the_text_model_and_searches_new_sentences(trained: 
 
 def test_the_key_is_of_the_text_model_the_layer_and_the_captions(tiny: Tiny, bert: Path, tmp_path: Path) -> None:
     def vectors(model: Path, *more: str) -> str:
-        (row,) = vse_rows(tiny.recipe(*arguments(model, *more)), tiny.workspace)
+        (row,) = Graph(tiny.recipe(*arguments(model, *more)), tiny.workspace).rows
         return row.job.inputs["sentences-corpus"].key
 
     plain = vectors(bert)
@@ -114,7 +114,7 @@ def test_the_key_is_of_the_text_model_the_layer_and_the_captions(tiny: Tiny, ber
 
 def test_words_and_sentences_of_a_text_model_are_other_trainings(tiny: Tiny, bert: Path) -> None:
     sentences, words = (
-        vse_rows(tiny.recipe(*arguments(bert, *more)), tiny.workspace)[0].job
+        Graph(tiny.recipe(*arguments(bert, *more)), tiny.workspace).rows[0].job
         for more in ((), ("--vse.pretrained_vectors=words",))
     )
     assert sentences.key != words.key

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.jobs.job import everything
 from pipeline.jobs.manifests import read_manifest
-from pipeline.reporting.plan import jobs_of
+from pipeline.stages import jobs_of
 from tests.pipeline.tiny import Tiny
 
 

@@ -20,12 +20,11 @@ from data.regions import RegionStore
 from data.text import tokenize
 from data.translation import TranslationData
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.retrieval.ranks import read_ranks
-from pipeline.retrieval.vse import vse_rows
 from pipeline.translation.augment import _numbered, diversity, refuse_held_out
 from pipeline.translation.batch_translation import Translated
 from pipeline.translation.evaluation import read_translations
-from pipeline.translation.mmt import translator_jobs
 from pipeline.translation.parallel_text import ParallelText
 from tests.pipeline.tiny import Tiny
 
@@ -76,7 +75,7 @@ def test_mt_never_looks_so_the_twins_picture_changes_nothing(tiny: Tiny) -> None
 
 def test_mt_and_mmt_start_from_nmt_and_see_the_same_pairs_in_the_same_batches(tiny: Tiny) -> None:
     recipe = tiny.recipe()
-    jobs = translator_jobs(recipe, tiny.workspace)
+    jobs = Graph(recipe, tiny.workspace).translators
     assert jobs["mt-en-de"].inputs["start"] == jobs["mmt-en-de"].inputs["start"] == jobs["nmt-en-de"]
     assert jobs["mt-en-de"].settings["phase"] == jobs["mmt-en-de"].settings["phase"]
     figures = [tiny.metrics(name) for name in ("mt-en-de", "mmt-en-de")]
@@ -336,7 +335,7 @@ def test_keyboard_interrupt_says_how_to_go_on(fresh: Tiny, capsys, monkeypatch) 
 
 
 def test_the_rows_of_a_recipe_come_seed_by_seed(tiny: Tiny) -> None:
-    rows = vse_rows(tiny.recipe("--vse.seeds=[1,2]"), tiny.workspace)
+    rows = Graph(tiny.recipe("--vse.seeds=[1,2]"), tiny.workspace).rows
     assert [(row.name, row.seed) for row in rows] == [("human", 1), ("mmt-fb", 1), ("human", 2), ("mmt-fb", 2)]
     assert len({row.job.key for row in rows}) == 4
     assert tiny.workspace.done(rows[0].job)

@@ -11,6 +11,7 @@ from scipy.stats import pearsonr
 
 from data.sts import gold_file, read_sts
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.model_files import load_model
 from pipeline.recipes.loading import load_recipe
 from pipeline.reporting.results import Figures, finished_records
@@ -115,11 +116,13 @@ def test_the_report_has_the_table_and_rows_with_intervals(made: Tiny) -> None:
 
 def test_records_fill_the_table_when_the_artifacts_are_gone(made: Tiny, workspace) -> None:
     recipe = made.recipe(*options(made))
-    rows = sts_rows(recipe, made.workspace)
+    rows = sts_rows(Graph(recipe, made.workspace))
     runs = list(finished_records(made.workspace, [row.job for row in rows if row.job], recipe, sts_variants(rows)))
     assert ("en", "made-clean_pearson") in {(run.language, run.metric) for run in runs}
-    (here,) = sts_tables(Figures(recipe, made.workspace, []), rows)
-    (gone,) = sts_tables(Figures(recipe, workspace, runs, sts_variants(rows)), sts_rows(recipe, workspace))
+    (here,) = sts_tables(Figures(Graph(recipe, made.workspace), []), rows)
+    (gone,) = sts_tables(
+        Figures(Graph(recipe, workspace), runs, sts_variants(rows)), sts_rows(Graph(recipe, workspace))
+    )
     assert [line[2] for line in gone.rows] == [line[2] for line in here.rows]
     assert {line[3] for line in gone.rows} == {"–"}
 
@@ -155,7 +158,7 @@ def test_a_constant_prediction_is_marked(made: Tiny, tmp_path: Path, capsys) -> 
 
 def test_a_model_that_was_not_trained_on_the_language_is_skipped_with_a_mark(made: Tiny, capsys) -> None:
     german = options(made, "--sts.language=de")
-    rows = sts_rows(made.recipe(*german), made.workspace)
+    rows = sts_rows(Graph(made.recipe(*german), made.workspace))
     assert [row.job for row in rows] == [None, None]
     assert made.main("report", *german) == 0
     text = (made.workspace.root / "tiny" / "report" / "report.md").read_text()
@@ -169,12 +172,12 @@ def test_models_of_tables_are_shown_where_they_have_been_tested(made: Tiny, tmp_
     text = "tables: {one: {title: One, systems: {SAN: {rows: [human]}, DAN: {vse: {model: dan}, rows: [human]}}}}\n"
     (tmp_path / "with.yaml").write_text(f"base: {made.yaml}\n{text}")
     recipe = load_recipe(str(tmp_path / "with.yaml"), options(made))
-    rows = sts_rows(recipe, made.workspace)
+    rows = sts_rows(Graph(recipe, made.workspace))
     assert [(row.system, row.source, row.optional) for row in rows[:3]] == [
         ("san", "human", False), ("san", "mmt-fb", False), ("DAN", "human", True),
     ]  # fmt: skip
     assert [can_run(row, made.workspace) for row in rows] == [True, True, False, True, True, True, True]
-    (sheet,) = sts_tables(Figures(recipe, made.workspace, []), rows)
+    (sheet,) = sts_tables(Figures(Graph(recipe, made.workspace), []), rows)
     assert "DAN" not in {line[0] for line in sheet.rows}
 
 

@@ -13,12 +13,12 @@ from data.captions import read_captions, read_pairs
 from data.regions import RegionStore
 from modules.translation import Translation
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.weights import load_best
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes import checks
 from pipeline.recipes.loading import load_recipe
 from pipeline.translation.evaluation import read_translations
-from pipeline.translation.mmt import translator_jobs
 from pipeline.translation.translator_files import load_translator
 from tests.data.official import write_data
 from tests.pipeline.tiny import Tiny
@@ -39,10 +39,10 @@ def several(tmp_path_factory) -> Tiny:
 
 
 def test_another_seed_has_an_nmt_of_its_own_and_changes_nothing_of_the_first(several: Tiny) -> None:
-    jobs = translator_jobs(several.recipe(SYSTEMS, *SEARCHES), several.workspace)
+    jobs = Graph(several.recipe(SYSTEMS, *SEARCHES), several.workspace).translators
     assert jobs["mt-en-de"].inputs["start"] is jobs["mmt-en-de"].inputs["start"] is jobs["nmt-en-de"]
     assert jobs["mt2-en-de"].inputs["start"] is jobs["nmt2-en-de"]
-    for name, job in translator_jobs(several.recipe(), several.workspace).items():
+    for name, job in Graph(several.recipe(), several.workspace).translators.items():
         assert job.key == jobs[name].key
     for one, other in (("nmt-en-de", "nmt2-en-de"), ("mt-en-de", "mt2-en-de")):
         first, second = (load_file(several.job(name) / "weights.safetensors") for name in (one, other))
@@ -51,7 +51,7 @@ def test_another_seed_has_an_nmt_of_its_own_and_changes_nothing_of_the_first(sev
 
 def test_a_second_seed_alone_trains_no_first(several: Tiny) -> None:
     recipe = load_recipe("scenes", ["--mmt.systems=[mt2]", "--mmt.directions=[en-de]", "--augment.paths=[]"])
-    assert list(translator_jobs(recipe, several.workspace)) == ["text-de-en", "nmt2-en-de", "mt2-en-de"]
+    assert list(Graph(recipe, several.workspace).translators) == ["text-de-en", "nmt2-en-de", "mt2-en-de"]
 
 
 def test_an_ensemble_is_tested_like_its_members_and_can_be_moved(several: Tiny, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_an_ensemble_is_tested_like_its_members_and_can_be_moved(several: Tiny, 
 
 
 def test_a_channel_reranks_what_one_translator_or_several_find(several: Tiny) -> None:
-    jobs = translator_jobs(several.recipe(SYSTEMS, *SEARCHES), several.workspace)
+    jobs = Graph(several.recipe(SYSTEMS, *SEARCHES), several.workspace).translators
     for system, direction, back in (("mt", "en-de", "mt-de-en"), ("mt2+mmt", "de-en", "mt-en-de")):
         job = jobs[f"{system}+channel-{direction}"]
         assert job.inputs["channel"] is jobs[back]
@@ -277,16 +277,18 @@ def test_sentences_that_nobody_translated_teach_by_back_translation(official: Ti
     assert all(row["text"] and row["tokens"] for row in rows)
     assert official.metrics("nmt-en-de")["train_pairs"] == 37 + 5 * 6 + 2 * 30
     found = {
-        precision: translator_jobs(
+        precision: Graph(
             official.recipe(*arguments, wanted, f"--mmt.trainer.precision={precision}"), official.workspace
-        )["back-en-de"].key
+        )
+        .translators["back-en-de"]
+        .key
         for precision in ("32-true", "bf16-mixed")
     }
     assert official.job("back-en-de").name == found["32-true"] != found["bf16-mixed"]
     assert official.metrics("mt-en-de")["train_pairs"] == 6
     several = [*arguments, wanted, "--mmt.systems=[mt,mt+channel]"]
     assert official.main("mmt", *several) == 0
-    job = translator_jobs(official.recipe(*several), official.workspace)["mt+channel-en-de"]
+    job = Graph(official.recipe(*several), official.workspace).translators["mt+channel-en-de"]
     assert official.workspace.folder(job.inputs["channel"]) == before  # of who lends the back-translation
     assert official.metrics("mt+channel-en-de")["test_sentences"] == 3
     found, bpe = load_translator(official.job("mt+channel-en-de"))
@@ -331,7 +333,7 @@ def test_two_passes_that_must_agree_are_another_training(fresh: Tiny) -> None:
         more = [f"--mmt.finetune.r_drop={alpha}", "--mmt.dropout=0.3", "--mmt.systems=[mt]", "--mmt.directions=[en-de]"]
         assert fresh.main("mmt", *more, "--augment.paths=[]") == 0
         recipe = fresh.recipe(*more, "--augment.paths=[]")
-        job = translator_jobs(recipe, fresh.workspace)["mt-en-de"]
+        job = Graph(recipe, fresh.workspace).translators["mt-en-de"]
         weights.append(load_file(fresh.workspace.folder(job) / "weights.safetensors"))
     assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
@@ -341,7 +343,7 @@ def test_a_direction_has_the_vocabulary_of_its_two_languages(tmp_path: Path) -> 
 
     def jobs(directions: str) -> dict[str, str]:
         recipe = load_recipe("scenes", [f"--mmt.directions={directions}", "--augment.paths=[]"])
-        return {name: job.key for name, job in translator_jobs(recipe, Workspace(tmp_path)).items()}
+        return {name: job.key for name, job in Graph(recipe, Workspace(tmp_path)).translators.items()}
 
     alone, both, many = jobs("[en-de]"), jobs("[en-de,de-en]"), jobs("[en-fr,en-de]")
     assert alone.items() <= both.items()

@@ -13,6 +13,7 @@ from data.captions import Caption, Pair, write_captions, write_pairs
 from modules.metrics import retrieval_ranks, retrieval_scores
 from pipeline.cli import main
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
@@ -21,7 +22,6 @@ from pipeline.reporting.results import Figures
 from pipeline.retrieval.fusion import fuse
 from pipeline.retrieval.ranks import load_module, read_ranks
 from pipeline.translation.leakage import lenders_of, name_of, refuse_seen_images
-from pipeline.translation.mmt import translators_of
 from tests.pipeline.tiny import Tiny
 
 TABLES = """
@@ -244,7 +244,7 @@ def test_lenders_that_do_not_lend(tmp_path, monkeypatch, lines: str, message: st
     (tmp_path / "mine.yaml").write_text(f"base: scenes\naugment: {{{lines}}}\n")
     recipe = load_recipe(str(tmp_path / "mine.yaml"))
     with pytest.raises(RecipeError, match=message):
-        translators_of(recipe, Workspace(tmp_path))
+        Graph(recipe, Workspace(tmp_path)).translators
 
 
 def test_borrowed_translators_must_not_have_read_about_held_out_images(tmp_path, capsys) -> None:
@@ -315,7 +315,7 @@ tables:
 
 def test_what_was_not_published_is_blank_and_systems_without_a_model_stand_below(tiny: Tiny, tmp_path: Path) -> None:
     (tmp_path / "partly.yaml").write_text(f"base: {tiny.yaml}\n{PARTLY}")
-    figures = Figures(load_recipe(str(tmp_path / "partly.yaml")), tiny.workspace, [])
+    figures = Figures(Graph(load_recipe(str(tmp_path / "partly.yaml")), tiny.workspace), [])
     sheet, *_ = paper_tables("3", figures)
     assert sheet.heads[5] == sheet.heads[9] == "median rank"
     assert sheet.heads[10:12] == ["R@1 + R@10", "rsum"]

@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
-from pipeline.retrieval.vse import vse_rows
 from pipeline.search.exported_model import ExportedModel
 from tests.modules.text_models import save
 from tests.pipeline.tiny import Tiny
@@ -29,7 +29,7 @@ def files(tmp_path: Path) -> Path:
 def keys(root: Path, *arguments: str, only: str = "en,de,both") -> dict[str, str]:
     settings = [ROWS, "--augment.paths=[]", "--vse.reranker.model=null", f"--corpus.root={root}", *arguments]
     recipe = load_recipe("scenes", [*settings, f"--vse.only=[{only}]", "--vse.seeds=[1]"])
-    return {row.name: row.job.key for row in vse_rows(recipe, Workspace(root / "artifacts"))}
+    return {row.name: row.job.key for row in Graph(recipe, Workspace(root / "artifacts")).rows}
 
 
 def test_a_row_stands_for_the_contents_of_the_files_of_its_languages(files: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_relative_file_needs_a_data_root(files: Path, monkeypatch) -> None:
     recipe = load_recipe("scenes", ["--augment.paths=[]", "--vse.rows={en: [en/human]}", "--vse.only=[en]",
                                     "--vse.reranker.model=null", "--vse.word_vectors.en=wiki.en.vec"])  # fmt: skip
     with pytest.raises(RecipeError, match=r"vse.word_vectors.en is wiki.en.vec, but there is no data root; set BILD"):
-        vse_rows(recipe, Workspace(files))
+        Graph(recipe, Workspace(files)).rows
 
 
 @pytest.fixture(scope="module")

@@ -20,20 +20,19 @@ import psutil
 from PIL import Image
 
 from data.captions import HUMAN, read_captions
-from pipeline.corpus.prepare import corpus_job, pictures_of, twins_of
+from pipeline.corpus.prepare import pictures_of, twins_of
 from pipeline.drawing.pictures import BLACK, GREEN, GREY, Line, picture_sheet
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
 from pipeline.jobs.console import say
 from pipeline.jobs.cost import cores
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.settings import Recipe
 from pipeline.search.gallery import gallery_of
 from pipeline.search.index_command import index
 from pipeline.translation.evaluation import read_translations
-from pipeline.translation.mmt import translators_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 SHOTS = ROOT / ".screenshots"
 _PATIENCE = 120  # seconds until a page must show what is waited for
 
@@ -47,12 +46,13 @@ def screenshots() -> None:
     _require_browser()
     recipe, workspace = load_recipe("scenes", []), Workspace()
     index(recipe, workspace, None, None, None, cores())
-    corpus = workspace.folder(corpus_job(recipe, workspace))
-    twin = _twin_that_needs_its_picture(recipe, workspace, corpus)
+    graph = Graph(recipe, workspace)
+    corpus = workspace.folder(graph.corpus)
+    twin = _twin_that_needs_its_picture(graph, corpus)
     english = _text_of(corpus, lambda row: row["caption_id"] == twin["caption_id"])
     german = _text_of(corpus, lambda row: (row["split"], row["language"], row["source"]) == ("test", "de", HUMAN))
     SHOTS.mkdir(exist_ok=True)
-    translated_twins(recipe, workspace, twin).save(SHOTS / "bat.png", optimize=True)
+    translated_twins(graph, twin).save(SHOTS / "bat.png", optimize=True)
     with served(gallery_of(recipe, workspace)) as address:
         with browser() as driver:
             _wide(driver, address, german, english, pictures_of(corpus)[twin["image_id"]])
@@ -95,9 +95,9 @@ def _demonstrate(driver: Any) -> None:
     appears(driver, "With the picture (MMT, German)")
 
 
-def _twin_that_needs_its_picture(recipe: Recipe, workspace: Workspace, corpus: Path) -> dict[str, str]:
+def _twin_that_needs_its_picture(graph: Graph, corpus: Path) -> dict[str, str]:
     """A row of `twins_of` the corpus with the word “bat”, which MT translates wrongly."""
-    text_only = read_translations(workspace.folder(translators_of(recipe, workspace)["mt-en-de"]), "twins")
+    text_only = read_translations(graph.workspace.folder(graph.translators["mt-en-de"]), "twins")
     translated = {row["image_id"]: row["hypothesis"] for row in text_only}
     return next(
         one for one in twins_of(corpus)
@@ -111,16 +111,15 @@ def _text_of(corpus: Path, wanted: Callable[[Mapping[str, Any]], bool]) -> str:
     return next(str(row["text"]) for row in captions if wanted(row))
 
 
-def translated_twins(recipe: Recipe, workspace: Workspace, twin: Mapping[str, str]) -> Image.Image:
+def translated_twins(graph: Graph, twin: Mapping[str, str]) -> Image.Image:
     """Two pictures of one sentence, below each other, with its translations without the picture (MT) and with it (MMT).
 
     Args:
-        recipe: whose translators, which have been trained.
-        workspace: its artifacts.
+        graph: of a recipe whose translators have been trained.
         twin: a row of `twins_of` the corpus.
     """
-    jobs = translators_of(recipe, workspace)
-    pictures = pictures_of(workspace.folder(corpus_job(recipe, workspace)))
+    jobs, workspace = graph.translators, graph.workspace
+    pictures = pictures_of(workspace.folder(graph.corpus))
     found = {
         system: {row["image_id"]: row for row in read_translations(workspace.folder(jobs[f"{system}-en-de"]), "twins")}
         for system in ("mt", "mmt")

@@ -1,4 +1,4 @@
-"""Plots of the recorded figures, for the READMEs: recall by training captions, BLEU by system, speed."""
+"""`make plots`: the recorded figures (`pipeline/results/*.csv`) as pictures for the READMEs."""
 
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from pipeline.jobs.console import say
 from pipeline.reporting.records import RECORDS, Record, read_records
 
 SPEED = "speed.csv"
-PICTURES = Path(__file__).parents[2] / ".screenshots"
+PICTURES = Path(__file__).parents[1] / ".screenshots"
 _Read = Callable[[str], Sequence[Record]]
 
 

@@ -1,0 +1,59 @@
+"""Bildwort as a library, `import bildwort`: train by a recipe, use a trained model, search pictures.
+
+    import bildwort
+
+    recipe = bildwort.load_recipe("scenes", ["--vse.epochs=30"])
+    bildwort.train(recipe)
+    model = bildwort.export_model(recipe, "model")
+    gallery = bildwort.index_pictures("holiday", model, "holiday-gallery")
+    for hit in gallery.search("ein kleiner roter Ball", top=5):
+        print(hit.score, hit.name)
+
+These names stay as they are; all others, in `data`, `modules` and `pipeline`, may change between versions. Each is
+imported when it is first used, so that `import bildwort` takes no time.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from data.errors import DataError
+    from modules.errors import ModelError
+    from pipeline.errors import RecipeError
+    from pipeline.library import export_model, index_pictures, load_model, train
+    from pipeline.recipes.loading import load_recipe
+    from pipeline.recipes.settings import Recipe
+    from pipeline.search.exported_model import ExportedModel
+    from pipeline.search.gallery import Gallery, Hit
+
+__all__ = [
+    "DataError", "ExportedModel", "Gallery", "Hit", "ModelError", "Recipe", "RecipeError", "export_model",
+    "index_pictures", "load_model", "load_recipe", "train",
+]  # fmt: skip
+
+_HOMES = {
+    "DataError": "data.errors",
+    "ExportedModel": "pipeline.search.exported_model",
+    "Gallery": "pipeline.search.gallery",
+    "Hit": "pipeline.search.gallery",
+    "ModelError": "modules.errors",
+    "Recipe": "pipeline.recipes.settings",
+    "RecipeError": "pipeline.errors",
+    "export_model": "pipeline.library",
+    "index_pictures": "pipeline.library",
+    "load_model": "pipeline.library",
+    "load_recipe": "pipeline.recipes.loading",
+    "train": "pipeline.library",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, imported now."""
+    if name not in _HOMES:
+        raise AttributeError(f"bildwort has no {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return __all__

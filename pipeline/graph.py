@@ -1,0 +1,163 @@
+"""The graph of a recipe's jobs.
+
+Translators may be re-ranked by a retrieval model, and retrieval models are trained on captions by translators: neither
+room knows the other, so the graph gives each what it needs of the other.
+"""
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from pipeline.corpus.prepare import corpus_job
+from pipeline.jobs.job import Job, chain
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.loading import lender, translator_recipe
+from pipeline.recipes.settings import Recipe, VseSettings
+from pipeline.recipes.starts import ALONE, captioner_settings, reranker_settings
+from pipeline.recipes.systems import CAPTION, CHANNEL, directions_of, members_of, parse_path
+from pipeline.retrieval.captioner import captions_job
+from pipeline.retrieval.reranking import can_rerank, reranked_row
+from pipeline.retrieval.rows import Row
+from pipeline.retrieval.vse import vse_rows
+from pipeline.translation.augment import synthesis_jobs
+from pipeline.translation.mmt import incongruent_jobs, translator_jobs
+from pipeline.translation.reranked import choices_job, lists_job
+
+_OF_REGIONS: dict[str, Any] = {"image_encoder": None, "image_encoder_rate": 0.0, "image_encoder_size": 224}
+
+
+class Graph:
+    """The jobs of a recipe, each made when it is first asked for.
+
+    Args:
+        recipe: whose.
+        workspace: its artifacts.
+    """
+
+    def __init__(self, recipe: Recipe, workspace: Workspace) -> None:
+        self.recipe, self.workspace = recipe, workspace
+
+    @cached_property
+    def corpus(self) -> Job:
+        """What prepares its data."""
+        return corpus_job(self.recipe, self.workspace)
+
+    @cached_property
+    def of_translators(self) -> "Graph":
+        """The graph of the recipe that trains its translators: this one, or another's."""
+        recipe = translator_recipe(self.recipe)
+        return self if recipe is self.recipe else Graph(recipe, self.workspace)
+
+    @cached_property
+    def translators(self) -> dict[str, Job]:
+        """The translators that it uses, its own or those that it borrows, by `system-direction`; see `translator_jobs`.
+
+        Raises:
+            RecipeError: a system lacks a part.
+        """
+        if self.of_translators is not self:
+            return self.of_translators.translators
+        return translator_jobs(
+            self.recipe,
+            self.workspace,
+            lambda: self.retrieval_model,
+            lambda other: Graph(other, self.workspace).translators,
+        )
+
+    @cached_property
+    def incongruent(self) -> dict[str, Job]:
+        """The incongruent-image tests of its MMTs."""
+        return incongruent_jobs(self.of_translators.recipe, self.translators)
+
+    @cached_property
+    def comparisons(self) -> dict[str, Job]:
+        """Comparisons of features: of the translators of each re-ranked system, else of the first, in each direction.
+
+        There are none where `mmt.rerank` names neither a system nor a retrieval model.
+        """
+        recipe, found = self.of_translators.recipe, {}
+        mmt = recipe.mmt
+        tuned = [one for one in mmt.systems if members_of(one)[1] not in (None, CHANNEL)]
+        plain = [one for one in mmt.systems if members_of(one)[1] is None][:1] if mmt.rerank.retrieval else []
+        for system in dict.fromkeys("+".join(members_of(one)[0]) for one in tuned or plain):
+            for direction in directions_of(mmt, system):
+                lists = lists_job(
+                    recipe, system, direction, self.translators, lambda: self.of_translators.retrieval_model
+                )
+                job = choices_job(recipe, lists)
+                found[job.name] = job
+        return found
+
+    @cached_property
+    def synthesis(self) -> dict[str, Job]:
+        """Path → the job that writes its synthetic captions; see `synthesis_jobs`."""
+        if self.recipe.augment.captions:
+            return Graph(lender(self.recipe, self.recipe.augment.captions), self.workspace).synthesis
+        return synthesis_jobs(
+            self.recipe, self.corpus, self.translators,
+            lambda path: captions_job(self.recipe, self.corpus, self.captioner, path),
+        )  # fmt: skip
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The rows of its table, seed by seed; see `vse_rows`."""
+        return vse_rows(self.recipe, self.workspace, self.corpus, self.synthesis, lambda: self.translators)
+
+    @cached_property
+    def reranker(self) -> Row | None:
+        """`vse.reranker`, trained with its own settings and tested on the first results of `vse.model`.
+
+        None if there is none, its row is not among those trained, or `vse.model` is not one that it can rerank.
+        """
+        settings = self.recipe.vse
+        if not can_rerank(settings):
+            return None
+        second = reranker_settings(settings)
+        first = replace(settings, **ALONE, only=second.only, seeds=second.seeds)
+        (found,), (row,) = (self.with_vse(one).rows for one in (first, second))
+        return reranked_row(row, found, self.corpus, first, second)
+
+    @cached_property
+    def all_rows(self) -> list[Row]:
+        """All that stage vse trains and tests: the reranker's row, which takes longest, then those of the table."""
+        return ([] if self.reranker is None else [self.reranker]) + self.rows
+
+    def table_rows(self, name: str) -> list[tuple[str, str, Row]]:
+        """System, name and row of every line of a table, seed by seed."""
+        systems = self.recipe.tables[name].systems
+        return [
+            (system, row.name, row) for system, settings in systems.items() for row in self.with_vse(settings.vse).rows
+        ]
+
+    def with_vse(self, settings: VseSettings) -> "Graph":
+        """The graph of the same recipe with other retrieval models."""
+        return Graph(replace(self.recipe, vse=settings), self.workspace)
+
+    def retrieval_jobs(self, rows: list[Row]) -> list[Job]:
+        """Jobs of stage vse, each after what it needs: captions of pictures with what writes them, then the rows'."""
+        written = [job for job in self.synthesis.values() if job.stage == "vse"]
+        return chain([*written, *(job for row in rows for job in row.jobs)], "vse")
+
+    @cached_property
+    def retrieval_model(self) -> Job:
+        """The model of `mmt.rerank.retrieval`: a row of `vse.rows`, and what else differs from `vse`.
+
+        Its captions cannot be by translators that it re-ranks.
+        """
+        recipe = self.recipe
+        own = dict(recipe.mmt.rerank.retrieval)
+        only = [own.pop("row")]
+        settings = replace(recipe.vse, **{"seeds": recipe.vse.seeds[:1], **own, **ALONE, **_OF_REGIONS, "only": only})
+        systems = [one for one in recipe.mmt.systems if members_of(one)[1] in (None, CHANNEL)]
+        paths = [one for one in recipe.augment.paths if parse_path(one)[0] in [*systems, CAPTION]]
+        mmt, augment = replace(recipe.mmt, systems=systems), replace(recipe.augment, paths=paths)
+        return Graph(replace(recipe, vse=settings, mmt=mmt, augment=augment), self.workspace).rows[0].job
+
+    @cached_property
+    def captioner(self) -> Job:
+        """The model of `augment.captioner`, which writes the captions of `caption:de`; it reads none of them itself."""
+        recipe = self.recipe
+        settings = captioner_settings(recipe.vse, recipe.augment.captioner)
+        paths = [one for one in recipe.augment.paths if parse_path(one)[0] != CAPTION]
+        others = replace(recipe, vse=settings, augment=replace(recipe.augment, paths=paths))
+        return Graph(others, self.workspace).rows[0].trained[0]

@@ -1,0 +1,86 @@
+"""What the library does in one call: train, export, load, index."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.errors import RecipeError
+from pipeline.graph import Graph
+from pipeline.jobs.cost import cores
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe
+from pipeline.search.export import export
+from pipeline.search.exported_model import ExportedModel
+from pipeline.search.gallery import Gallery
+from pipeline.search.indexing import update_gallery
+from pipeline.search.picture_sources import PictureFolder
+from pipeline.stages import STAGES, run_stage
+
+
+def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[str] | None = None) -> None:
+    """Run the stages of a recipe; what is finished is not repeated, what was stopped continues.
+
+    Args:
+        recipe: from `load_recipe`.
+        artifacts: folder of all results; None: BILDWORT_ARTIFACTS, or `artifacts`.
+        stages: some of `prepare`, `mmt`, `augment`, `vse`, `rerank`; None: all of them, in this order.
+
+    Raises:
+        DataError: data is missing or not as expected.
+        ModelError: a network is missing or does not fit.
+        RecipeError: there is no such stage, or the recipe cannot be done.
+    """
+    names = [stage.name for stage in STAGES]
+    if unknown := [one for one in stages or () if one not in names]:
+        raise RecipeError(f"train: no stage {unknown[0]!r}; there are {', '.join(names)}")
+    graph = Graph(recipe, _workspace(artifacts))
+    for stage in STAGES:
+        if stages is None or stage.name in stages:
+            run_stage(stage, graph)
+
+
+def export_model(recipe: Recipe, folder: str | Path, artifacts: str | Path | None = None) -> ExportedModel:
+    """Write the best trained model of a recipe to a folder that can be moved and shared, with its translators.
+
+    The best is the best on validation among those that know the most languages.
+
+    Args:
+        recipe: from `load_recipe`.
+        folder: where to; it must not exist, or hold an exported model that is replaced.
+        artifacts: as for `train`.
+
+    Raises:
+        RecipeError: nothing has been trained, or the folder holds something else.
+    """
+    return export(Graph(recipe, _workspace(artifacts)), Path(folder))
+
+
+def load_model(name: str | Path, revision: str | None = None) -> ExportedModel:
+    """An exported model, ready to be used.
+
+    Args:
+        name: its folder, or its name on the Hugging Face hub.
+        revision: a commit, tag or branch on the hub; None: the newest.
+
+    Raises:
+        RecipeError: there is no exported model, or it is damaged.
+    """
+    return ExportedModel.from_pretrained(name, revision)
+
+
+def index_pictures(pictures: str | Path, model: ExportedModel, gallery: str | Path) -> Gallery:
+    """A gallery of the pictures of a folder, brought up to date: only new and changed pictures are read.
+
+    Args:
+        pictures: the folder.
+        model: from `load_model` or `export_model`.
+        gallery: the gallery's folder.
+
+    Raises:
+        RecipeError: there are no pictures, or the gallery cannot be written.
+    """
+    update_gallery(Path(gallery), model, PictureFolder(Path(pictures), cores()))
+    return Gallery.open(gallery, model)
+
+
+def _workspace(artifacts: str | Path | None) -> Workspace:
+    return Workspace(None if artifacts is None else Path(artifacts))

@@ -1,0 +1,155 @@
+"""The stages: what each performs, in which order, and what it says when it has ended.
+
+A stage reads artifacts of the stages before it and leaves its own, so stages run one by one, on different machines too.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from data.captions import read_captions
+from pipeline.corpus.prepare import say_corpus
+from pipeline.graph import Graph
+from pipeline.jobs.job import Job, chain, everything
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import Recipe
+from pipeline.reporting.drawings import trained_drawings
+from pipeline.reporting.paper_tables import table_jobs
+from pipeline.reporting.rerank import show_comparisons
+from pipeline.reporting.sts import sts_jobs
+from pipeline.retrieval.vse import require_data, say_recall
+from pipeline.translation.augment import say_captions
+from pipeline.translation.mmt import require_lenders, say_scores
+
+Jobs = Sequence[Job]
+
+
+def _nothing(graph: Graph) -> None:
+    """Nothing is needed."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of the work.
+
+    Attributes:
+        name: `make stage-<name>` runs it.
+        jobs: what it performs, in order: its own jobs, perhaps after some of other stages that they need.
+        summary: says what its own jobs, all finished, have found.
+        require: refuses, once the corpus is prepared and before anything else runs, what the jobs would fail by.
+        of_translators: it works for the recipe that trains the translators.
+    """
+
+    name: str
+    jobs: Callable[[Graph], list[Job]]
+    summary: Callable[[Graph, Jobs], None]
+    require: Callable[[Graph], None] = _nothing
+    of_translators: bool = False
+
+
+def _translators(graph: Graph) -> list[Job]:
+    return [*(job for job in graph.translators.values() if job.stage == "mmt"), *graph.incongruent.values()]
+
+
+def _retrieval_models(graph: Graph) -> list[Job]:
+    return graph.retrieval_jobs(graph.all_rows)
+
+
+def _rerankers(graph: Graph) -> list[Job]:
+    """Tuned translators and comparisons, after the retrieval model of their features."""
+    tuned = [job for job in graph.translators.values() if job.stage == "rerank"]
+    wanted = chain([*tuned, *graph.comparisons.values()], "rerank")
+    models = {one.key: one for job in wanted for one in job.inputs.values() if one.stage == "vse"}
+    return [*models.values(), *wanted]
+
+
+def _require_data(graph: Graph) -> None:
+    require_data(graph.recipe, read_captions(graph.workspace.folder(graph.corpus) / "captions.parquet"))
+
+
+PREPARE = Stage(
+    "prepare", lambda graph: [graph.corpus], lambda graph, jobs: say_corpus(graph.recipe, graph.workspace, graph.corpus)
+)
+STAGES = [
+    PREPARE,
+    Stage(
+        "mmt", _translators, lambda graph, jobs: say_scores(graph.workspace, jobs),
+        lambda graph: require_lenders(graph.recipe, graph.workspace, graph.translators), of_translators=True,
+    ),
+    Stage(
+        "augment", lambda graph: [job for job in graph.synthesis.values() if job.stage == "augment"],
+        lambda graph, jobs: say_captions(graph.workspace, jobs),
+    ),
+    Stage(
+        "vse", _retrieval_models,
+        lambda graph, jobs: say_recall(graph.workspace, graph.all_rows, graph.recipe.vse.folds), _require_data,
+    ),
+    Stage("rerank", _rerankers, show_comparisons, of_translators=True),
+]  # fmt: skip
+"""The stages that perform jobs, in order; after them comes the report."""
+
+
+def run_stage(stage: Stage, graph: Graph, force: bool = False) -> None:
+    """Perform a stage, preparing the corpus if necessary.
+
+    Args:
+        stage: which.
+        graph: of the recipe.
+        force: its own jobs run again if they are done.
+
+    Raises:
+        RecipeError: an artifact of an earlier stage is missing; the message says which command makes it.
+    """
+    graph = graph.of_translators if stage.of_translators else graph
+    workspace, jobs = graph.workspace, stage.jobs(graph)
+    if not jobs:
+        return
+    if stage is not PREPARE:
+        workspace.expect([graph.corpus])
+    workspace.expect(jobs, force)
+    if stage is not PREPARE and not workspace.done(graph.corpus):
+        run_stage(PREPARE, graph)
+    stage.require(graph)
+    made = {job.key for job in jobs}
+    for other in (other for job in jobs for other in job.inputs.values() if other.key not in made):
+        workspace.require(other)
+    own = [job for job in jobs if job.stage == stage.name]
+    workspace.perform_many([job for job in jobs if job.stage != stage.name])
+    workspace.perform_many(own, force)
+    workspace.note(graph.recipe.name, stage.name, {job.name: job for job in own})
+    stage.summary(graph, own)
+
+
+def all_jobs(graph: Graph) -> list[Job]:
+    """The jobs of all stages, in the order in which they run.
+
+    Raises:
+        RecipeError: a row of `vse` cannot be trained.
+    """
+    graph.all_rows  # noqa: B018  # refuses what cannot be trained before anything else
+    found = [job for stage in STAGES for job in stage.jobs(graph.of_translators if stage.of_translators else graph)]
+    return list({job.key: job for job in found}.values())
+
+
+def jobs_of(command: str, recipe: Recipe, workspace: Workspace, table: str | None = None) -> list[Job]:
+    """The jobs that a command performs unless they are done.
+
+    Args:
+        command: a stage, `report`, `all`, `table`, `sts` or `draw`.
+        recipe: whose.
+        workspace: its artifacts.
+        table: the name of the table, of `table`.
+
+    Raises:
+        RecipeError: what the command itself refuses before it performs the first job.
+    """
+    graph = Graph(recipe, workspace)
+    for stage in STAGES:
+        if stage.name == command:
+            graph = graph.of_translators if stage.of_translators else graph
+            jobs = stage.jobs(graph)
+            return [graph.corpus, *jobs] if jobs and stage is not PREPARE else jobs
+    others: dict[str, Callable[[], list[Job]]] = {
+        "report": list, "all": lambda: all_jobs(graph), "sts": lambda: sts_jobs(graph),
+        "draw": lambda: trained_drawings(graph), "table": lambda: everything(table_jobs(graph, table)),
+    }  # fmt: skip
+    return others[command]()

@@ -1,0 +1,42 @@
+"""`import bildwort`: the public names, and what they do in one call."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import bildwort
+import pytest
+
+from tests.pipeline.tiny import ROOT, Tiny
+
+
+def test_it_is_imported_without_anything_else() -> None:
+    code = "import sys, bildwort; dir(bildwort); print([name for name in ('torch', 'pipeline') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_every_name_is_there_and_no_other() -> None:
+    assert len(bildwort.__all__) <= 15
+    assert all(getattr(bildwort, name).__doc__ for name in bildwort.__all__)
+    assert dir(bildwort) == bildwort.__all__
+    with pytest.raises(AttributeError, match=r"bildwort has no 'Galery'; it has .*Gallery"):
+        _ = bildwort.Galery
+
+
+def test_from_a_recipe_to_a_search(used: Tiny, tmp_path: Path) -> None:
+    recipe = bildwort.load_recipe(used.yaml)
+    artifacts = used.workspace.root
+    bildwort.train(recipe, artifacts)  # all is up to date
+    model = bildwort.export_model(recipe, tmp_path / "model", artifacts)
+    assert bildwort.load_model(tmp_path / "model").fingerprint == model.fingerprint
+    pictures = used.job("corpus") / "pictures"
+    gallery = bildwort.index_pictures(pictures, model, tmp_path / "gallery")
+    assert len(gallery) == len(list(pictures.iterdir()))
+    assert len(gallery.search("a red ball", top=3)) == 3
+    assert bildwort.Gallery.open(tmp_path / "gallery").exported.fingerprint == model.fingerprint
+
+
+def test_a_stage_that_is_not_there(used: Tiny) -> None:
+    with pytest.raises(bildwort.RecipeError, match="no stage 'vsc'; there are prepare, mmt, augment, vse, rerank"):
+        bildwort.train(bildwort.load_recipe(used.yaml), used.workspace.root, ["vsc"])
