@@ -4,11 +4,13 @@ Translators may be re-ranked by a retrieval model, and retrieval models are trai
 room knows the other, so the graph gives each what it needs of the other.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from pipeline.corpus.prepare import corpus_job
+from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job, chain
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import lender, translator_recipe
@@ -17,7 +19,7 @@ from pipeline.recipes.starts import ALONE, captioner_settings, reranker_settings
 from pipeline.recipes.systems import CAPTION, CHANNEL, directions_of, members_of, parse_path
 from pipeline.retrieval.captioner import captions_job
 from pipeline.retrieval.reranking import can_rerank, reranked_row
-from pipeline.retrieval.rows import Row
+from pipeline.retrieval.rows import Cells, Row
 from pipeline.retrieval.vse import vse_rows
 from pipeline.translation.augment import synthesis_jobs
 from pipeline.translation.mmt import incongruent_jobs, translator_jobs
@@ -122,9 +124,33 @@ class Graph:
         """All that stage vse trains and tests: the reranker's row, which takes longest, then those of the table."""
         return ([] if self.reranker is None else [self.reranker]) + self.rows
 
-    def table_rows(self, name: str) -> list[tuple[str, str, Row]]:
-        """System, name and row of every line of a table, seed by seed."""
-        systems = self.recipe.tables[name].systems
+    @cached_property
+    def tables(self) -> dict[str, Cells]:
+        """Name → the lines of each table that can be made with these settings."""
+        found: dict[str, Cells] = {}
+        for name in self.recipe.tables:
+            with suppress(RecipeError):
+                found[name] = self.table_rows(name)
+        return found
+
+    def table_rows(self, name: str) -> Cells:
+        """System, name and row of every line of a table, seed by seed.
+
+        Raises:
+            RecipeError: the table cannot be made with these settings; or the recipe has no such table.
+        """
+        recipe = self.recipe
+        if name in recipe.refused:
+            raise RecipeError(recipe.refused[name])
+        if name not in recipe.tables:
+            if not recipe.tables:
+                raise RecipeError(
+                    f"recipe {recipe.name} has no tables; try `make table TABLE=1 RECIPE=multi30k-flickr8k`"
+                )
+            reason = f"no table {name!r}" if name else "no table is named"
+            known = ", ".join(recipe.tables)
+            raise RecipeError(f"{reason}: recipe {recipe.name} has {known}; use `make table TABLE=…`")
+        systems = recipe.tables[name].systems
         return [
             (system, row.name, row) for system, settings in systems.items() for row in self.with_vse(settings.vse).rows
         ]

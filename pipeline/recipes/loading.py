@@ -88,6 +88,10 @@ def load_recipe(name: str | Path, overrides: Iterable[str] = (), networks: bool 
     except RecipeError:
         build_recipe(raw, path.stem, str(path))  # does the file alone fail?
         recipe = build_recipe(whole, path.stem, _COMMAND_LINE, file_vse)
+    if recipe.refused:
+        own = build_recipe(raw, path.stem, str(path)) if given else recipe
+        for reason in own.refused.values():
+            raise RecipeError(reason)
     if networks:
         from pipeline.recipes.network_checks import check_networks  # imports torch, so it comes after the cheap checks
         from pipeline.recipes.precision import with_precision
@@ -151,7 +155,8 @@ def require_reranked(recipe: Recipe) -> None:
 def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str, Any] | None = None) -> Recipe:
     """Check and type a recipe that has been read into plain values; `where` names its file in errors.
 
-    Tables lie over the `vse` section, but what makes a system is taken from `file_vse`, the file's own, if given.
+    Tables lie over the `vse` section, but what makes a system is taken from `file_vse`, the file's own, if given. Those
+    that cannot be made are in `Recipe.refused`.
     """
     refuse_unknown(raw, _TOP, where, "")
     trainer = raw.get("trainer") or {}
@@ -175,7 +180,10 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
     below = {key: value for key, value in values_of["vse"].items() if file_vse is None or key not in _OF_A_SYSTEM}
     below |= {key: value for key, value in (file_vse or {}).items() if key in _OF_A_SYSTEM}
     for title, table in _mapping(raw, "tables", where).items():
-        recipe.tables[str(title)] = _table(recipe, table, below, where, f"tables.{title}")
+        try:
+            recipe.tables[str(title)] = _table(recipe, table, below, where, f"tables.{title}")
+        except RecipeError as error:
+            recipe.refused[str(title)] = str(error)
     return recipe
 
 

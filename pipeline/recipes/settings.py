@@ -324,6 +324,8 @@ class Recipe:
     sts: StsSettings
     report: ReportSettings
     tables: dict[str, Table] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Tables that cannot be made with the overrides, and why not."""
     lent: list[str] = field(default_factory=list)
     """Overrides that a recipe it borrows from gets too: those of trainers and of the data root."""
     variant: str = field(default="", compare=False)

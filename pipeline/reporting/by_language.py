@@ -80,8 +80,8 @@ def _lines(figures: Figures, rows: Sequence[Row]) -> Iterator[_Line]:
     """Rows of the recipe and of its tables, each once, whatever the seed."""
     recipe, seen = figures.recipe, set()
     of_tables = (
-        _Line(system, row, frozenset({table.language}) & row.languages)
-        for name, table in recipe.tables.items() for system, _, row in figures.graph.table_rows(name)
+        _Line(system, row, frozenset({recipe.tables[name].language}) & row.languages)
+        for name, cells in figures.graph.tables.items() for system, _, row in cells
     )  # fmt: skip
     for line in chain((_Line(row.system, row, row.languages) for row in rows), of_tables):
         key = (line.system, line.row.name, line.languages)

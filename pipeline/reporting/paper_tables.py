@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from modules.metrics import RECALLS
 from pipeline.drawing.text_table import TextTable
-from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.jobs.job import Job, chain, everything
 from pipeline.jobs.ranks import rank
@@ -29,8 +28,8 @@ def variants_of(graph: Graph) -> dict[str, str]:
     own = {job.key for row in graph.all_rows for job in chain(row.jobs, "vse")}
     found: dict[str, str] = {}
     taken: dict[tuple[str, str], str] = {}
-    for name in graph.recipe.tables:
-        for system, _, row in graph.table_rows(name):
+    for name, cells in graph.tables.items():
+        for system, _, row in cells:
             for job in chain(row.jobs, "vse"):
                 if job.key not in own and job.key not in found:
                     twice = taken.setdefault((job.name, system), job.key) != job.key
@@ -44,16 +43,10 @@ def table_jobs(graph: Graph, name: str | None) -> list[Job]:
     Raises:
         RecipeError: the recipe has no such table.
     """
-    recipe = graph.recipe
-    if name is None or name not in recipe.tables:
-        if not recipe.tables:
-            raise RecipeError(f"recipe {recipe.name} has no tables; try `make table TABLE=1 RECIPE=multi30k-flickr8k`")
-        reason = f"no table {name!r}" if name else "no table is named"
-        raise RecipeError(f"{reason}: recipe {recipe.name} has {', '.join(recipe.tables)}; use `make table TABLE=…`")
-    captions = recipe.tables[name].captions
-    wanted = tuple(ANALYSES) if captions else BESIDE_RECALL
+    rows = graph.table_rows(name or "")
+    wanted = tuple(ANALYSES) if graph.recipe.tables[str(name)].captions else BESIDE_RECALL
     return [
-        job for _, _, row in graph.table_rows(name)
+        job for _, _, row in rows
         for job in (row.job, *(row.analyses[one] for one in wanted if one in row.analyses))
     ]  # fmt: skip
 
@@ -81,7 +74,7 @@ def table(graph: Graph, name: str | None) -> None:
 def paper_tables(name: str, figures: Figures) -> list[TextTable]:
     """The table, ours above the published figures and the difference, and tests between its rows."""
     settings = figures.recipe.tables[name]
-    language, named = settings.language, figures.graph.table_rows(name)
+    language, named = settings.language, figures.graph.tables[name]
     if settings.captions:
         return [published_table(figures, settings, named)]
     cells: dict[tuple[str, str], dict[int, Job]] = {}

@@ -60,6 +60,8 @@ def report(graph: Graph) -> None:
     folder = written.folder
     for sheet in written.sheets:
         sheet.show()
+    for name in [*graph.recipe.refused, *(one for one in graph.recipe.tables if one not in graph.tables)]:
+        say(f"table {name} cannot be made with these settings; `make table TABLE={name}` says why", colour="yellow")
     say(
         f"{len(written.results)} figures: {folder / 'results.jsonl'}; the tables: {folder / 'report.md'}, with plots: "
         f"{folder / 'report.html'}"
@@ -74,7 +76,7 @@ def write_report(graph: Graph) -> Written:
     similar = sts_rows(graph) if recipe.sts.sets else []
     variants = variants_of(graph) | sts_variants(similar)
     if recipe.report.record:
-        of_tables = [row for name in recipe.tables for _, _, row in graph.table_rows(name)]
+        of_tables = [row for cells in graph.tables.values() for _, _, row in cells]
         ranked = graph.retrieval_jobs([*rows, *of_tables])
         of_sentences = [row.job for row in similar if row.job is not None]
         kept = [*translators.values(), *looks.values(), *translated, *ranked, *of_sentences, *compared.values()]
@@ -92,7 +94,7 @@ def write_report(graph: Graph) -> Written:
         *(figures.differences_of_rows(rows, language) for language in recipe.vse.test),
         figures.across_languages(rows),
         *analysis_tables(figures, named, recipe.vse.test),
-        *(sheet for name in recipe.tables for sheet in paper_tables(name, figures)),
+        *(sheet for name in graph.tables for sheet in paper_tables(name, figures)),
         *sts_tables(figures, similar),
         *rerank_tables(figures, compared),
         figures.costs(

@@ -75,9 +75,9 @@ def models_of(graph: Graph) -> Iterator[tuple[VseSettings, Row, Job, str]]:
     lines = [(recipe.vse, row, "") for row in graph.rows]
     if graph.reranker is not None:
         lines.append((replace(recipe.vse, pretrained=None), graph.reranker, ""))
-    for table in recipe.tables.values():
-        for title, system in table.systems.items():
-            lines += [(system.vse, row, title) for row in graph.with_vse(system.vse).rows]
+    for name, cells in graph.tables.items():
+        systems = recipe.tables[name].systems
+        lines += [(systems[title].vse, row, title) for title, _, row in cells]
     for settings, row, title in lines:
         for trained in row.trained:
             yield settings, row, trained, title

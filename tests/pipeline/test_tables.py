@@ -169,6 +169,19 @@ def test_what_makes_a_system_does_not_come_from_the_command_line(trained: Tiny) 
     assert recipe.vse.model == "dan"
 
 
+def test_settings_by_which_a_table_cannot_be_made_leave_all_else_as_it_was(trained: Tiny, capsys) -> None:
+    one_way = ("--mmt.directions=[en-de]", "--augment.paths=[mt:en-de]", "--vse.only=[human]")
+    recipe = trained.recipe(*one_way)
+    assert (list(recipe.tables), list(recipe.refused)) == (["1"], ["5"])
+    assert not Graph(recipe, trained.workspace).tables  # a row of the other needs captions that no path writes
+    assert trained.main("mmt", *one_way) == trained.main("vse", *one_way) == 0
+    for name, reason in (("5", "vse.translate is 'mt:de-en'"), ("1", "vse.rows.mmt-fb trains on 'mmt:en-de-en'")):
+        assert trained.main("table", f"--table={name}", *one_way) == 1
+        assert reason in " ".join(capsys.readouterr().err.split())
+        assert trained.main("report", *one_way) == 0
+        assert f"table {name} cannot be made with these settings" in " ".join(capsys.readouterr().out.split())
+
+
 def test_borrowed_captions_must_be_of_images_that_this_corpus_trains_on(trained: Tiny, tmp_path, capsys) -> None:
     other = trained.without(tmp_path, "nothing")
     lent = other.folder / "lender.yaml"
