@@ -168,7 +168,7 @@ draw: setup ## what trained retrieval models look at, word by word, and their jo
 	@$(PIPELINE) draw $(OPTIONS)
 
 plots: setup ## the READMEs' plots of recorded figures (pipeline/results), into .screenshots
-	@$(PY) -m tests.recorded_plots
+	@$(PYTHON_WITH_ARGS) -m tests.recorded_plots
 
 tensorboard: setup ## the training curves (lightning_logs), http://127.0.0.1:6006; opens a browser where there is a display
 	@if [ "$$DISPLAY$$WAYLAND_DISPLAY" ] || [ "$$(uname)" = Darwin ]; then \

@@ -104,7 +104,7 @@ def _fields(line: str, where: str) -> tuple[int, str, dict[str, float]]:
     fields = [field.strip() for field in line.split("|||")]
     if len(fields) < 3:
         raise DataError(f"{where}: {len(fields)} fields; expected {_EXPECTED}")
-    if not re.fullmatch(r"\d+", fields[0], re.ASCII):
+    if not re.fullmatch(r"\d{1,18}", fields[0], re.ASCII):
         raise DataError(f"{where}: sentence {fields[0]!r}; expected its number, 0 for the first")
     if len(fields) > 3:
         _number(fields[3], f"{where}: score")

@@ -117,7 +117,7 @@ def _rows(path: Path, dim: int) -> Iterator[tuple[int, bytes, bytes]]:
 def _header(path: Path, line: bytes, dim: int) -> int | None:
     """The number of rows that a first line `count width` promises; None: it is none."""
     parts = line.split()
-    if len(parts) != 2 or not all(part.isdigit() for part in parts):
+    if len(parts) != 2 or not all(part.isdigit() and len(part) < 19 for part in parts):
         return None
     if int(parts[1]) != dim:
         raise other_width(f"{path}:1", int(parts[1]), dim)

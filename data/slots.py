@@ -33,7 +33,7 @@ def parse_group(text: str) -> tuple[Slot, ...]:
     """
     slots = []
     for part in re.split(r"\+(?=\s*(?:\d+\s*\*\s*)?[a-z]{2,3}/|\s*$)", text):  # not that of `mt+mmt:en-de`
-        match = re.fullmatch(r"(?:(0|[1-9]\d*)\s*\*\s*)?([a-z]{2,3})/([\w:@+-]+)", part.strip())
+        match = re.fullmatch(r"(?:(0|[1-9]\d{0,5})\s*\*\s*)?([a-z]{2,3})/([\w:@+-]+)", part.strip())
         if match is None:
             raise DataError(f"caption group {text!r}: expected `language/source` or `2*en/human + de/mmt:en-de`")
         slots.append(Slot(match[2], match[3], int(match[1] or 1)))

@@ -29,13 +29,12 @@ def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[
         ModelError: a network is missing or does not fit.
         RecipeError: there is no such stage, or the recipe cannot be done.
     """
-    names = [stage.name for stage in STAGES]
-    if unknown := [one for one in stages or () if one not in names]:
-        raise RecipeError(f"train: no stage {unknown[0]!r}; there are {', '.join(names)}")
+    if unknown := [one for one in stages or () if one not in STAGES]:
+        raise RecipeError(f"train: no stage {unknown[0]!r}; there are {', '.join(STAGES)}")
     graph = Graph(recipe, _workspace(artifacts))
-    for stage in STAGES:
-        if stages is None or stage.name in stages:
-            run_stage(stage, graph)
+    for name in STAGES:
+        if stages is None or name in stages:
+            run_stage(name, graph)
 
 
 def export_model(recipe: Recipe, folder: str | Path, artifacts: str | Path | None = None) -> ExportedModel:

@@ -16,7 +16,7 @@ from pipeline.reporting.drawings import trained_drawings
 from pipeline.reporting.paper_tables import table_jobs
 from pipeline.reporting.rerank import show_comparisons
 from pipeline.reporting.sts import sts_jobs
-from pipeline.retrieval.vse import require_data, say_recall
+from pipeline.retrieval.vse import require_parts, require_written, say_recall
 from pipeline.translation.augment import say_captions
 from pipeline.translation.mmt import require_lenders, say_scores
 
@@ -35,13 +35,15 @@ class Stage:
         name: `make stage-<name>` runs it.
         jobs: what it performs, in order: its own jobs, perhaps after some of other stages that they need.
         summary: says what its own jobs, all finished, have found.
-        require: refuses, once the corpus is prepared and before anything else runs, what the jobs would fail by.
+        check: refuses, before anything runs, what the jobs would fail by.
+        require: refuses, once the corpus is prepared, what they would fail by.
         of_translators: it works for the recipe that trains the translators.
     """
 
     name: str
     jobs: Callable[[Graph], list[Job]]
     summary: Callable[[Graph, Jobs], None]
+    check: Callable[[Graph], None] = _nothing
     require: Callable[[Graph], None] = _nothing
     of_translators: bool = False
 
@@ -62,18 +64,18 @@ def _rerankers(graph: Graph) -> list[Job]:
     return [*models.values(), *wanted]
 
 
-def _require_data(graph: Graph) -> None:
-    require_data(graph.recipe, read_captions(graph.workspace.folder(graph.corpus) / "captions.parquet"))
+def _require_written(graph: Graph) -> None:
+    require_written(graph.recipe.vse, read_captions(graph.workspace.folder(graph.corpus) / "captions.parquet"))
 
 
 PREPARE = Stage(
     "prepare", lambda graph: [graph.corpus], lambda graph, jobs: say_corpus(graph.recipe, graph.workspace, graph.corpus)
 )
-STAGES = [
+_STAGES = (
     PREPARE,
     Stage(
         "mmt", _translators, lambda graph, jobs: say_scores(graph.workspace, jobs),
-        lambda graph: require_lenders(graph.recipe, graph.workspace, graph.translators), of_translators=True,
+        require=lambda graph: require_lenders(graph.recipe, graph.workspace, graph.translators), of_translators=True,
     ),
     Stage(
         "augment", lambda graph: [job for job in graph.synthesis.values() if job.stage == "augment"],
@@ -81,33 +83,37 @@ STAGES = [
     ),
     Stage(
         "vse", _retrieval_models,
-        lambda graph, jobs: say_recall(graph.workspace, graph.all_rows, graph.recipe.vse.folds), _require_data,
+        lambda graph, jobs: say_recall(graph.workspace, graph.all_rows, graph.recipe.vse.folds),
+        lambda graph: require_parts(graph.recipe.vse), _require_written,
     ),
     Stage("rerank", _rerankers, show_comparisons, of_translators=True),
-]  # fmt: skip
+)  # fmt: skip
+STAGES = {stage.name: stage for stage in _STAGES}
 """The stages that perform jobs, in order; after them comes the report."""
 
 
-def run_stage(stage: Stage, graph: Graph, force: bool = False) -> None:
+def run_stage(name: str, graph: Graph, force: bool = False) -> None:
     """Perform a stage, preparing the corpus if necessary.
 
     Args:
-        stage: which.
+        name: of `STAGES`.
         graph: of the recipe.
         force: its own jobs run again if they are done.
 
     Raises:
         RecipeError: an artifact of an earlier stage is missing; the message says which command makes it.
     """
+    stage = STAGES[name]
     graph = graph.of_translators if stage.of_translators else graph
     workspace, jobs = graph.workspace, stage.jobs(graph)
     if not jobs:
         return
+    stage.check(graph)
     if stage is not PREPARE:
         workspace.expect([graph.corpus])
     workspace.expect(jobs, force)
     if stage is not PREPARE and not workspace.done(graph.corpus):
-        run_stage(PREPARE, graph)
+        run_stage("prepare", graph)
     stage.require(graph)
     made = {job.key for job in jobs}
     for other in (other for job in jobs for other in job.inputs.values() if other.key not in made):
@@ -126,7 +132,7 @@ def all_jobs(graph: Graph) -> list[Job]:
         RecipeError: a row of `vse` cannot be trained.
     """
     graph.all_rows  # noqa: B018  # refuses what cannot be trained before anything else
-    found = [job for stage in STAGES for job in stage.jobs(graph.of_translators if stage.of_translators else graph)]
+    found = [job for stage in _STAGES for job in stage.jobs(graph.of_translators if stage.of_translators else graph)]
     return list({job.key: job for job in found}.values())
 
 
@@ -143,11 +149,10 @@ def jobs_of(command: str, recipe: Recipe, workspace: Workspace, table: str | Non
         RecipeError: what the command itself refuses before it performs the first job.
     """
     graph = Graph(recipe, workspace)
-    for stage in STAGES:
-        if stage.name == command:
-            graph = graph.of_translators if stage.of_translators else graph
-            jobs = stage.jobs(graph)
-            return [graph.corpus, *jobs] if jobs and stage is not PREPARE else jobs
+    if (stage := STAGES.get(command)) is not None:
+        graph = graph.of_translators if stage.of_translators else graph
+        jobs = stage.jobs(graph)
+        return [graph.corpus, *jobs] if jobs and stage is not PREPARE else jobs
     others: dict[str, Callable[[], list[Job]]] = {
         "report": list, "all": lambda: all_jobs(graph), "sts": lambda: sts_jobs(graph),
         "draw": lambda: trained_drawings(graph), "table": lambda: everything(table_jobs(graph, table)),

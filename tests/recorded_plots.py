@@ -1,6 +1,8 @@
 """`make plots`: the recorded figures (`pipeline/results/*.csv`) as pictures for the READMEs."""
 
+import argparse
 import csv
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -168,3 +170,17 @@ def _speeds(path: Path) -> Iterator[tuple[str, list[Mark]]]:
         raise RecipeError(f"{path}: no ratios; expected machine,part,ratio,date")
     for machine, found in groupby(marks, lambda one: one[0]):
         yield machine, [mark for _, mark in found]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Draw all plots."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=PICTURES, help="folder of the pictures; .screenshots if none")
+    try:
+        plots(parser.parse_args(arguments).output)
+    except RecipeError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

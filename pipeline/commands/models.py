@@ -59,12 +59,9 @@ def translate(
 
             translate_exported(model, loaded.augment, request)
         else:
-            from pipeline.graph import Graph
-            from pipeline.translation.translate import translate as translate_with
+            from pipeline.search.translate_command import translate_by_recipe
 
-            graph = Graph(loaded, open_workspace())
-            own = graph.of_translators
-            translate_with(own.recipe, own.workspace, request, own.translators, loaded.augment)
+            translate_by_recipe(loaded, open_workspace(), request)
 
 
 @app.command("rerank-translations")

@@ -61,11 +61,10 @@ for _name, _text in STAGES.items():
 
 
 def _perform(name: str, graph: "Graph", force: bool) -> None:
-    from pipeline.stages import STAGES as ALL
     from pipeline.stages import run_stage
 
     with explained(name):
-        run_stage(next(stage for stage in ALL if stage.name == name), graph, force)
+        run_stage(name, graph, force)
 
 
 @app.command(epilog=EPILOG)

@@ -320,6 +320,6 @@ def _check_system(mmt: MmtSettings, system: str, before: list[str], where: str) 
                 raise RecipeError(f"{where}: mmt.systems has {system!r}, but {name!r} is not once before it")
     if names[0] in mmt.pretrained and len(names) == 1 and system not in before:
         return
-    if not all(re.fullmatch(r"mm?t([2-9]|[1-9]\d+)?", name) for name in names) or system in before:
+    if not all(re.fullmatch(r"mm?t([2-9]|[1-9]\d{1,3})?", name) for name in names) or system in before:
         raise RecipeError(f"{where}: mmt.systems has {system!r}; expected mt, mmt, mt2 …, mt+mmt …, mt+channel …, "
                           "names of mmt.pretrained, each once")  # fmt: skip

@@ -60,7 +60,8 @@ def vse_rows(
             evaluation = evaluation_of(settings)
             row = evaluation(Training(recipe, workspace, corpus, name, seed, languages, train, translators))
             if evaluation in (as_trained, in_folds):
-                row = replace(row, analyses=analyses_of(Trained(row.job, corpus, recipe, languages)))
+                (trained,) = row.trained
+                row = replace(row, analyses=analyses_of(Trained(trained, corpus, recipe, languages)))
             if row.unseen and settings.unseen == "error":
                 first = min(row.unseen)
                 raise RecipeError(
@@ -100,16 +101,14 @@ def of_model(settings: VseSettings, model: str) -> VseSettings:
     return replace(settings, model=model, options=plain, start=settings.start if model == settings.model else [])
 
 
-def require_data(recipe: Recipe, captions: Table) -> None:
-    """Refuse, before anything is trained, what the rows of a recipe cannot be trained or tested with.
+def require_parts(settings: VseSettings) -> None:
+    """Refuse, before anything is prepared, networks and segmenters that are not there.
 
     Raises:
-        ModelError: an image encoder is not there.
-        RecipeError: a segmenter, or human captions of a language, are missing.
+        ModelError, RecipeError: one is not.
     """
-    require_segmenters(recipe.vse)
-    image_arguments(recipe.vse)
-    _require_written(recipe.vse, captions)
+    require_segmenters(settings)
+    image_arguments(settings)
 
 
 def say_recall(workspace: Workspace, rows: Iterable[Row], folds: int) -> None:
@@ -123,7 +122,7 @@ def say_recall(workspace: Workspace, rows: Iterable[Row], folds: int) -> None:
                 detail(f"  {row.job.name}: {language}{where} R@1/5/10 text→image, image→text {recall}; mean {mean:.1f}")
 
 
-def _require_written(settings: VseSettings, captions: Table) -> None:
+def require_written(settings: VseSettings, captions: Table) -> None:
     """Refuse, before the first row is trained, human captions of a row or of the test that the corpus does not have.
 
     Raises:

@@ -1,4 +1,4 @@
-"""`translate --model`: a file through the translators of an exported model."""
+"""`translate`: a file through the translators of a recipe or of an exported model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,11 +8,19 @@ import numpy as np
 
 from data.regions import RegionStore, write_regions
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import AugmentSettings
+from pipeline.graph import Graph
+from pipeline.jobs.workspace import Workspace
+from pipeline.recipes.settings import AugmentSettings, Recipe
 from pipeline.recipes.systems import parse_path
 from pipeline.search.exported_files import read_about
 from pipeline.search.exported_model import ExportedModel
-from pipeline.translation.translate import Request, Sight, translate_lines
+from pipeline.translation.translate import Request, Sight, translate, translate_lines
+
+
+def translate_by_recipe(recipe: Recipe, workspace: Workspace, request: Request) -> None:
+    """Translate a file line by line with a recipe's translators, its own or borrowed; see `translate`."""
+    own = Graph(recipe, workspace).of_translators
+    translate(own.recipe, workspace, request, own.translators, recipe.augment)
 
 
 def translate_exported(model: Path, options: AugmentSettings, request: Request) -> None:

@@ -83,7 +83,7 @@ def test_each_command_has_help_of_its_own(command: str, capsys) -> None:
 def test_the_stages_are_those_of_the_graph() -> None:
     from pipeline import stages
 
-    assert [stage.name for stage in stages.STAGES] == [*STAGES]
+    assert [*stages.STAGES] == [*STAGES]
 
 
 def test_the_commands_are_listed(capsys) -> None:

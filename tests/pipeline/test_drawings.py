@@ -242,7 +242,7 @@ def test_images_are_those_that_are_described_in_all_languages_or_else_in_the_fir
         return _TestImages(tmp_path, open_images(tmp_path / "regions"), ["en", "de"])
 
     write_regions(tmp_path / "regions", ["a", "b", "c"], ((REGIONS[0], BOXES) for _ in range(3)))
-    (tmp_path / "about.json").write_text('{"pictures": {}}')
+    (tmp_path / "about.json").write_text('{"task": "", "label": "", "twins": [], "pictures": {}}')
     both = found([("a", "en", "first"), ("a", "en", "second"), ("a", "de", "ein"), ("b", "en", "b"), ("z", "de", "z")])
     assert both.ids == ["a"]
     assert both.captions["en"]["a"] == "first"

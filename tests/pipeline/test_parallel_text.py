@@ -23,7 +23,9 @@ def corpus(tmp_path: Path) -> Path:
     ]  # fmt: skip
     write(tmp_path, pairs)
     write_regions(tmp_path / "regions", ["seen.jpg"], [(np.ones((2, 4)), np.zeros((2, 4)))])
-    (tmp_path / "about.json").write_text(json.dumps({"twins": []}), encoding="utf-8")
+    (tmp_path / "about.json").write_text(
+        json.dumps({"task": "", "label": "", "twins": [], "pictures": {}}), encoding="utf-8"
+    )
     back = {"pair_id": ["alone"], "text": ["one"], "tokens": [[7, 8]]}
     pq.write_table(pa.table(back), tmp_path / BACK)
     return tmp_path

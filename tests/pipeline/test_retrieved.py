@@ -111,11 +111,11 @@ def test_the_report_has_a_table_of_its_own_and_rows_with_intervals_of_cider(made
 def test_records_fill_the_table_when_the_artifacts_are_gone(made: Tiny, tmp_path: Path) -> None:
     recipe = made.recipe(*TWO, ON)
     rows, gone = Graph(recipe, made.workspace).rows, Workspace(tmp_path / "artifacts")
-    jobs = [job for row in rows for job in row.jobs]
+    jobs, cells = [job for row in rows for job in row.jobs], [(row.system, row.name, row) for row in rows]
     runs = list(finished_records(made.workspace, jobs, recipe, {}))
-    (here,) = retrieved_tables(Figures(Graph(recipe, made.workspace), []), rows, "en")
-    (there,) = retrieved_tables(Figures(Graph(recipe, gone), runs), rows, "en")
-    (untrained,) = retrieved_tables(Figures(Graph(recipe, gone), []), rows, "en")
+    (here,) = retrieved_tables(Figures(Graph(recipe, made.workspace), []), cells, "en")
+    (there,) = retrieved_tables(Figures(Graph(recipe, gone), runs), cells, "en")
+    (untrained,) = retrieved_tables(Figures(Graph(recipe, gone), []), cells, "en")
     assert [line[:7] for line in there.rows] == [line[:7] for line in here.rows]
     assert {line[7] for line in there.rows} == {"–"}
     assert untrained.rows[0][:2] == ["human", "not run"]
