@@ -96,8 +96,11 @@ def _lines(settings: Any, indent: str) -> Iterator[str]:
 
 def documentation(kind: type) -> Mapping[str, str]:
     """What is written about each field of a settings class, on one line: below it, or under `Attributes`."""
-    found = docstring_parser.parse_from_object(kind)
-    return {one.arg_name: " ".join((one.description or "").split()) for one in found.params}
+    texts: dict[str, str] = {}
+    for one in reversed(kind.__mro__[:-1]):
+        found = docstring_parser.parse_from_object(one)
+        texts |= {param.arg_name: " ".join((param.description or "").split()) for param in found.params}
+    return texts
 
 
 def _plain(value: Any) -> Any:

@@ -25,11 +25,12 @@ from pipeline.recipes.settings import (
     System,
     TrainerSettings,
     VseSettings,
+    names_of,
 )
 from pipeline.recipes.settings import Table as TableSettings
-from pipeline.recipes.starts import ALONE, OF_ANOTHER, captioner_settings
+from pipeline.recipes.starts import ALONE, OF_A_START, OF_ANOTHER, OVERLAID, captioner_settings
 from pipeline.recipes.table_checks import check_compared, check_published, check_system
-from pipeline.recipes.typed import names_of, typed
+from pipeline.recipes.typed import typed
 from pipeline.recipes.yaml_files import parse_yaml, read_mapping
 
 _COMMAND_LINE = "the command line"
@@ -54,14 +55,6 @@ _GOES_WITH = (
     ("network", "network_options"), ("model", "options"), ("model", "start"), ("pretrained", "word_vectors"),
     ("image_encoder", "image_encoder_rate"), ("image_encoder", "image_encoder_size"),
 )  # fmt: skip
-_OF_A_START = {  # not what decides how words and images are read: the later training goes on with the same parts
-    "options", "epochs", "steps", "batch_size", "learning_rate", "decay_epoch", "decay", "decay_every", "warmup_epochs",
-    "loss", "margin", "image_encoder_rate",
-}  # fmt: skip
-_NOT_OF_A_RERANKER = {
-    "rows", "only", "seeds", "first", "by_likelihood", "fuse", "translate", "folds", "pretrained", "pretrained_vectors",
-    "pretrained_layer", "reranker", "select", "test", "image_encoder", "image_encoder_size",
-}  # fmt: skip
 _NEUTRAL = {"vse.seeds", "vse.only", "corpus.root"}  # they choose what is run, not how
 _TOP = {"base", "seed", "trainer", "corpus", "tables", *SECTIONS}
 
@@ -192,7 +185,7 @@ def _check_reranker(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
     own = dict(recipe.vse.reranker)
     if own.get("model", "") is None or not own:
         return
-    refuse_unknown(own, names_of(VseSettings) - _NOT_OF_A_RERANKER | {"row"}, where, "vse.reranker.")
+    refuse_unknown(own, OVERLAID | {"row", "first_k", "retrieved_captions"}, where, "vse.reranker.")
     for key in ("row", "model"):
         if key not in own:
             raise RecipeError(f"{where}: vse.reranker.{key} is missing; expected a row of vse.rows, and a model")
@@ -206,7 +199,7 @@ def _check_starts(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any],
     """Refuse a training of `start` whose settings make no sense; the others get the types of settings."""
     for number, own in enumerate(settings.start):
         place = f"{key}.start[{number}]"
-        refuse_unknown(own, _OF_A_START, where, f"{place}.")
+        refuse_unknown(own, OF_A_START, where, f"{place}.")
         options = settings.options | _mapping(own, "options", where, f"{place}.")
         plain = {**vse, **own, "options": options, "start": []}
         of_start = typed(VseSettings, plain, where, place)
@@ -219,7 +212,7 @@ def _check_features(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
     own, key = dict(recipe.mmt.rerank.retrieval), "mmt.rerank.retrieval"
     if not own:
         return
-    refuse_unknown(own, names_of(VseSettings) - _NOT_OF_A_RERANKER | {"row", "seeds"}, where, f"{key}.")
+    refuse_unknown(own, OVERLAID | {"row", "seeds"}, where, f"{key}.")
     if str(row := own.pop("row", None)) not in recipe.vse.rows:
         raise RecipeError(f"{where}: {key}.row is {row!r}; expected one of vse.rows: {', '.join(recipe.vse.rows)}")
     check(replace(recipe, vse=typed(VseSettings, {**vse, **own, **ALONE}, where, "vse")), f"{where}: {key}")
@@ -230,7 +223,7 @@ def _check_captioner(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None
     own, key = dict(recipe.augment.captioner), "augment.captioner"
     if not own:
         return
-    refuse_unknown(own, names_of(VseSettings) - _NOT_OF_A_RERANKER - {"trainer"} | {"row", "seeds"}, where, f"{key}.")
+    refuse_unknown(own, OVERLAID - {"trainer"} | {"row", "seeds"}, where, f"{key}.")
     check_captioning_row(recipe, where)
     own.pop("row")
     typed(VseSettings, {**vse, **own, **ALONE}, where, key)

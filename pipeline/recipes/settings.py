@@ -1,6 +1,6 @@
 """All settings of a recipe, section by section. The defaults are the main paper's settings where it names them."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from data.extractor import ExtractorSettings
@@ -139,21 +139,13 @@ RANKED_BY = ("by_likelihood", "first", "fuse", "translate")
 
 
 @dataclass
-class VseSettings:
-    """Retrieval models: one job for each training configuration and seed."""
+class TrainingSettings:
+    """How one retrieval model is trained: what its job's key has."""
 
     model: str = "san"
     """One of `modules.retrieval_models`."""
     options: dict[str, Any] = field(default_factory=dict)
     """The model's own settings."""
-    rows: dict[str, list[str]] = field(default_factory=lambda: {"none": ["en/human"]})
-    """Training configuration, a row of the tables → its caption mix: groups that fill batches in equal shares, each a
-    slot `language/source`, or slots of one image joined by ` + `, with counts (`2*en/human + de/human`); `0*de/human`
-    takes only images without such captions."""
-    only: list[str] = field(default_factory=list)
-    """Training configurations to train and show; empty: all."""
-    seeds: list[int] = field(default_factory=lambda: [1])
-    """Seeds; one model is trained for each, in each training configuration."""
     dim: int = 512
     """H, size of the joint space."""
     word_dim: int = 300
@@ -192,28 +184,6 @@ class VseSettings:
     """Languages whose validation rsum chooses the epoch."""
     test: list[str] = field(default_factory=lambda: ["en", "de"])
     """Languages tested, on human captions."""
-    unseen: Literal["mark", "error"] = "mark"
-    """A tested language without training captions: its figures are marked, or the configuration is refused."""
-    folds: int = 1
-    """Equal parts of the test images, in the order of the corpus, each ranked by itself; the means of their figures
-    stand beside those on all images (COCO's 1K and 5K: 5). Not with `fuse`, `translate`, `first` or `by_likelihood`."""
-    retrieved_captions: bool = True
-    """The captions that a model retrieves for the test images are scored as captions of them, by BLEU and CIDEr-D. Not
-    with `fuse`, `translate`, `first` or `by_likelihood`."""
-    fuse: list[str] = field(default_factory=list)
-    """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
-    translate: str | list[str] | None = None
-    """Query translation, `mt:de-en` or a list: test captions are translated and ranked by a model of that language."""
-    first: str | None = None
-    """An indexed model, trained with these settings too, whose first results `model` reranks; null: none."""
-    by_likelihood: bool = False
-    """`model` reranks its own first results by log p(caption | image) of its decoder."""
-    first_k: int = 100
-    """How many first results are reranked, with `first` or `by_likelihood`."""
-    reranker: dict[str, Any] = field(default_factory=dict)
-    """A second model, trained beside the rows, tested on what `model` finds first, and exported with it: search reranks
-    by it. Its `row`, its `model`, and what else differs from these settings (`first_k`, `epochs` …). Empty or `model:
-    null`: none. It is left out where its row is, or `model` cannot be indexed."""
     loss: str | None = None
     """One of `modules.losses.LOSSES`, such as `hardest` (Eq. 9-10) or `infonce`; null: the model's own."""
     negatives: int = 10
@@ -256,10 +226,51 @@ class VseSettings:
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     """Overlay of the recipe's trainer."""
 
+
+@dataclass
+class EvaluationSettings:
+    """What is trained, once for each row and seed, and how it is tested: no part of a training's key."""
+
+    rows: dict[str, list[str]] = field(default_factory=lambda: {"none": ["en/human"]})
+    """Training configuration, a row of the tables → its caption mix: groups that fill batches in equal shares, each a
+    slot `language/source`, or slots of one image joined by ` + `, with counts (`2*en/human + de/human`); `0*de/human`
+    takes only images without such captions."""
+    only: list[str] = field(default_factory=list)
+    """Training configurations to train and show; empty: all."""
+    seeds: list[int] = field(default_factory=lambda: [1])
+    """Seeds; one model is trained for each, in each training configuration."""
+    unseen: Literal["mark", "error"] = "mark"
+    """A tested language without training captions: its figures are marked, or the configuration is refused."""
+    folds: int = 1
+    """Equal parts of the test images, in the order of the corpus, each ranked by itself; the means of their figures
+    stand beside those on all images (COCO's 1K and 5K: 5). Not with `fuse`, `translate`, `first` or `by_likelihood`."""
+    retrieved_captions: bool = True
+    """The captions that a model retrieves for the test images are scored as captions of them, by BLEU and CIDEr-D. Not
+    with `fuse`, `translate`, `first` or `by_likelihood`."""
+    fuse: list[str] = field(default_factory=list)
+    """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
+    translate: str | list[str] | None = None
+    """Query translation, `mt:de-en` or a list: test captions are translated and ranked by a model of that language."""
+    first: str | None = None
+    """An indexed model, trained with these settings too, whose first results `model` reranks; null: none."""
+    by_likelihood: bool = False
+    """`model` reranks its own first results by log p(caption | image) of its decoder."""
+    first_k: int = 100
+    """How many first results are reranked, with `first` or `by_likelihood`."""
+    reranker: dict[str, Any] = field(default_factory=dict)
+    """A second model, trained beside the rows, tested on what `model` finds first, and exported with it: search reranks
+    by it. Its `row`, its `model`, and what else differs from these settings (`first_k`, `epochs` …). Empty or `model:
+    null`: none. It is left out where its row is, or `model` cannot be indexed."""
+
     @property
     def ranked_by(self) -> list[str]:
         """Which of `RANKED_BY` are set."""
         return [name for name in RANKED_BY if getattr(self, name)]
+
+
+@dataclass
+class VseSettings(EvaluationSettings, TrainingSettings):
+    """Retrieval models: one job for each training configuration and seed."""
 
 
 @dataclass
@@ -330,6 +341,11 @@ class Recipe:
     """Overrides that a recipe it borrows from gets too: those of trainers and of the data root."""
     variant: str = field(default="", compare=False)
     """Overrides that change figures, in the order of their keys: `vse.epochs=30 vse.loss=infonce`; empty: its own."""
+
+
+def names_of(kind: type) -> set[str]:
+    """The names of the settings of a class."""
+    return {field.name for field in fields(kind)}
 
 
 def job_settings(settings: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The job that trains a retrieval model on one training configuration with one seed, and ranks the test by it."""
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from pipeline.jobs.model_files import save_model
 from pipeline.jobs.trainer import fit, log_folder, make_trainer
 from pipeline.jobs.weights import load_best
 from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import Recipe, VseSettings, job_settings
+from pipeline.recipes.settings import Recipe, TrainingSettings, VseSettings, job_settings, names_of
 from pipeline.recipes.starts import overlaid
 from pipeline.retrieval.cautions import advise_on_regions, require_drawn, require_pairs
 from pipeline.retrieval.images import (
@@ -72,7 +72,7 @@ class _Mix:
 
 def training_job(
     recipe: Recipe, settings: VseSettings, row: str, seed: int, corpus: Job, synthetic: Mapping[str, Job],
-    workspace: Workspace, other_settings: Collection[str],
+    workspace: Workspace,
 ) -> Job:  # fmt: skip
     """The job that trains a model, chooses the best epoch on validation, and ranks the test.
 
@@ -84,7 +84,6 @@ def training_job(
         corpus: the job that prepares the captions and regions.
         synthetic: path → the job that writes captions.
         workspace: where fingerprints of files are kept.
-        other_settings: names of settings that have nothing to do with training, left out of the key.
 
     Raises:
         RecipeError: the row can not be trained with these settings.
@@ -93,12 +92,13 @@ def training_job(
     require_pairs(settings, row, mix.groups)
     settings = replace(settings, word_vectors=vectors_of_row(settings, row, mix.languages))
     files = files_of_words(recipe, settings, workspace) | files_of_images(settings, workspace)
-    plain = {key: value for key, value in job_settings(settings).items() if key not in other_settings}
+    of_training = names_of(TrainingSettings)
+    plain = {key: value for key, value in job_settings(settings).items() if key in of_training}
     plain |= {"groups": settings.rows[row], "seed": seed} | files
     name = f"vse-{settings.model}-{row}-{seed}"
     needed = _needed(settings, mix, corpus, synthetic, files.get("pretrained"))
     for number, one in enumerate(overlaid(settings, start) for start in settings.start):
-        needed[f"start-{number}"] = training_job(recipe, one, row, seed, corpus, synthetic, workspace, other_settings)
+        needed[f"start-{number}"] = training_job(recipe, one, row, seed, corpus, synthetic, workspace)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Train, choose the best epoch, rank the test."""

@@ -53,9 +53,7 @@ def vse_rows(
 
             def train(model: str, name: str = name, seed: int = seed) -> Job:
                 """The job that trains a model for this row and seed."""
-                return training_job(
-                    recipe, of_model(settings, model), name, seed, corpus, synthetic, workspace, _NOT_OF_TRAINING
-                )
+                return training_job(recipe, of_model(settings, model), name, seed, corpus, synthetic, workspace)
 
             evaluation = evaluation_of(settings)
             row = evaluation(Training(recipe, workspace, corpus, name, seed, languages, train, translators))
@@ -91,7 +89,6 @@ EVALUATIONS: dict[str, Evaluation] = {
     "folds": in_folds,
 }  # fmt: skip
 """Setting of `vse` → how rows are tested where it is not at its default."""
-_NOT_OF_TRAINING = {"rows", "only", "seeds", "first_k", "reranker", "unseen", "retrieved_captions", *EVALUATIONS}
 
 
 def of_model(settings: VseSettings, model: str) -> VseSettings:
