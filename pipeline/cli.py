@@ -21,7 +21,7 @@ from data.errors import DataError
 from modules.errors import ModelError
 from pipeline.commands import figures, models, recipes, stages
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import be_verbose, say_aside, say_error
+from pipeline.jobs.console import be_verbose, error_line, info_aside
 from pipeline.jobs.machine_errors import line_of, quieten
 from pipeline.recipes.command_line import split_settings
 
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except (DataError, ModelError, RecipeError) as error:
-        say_error(str(error))
+        error_line(str(error))
         return 1
     except (typer.Abort, KeyboardInterrupt):
         status = _INTERRUPTED
@@ -74,15 +74,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if (line := line_of(error)) is None:
             raise
-        say_error(line)
+        error_line(line)
         return 1
     except UsageError as error:
         if text := " ".join(error.format_message().split()):  # type: ignore[attr-defined] # none: help was printed
-            say_error(text)
+            error_line(text)
         return 2
     if status == _INTERRUPTED:
         resumed = not _GOES_ON.isdisjoint(words)
-        say_aside("stopped; the same command continues from where it was stopped" if resumed else "stopped")
+        info_aside("stopped; the same command continues from where it was stopped" if resumed else "stopped")
     return int(status or 0)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline.corpus.prepare import corpus_job
 from pipeline.errors import RecipeError
-from pipeline.jobs.job import Job, chain
+from pipeline.jobs.job import Job, ordered_in_stage
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import lender, translator_recipe
 from pipeline.recipes.settings import Recipe, VseSettings
@@ -162,7 +162,7 @@ class Graph:
     def retrieval_jobs(self, rows: list[Row]) -> list[Job]:
         """Jobs of stage vse, each after what it needs: captions of pictures with what writes them, then the rows'."""
         written = [job for job in self.synthesis.values() if job.stage == "vse"]
-        return chain([*written, *(job for row in rows for job in row.jobs)], "vse")
+        return ordered_in_stage([*written, *(job for row in rows for job in row.jobs)], "vse")
 
     @cached_property
     def retrieval_model(self) -> Job:

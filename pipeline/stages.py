@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from data.captions import read_captions
 from pipeline.corpus.prepare import say_corpus
 from pipeline.graph import Graph
-from pipeline.jobs.job import Job, chain, everything
+from pipeline.jobs.job import Job, ordered_in_stage, topological_order
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.reporting.drawings import trained_drawings
@@ -59,7 +59,7 @@ def _retrieval_models(graph: Graph) -> list[Job]:
 def _rerankers(graph: Graph) -> list[Job]:
     """Tuned translators and comparisons, after the retrieval model of their features."""
     tuned = [job for job in graph.translators.values() if job.stage == "rerank"]
-    wanted = chain([*tuned, *graph.comparisons.values()], "rerank")
+    wanted = ordered_in_stage([*tuned, *graph.comparisons.values()], "rerank")
     models = {one.key: one for job in wanted for one in job.inputs.values() if one.stage == "vse"}
     return [*models.values(), *wanted]
 
@@ -155,6 +155,6 @@ def jobs_of(command: str, recipe: Recipe, workspace: Workspace, table: str | Non
         return [graph.corpus, *jobs] if jobs and stage is not PREPARE else jobs
     others: dict[str, Callable[[], list[Job]]] = {
         "report": list, "all": lambda: all_jobs(graph), "sts": lambda: sts_jobs(graph),
-        "draw": lambda: trained_drawings(graph), "table": lambda: everything(table_jobs(graph, table)),
+        "draw": lambda: trained_drawings(graph), "table": lambda: topological_order(table_jobs(graph, table)),
     }  # fmt: skip
     return others[command]()

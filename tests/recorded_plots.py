@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 
 from pipeline.drawing.plots import Mark, Panel, as_png, panels
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say
+from pipeline.jobs.console import info
 from pipeline.reporting.records import RECORDS, Record, read_records
 
 SPEED = "speed.csv"
@@ -115,7 +115,7 @@ def plots(
     output.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
         (output / name).write_bytes(as_png(figure))
-        say(f"{output / name}")
+        info(f"{output / name}")
 
 
 def _panel(figures: Figures, read: _Read) -> Panel:

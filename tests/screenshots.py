@@ -24,7 +24,7 @@ from pipeline.corpus.prepare import pictures_of, twins_of
 from pipeline.drawing.pictures import BLACK, GREEN, GREY, Line, picture_sheet
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.console import say
+from pipeline.jobs.console import info
 from pipeline.jobs.cost import cores
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
@@ -250,7 +250,7 @@ def shoot(driver: Any, name: str) -> None:
     path = SHOTS / f"page-{name}.png"
     with Image.open(io.BytesIO(driver.get_screenshot_as_png())) as seen:
         seen.convert("RGB").quantize(256, Image.Quantize.FASTOCTREE).save(path, optimize=True)
-    say(str(path.relative_to(ROOT)))
+    info(str(path.relative_to(ROOT)))
 
 
 if __name__ == "__main__":

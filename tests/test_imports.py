@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FORBIDDEN = {"data": {"modules", "pipeline"}, "modules": {"data", "pipeline"}}
 ROOMS = [
-    "errors", "recipes", "jobs", "drawing", "corpus", "translation", "own", "retrieval", "graph", "similarity",
+    "errors", "recipes", "jobs", "drawing", "corpus", "translation", "init", "retrieval", "graph", "similarity",
     "search", "reporting", "evaluation", "stages", "library", "bildwort", "commands",
 ]  # fmt: skip
 FILES = {"errors", "graph", "library", "stages"}  # rooms of one file

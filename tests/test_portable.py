@@ -16,7 +16,7 @@ ALLOWED = {
     ("pipeline/jobs/cost.py", "resource"): "macOS: the peak of memory, which psutil lacks there",
     ("pipeline/jobs/cost.py", "getrusage"): "the same",
     ("pipeline/jobs/cost.py", "/proc"): "Linux: the peak since a job began",
-    ("pipeline/jobs/ranks.py", "getppid"): "of a rank that Lightning has started, while its parent lives",
+    ("pipeline/jobs/distributed.py", "getppid"): "of a rank that Lightning has started, while its parent lives",
     ("pipeline/search/indexing.py", "link"): "a copy where it fails",
     ("data/regions.py", "posix_fallocate"): "where there is one",
 }

@@ -47,10 +47,10 @@ def init(
     """Look at a folder of pictures and captions, write a recipe for it, and print the next commands."""
     refuse_settings(ctx)
     named = [one.strip() for one in (languages or "").split(",") if one.strip()]
-    from pipeline.own.init import Wishes
+    from pipeline.init.command import InitOptions
 
-    wishes = Wishes(captions, output, backbone, translator, to, named, force)
-    from pipeline.own.init import init
+    wishes = InitOptions(captions, output, backbone, translator, to, named, force)
+    from pipeline.init.command import init
 
     init(source, wishes, open_workspace().root)
 

@@ -19,7 +19,7 @@ from pipeline.commands.options import (
     recipe_of,
     run,
 )
-from pipeline.jobs.console import say
+from pipeline.jobs.console import info
 from pipeline.jobs.machine_errors import explained
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def run_all(
     run("all", loaded, work, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster)
     if not dry_run:  # the processes side by side have ended: their CPU time counts
         here = " here" if cluster else ""
-        say(f"in all {duration(time.monotonic() - started)}, {duration(cpu_seconds())} of CPU time{here}")
+        info(f"in all {duration(time.monotonic() - started)}, {duration(cpu_seconds())} of CPU time{here}")
 
 
 @app.command(epilog=EPILOG)

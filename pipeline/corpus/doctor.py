@@ -12,7 +12,7 @@ from data.findings import Finding
 from data.report import DataReport, data_report
 from pipeline.drawing.text_table import TextTable
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say
+from pipeline.jobs.console import info
 from pipeline.recipes.settings import Recipe
 
 _COLOURS = {"error": "red", "warning": "yellow"}
@@ -66,18 +66,18 @@ def require_regions(content: Corpus, recipe: Recipe) -> None:
 def say_counts(findings: Sequence[Finding], path: Path) -> None:
     """Print how many errors and warnings there are, where all are written, and how often each kind of them occurs."""
     errors = sum(finding.level == "error" for finding in findings)
-    say(f"data report: {errors} errors, {len(findings) - errors} warnings: {path}")
+    info(f"data report: {errors} errors, {len(findings) - errors} warnings: {path}")
     kinds = Counter[tuple[str, str]]()
     for finding in findings:
         kinds[finding.level, finding.what.partition(" (")[0]] += finding.count  # without its share
     for (level, what), count in kinds.items():
-        say(f"{what}: {count:,}×", f"{level}:", _COLOURS[level])
+        info(f"{what}: {count:,}×", f"{level}:", _COLOURS[level])
 
 
 def say_findings(findings: Sequence[Finding], examples: int = 1) -> None:
     """Print how many errors and warnings there are, and a line for each with its first examples."""
     errors = sum(finding.level == "error" for finding in findings)
-    say(f"data report: {errors} errors, {len(findings) - errors} warnings")
+    info(f"data report: {errors} errors, {len(findings) - errors} warnings")
     say_each(findings, examples)
 
 
@@ -86,7 +86,7 @@ def say_each(findings: Sequence[Finding], examples: int = 1) -> None:
     for finding in findings:
         shown = "; ".join(finding.examples[:examples]) + (" …" if finding.count > examples else "")
         text = f"{finding.what} ({finding.where}): {finding.count:,}× {shown}"
-        say(text, f"{finding.level}:", _COLOURS[finding.level])
+        info(text, f"{finding.level}:", _COLOURS[finding.level])
 
 
 def _sheet(title: str, rows: Sequence[dict[str, Any]]) -> TextTable:

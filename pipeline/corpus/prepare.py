@@ -16,7 +16,7 @@ from data.report import DataReport, data_report
 from pipeline.corpus.doctor import require_regions, say_counts, say_each, say_findings
 from pipeline.errors import RecipeError
 from pipeline.jobs.artifact_files import read_json
-from pipeline.jobs.console import detail, is_verbose
+from pipeline.jobs.console import debug, is_verbose
 from pipeline.jobs.cost import cores
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
@@ -74,7 +74,7 @@ def _headline(figures: Mapping[str, Any]) -> str:
 def say_corpus(recipe: Recipe, workspace: Workspace, job: Job) -> None:
     """Print how many findings the data report of a finished job has, with `--verbose` each of them."""
     folder, counts = workspace.folder(job), workspace.manifest(job)["metrics"]
-    detail(f"  {recipe.corpus.name}: {counts['pairs']:,} pairs, regions {'×'.join(map(str, counts['regions']))}")
+    debug(f"  {recipe.corpus.name}: {counts['pairs']:,} pairs, regions {'×'.join(map(str, counts['regions']))}")
     findings = [Finding(**one) for one in read_json(folder / "report.json", _REPORT)["findings"]]
     say_counts(findings, folder / "report.md")
     if is_verbose():

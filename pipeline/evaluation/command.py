@@ -9,7 +9,7 @@ from pipeline.drawing.text_table import TextTable
 from pipeline.evaluation.benchmark import NDCG, benchmark_task, languages_of_task, measure_task
 from pipeline.evaluation.measure import Measured, known_languages, measure
 from pipeline.evaluation.sets import EvaluationSet, set_of_folder, set_of_recipe
-from pipeline.jobs.console import say_aside
+from pipeline.jobs.console import info_aside
 from pipeline.jobs.cost import cores
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, ReportSettings
@@ -108,7 +108,7 @@ def _seen(one: Measured) -> tuple[list[str], list[str]]:
 
 def _say_left(exported: ExportedModel, languages: Sequence[str]) -> None:
     if languages:
-        say_aside(f"{', '.join(languages)}; the model was trained on {', '.join(exported.languages)}", "left out:")
+        info_aside(f"{', '.join(languages)}; the model was trained on {', '.join(exported.languages)}", "left out:")
 
 
 def _say_chosen_on(found: Sequence[Measured]) -> None:
@@ -117,7 +117,7 @@ def _say_chosen_on(found: Sequence[Measured]) -> None:
         own = one.seen[VAL] if one.seen else None
         images = 0 if own is None else max(own.names or 0, own.pictures or 0)
         if images:
-            say_aside(
+            info_aside(
                 f"{one.language}: {images:,} of {one.images:,} images are validation images of the model, by which its "
                 "epoch was chosen"
             )

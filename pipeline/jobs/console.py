@@ -9,7 +9,7 @@ from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
-from pipeline.jobs.ranks import rank
+from pipeline.jobs.distributed import rank
 
 CONSOLE = Console(highlight=False, soft_wrap=True)
 ERRORS = Console(highlight=False, soft_wrap=True, stderr=True)  # never among translations or hits
@@ -46,7 +46,7 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
-def say(text: str, label: str = "", colour: str = "") -> None:
+def info(text: str, label: str = "", colour: str = "") -> None:
     """Print a message, on rank 0 only; a process that prints nothing keeps it for `unsaid`."""
     message = Message(text, label, colour)
     if rank() == 0 and CONSOLE.quiet:
@@ -63,18 +63,18 @@ def unsaid() -> list[Message]:
     return found
 
 
-def detail(text: str, label: str = "") -> None:
+def debug(text: str, label: str = "") -> None:
     """Print a message that only `--verbose` shows, on rank 0 only."""
     if is_verbose():
-        say(text, label)
+        info(text, label)
 
 
-def say_aside(text: str, label: str = "") -> None:
+def info_aside(text: str, label: str = "") -> None:
     """Print a warning on standard error, where it is not among results."""
     ERRORS.print(_shown(Message(text, label, "yellow")))
 
 
-def say_error(text: str) -> None:
+def error_line(text: str) -> None:
     """Print an error on standard error, as one line."""
     line = " ".join(text.split("\n"))
     if len(line) > _LONGEST:
@@ -90,7 +90,7 @@ def _shown(message: Message) -> Text:
 
 
 @contextmanager
-def passing(text: str) -> Iterator[None]:
+def status(text: str) -> Iterator[None]:
     """Show a line in a terminal for as long as the work inside takes; elsewhere nothing."""
     shown = rank() == 0 and CONSOLE.is_terminal
     if shown:

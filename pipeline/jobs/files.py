@@ -14,7 +14,7 @@ from pipeline.errors import RecipeError
 _OWN = 0o600
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all, text as UTF-8; its folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -28,7 +28,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def rename_whole(folder: Path, name: Path) -> None:
+def rename_atomically(folder: Path, name: Path) -> None:
     """Rename a folder whose contents, all the way down, have reached the disk; then the name has too.
 
     Files have the rights that the person's umask gives: safetensors and others write some for their owner alone.
@@ -69,7 +69,7 @@ def fingerprint(paths: list[Path], cache: Path | None = None, keep: bool = True)
         total.update(f"{path.name}:{entry[1]}\n".encode(errors="surrogateescape"))
     if cache and keep and fresh and fresh != known:
         with suppress(OSError):  # only saves time
-            write_whole(cache, json.dumps(known | fresh, indent=1, ensure_ascii=False))
+            write_atomically(cache, json.dumps(known | fresh, indent=1, ensure_ascii=False))
     return total.hexdigest()[:16]
 
 

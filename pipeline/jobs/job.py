@@ -53,7 +53,7 @@ class Job:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def told_apart(jobs: Iterable[Job]) -> dict[str, str]:
+def unique_names(jobs: Iterable[Job]) -> dict[str, str]:
     """Names of jobs by key; one that several have, as rows of a table, is followed by the key's first digits."""
     names = {job.key: job.name for job in jobs}
     count = Counter(names.values())
@@ -68,18 +68,18 @@ def needed(job: Job, stage: str) -> list[Job]:
     return found
 
 
-def everything(jobs: Iterable[Job]) -> list[Job]:
+def topological_order(jobs: Iterable[Job]) -> list[Job]:
     """Jobs and what they need of any stage, each once and after what it needs."""
     found: dict[tuple[str, str], Job] = {}
     for job in jobs:
-        found |= {(one.name, one.key): one for one in [*everything(job.inputs.values()), job]}
+        found |= {(one.name, one.key): one for one in [*topological_order(job.inputs.values()), job]}
     return list(found.values())
 
 
-def chain(jobs: Iterable[Job], stage: str) -> list[Job]:
+def ordered_in_stage(jobs: Iterable[Job], stage: str) -> list[Job]:
     """Jobs of a stage and what they need of that stage, each once and after what it needs."""
     found: dict[tuple[str, str], Job] = {}
     for job in jobs:
-        inner = chain((other for other in job.inputs.values() if other.stage == stage), stage)
+        inner = ordered_in_stage((other for other in job.inputs.values() if other.stage == stage), stage)
         found |= {(one.name, one.key): one for one in [*inner, job]}
     return list(found.values())

@@ -11,14 +11,14 @@ import psutil
 from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say, say_error
-from pipeline.jobs.ranks import started_together
+from pipeline.jobs.console import error_line, info
+from pipeline.jobs.distributed import started_together
 
 PATIENCE = 300.0  # seconds that ranks above 0 wait for a rank 0 that shows no sign of life
 GRACE = 5.0  # seconds that ranks above 0 have to end by themselves once rank 0 is gone
 
 
-def meet() -> None:
+def barrier() -> None:
     """Wait until all ranks are here, so that none takes what --force deletes for done; nothing before they are one."""
     import torch.distributed
 
@@ -41,7 +41,7 @@ def ending_with_rank_0(done: Callable[[], bool]) -> Iterator[None]:
             if over.wait(1):
                 return
         if not over.wait(GRACE) and not done():
-            say_error("rank 0 has ended; the same command continues from the last checkpoint")
+            error_line("rank 0 has ended; the same command continues from the last checkpoint")
             os._exit(1)
 
     if not started_together():
@@ -115,5 +115,5 @@ def _acquired(path: Path, name: str) -> AcquireReturnProxy:
     try:
         return FileLock(path).acquire(blocking=False)
     except Timeout:
-        say(f"{name}: another process is working on it; waiting")
+        info(f"{name}: another process is working on it; waiting")
         return FileLock(path).acquire()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import RecipeError
-from pipeline.jobs.files import write_whole
+from pipeline.jobs.files import write_atomically
 
 FORMAT = 2
 _DIGEST = "sha256"
@@ -16,7 +16,9 @@ _DIGEST = "sha256"
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Write a finished job's manifest, with a digest of what is in it."""
     whole = {**manifest, "format": FORMAT}
-    write_whole(folder / "manifest.json", json.dumps({**whole, _DIGEST: _digest(whole)}, indent=1, ensure_ascii=False))
+    write_atomically(
+        folder / "manifest.json", json.dumps({**whole, _DIGEST: _digest(whole)}, indent=1, ensure_ascii=False)
+    )
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

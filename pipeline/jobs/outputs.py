@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pipeline.errors import RecipeError
-from pipeline.jobs.files import write_whole
+from pipeline.jobs.files import write_atomically
 
 
 def require_output(path: Path, option: str, force: bool, inputs: Sequence[Path | None] = ()) -> None:
@@ -59,6 +59,6 @@ def write_output(path: Path, content: str | bytes, option: str) -> None:
         RecipeError: it cannot be written.
     """
     try:
-        write_whole(path, content)
+        write_atomically(path, content)
     except OSError as error:
         raise RecipeError(f"{option} {path}: {error.strerror}; choose another file") from None

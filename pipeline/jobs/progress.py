@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from pipeline.jobs.cost import duration
-from pipeline.jobs.job import Job, told_apart
+from pipeline.jobs.job import Job, unique_names
 
 _VARIANT = {"seed", "direction", "languages", "groups", "path"}  # settings that hardly change how long a job takes
 _PACE = ("devices", "num_nodes", "threads")  # of the trainer, that do
@@ -38,7 +38,7 @@ class Progress:
     def line_up(self, jobs: Iterable[Job]) -> None:
         """Make the names of jobs a column as wide as the longest, and tell those apart that are equal."""
         self._known |= {job.key: job for job in jobs}
-        self._names = told_apart(self._known.values())
+        self._names = unique_names(self._known.values())
         self._width = max(map(len, self._names.values()), default=0)
 
     def expect(self, jobs: Iterable[Job], manifests: Iterable[Mapping[str, Any]] = ()) -> None:

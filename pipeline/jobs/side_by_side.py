@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pipeline.errors import RecipeError
 from pipeline.jobs.console import Message, unsaid
+from pipeline.jobs.distributed import started_together
 from pipeline.jobs.executors import JobExecutor, LocalProcesses, gpus_of, processes_for, trains_alone
-from pipeline.jobs.job import Job, everything
-from pipeline.jobs.ranks import started_together
+from pipeline.jobs.job import Job, topological_order
 from pipeline.recipes.settings import Recipe
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _perform(recipe: Recipe, list_jobs: ListJobs, root: Path, name: str, key: st
     from pipeline.jobs.workspace import Workspace
 
     workspace = Workspace(root, tells=False)
-    job = next((one for one in everything(list_jobs(recipe, workspace)) if one.key == key), None)
+    job = next((one for one in topological_order(list_jobs(recipe, workspace)) if one.key == key), None)
     if job is None:
         raise RecipeError(
             f"{name}: its key is no longer {key}, so a file that it reads has changed since the command began, or is "

@@ -32,12 +32,12 @@ from torch import nn
 from modules.precision import bfloat16_cost
 from modules.training import TrainedModule
 from pipeline.errors import RecipeError
-from pipeline.jobs.board import LOG_EVERY, Charts, Pace
-from pipeline.jobs.console import CONSOLE, detail, say
+from pipeline.jobs.console import CONSOLE, debug, info
 from pipeline.jobs.cost import duration
+from pipeline.jobs.distributed import started_together
 from pipeline.jobs.job import DIGITS
 from pipeline.jobs.loggers import loggers_of
-from pipeline.jobs.ranks import started_together
+from pipeline.jobs.tensorboard import LOG_EVERY, Charts, Pace
 from pipeline.recipes.precision import precision_of
 from pipeline.recipes.settings import Recipe, TrainerSettings
 
@@ -99,7 +99,7 @@ class Estimate(Callback):
             pace = statistics.median(b - a for a, b in zip(self._times, self._times[1:], strict=False))
             left = int(trainer.estimated_stepping_batches) - trainer.fit_loop.total_batch_idx - 1
             if left * pace > _LONG:
-                detail(f"  about {duration(left * pace)} for {left:,} steps, validation apart; "
+                debug(f"  about {duration(left * pace)} for {left:,} steps, validation apart; "
                        f"up to {self.disk / 1e6:,.0f} MB on disk")  # fmt: skip
                 if trainer.precision == "bf16-mixed" and pl_module.device.type == "cpu":
                     advise_precision()
@@ -110,7 +110,7 @@ def advise_precision() -> None:
     cost = bfloat16_cost()
     if cost > _SLOW:
         why = f"a training step takes {cost:.1f} times as long as in float32" if cost < math.inf else "it has no LSTM"
-        say(f"  bfloat16 is slow on this processor ({why}): --trainer.precision=32-true should be quicker, and trains "
+        info(f"  bfloat16 is slow on this processor ({why}): --trainer.precision=32-true should be quicker, and trains "
             "anew")  # fmt: skip
 
 

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import detail, passing, say
+from pipeline.jobs.console import debug, info, status
 from pipeline.jobs.cost import Cost
-from pipeline.jobs.files import digests, fingerprint, rename_whole, write_whole
-from pipeline.jobs.job import Job, everything
-from pipeline.jobs.locks import ending_with_rank_0, lock, lock_file, meet, wait_for_rank_0
+from pipeline.jobs.distributed import rank, run_id, started_together
+from pipeline.jobs.files import digests, fingerprint, rename_atomically, write_atomically
+from pipeline.jobs.job import Job, topological_order
+from pipeline.jobs.locks import barrier, ending_with_rank_0, lock, lock_file, wait_for_rank_0
 from pipeline.jobs.machine import library_versions, same_machine, this_machine
 from pipeline.jobs.manifests import FORMAT, read_manifest, source_digest, write_manifest
 from pipeline.jobs.progress import Progress
-from pipeline.jobs.ranks import rank, run_id, started_together
 from pipeline.jobs.side_by_side import SideBySide
 
 _BEGUN = "started.json"
@@ -128,7 +128,7 @@ class Workspace:
             raise RecipeError(f"{job.name}: --force does not work under torchrun or SLURM; delete {final} instead")
         if rank() > 0:
             if force:
-                meet()
+                barrier()
             with ending_with_rank_0(lambda: self.done(job)):
                 return self._follow(job, inputs)
         with lock(lock_file(final), job.name):
@@ -145,7 +145,7 @@ class Workspace:
                 if self.done(job):  # kept until the new one is whole
                     _delete(before)
                     final.rename(before)
-                meet()
+                barrier()
             try:
                 self._work(job, inputs, partial, final, force)
             except BaseException:
@@ -167,7 +167,7 @@ class Workspace:
         """
         named = list(jobs)
         keys = {job.key for job in named}
-        wanted = [job for job in everything(named) if job.key in keys or not self.done(job)]
+        wanted = [job for job in topological_order(named) if job.key in keys or not self.done(job)]
         undone = [job for job in wanted if not self.done(job) or (force and job.key in keys)]
         away = self._side_by_side
         if away is None or started_together() or not (len(undone) > 1 or away.executor.remote):
@@ -179,7 +179,7 @@ class Workspace:
                 self._say_done(job)
         for job, messages in away.perform(undone, self, keys if force else ()):
             for message in messages:
-                say(*message)
+                info(*message)
             self._say_finished(job, self._arrived(job))
 
     def _arrived(self, job: Job) -> dict[str, Any]:
@@ -200,10 +200,10 @@ class Workspace:
         resumed = partial.exists()
         partial.mkdir(parents=True, exist_ok=True)
         if not (partial / "manifest.json").is_file():  # else it was stopped just before it got its name
-            detail(f"{job.key} {'continues' if resumed else 'starts'}", job.name)
+            debug(f"{job.key} {'continues' if resumed else 'starts'}", job.name)
             description, cost = self._describe(job), Cost()
             _note_beginning(partial, description["source"], forced)
-            with passing(f"{job.name} …"):
+            with status(f"{job.name} …"):
                 figures = job.run(partial, inputs)
             spent = cost.stop()
             finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -212,7 +212,7 @@ class Workspace:
             self._say_finished(job, manifest)
         shutil.rmtree(partial / "checkpoints", ignore_errors=True)  # no sooner: without them it would train again
         (partial / _BEGUN).unlink(missing_ok=True)
-        rename_whole(partial, final)
+        rename_atomically(partial, final)
 
     def note(self, recipe: str, stage: str, jobs: Mapping[str, Job]) -> None:
         """Write down which keys a recipe uses for a stage."""
@@ -249,17 +249,17 @@ class Workspace:
     def _say_finished(self, job: Job, manifest: Mapping[str, Any]) -> None:
         if self._tells:
             figure, whole = job.headline(manifest["metrics"]), not manifest["resumed"]
-            say(self._progress.finish(job, manifest["wall_s"], figure, whole))
+            info(self._progress.finish(job, manifest["wall_s"], figure, whole))
             used = f"{manifest['cpu_s']:.0f} s of CPU time, {manifest['peak_memory_mb']:.0f} MB at most"
-            detail(f"  {used}: {self.folder(job)}")
+            debug(f"  {used}: {self.folder(job)}")
 
     def _say_done(self, job: Job) -> None:
         manifest = self.manifest(job)
         if self._tells:
-            say(self._progress.skip(job, job.headline(manifest.get("metrics", {}))), colour="dim")
+            info(self._progress.skip(job, job.headline(manifest.get("metrics", {}))), colour="dim")
         if self._tells and not self._warned and manifest.get("source") != source_digest():
             self._warned = True
-            say(
+            info(
                 "the source has changed since at least one of these jobs ran; ARGS=--force runs them again",
                 colour="yellow",
             )
@@ -312,9 +312,9 @@ def _note_beginning(partial: Path, source: str, forced: bool) -> None:
     if begun and begun.get("format") != FORMAT:
         raise RecipeError(f"{partial}: begun in format {begun.get('format')}, this code writes {FORMAT}; delete it")
     if begun and begun.get("source") != source:
-        say(f"the source has changed since this was begun; delete {partial} to begin again", colour="yellow")
+        info(f"the source has changed since this was begun; delete {partial} to begin again", colour="yellow")
     _write_json(partial / _BEGUN, {"format": FORMAT, "source": source, "forced": forced, **begun, "run": run_id()})
 
 
 def _write_json(path: Path, content: Any) -> None:
-    write_whole(path, json.dumps(content, indent=1, ensure_ascii=False))
+    write_atomically(path, json.dumps(content, indent=1, ensure_ascii=False))

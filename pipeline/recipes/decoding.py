@@ -4,19 +4,19 @@ from modules.beam import BeamSettings
 from modules.errors import ModelError
 from modules.sampling import SampleSettings
 from modules.translators import Search
-from pipeline.recipes.search_settings import SearchSettings
+from pipeline.recipes.decoding_settings import DecodingSettings
 
 _OF_BEAM, _OF_SAMPLE = ("beam_size", "groups", "diversity"), ("temperature", "top_p")
 
 
-def decoding_of(settings: SearchSettings, seed: int) -> Search:
+def decoding_of(settings: DecodingSettings, seed: int) -> Search:
     """The search that settings describe.
 
     Raises:
         ModelError: they do not fit, or belong to the other method.
     """
     for name in _OF_SAMPLE if settings.method == "beam" else _OF_BEAM:
-        if getattr(settings, name) != getattr(SearchSettings(), name):
+        if getattr(settings, name) != getattr(DecodingSettings(), name):
             raise ModelError(f"{name} is nothing to method {settings.method}; leave it out or take the other method")
     normalised = {"length_penalty": settings.length_penalty}
     if settings.method == "sample":

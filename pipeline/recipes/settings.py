@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from data.extractor import ExtractorSettings
 from data.sts import StsSettings
+from pipeline.recipes.decoding_settings import DecodingSettings
 from pipeline.recipes.rerank_settings import ChannelSettings, RerankSettings
-from pipeline.recipes.search_settings import SearchSettings
 from pipeline.recipes.translator_settings import Phase, PretrainedSettings
 
 
@@ -115,7 +115,7 @@ class AugmentSettings:
     paths: list[str] = field(default_factory=lambda: ["mmt:en-de", "mt:en-de", "mmt:en-de-en", "mt:en-de-en"])
     """`system:languages` on the way; each hop starts from the path without its last language. `system:languages@NAME`
     makes the last hop by a search of `searches`. `caption:de` are captions of the pictures by `captioner`."""
-    searches: dict[str, SearchSettings] = field(default_factory=dict)
+    searches: dict[str, DecodingSettings] = field(default_factory=dict)
     """Other searches than `beam_size` and `length_penalty` say, by name."""
     translators: str | None = None
     """Another recipe, whose translators are used (COCO's captions by Multi30K's); null: this recipe's own."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pipeline.drawing.text_table import TextTable
 from pipeline.reporting.generated import generated_tables
-from pipeline.reporting.recognised import recognised_tables
+from pipeline.reporting.object_recognition import recognised_tables
 from pipeline.reporting.results import Figures
 from pipeline.reporting.retrieved import retrieved_tables
 from pipeline.reporting.senses import senses_tables

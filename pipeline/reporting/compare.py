@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.drawing.text_table import TextTable
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say
+from pipeline.jobs.console import info
 from pipeline.jobs.manifests import read_manifest
 from pipeline.jobs.workspace import Workspace
 
@@ -31,11 +31,11 @@ def compare(first: str, second: str, workspace: Workspace) -> None:
     one, two = (read_manifest(folder) for folder in folders)
     causes = list(dict.fromkeys(_causes(folders[0], folders[1])))
     figures = list(_different(one["metrics"], two["metrics"]))
-    say(f"{names[0]} and {names[1]}: {len(causes)} differences in what they were made of, {len(figures)} in figures")
+    info(f"{names[0]} and {names[1]}: {len(causes)} differences in what they were made of, {len(figures)} in figures")
     if causes:
         TextTable("What they were made of", ["", *names], causes).show()
     elif figures:
-        say("settings, inputs and code are equal: a GPU sums in another order; on one CPU a difference is an error")
+        info("settings, inputs and code are equal: a GPU sums in another order; on one CPU a difference is an error")
     if figures:
         TextTable("Figures", ["", *names], figures).show()
 

@@ -24,10 +24,10 @@ from pipeline.drawing.plots import as_pixels, png_of
 from pipeline.drawing.word_vectors import LEAST, known_words, word_vectors_figure
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.console import say
+from pipeline.jobs.console import info
+from pipeline.jobs.distributed import rank
 from pipeline.jobs.job import Job
 from pipeline.jobs.model_files import load_model
-from pipeline.jobs.ranks import rank
 from pipeline.jobs.trainer import log_folder
 from pipeline.recipes.settings import Recipe
 from pipeline.reporting.generation import GALLERY, GENERATION, generation_sheet
@@ -56,11 +56,11 @@ def draw(graph: Graph, force: bool = False) -> None:
     if rank() > 0:
         return
     workspace.note(graph.recipe.name, "draw", {job.name: job for job in trained})
-    say("the pictures:")
+    info("the pictures:")
     for job in trained:
-        say(f"  {workspace.folder(job)}")
+        info(f"  {workspace.folder(job)}")
     if left := len(drawing_jobs(graph)) - len(trained):
-        say(f"{left} not drawn: train them with `make stage-vse`, then run `make draw` again")
+        info(f"{left} not drawn: train them with `make stage-vse`, then run `make draw` again")
 
 
 def trained_drawings(graph: Graph) -> list[Job]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from heapq import nlargest
 
 from pipeline.drawing.text_table import TextTable
-from pipeline.jobs.console import say
+from pipeline.jobs.console import info
 from pipeline.jobs.cost import duration
+from pipeline.jobs.distributed import rank
 from pipeline.jobs.estimates import Estimate, Estimates
-from pipeline.jobs.job import Job, told_apart
-from pipeline.jobs.ranks import rank
+from pipeline.jobs.job import Job, unique_names
 from pipeline.jobs.workspace import Workspace
 
 NOT_KNOWN = "not known"
@@ -73,16 +73,16 @@ def show_plan(jobs: Sequence[Job], workspace: Workspace, forced: Collection[str]
         return
     plan = planned(jobs, workspace, forced)
     if plan:
-        shown = told_apart(one.job for one in plan)
+        shown = unique_names(one.job for one in plan)
         rows = [[shown[one.job.key], one.does, *_shown(one.cost)] for one in plan]
         TextTable("dry run", ["job", "does", "time", "memory", "disk"], rows).show_lines()
     costs = [one.cost for one in plan if one.cost is not None]
-    say(f"{len(plan)} jobs, {len(plan) - len(costs)} up to date; {_total(costs, workspace, at_once)}")
+    info(f"{len(plan)} jobs, {len(plan) - len(costs)} up to date; {_total(costs, workspace, at_once)}")
     if any(not cost.alike for cost in costs):
-        say("~: of jobs of this kind, corpus and model, with other settings")
+        info("~: of jobs of this kind, corpus and model, with other settings")
     for stage, names in _lacking(plan, workspace).items():
-        say(f"first run `make stage-{stage}`, with the same recipe and settings: it makes {', '.join(names)}")
-    say("nothing was run or written")
+        info(f"first run `make stage-{stage}`, with the same recipe and settings: it makes {', '.join(names)}")
+    info("nothing was run or written")
 
 
 def _shown(cost: Estimate | None) -> list[str]:

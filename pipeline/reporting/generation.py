@@ -13,9 +13,9 @@ from data.text import TextInput
 from modules.retrieval_models import RetrievalModel
 from pipeline.drawing.encoded import encoded_captions, encoded_images
 from pipeline.drawing.pictures import BLACK, GREEN, GREY, Line, Shown, of_generator, picture_sheet
-from pipeline.retrieval.drawn import drawn_pictures
+from pipeline.retrieval.captioning import written_captions
 from pipeline.retrieval.generated import SEARCH
-from pipeline.retrieval.written import written_captions
+from pipeline.retrieval.image_generation import drawn_pictures
 
 GENERATION = "generation"
 """Tag and file of the picture."""

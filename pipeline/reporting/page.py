@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from pipeline.drawing.pages import render
 from pipeline.drawing.plots import as_svg, curves, intervals
 from pipeline.drawing.text_table import TextTable
-from pipeline.jobs.files import write_whole
+from pipeline.jobs.files import write_atomically
 from pipeline.jobs.job import Job
 from pipeline.reporting.records import Result
 from pipeline.reporting.results import INTERVALS
@@ -39,7 +39,7 @@ def report_page(
     """
     plots = [*_recalls(results), *_training(logs, jobs)]
     pictures = [(name, base64.b64encode(content).decode()) for name, content in drawings]
-    write_whole(path, render("report.html", title=title, tables=sheets, plots=plots, pictures=pictures))
+    write_atomically(path, render("report.html", title=title, tables=sheets, plots=plots, pictures=pictures))
 
 
 def _recalls(results: Sequence[Result]) -> Iterator[str]:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from modules.metrics import RECALLS
 from pipeline.drawing.text_table import TextTable
 from pipeline.graph import Graph
-from pipeline.jobs.job import Job, chain, everything
-from pipeline.jobs.ranks import rank
+from pipeline.jobs.distributed import rank
+from pipeline.jobs.job import Job, ordered_in_stage, topological_order
 from pipeline.recipes.settings import Table
 from pipeline.reporting.analyses import BESIDE_RECALL, analysis_tables
 from pipeline.reporting.records import add_records, read_records
@@ -25,12 +25,12 @@ def variants_of(graph: Graph) -> dict[str, str]:
 
     Two systems of a name have it with their table's (`1: SAN`).
     """
-    own = {job.key for row in graph.all_rows for job in chain(row.jobs, "vse")}
+    own = {job.key for row in graph.all_rows for job in ordered_in_stage(row.jobs, "vse")}
     found: dict[str, str] = {}
     taken: dict[tuple[str, str], str] = {}
     for name, cells in graph.tables.items():
         for system, _, row in cells:
-            for job in chain(row.jobs, "vse"):
+            for job in ordered_in_stage(row.jobs, "vse"):
                 if job.key not in own and job.key not in found:
                     twice = taken.setdefault((job.name, system), job.key) != job.key
                     found[job.key] = f"{name}: {system}" if twice else system
@@ -58,13 +58,13 @@ def table(graph: Graph, name: str | None) -> None:
         RecipeError: the recipe has no such table.
     """
     recipe, workspace, jobs = graph.recipe, graph.workspace, table_jobs(graph, name)
-    workspace.expect(everything(jobs))
+    workspace.expect(topological_order(jobs))
     try:
         workspace.perform_many(jobs)
     finally:  # what is done is recorded, whatever stops the rest
         variants = variants_of(graph)
         if recipe.report.record and rank() == 0:
-            add_records(recipe.name, list(finished_records(workspace, chain(jobs, "vse"), recipe, variants)))
+            add_records(recipe.name, list(finished_records(workspace, ordered_in_stage(jobs, "vse"), recipe, variants)))
     if rank() > 0:
         return
     for sheet in paper_tables(str(name), Figures(graph, read_records(recipe.name), variants)):

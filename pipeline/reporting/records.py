@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from pipeline.errors import RecipeError
-from pipeline.jobs.files import write_whole
+from pipeline.jobs.files import write_atomically
 from pipeline.jobs.locks import lock
 
 RECORDS = Path(__file__).parents[1] / "results"
@@ -90,7 +90,7 @@ class Record:
 
 def write_results(results: Iterable[Result], path: Path) -> None:
     """Write `results.jsonl`, one row a line."""
-    write_whole(path, "".join(json.dumps(asdict(result), ensure_ascii=False) + "\n" for result in results))
+    write_atomically(path, "".join(json.dumps(asdict(result), ensure_ascii=False) + "\n" for result in results))
 
 
 def read_records(recipe: str, folder: Path = RECORDS) -> list[Record]:
@@ -130,7 +130,7 @@ def add_records(recipe: str, records: Sequence[Record], folder: Path = RECORDS) 
             writer = csv.DictWriter(text, [field.name for field in fields(Record)], lineterminator="\n")
             writer.writeheader()
             writer.writerows(asdict(one) for one in known.values())
-            write_whole(folder / f"{recipe}.csv", text.getvalue())
+            write_atomically(folder / f"{recipe}.csv", text.getvalue())
         return len(fresh)
 
 

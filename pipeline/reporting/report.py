@@ -11,8 +11,8 @@ from modules.rank_variance import mean_rank_variance, rank_variances
 from modules.translation_metrics import NO_METEOR, TER_FORM, bleu_of, bleu_statistics, by_image, paired_gain
 from pipeline.drawing.text_table import TextTable, shown_difference
 from pipeline.graph import Graph
-from pipeline.jobs.console import say
-from pipeline.jobs.files import write_whole
+from pipeline.jobs.console import info
+from pipeline.jobs.files import write_atomically
 from pipeline.jobs.job import Job
 from pipeline.jobs.trainer import log_folder
 from pipeline.recipes.systems import parse_path
@@ -61,8 +61,8 @@ def report(graph: Graph) -> None:
     for sheet in written.sheets:
         sheet.show()
     for name in [*graph.recipe.refused, *(one for one in graph.recipe.tables if one not in graph.tables)]:
-        say(f"table {name} cannot be made with these settings; `make table TABLE={name}` says why", colour="yellow")
-    say(
+        info(f"table {name} cannot be made with these settings; `make table TABLE={name}` says why", colour="yellow")
+    info(
         f"{len(written.results)} figures: {folder / 'results.jsonl'}; the tables: {folder / 'report.md'}, with plots: "
         f"{folder / 'report.html'}"
     )
@@ -111,7 +111,7 @@ def write_report(graph: Graph) -> Written:
     pictures = language_figure(figures.results, recipe.report.language_parameters)
     folder = workspace.root / recipe.name / "report"
     write_results(figures.results, folder / "results.jsonl")
-    write_whole(folder / "report.md", "\n\n".join(sheet.as_markdown() for sheet in sheets) + "\n")
+    write_atomically(folder / "report.md", "\n\n".join(sheet.as_markdown() for sheet in sheets) + "\n")
     title, trained = f"{recipe.name}: {figures.label}", [*translators.values(), *(row.job for row in rows)]
     report_page(
         folder / "report.html", title, sheets, figures.results,

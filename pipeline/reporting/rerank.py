@@ -7,8 +7,8 @@ from modules.intervals import Difference
 from modules.surface_scores import SURFACE_MEASURES
 from pipeline.drawing.text_table import TextTable, shown_difference
 from pipeline.graph import Graph
+from pipeline.jobs.distributed import rank
 from pipeline.jobs.job import Job
-from pipeline.jobs.ranks import rank
 from pipeline.reporting.records import add_records, read_records
 from pipeline.reporting.results import NOT_RUN, ONE_SEED, Figures, finished_records
 from pipeline.translation.choices import Scored, comparison_table

@@ -7,9 +7,9 @@ from modules.sentence_similarity import pearson_interval
 from pipeline.drawing.text_table import TextTable
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.console import say
+from pipeline.jobs.console import info
+from pipeline.jobs.distributed import rank
 from pipeline.jobs.job import Job
-from pipeline.jobs.ranks import rank
 from pipeline.reporting.records import add_records, read_records
 from pipeline.reporting.results import (
     INTERVALS,
@@ -45,7 +45,7 @@ def sts(graph: Graph, force: bool = False) -> None:
     for sheet in sts_tables(Figures(graph, read_records(recipe.name), sts_variants(rows)), rows):
         sheet.show()
     if untrained := sum(row.job is not None and not row.optional and not can_run(row, workspace) for row in rows):
-        say(f"{untrained} not run: train them with `make stage-vse`, then run `make sts` again")
+        info(f"{untrained} not run: train them with `make stage-vse`, then run `make sts` again")
 
 
 def sts_variants(rows: Sequence[StsRow]) -> dict[str, str]:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from pipeline.drawing.text_table import TextTable
 from pipeline.graph import Graph
-from pipeline.jobs.console import is_verbose, say
-from pipeline.jobs.ranks import rank
+from pipeline.jobs.console import info, is_verbose
+from pipeline.jobs.distributed import rank
 from pipeline.reporting.records import Result
 from pipeline.reporting.report import write_report
 
@@ -27,10 +27,10 @@ def summary(graph: Graph, chosen: str) -> None:
     for table in (translation_table(written.results), retrieval_table(written.results)):
         if table.rows:
             table.show_lines()
-    say(f"report: {written.folder / 'report.html'} (tables: report.md, or `make report`)")
+    info(f"report: {written.folder / 'report.html'} (tables: report.md, or `make report`)")
     index = f"make index {chosen}".rstrip()
     page = "make app" if graph.recipe.name == "scenes" else f"make app RECIPE={graph.recipe.name}"
-    say(f"next: `{index} && {page}` (search page), `make tensorboard` (training curves)")
+    info(f"next: `{index} && {page}` (search page), `make tensorboard` (training curves)")
 
 
 def translation_table(results: Sequence[Result]) -> TextTable:

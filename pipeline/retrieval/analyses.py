@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from pipeline.jobs.job import Job
 from pipeline.retrieval.generated import generated_job
-from pipeline.retrieval.recognised import recognised_job
+from pipeline.retrieval.object_recognition import recognised_job
 from pipeline.retrieval.retrieved import retrieved_job
 from pipeline.retrieval.rows import Analysis, Trained
 from pipeline.retrieval.twins import senses_job

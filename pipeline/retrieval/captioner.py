@@ -11,8 +11,8 @@ from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import parse_path
+from pipeline.retrieval.captioning import Writer
 from pipeline.retrieval.images import images_in, images_of
-from pipeline.retrieval.written import Writer
 from pipeline.translation.augment import diversity, refuse_held_out
 
 VERSION = 1

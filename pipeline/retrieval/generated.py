@@ -20,12 +20,12 @@ from modules.cider import CiderD, document_frequencies
 from modules.retrieval_models import model_class
 from pipeline.errors import RecipeError
 from pipeline.jobs.artifact_files import read_arrays
-from pipeline.jobs.files import write_whole
+from pipeline.jobs.files import write_atomically
 from pipeline.jobs.job import Job
+from pipeline.retrieval.captioning import Writer
 from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.references import references_of
 from pipeline.retrieval.rows import Trained
-from pipeline.retrieval.written import Writer
 
 VERSION = 1
 NEAREST, FREQUENT = "caption of the nearest training image", "most frequent training caption"
@@ -71,7 +71,7 @@ def generated_job(model: Trained) -> Job | None:
         images = list(dict.fromkeys(one for one, split, source in rows if (split, source) == ("test", HUMAN)))
         writer = Writer(inputs["model"], images_in(inputs), settings.trainer, SEARCH)
         written = {language: writer.write(images, language) for language in listed}
-        write_whole(folder / CAPTIONS, "".join(map(_line, _rows(written))))
+        write_atomically(folder / CAPTIONS, "".join(map(_line, _rows(written))))
         figures: dict[str, Any] = {"test": {}}
         for language in (one for one in _scored(captions) if one in listed):
             known = references_of(captions, language, "test")

@@ -18,10 +18,10 @@ from modules.retrieval_models import model_class
 from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
+from pipeline.retrieval.captioning import on_device
 from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.ranks import encode_test, load_module, write_ranks
 from pipeline.retrieval.rows import Row, Training, recall_headline
-from pipeline.retrieval.written import on_device
 
 VERSION = 1
 SAMPLE = 32

@@ -22,15 +22,14 @@ from pipeline.corpus.prepare import pictures_of, twins_of
 from pipeline.drawing.dashboards import query_galleries
 from pipeline.drawing.embeddings import JointSpace
 from pipeline.errors import RecipeError
-from pipeline.jobs.board import log_result
 from pipeline.jobs.job import Job
 from pipeline.jobs.model_files import save_model
+from pipeline.jobs.tensorboard import log_result
 from pipeline.jobs.trainer import fit, log_folder, make_trainer
 from pipeline.jobs.weights import load_best
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, TrainingSettings, VseSettings, job_settings, names_of
 from pipeline.recipes.starts import overlaid
-from pipeline.retrieval.cautions import advise_on_regions, require_drawn, require_pairs
 from pipeline.retrieval.images import (
     files_of_images,
     image_arguments,
@@ -39,6 +38,7 @@ from pipeline.retrieval.images import (
     start_images,
 )
 from pipeline.retrieval.language_probe import language_probe
+from pipeline.retrieval.preconditions import advise_on_regions, require_drawn, require_pairs
 from pipeline.retrieval.ranks import folds_of, validation_scores, write_ranks
 from pipeline.retrieval.rows import recall_headline
 from pipeline.retrieval.sentence_vectors import sentence_jobs

@@ -11,16 +11,16 @@ from data.retrieval import captions_of_images
 from data.slots import parse_group
 from modules.retrieval_models import model_class, option_names
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import detail
+from pipeline.jobs.console import debug
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings
 from pipeline.retrieval.analyses import analyses_of
-from pipeline.retrieval.cautions import require_enough, require_segmenters
 from pipeline.retrieval.folds import in_folds
 from pipeline.retrieval.fusion import fused
 from pipeline.retrieval.images import image_arguments
 from pipeline.retrieval.likelihood import by_likelihood
+from pipeline.retrieval.preconditions import require_enough, require_segmenters
 from pipeline.retrieval.query_translation import by_translation
 from pipeline.retrieval.reranking import on_first_lists
 from pipeline.retrieval.rows import Evaluation, Row, Trained, Training
@@ -116,7 +116,7 @@ def say_recall(workspace: Workspace, rows: Iterable[Row], folds: int) -> None:
             for language, scores in metrics.get(part, {}).items():
                 recall = " ".join(f"{scores[f'{way}_r{k}']:.1f}" for way in ("t2i", "i2t") for k in (1, 5, 10))
                 mean = scores["mean_recall"]
-                detail(f"  {row.job.name}: {language}{where} R@1/5/10 text→image, image→text {recall}; mean {mean:.1f}")
+                debug(f"  {row.job.name}: {language}{where} R@1/5/10 text→image, image→text {recall}; mean {mean:.1f}")
 
 
 def require_written(settings: VseSettings, captions: Table) -> None:

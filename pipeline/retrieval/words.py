@@ -16,7 +16,7 @@ from data.text import PretrainedTokens, TextInput, WordVocabulary
 from data.vectors import train_vectors
 from modules.retrieval_models import RetrievalModel
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import detail, passing, say
+from pipeline.jobs.console import debug, info, status
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings
 from pipeline.retrieval.sentence_vectors import known_sentences
@@ -82,7 +82,7 @@ def start_words(
     assert isinstance(text, WordVocabulary)
     read = {one.partition("/")[0] for one in types}
     if lacking := sorted(read - settings.word_vectors.keys()):
-        say(f"  warning: vse.word_vectors names no file of {', '.join(lacking)}; these words start at random")
+        info(f"  warning: vse.word_vectors names no file of {', '.join(lacking)}; these words start at random")
     languages = [tuple(settings.word_vectors)] if text.shared else [(one,) for one in settings.word_vectors]
     return {"word_vectors": {", ".join(own): _start(model, recipe, settings, text, own[0]) for own in languages}}
 
@@ -153,16 +153,16 @@ def _start(
 ) -> dict[str, int]:
     """Start the words of a language from its file, the others stay as they are."""
     path, words = _file_of(recipe, settings, language), text.words_of(language)
-    with passing(f"reading {path}"):
+    with status(f"reading {path}"):
         found = read_vectors(path, words, settings.word_dim)
     model.set_word_vectors(torch.from_numpy(found.vectors), torch.from_numpy(found.numbers))
     for warning in found.warnings:
-        say(f"  warning: {warning}")
+        info(f"  warning: {warning}")
     said = f"{len(found.numbers):,} of {len(words):,} words of the vocabulary are in {path}"
     if 2 * len(found.numbers) < len(words):
-        say(f"  warning: only {said}; is it a file of {language!r}? the others start at random")
+        info(f"  warning: only {said}; is it a file of {language!r}? the others start at random")
     else:
-        detail(f"  {said}")
+        debug(f"  {said}")
     return {"words": len(words), "found": len(found.numbers)}
 
 

@@ -21,8 +21,8 @@ from data.errors import DataError
 from data.lines import byte_lines
 from data.progress import shown
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say
-from pipeline.jobs.files import write_whole
+from pipeline.jobs.console import info
+from pipeline.jobs.files import write_atomically
 from pipeline.jobs.locks import lock
 from pipeline.jobs.outputs import require_output
 from pipeline.search.exported_model import ExportedModel
@@ -215,7 +215,7 @@ def embed(exported: ExportedModel, items: Items, output: Path, force: bool = Fal
         partial, state = output.with_name(f"{output.name}.partial"), items.state()
         if _is_finished(output, partial, {"model": exported.fingerprint, "items": state}, force):
             _clear(partial)
-            say(f"{output}: it is complete")
+            info(f"{output}: it is complete")
             return
         left = _write_parts(exported, items, partial)
         if items.state() != state:
@@ -223,8 +223,8 @@ def embed(exported: ExportedModel, items: Items, output: Path, force: bool = Fal
         count = _join(partial, -(-items.count // items.size), output, left)
         _clear(partial)
     for name, reason in left.items():
-        say(f"{name}: {reason}", "left out:", "yellow")
-    say(f"{output}: {count:,} vectors, {len(left):,} left out")
+        info(f"{name}: {reason}", "left out:", "yellow")
+    info(f"{output}: {count:,} vectors, {len(left):,} left out")
 
 
 def ids_of(output: Path) -> Path:
@@ -252,7 +252,7 @@ def _is_finished(output: Path, partial: Path, about: Mapping[str, Any], force: b
                           "delete this folder")  # fmt: skip
     if not same:
         partial.mkdir(exist_ok=True)
-        write_whole(partial / ABOUT, json.dumps({**about, "replaces": existing is not None}))
+        write_atomically(partial / ABOUT, json.dumps({**about, "replaces": existing is not None}))
     return False
 
 

@@ -18,8 +18,8 @@ from pipeline.corpus.prepare import about_corpus
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.jobs.artifact_files import read_json
-from pipeline.jobs.console import say
-from pipeline.jobs.files import digest_of, rename_whole
+from pipeline.jobs.console import info
+from pipeline.jobs.files import digest_of, rename_atomically
 from pipeline.jobs.job import Job
 from pipeline.jobs.locks import lock
 from pipeline.jobs.model_files import MODEL_FILES, TEXT
@@ -70,12 +70,12 @@ def export(graph: Graph, output: Path, license_id: str | None = None, hub_name: 
         name = _write(graph, chosen, half, license_id, hub_name)
         (half / _MARK).unlink()
         exported = ExportedModel.load(half)  # what cannot be loaded is not left behind
-        rename_whole(half, ready)
+        rename_atomically(half, ready)
         if output.exists():
             output.rename(before)
         ready.rename(output)
         shutil.rmtree(before, ignore_errors=True)
-    say(f"{name}, seed {chosen.seed}: {output}")
+    info(f"{name}, seed {chosen.seed}: {output}")
     return replace(exported, folder=output)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.console import say
+from pipeline.jobs.console import info
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.search.export import export
@@ -41,6 +41,6 @@ def export_and_share(
     exported = export(Graph(recipe, workspace), output, license_id, hub_name)
     if onnx is not None:
         difference = write_onnx(exported, onnx)
-        say(f"{onnx}: ONNX; vectors differ from torch's by at most {difference:.1e}")
+        info(f"{onnx}: ONNX; vectors differ from torch's by at most {difference:.1e}")
     if hub_name is not None:
-        say(push(exported.folder, hub_name, private))
+        info(push(exported.folder, hub_name, private))

@@ -14,12 +14,12 @@ from modules.beam import BeamSettings
 from modules.errors import ModelError
 from pipeline.drawing.pictures import of_generator
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import printable, say
+from pipeline.jobs.console import info, printable
 from pipeline.jobs.outputs import write_output
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
-from pipeline.retrieval.drawn import drawn_pictures
-from pipeline.retrieval.written import written_captions
+from pipeline.retrieval.captioning import written_captions
+from pipeline.retrieval.image_generation import drawn_pictures
 from pipeline.search.exported_files import model_of
 from pipeline.search.exported_model import ExportedModel
 
@@ -82,7 +82,7 @@ def imagine(
     content = BytesIO()
     picture.save(content, "PNG")
     write_output(output, content.getvalue(), "imagine: --output")
-    say(f"wrote {output}")
+    info(f"wrote {output}")
 
 
 def generating(exported: ExportedModel, what: Literal["writes", "draws"]) -> ExportedModel | None:

@@ -9,7 +9,7 @@ from pipeline.corpus.pixels import pictures_job
 from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.console import say
+from pipeline.jobs.console import info
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
@@ -53,11 +53,11 @@ def index(
     place = gallery or gallery_of(recipe, workspace)
     done = update_gallery(place, exported, source, captions)
     for name, reason in list(done.left.items())[:_SHOWN]:
-        say(f"{name}: {reason}", "left out:", "yellow")
+        info(f"{name}: {reason}", "left out:", "yellow")
     if len(done.left) > _SHOWN:
-        say(f"… and {len(done.left) - _SHOWN:,} more; all are in left.json of {place}")
+        info(f"… and {len(done.left) - _SHOWN:,} more; all are in left.json of {place}")
     counts = ", ".join(f"{count:,} {language}" for language, count in done.captions.items())
-    say(
+    info(
         f"{place}: {done.pictures:,} pictures ({done.computed:,} new, {done.gone:,} gone, "
         f"{len(done.left):,} left out), captions: {counts or 'none'}"
     )

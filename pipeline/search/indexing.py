@@ -20,8 +20,8 @@ from modules.errors import ModelError
 from modules.index import VectorIndex
 from modules.shards import ABOUT as ABOUT_SHARDS
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say
-from pipeline.jobs.files import digest_of, rename_whole, write_whole
+from pipeline.jobs.console import info
+from pipeline.jobs.files import digest_of, rename_atomically, write_atomically
 from pipeline.jobs.locks import lock
 from pipeline.jobs.outputs import require_folder
 from pipeline.search.exported_files import ABOUT
@@ -192,10 +192,10 @@ def _write_generation(
         _add_captions(vectors, exported, language, texts, digests[language])
         pq.write_table(pa.table({"text": pa.array(texts, pa.string())}), half / f"{name}.parquet")
         _index(half / name, vectors, digests[language], exported, before)
-    rename_whole(half, place)
+    rename_atomically(half, place)
     about = {"format": FORMAT, "generation": str(number), "made_of": exported.fingerprint, "model": exported.name,
              "copy": copy}  # fmt: skip
-    write_whole(folder / POINTER, json.dumps(about | {"languages": list(captions)}, indent=1))
+    write_atomically(folder / POINTER, json.dumps(about | {"languages": list(captions)}, indent=1))
     previous = pointer["generation"] if pointer else None
     for stale in folder.glob(f"{POINTER}.*.tmp"):  # of an update that was killed
         stale.unlink(missing_ok=True)
@@ -227,7 +227,7 @@ def _keep_model(models: Path, exported: ExportedModel) -> str:
     half = models / f"{name}.partial"
     shutil.rmtree(half, ignore_errors=True)
     shutil.copytree(exported.folder, half, ignore=shutil.ignore_patterns(".*"))
-    rename_whole(half, models / name)
+    rename_atomically(half, models / name)
     return name
 
 
@@ -316,7 +316,7 @@ def _captions_of(generation: Path | None) -> dict[str, list[str]]:
         try:
             found[path.stem.partition("-")[2]] = read_table(path, CAPTION_COLUMNS)["text"].to_pylist()
         except (OSError, pa.ArrowException, RecipeError):
-            say(f"{path} cannot be read; its captions are left out", colour="yellow")
+            info(f"{path} cannot be read; its captions are left out", colour="yellow")
     return found
 
 

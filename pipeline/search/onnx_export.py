@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from data.padding import pad
 from modules.retrieval_models.base import RetrievalModel
 from pipeline.errors import RecipeError
-from pipeline.jobs.files import rename_whole
+from pipeline.jobs.files import rename_atomically
 from pipeline.search.exported_model import ExportedModel
 
 TOLERANCE = 1e-4
@@ -107,7 +107,7 @@ def write_onnx(exported: ExportedModel, folder: Path) -> float:
         difference = max(_write(exported, side, half / name) for name, side in _sides(exported.model).items())
         _write_about(exported, half, difference)
         shutil.rmtree(folder, ignore_errors=True)
-        rename_whole(half, folder)
+        rename_atomically(half, folder)
     finally:
         shutil.rmtree(half, ignore_errors=True)
     return difference

@@ -14,11 +14,11 @@ from modules.translation_metrics import distinct, pairwise_bleu
 from pipeline.corpus.prepare import pictures_of
 from pipeline.drawing.dashboards import Example, examples_html
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import detail
+from pipeline.jobs.console import debug
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.decoding import decoding_of
-from pipeline.recipes.search_settings import SearchSettings
+from pipeline.recipes.decoding_settings import DecodingSettings
 from pipeline.recipes.settings import Recipe, job_settings
 from pipeline.recipes.systems import CAPTION, parse_path
 from pipeline.translation.batch_translation import Translated, translate_all
@@ -60,7 +60,7 @@ def say_captions(workspace: Workspace, jobs: Iterable[Job]) -> None:
     """With `--verbose`, what finished jobs have written."""
     for job in jobs:
         folder, figures = workspace.folder(job), workspace.manifest(job)["metrics"]
-        detail(
+        debug(
             f"  {job.name}: {figures['captions']:,} captions; unique tokens {figures['unique_source']:,} → "
             f"{figures['unique_with_synthetic']:,}; examples: {folder / 'examples.html'}"
         )
@@ -89,7 +89,7 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
     plain = {key: value for key, value in job_settings(settings).items() if key not in _NOT_OF_A_PATH}
     _, (origin, *_), name = parse_path(path)
     language, target = parse_path(path)[1][-2:]
-    wanted = SearchSettings(beam_size=settings.beam_size, length_penalty=settings.length_penalty)
+    wanted = DecodingSettings(beam_size=settings.beam_size, length_penalty=settings.length_penalty)
     if name is not None:
         wanted = settings.searches[name]
         plain = {key: plain[key] for key in plain if key not in ("beam_size", "length_penalty")}

@@ -13,7 +13,7 @@ from pytorch_lightning.callbacks import Callback
 from modules.beam import Hypothesis
 from modules.translation import Synthesis
 from pipeline.errors import RecipeError
-from pipeline.jobs.files import write_whole
+from pipeline.jobs.files import write_atomically
 
 EVERY = 60.0  # seconds between two files
 
@@ -57,5 +57,7 @@ class KeptTranslations(Callback):
             return
         new = islice(pl_module.found.items(), self._written, None)
         lines = [json.dumps([number, [asdict(one) for one in best]]) for number, best in new]
-        write_whole(self.folder / f"{self.prefix}{self._written:012d}.jsonl", "".join(f"{line}\n" for line in lines))
+        write_atomically(
+            self.folder / f"{self.prefix}{self._written:012d}.jsonl", "".join(f"{line}\n" for line in lines)
+        )
         self._written, self._last = len(pl_module.found), time.monotonic()

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from data.captions import TRAINING_SPLITS, read_captions, read_pairs
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say
+from pipeline.jobs.console import info
 from pipeline.jobs.job import Job
 
 
@@ -54,7 +54,7 @@ def refuse_seen_images(inputs: Mapping[str, Path]) -> None:
             "leaves them out"
         )
     if learned and not learned & training.keys():
-        say(f"no image of the borrowed translators ({min(learned)} …) has a name of this corpus; if they are the same "
+        info(f"no image of the borrowed translators ({min(learned)} …) has a name of this corpus; if they are the same "
             "images under other names, held-out images cannot be found among them", colour="yellow")  # fmt: skip
 
 

@@ -19,9 +19,9 @@ from modules.translation_metrics import surface_bleu
 from modules.translators import network_options
 from pipeline.corpus.prepare import corpus_job
 from pipeline.errors import RecipeError
-from pipeline.jobs.board import log_result
-from pipeline.jobs.console import detail
+from pipeline.jobs.console import debug
 from pipeline.jobs.job import Job
+from pipeline.jobs.tensorboard import log_result
 from pipeline.jobs.trainer import AveragedWeights, fit, log_folder
 from pipeline.jobs.weights import load_best, load_weights, save_weights
 from pipeline.jobs.workspace import Workspace
@@ -128,7 +128,7 @@ def say_scores(workspace: Workspace, jobs: Iterable[Job]) -> None:
     for job in jobs:
         figures = workspace.manifest(job)["metrics"]
         if "test_bleu" in figures:
-            detail(
+            debug(
                 f"  {job.name}: test BLEU {figures['test_bleu']:.1f} ({figures['bleu_signature']}), "
                 f"tokenised {figures['test_bleu_tokenised']:.1f}"
             )

@@ -9,7 +9,7 @@ from data.lines import read_lines
 from data.nbest import Candidate, nbest_lines, read_nbest
 from data.text import UNSPACED
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say
+from pipeline.jobs.console import info
 from pipeline.jobs.outputs import write_output
 from pipeline.translation.choices import Lists, Tuning, compare, comparison_table, shown_weights, tuned
 
@@ -62,7 +62,7 @@ def rerank_translations(
     for where, lists in ((development.lists, learned), *([] if test is None else [(test.lists, applied)])):
         if lists.references:
             _show(where, lists, tuning, seeds)
-    say(f"weights: {shown_weights(tuning)}")
+    info(f"weights: {shown_weights(tuning)}")
     if output is not None:
         text = "".join(f"{line}\n" for line in _written(other, applied, tuning, whole))
         write_output(output, text, "rerank-translations: --output")

@@ -9,7 +9,7 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import metadata
 
 from pipeline.jobs import board
-from pipeline.jobs.board import Pace, log_result
+from pipeline.jobs.tensorboard import Pace, log_result
 from tests.pipeline.tiny import Tiny
 
 

@@ -14,7 +14,7 @@ from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
-from pipeline.retrieval.cautions import advise_on_regions, require_segmenters
+from pipeline.retrieval.preconditions import advise_on_regions, require_segmenters
 
 
 @pytest.mark.parametrize(

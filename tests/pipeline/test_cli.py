@@ -14,7 +14,7 @@ from pipeline.cli import main
 from pipeline.commands.options import recipe_names
 from pipeline.commands.stages import STAGES
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say
+from pipeline.jobs.console import info
 from pipeline.recipes.command_line import split_settings
 from pipeline.recipes.documentation import documented_keys, documented_recipe
 from pipeline.recipes.loading import CONFIGS, load_recipe
@@ -190,7 +190,7 @@ def test_odd_streams_and_arguments(words: str, closed: str, encoding: str, said:
 
 def test_markup_in_a_path_is_text(tmp_path: Path, capsys) -> None:
     assert main(["doctor", f"{tmp_path}/[/b]/x.yaml"]) == 1
-    say("[/b] [red]x")
+    info("[/b] [red]x")
     out, err = capsys.readouterr()
     assert "[/b]/x.yaml" in err
     assert out == "[/b] [red]x\n"

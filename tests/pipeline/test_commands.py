@@ -33,7 +33,7 @@ BENCHES = {  # each with a file that has such tests and imports little
 SERVERS = {"app", "tensorboard"}
 WORK = tuple(
     f"pipeline.{name}"
-    for name in ("corpus", "evaluation", "graph", "own", "reporting", "search", "stages", "translation")
+    for name in ("corpus", "evaluation", "graph", "init", "reporting", "search", "stages", "translation")
 )
 FOLDERS = (".", "pipeline", "pipeline/results", "data", "modules", "tests/benchmarks")
 READMES = [*(ROOT / name / "README.md" for name in FOLDERS), ROOT / ".github" / "CONTRIBUTING.md"]

@@ -19,7 +19,7 @@ from pipeline.cli import main
 from pipeline.commands import stages
 from pipeline.errors import RecipeError
 from pipeline.jobs import cost, executors, workspace
-from pipeline.jobs.console import say
+from pipeline.jobs.console import info
 from pipeline.jobs.cost import cores
 from pipeline.jobs.executors import JobExecutor, LocalProcesses, processes_for
 from pipeline.jobs.job import Job
@@ -149,7 +149,7 @@ def warning(recipe: object, workspace: Workspace) -> list[Job]:
     """Two jobs that say something."""
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict:
-        say(f"look at {folder.parent.name}", colour="yellow")
+        info(f"look at {folder.parent.name}", colour="yellow")
         return {}
 
     return [Job(name, "vse", 1, {}, {}, run) for name in ("one", "two")]

@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import HfApi
 
 from data.errors import DataError
-from pipeline.own import networks
+from pipeline.init import networks
 from tests.data.networks import make_network
 from tests.modules.translation_models import save_marian, save_nllb
 from tests.pipeline.own_pictures import (

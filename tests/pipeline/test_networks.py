@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.job import chain
+from pipeline.jobs.job import ordered_in_stage
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 
@@ -69,7 +69,7 @@ def test_another_network_and_repeated_pairs_change_keys(tmp_path: Path) -> None:
 def test_a_chain_holds_each_job_once_after_what_it_needs(tmp_path: Path) -> None:
     recipe = load_recipe("scenes", ["--vse.only=[none]", "--vse.fuse=[san,dan]"])
     (row,) = Graph(recipe, Workspace(tmp_path)).rows[:1]
-    names = [job.name for job in chain([row.job, row.job], "vse")]
+    names = [job.name for job in ordered_in_stage([row.job, row.job], "vse")]
     assert names == [
         "vse-san-none-1", "similarity-san-none-1", "vse-dan-none-1", "similarity-dan-none-1", "fusion-san-dan-none-1",
     ]  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.graph import Graph
 from pipeline.jobs import trainer as training
-from pipeline.jobs.job import Job, everything
+from pipeline.jobs.job import Job, topological_order
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import TrainerSettings
@@ -85,7 +85,7 @@ def test_everything_that_a_job_needs_comes_once_and_before_it() -> None:
     text = job("text")
     start = Job("nmt", "mmt", 1, {}, {"corpus": text.inputs["corpus"], "text": text}, lambda *_: {})
     last = Job("vse", "vse", 1, {}, {"start": start, "text": text}, lambda *_: {})
-    assert [one.name for one in everything([last, start])] == ["corpus", "text", "nmt", "vse"]
+    assert [one.name for one in topological_order([last, start])] == ["corpus", "text", "nmt", "vse"]
 
 
 def test_a_workspace_counts_what_is_not_done(workspace: Workspace, capsys) -> None:

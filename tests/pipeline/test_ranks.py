@@ -11,8 +11,8 @@ import pytest
 from filelock import FileLock
 
 from pipeline.errors import RecipeError
+from pipeline.jobs.distributed import rank, run_id, started_together
 from pipeline.jobs.job import Job
-from pipeline.jobs.ranks import rank, run_id, started_together
 from pipeline.jobs.trainer import make_trainer
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import TrainerSettings

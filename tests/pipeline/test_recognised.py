@@ -14,10 +14,19 @@ from data.pixels import middle_square
 from pipeline.corpus.prepare import pictures_of
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
-from pipeline.reporting.recognised import recognised_tables
+from pipeline.reporting.object_recognition import recognised_tables
 from pipeline.reporting.results import Figures, finished_records
 from pipeline.retrieval import recognised
-from pipeline.retrieval.recognised import DRAWN, OTHER, PICTURES, REAL, Recogniser, name_of, read_recognised, right
+from pipeline.retrieval.object_recognition import (
+    DRAWN,
+    OTHER,
+    PICTURES,
+    REAL,
+    Recogniser,
+    name_of,
+    read_recognised,
+    right,
+)
 from tests.data.layouts import write_folder
 from tests.pipeline.tiny import GXN, Tiny
 
@@ -86,7 +95,7 @@ def test_the_report_has_a_table_with_intervals_and_the_difference(gxn: Tiny, mon
     recipe = gxn.recipe(*GXN)
     cells = [(row.system, row.name, row) for row in Graph(recipe, gxn.workspace).rows]
     shares = {DRAWN: 60.0, OTHER: 20.0, REAL: 90.0}
-    monkeypatch.setattr("pipeline.reporting.recognised.read_recognised",
+    monkeypatch.setattr("pipeline.reporting.object_recognition.read_recognised",
                         lambda folder, language, of: torch.full((4, 3), shares[of]))  # fmt: skip
     figures = Figures(Graph(recipe, gxn.workspace), [])
     (table,) = recognised_tables(figures, cells, "en")

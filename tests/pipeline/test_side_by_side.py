@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobs.job import everything
+from pipeline.jobs.job import topological_order
 from pipeline.jobs.manifests import read_manifest
 from pipeline.stages import jobs_of
 from tests.pipeline.tiny import Tiny
@@ -108,6 +108,6 @@ def test_another_process_finds_each_job_of_a_command(tiny: Tiny) -> None:
     recipe, workspace = tiny.recipe(), tiny.workspace
     for stage in ("prepare", "mmt", "augment", "vse", "rerank"):
         wanted = {job.key for job in jobs_of("all", recipe, workspace) if job.stage == stage}
-        assert wanted <= {job.key for job in everything(jobs_of(stage, recipe, workspace))}
-    names = {job.name for job in everything(jobs_of("draw", recipe, workspace))}
+        assert wanted <= {job.key for job in topological_order(jobs_of(stage, recipe, workspace))}
+    names = {job.name for job in topological_order(jobs_of("draw", recipe, workspace))}
     assert {"corpus", "vse-san-human-1", "draw-san-human-1"} <= names

@@ -26,8 +26,8 @@ def estimate_of(
     lines: list[str] = []
     clock = iter([0.0] + [100 + pace * n for n in range(1000)])
     monkeypatch.setattr(training.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(training, "say", lines.append)
-    monkeypatch.setattr(training, "detail", lines.append)
+    monkeypatch.setattr(training, "info", lines.append)
+    monkeypatch.setattr(training, "debug", lines.append)
     monkeypatch.setattr(training, "bfloat16_cost", lambda: cost)
     callback, module = Estimate(disk=5e7), SimpleNamespace(device=torch.device(device))
     for step in range(1, min(steps, 60) + 1):

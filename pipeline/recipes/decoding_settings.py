@@ -5,7 +5,7 @@ from typing import Literal
 
 
 @dataclass
-class SearchSettings:
+class DecodingSettings:
     """How a translator decodes, and how many captions it writes for each source caption."""
 
     method: Literal["beam", "sample"] = "beam"

@@ -12,7 +12,7 @@ from data.slots import Slot, parse_group
 from data.text import WORDS
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import say
+from pipeline.jobs.console import info
 from pipeline.recipes.settings import VseSettings
 
 
@@ -87,7 +87,7 @@ def advise_on_regions(model: RetrievalModel, store: RegionStore) -> None:
     """Print a warning if several heads of a model attend to one region, which makes them equal."""
     heads = getattr(model, "heads", 1)
     if heads > 1 and store.regions.shape[1] == 1 and model.image_encoder is None:
-        say(
+        info(
             f"  warning: {store.folder} has one region an image, so all {heads} heads of an image are equal and their "
             "diversity is a constant; use features of several regions, or vse.options.heads=1"
         )

@@ -18,7 +18,7 @@ from data.languages import Detected, detect_languages, language_of
 from data.pictures import SUFFIXES, composed, copies_of, pictures_in
 from data.progress import shown
 from data.tables import is_missing
-from pipeline.own.data_set_files import FILE_NAME, Part, may_be_read, parts_of, reading
+from pipeline.init.data_set_files import FILE_NAME, Part, may_be_read, parts_of, reading
 
 if TYPE_CHECKING:
     from datasets import Dataset

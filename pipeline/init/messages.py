@@ -15,10 +15,10 @@ from data.errors import DataError
 from data.findings import EMPTY, UNNAMED
 from data.images import size_of
 from data.languages import language_name
-from pipeline.own.datasets_of import NO_CAPTION
-from pipeline.own.looking import Found
-from pipeline.own.networks import Backbone
-from pipeline.own.recipe_text import Facts
+from pipeline.init.datasets_of import NO_CAPTION
+from pipeline.init.detection import Found
+from pipeline.init.networks import Backbone
+from pipeline.init.recipe_text import Facts
 
 _SAMPLE = 500  # pictures whose sizes are looked at
 _SHOWN = 3  # examples of what was left out

@@ -17,14 +17,14 @@ from data.extractor import ExtractorSettings
 from data.pictures import unfit_name
 from data.report import data_report
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import passing, say
+from pipeline.init.data_set_files import HUB, is_data_set
+from pipeline.init.datasets_of import is_written, write_data_set
+from pipeline.init.detection import Found, look_at
+from pipeline.init.messages import images_of, what_comes_next, what_was_found
+from pipeline.init.networks import NONE, choose_backbone, choose_translator
+from pipeline.init.recipe_text import Facts, recipe_text
+from pipeline.jobs.console import info, status
 from pipeline.jobs.outputs import require_output, write_output
-from pipeline.own.data_set_files import HUB, is_data_set
-from pipeline.own.datasets_of import is_written, write_data_set
-from pipeline.own.looking import Found, look_at
-from pipeline.own.networks import NONE, choose_backbone, choose_translator
-from pipeline.own.recipe_text import Facts, recipe_text
-from pipeline.own.telling import images_of, what_comes_next, what_was_found
 from pipeline.recipes.loading import CONFIGS, load_recipe
 
 _LEAST = 10  # pictures with captions
@@ -34,7 +34,7 @@ _TRIED = 4  # pictures that a network reads to be timed
 
 
 @dataclass
-class Wishes:
+class InitOptions:
     """What the command line says: options of `init`.
 
     Attributes:
@@ -56,7 +56,7 @@ class Wishes:
     force: bool = False
 
 
-def init(source: str, wishes: Wishes, artifacts: Path) -> None:
+def init(source: str, wishes: InitOptions, artifacts: Path) -> None:
     """Look at pictures and captions, write a recipe for them, and print what was found and what comes next.
 
     Args:
@@ -86,10 +86,10 @@ def init(source: str, wishes: Wishes, artifacts: Path) -> None:
         _write(recipe_text(facts), output)
         undo.pop_all()
     for line in [*what_was_found(found, corpus, facts, bool(wishes.languages)), *what_comes_next(output, facts)]:
-        say(line)
+        info(line)
 
 
-def _target(wishes: Wishes, languages: Sequence[str]) -> str:
+def _target(wishes: InitOptions, languages: Sequence[str]) -> str:
     """The language of synthetic captions, if there are to be some; RecipeError if wishes of it contradict."""
     target, named = wishes.to or ("de" if languages != ["de"] else "en"), " and ".join(languages)
     if not is_code(target):
@@ -101,7 +101,7 @@ def _target(wishes: Wishes, languages: Sequence[str]) -> str:
     return target
 
 
-def _output(source: str, wishes: Wishes) -> Path:
+def _output(source: str, wishes: InitOptions) -> Path:
     """Where the recipe goes."""
     name = (Path(source.removeprefix(HUB)) if source.startswith(HUB) else Path(source).resolve()).name
     known = {path.stem for path in CONFIGS.glob("*.yaml")}
@@ -118,7 +118,7 @@ def _output(source: str, wishes: Wishes) -> Path:
     return output
 
 
-def _found(source: str, output: Path, wishes: Wishes) -> Found:
+def _found(source: str, output: Path, wishes: InitOptions) -> Found:
     """The captions: those of a folder, or those of a data set, once they are written as a TSV."""
     folder = Path(source)
     if not source.startswith(HUB) and not folder.is_dir():
@@ -132,7 +132,7 @@ def _found(source: str, output: Path, wishes: Wishes) -> Found:
         if (replaced := data.exists()) and is_written(data) and not wishes.force:
             raise RecipeError(f"{data} exists, where the data set is to be written; replace it by --force, or choose "
                               "another --output")  # fmt: skip
-        with passing("reading the data set …"):
+        with status("reading the data set …"):
             written = write_data_set(source, data, wishes.languages)
         corpus = {"name": "folder", "captions": str(written.captions), "pictures": written.pictures}
         if written.captions.is_relative_to(written.root):
@@ -210,16 +210,16 @@ def _check(found: Found, corpus: Corpus) -> None:
         )
 
 
-def _facts(source: str, found: Found, corpus: Corpus, wishes: Wishes) -> Facts:
+def _facts(source: str, found: Found, corpus: Corpus, wishes: InitOptions) -> Facts:
     """What the recipe is written from, once the networks have been tried."""
     languages = [language for language, _ in Counter(one.language for one in corpus.captions).most_common()]
     target = _target(wishes, languages)
-    with passing("trying a vision network …"):
+    with status("trying a vision network …"):
         tried = list(corpus.pictures.values())[:_TRIED]
         backbone = choose_backbone(wishes.backbone, tried, ExtractorSettings().regions)
     translator = None
     if target not in languages and (len(languages) == 1 or wishes.to):
-        with passing("trying a translator …"):
+        with status("trying a translator …"):
             translator = choose_translator(wishes.translator, f"{languages[0]}-{target}")
     images = images_of(corpus)
     of_split = Counter(images.values())

@@ -17,10 +17,10 @@ from modules.retrieval_models import model_class
 from pipeline.corpus.prepare import pictures_of
 from pipeline.jobs.job import Job
 from pipeline.jobs.model_files import load_model
-from pipeline.retrieval.drawn import drawn_pictures
+from pipeline.retrieval.captioning import on_device
+from pipeline.retrieval.image_generation import drawn_pictures
 from pipeline.retrieval.ranks import read_arrays
 from pipeline.retrieval.rows import Trained
-from pipeline.retrieval.written import on_device
 
 VERSION = 1
 MEASURES = ("objects", "nouns", "colours")
