@@ -11,22 +11,23 @@ from pipeline.jobs.job import Job
 VERSION = 1
 
 
-def pixels_job(corpus: Job, size: int) -> Job:
+def pixels_job(corpus: Job, size: int, digest: str | None) -> Job:
     """The job that writes `pixels.npy` and `ids.txt` of all training images, which a generator imitates.
 
     Args:
         corpus: the job that prepares the corpus.
         size: height and width of a picture.
+        digest: of the pictures (`pictures_digest`).
     """
-    return _job(f"pixels-{size}", corpus, size, "train", "generate regions (vse.options.target=regions)")
+    return _job(f"pixels-{size}", corpus, size, digest, "train", "generate regions (vse.options.target=regions)")
 
 
-def pictures_job(corpus: Job, size: int) -> Job:
+def pictures_job(corpus: Job, size: int, digest: str | None) -> Job:
     """The job that writes them of all images, which an image encoder reads; arguments as above."""
-    return _job(f"pictures-{size}", corpus, size, None, "read its regions (vse.image_encoder=null)")
+    return _job(f"pictures-{size}", corpus, size, digest, None, "read its regions (vse.image_encoder=null)")
 
 
-def _job(name: str, corpus: Job, size: int, of: str | None, otherwise: str) -> Job:
+def _job(name: str, corpus: Job, size: int, digest: str | None, of: str | None, otherwise: str) -> Job:
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Write the pictures; DataError if the corpus lacks one."""
         captions = read_captions(inputs["corpus"] / "captions.parquet")
@@ -36,6 +37,6 @@ def _job(name: str, corpus: Job, size: int, of: str | None, otherwise: str) -> J
         return {"pictures": len(wanted)}
 
     return Job(
-        name, "vse", VERSION, {"size": size}, {"corpus": corpus}, run,
+        name, "vse", VERSION, {"size": size, "pictures": digest}, {"corpus": corpus}, run,
         headline=lambda figures: f"{figures['pictures']:,} pictures",
     )  # fmt: skip

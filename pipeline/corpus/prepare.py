@@ -11,6 +11,7 @@ from data.corpora import Corpus
 from data.corpora.registry import CORPORA
 from data.extractor import EXTRACTOR_VERSION, Extractor
 from data.findings import Finding
+from data.pictures import pictures_in
 from data.regions import RegionStore, standardise, write_regions
 from data.report import DataReport, data_report
 from pipeline.corpus.doctor import require_regions, say_counts, say_each, say_findings
@@ -65,6 +66,18 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
         }
 
     return Job("corpus", "prepare", VERSION, settings, {}, run, headline=_headline)
+
+
+def pictures_digest(recipe: Recipe, workspace: Workspace) -> str | None:
+    """A digest of the corpus's pictures, for the keys of jobs that read them beside regions which the corpus brings.
+
+    None where the key of the corpus has it already, as regions are found in the pictures, or there are none.
+    """
+    corpus = recipe.corpus
+    folder = getattr(corpus.options, "pictures", None)
+    if folder is None or corpus.root is None or not CORPORA[corpus.name].brings_regions(corpus.options):
+        return None
+    return workspace.fingerprint(sorted(pictures_in(Path(corpus.root) / folder)[0].values()))
 
 
 def _headline(figures: Mapping[str, Any]) -> str:

@@ -7,19 +7,31 @@ from typing import Any
 from data.pixels import open_images
 from data.regions import RegionStore
 from modules.image_encoder import image_encoder_arguments
-from modules.retrieval_models import RetrievalModel
-from pipeline.corpus.pixels import pictures_job
+from modules.retrieval_models import RetrievalModel, model_class
+from pipeline.corpus.pixels import pictures_job, pixels_job
+from pipeline.corpus.prepare import pictures_digest
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import VseSettings
+from pipeline.recipes.settings import Recipe, VseSettings
 
 IMAGES = "images"
 """Name of the input of a job that holds pictures."""
 
 
-def pictures_to_read(settings: VseSettings, corpus: Job) -> dict[str, Job]:
-    """The job that writes the pictures that a model reads, as an input of its training; none if it reads regions."""
-    return {} if settings.image_encoder is None else {IMAGES: pictures_job(corpus, settings.image_encoder_size)}
+def pictures_to_read(recipe: Recipe, settings: VseSettings, corpus: Job, workspace: Workspace) -> dict[str, Job]:
+    """The jobs that write the pictures that a model reads, as inputs of its training; none if it reads regions alone.
+
+    `images` are read by its image encoder, `pixels` are what its generator imitates.
+    """
+    size = model_class(settings.model).pixels_with(**settings.options)
+    if settings.image_encoder is None and size is None:
+        return {}
+    digest, found = pictures_digest(recipe, workspace), dict[str, Job]()
+    if settings.image_encoder is not None:
+        found[IMAGES] = pictures_job(corpus, settings.image_encoder_size, digest)
+    if size is not None:
+        found["pixels"] = pixels_job(corpus, size, digest)
+    return found
 
 
 def images_of(trained: Job) -> dict[str, Job]:

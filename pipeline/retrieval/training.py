@@ -17,7 +17,6 @@ from data.slots import Slot, parse_group
 from data.text import TextInput
 from modules.retrieval import Retrieval
 from modules.retrieval_models import model_class
-from pipeline.corpus.pixels import pixels_job
 from pipeline.corpus.prepare import pictures_of, twins_of
 from pipeline.drawing.dashboards import query_galleries
 from pipeline.drawing.embeddings import JointSpace
@@ -96,7 +95,7 @@ def training_job(
     plain = {key: value for key, value in job_settings(settings).items() if key in of_training}
     plain |= {"groups": settings.rows[row], "seed": seed} | files
     name = f"vse-{settings.model}-{row}-{seed}"
-    needed = _needed(settings, mix, corpus, synthetic, files.get("pretrained"))
+    needed = _needed(recipe, settings, mix, corpus, synthetic, files.get("pretrained"), workspace)
     for number, one in enumerate(overlaid(settings, start) for start in settings.start):
         needed[f"start-{number}"] = training_job(recipe, one, row, seed, corpus, synthetic, workspace)
 
@@ -133,14 +132,13 @@ def training_job(
 
 
 def _needed(
-    settings: VseSettings, mix: _Mix, corpus: Job, synthetic: Mapping[str, Job], text_model: str | None
+    recipe: Recipe, settings: VseSettings, mix: _Mix, corpus: Job, synthetic: Mapping[str, Job],
+    text_model: str | None, workspace: Workspace,
 ) -> dict[str, Job]:  # fmt: skip
     """The jobs that a training reads, but for those that it starts from, in the order in which they are to be done."""
     tables = {"corpus": corpus} | {source: synthetic[source] for source in mix.sources}
-    needed = tables | pictures_to_read(settings, corpus) | sentence_jobs(settings, text_model, tables)
-    if (size := model_class(settings.model).pixels_with(**settings.options)) is not None:
-        needed["pixels"] = pixels_job(corpus, size)  # before the trainings that come first: it may find none
-    return needed
+    # pictures come before the trainings that come first: there may be none
+    return tables | pictures_to_read(recipe, settings, corpus, workspace) | sentence_jobs(settings, text_model, tables)
 
 
 def _mix(settings: VseSettings, row: str, synthetic: Mapping[str, Job]) -> _Mix:

@@ -6,11 +6,10 @@ from pathlib import Path
 from data.captions import HUMAN, read_captions
 from data.pixels import PixelExtractor, open_images
 from pipeline.corpus.pixels import pictures_job
-from pipeline.corpus.prepare import pictures_of
+from pipeline.corpus.prepare import pictures_digest, pictures_of
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.jobs.console import info
-from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.search.export import chosen_row, export, is_export_of
@@ -49,7 +48,7 @@ def index(
         for row in read_captions(folder / "captions.parquet").to_list():
             if row["source"] == HUMAN and row["language"] in captions:
                 captions[row["language"]].append(row["text"])
-    source = _of_corpus(exported, workspace, corpus) if pictures is None else PictureFolder(pictures, workers)
+    source = _of_corpus(exported, graph) if pictures is None else PictureFolder(pictures, workers)
     place = gallery or gallery_of(recipe, workspace)
     done = update_gallery(place, exported, source, captions)
     for name, reason in list(done.left.items())[:_SHOWN]:
@@ -63,12 +62,13 @@ def index(
     )
 
 
-def _of_corpus(exported: ExportedModel, workspace: Workspace, corpus: Job) -> StoredRegions:
+def _of_corpus(exported: ExportedModel, graph: Graph) -> StoredRegions:
     """The images of a corpus as the model is given them; RecipeError where they have not been made."""
+    workspace, corpus = graph.workspace, graph.corpus
     folder, reader = workspace.require(corpus), exported.extractor
     store = folder / "regions"
     if isinstance(reader, PixelExtractor):
-        store = workspace.require(pictures_job(corpus, reader.size))
+        store = workspace.require(pictures_job(corpus, reader.size, pictures_digest(graph.recipe, workspace)))
     return StoredRegions(open_images(store), pictures_of(folder))
 
 

@@ -20,6 +20,7 @@ from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.retrieval.ranks import read_ranks
 from tests.data.layouts import SIZES, write_folder, write_json, write_karpathy, write_precomputed
+from tests.pipeline.drawn import draw
 from tests.pipeline.tiny import at
 
 RECIPE = """
@@ -99,6 +100,25 @@ def test_a_whole_run(tmp_path: Path, capsys, corpus: str) -> None:
     assert {"rsum", "retrieved_cider@1"} <= of_folds.keys()
     assert {(row["low"], row["high"], row["n"]) for row in of_folds.values()} == {(None, None, 2)}
     assert {row["n"] for row in found if row["split"] == "test"} == {10}
+
+
+def test_a_picture_that_changes_is_read_again_by_what_reads_pixels_and_by_nothing_else(tmp_path: Path) -> None:
+    made = Made(tmp_path, KARPATHY.replace("captions:", "pictures: pictures, captions:"))
+    picture = tmp_path / "pictures" / "a.png"
+    picture.parent.mkdir()
+
+    def keys(number: int) -> tuple[str, str, str]:
+        draw(picture, number)
+        arguments = ("--vse.model=gxn", "--vse.options={generate: [t2i], picture_size: 8}")
+        recipe = load_recipe(str(made.yaml), [f"--corpus.root={tmp_path}", *arguments])
+        graph = Graph(recipe, made.workspace)
+        job = graph.rows[0].job
+        return graph.corpus.key, job.inputs["pixels"].key, job.key
+
+    (corpus, pixels, trained), (same, *others) = keys(1), keys(2)
+    assert same == corpus
+    assert others[0] != pixels
+    assert others[1] != trained
 
 
 def test_all_that_is_wrong_with_pictures_is_said_before_any_is_read(tmp_path: Path, monkeypatch, capsys) -> None:

@@ -158,7 +158,7 @@ def test_a_corpus_without_pictures_is_one_line(tiny: Tiny, tmp_path: Path) -> No
     shutil.copyfile(tiny.job("corpus") / "captions.parquet", corpus / "captions.parquet")
     about = json.loads((tiny.job("corpus") / "about.json").read_text())
     (corpus / "about.json").write_text(json.dumps(about | {"pictures": {}}))
-    job = pictures_job(corpus_job(tiny.recipe(), tiny.workspace), 32)
+    job = pictures_job(corpus_job(tiny.recipe(), tiny.workspace), 32, None)
     says = (
         r"(\d+) of \1 images have no picture, first '\S+'; give the corpus its pictures \(corpus\.pictures\), or read "
     )
