@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from data.captions import read_captions
 from pipeline.corpus.prepare import say_corpus
 from pipeline.graph import Graph
+from pipeline.jobs.console import debug
 from pipeline.jobs.job import Job, ordered_in_stage, topological_order
+from pipeline.jobs.machine_errors import explained
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.reporting.drawings import trained_drawings
@@ -103,26 +105,29 @@ def run_stage(name: str, graph: Graph, force: bool = False) -> None:
     Raises:
         RecipeError: an artifact of an earlier stage is missing; the message says which command makes it.
     """
-    stage = STAGES[name]
-    graph = graph.of_translators if stage.of_translators else graph
-    workspace, jobs = graph.workspace, stage.jobs(graph)
-    if not jobs:
-        return
-    stage.check(graph)
-    if stage is not PREPARE:
-        workspace.expect([graph.corpus])
-    workspace.expect(jobs, force)
-    if stage is not PREPARE and not workspace.done(graph.corpus):
-        run_stage("prepare", graph)
-    stage.require(graph)
-    made = {job.key for job in jobs}
-    for other in (other for job in jobs for other in job.inputs.values() if other.key not in made):
-        workspace.require(other)
-    own = [job for job in jobs if job.stage == stage.name]
-    workspace.perform_many([job for job in jobs if job.stage != stage.name])
-    workspace.perform_many(own, force)
-    workspace.note(graph.recipe.name, stage.name, {job.name: job for job in own})
-    stage.summary(graph, own)
+    with explained(name):
+        stage, own_name = STAGES[name], graph.recipe.name
+        graph = graph.of_translators if stage.of_translators else graph
+        if graph.recipe.name != own_name:
+            debug(f"the translators of {own_name} are those of {graph.recipe.name}")
+        workspace, jobs = graph.workspace, stage.jobs(graph)
+        if not jobs:
+            return
+        stage.check(graph)
+        if stage is not PREPARE:
+            workspace.expect([graph.corpus])
+        workspace.expect(jobs, force)
+        if stage is not PREPARE and not workspace.done(graph.corpus):
+            run_stage("prepare", graph)
+        stage.require(graph)
+        made = {job.key for job in jobs}
+        for other in (other for job in jobs for other in job.inputs.values() if other.key not in made):
+            workspace.require(other)
+        own = [job for job in jobs if job.stage == stage.name]
+        workspace.perform_many([job for job in jobs if job.stage != stage.name])
+        workspace.perform_many(own, force)
+        workspace.note(graph.recipe.name, stage.name, {job.name: job for job in own})
+        stage.summary(graph, own)
 
 
 def all_jobs(graph: Graph) -> list[Job]:

@@ -3,6 +3,7 @@
 import shlex
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -50,7 +51,9 @@ def _add(name: str, text: str) -> None:
             from pipeline.recipes.loading import require_reranked
 
             require_reranked(loaded)
-        run(name, loaded, lambda graph: _perform(name, graph, force), force=force, dry_run=dry_run, jobs=jobs,
+        from pipeline.stages import run_stage
+
+        run(name, loaded, partial(run_stage, name, force=force), force=force, dry_run=dry_run, jobs=jobs,
             cluster=cluster)  # fmt: skip
 
     app.command(name, epilog=EPILOG, help=text)(command)
@@ -58,13 +61,6 @@ def _add(name: str, text: str) -> None:
 
 for _name, _text in STAGES.items():
     _add(_name, _text)
-
-
-def _perform(name: str, graph: "Graph", force: bool) -> None:
-    from pipeline.stages import run_stage
-
-    with explained(name):
-        run_stage(name, graph, force)
 
 
 @app.command(epilog=EPILOG)
@@ -96,11 +92,11 @@ def run_all(
     def work(graph: "Graph") -> None:
         """All stages, and the summary."""
         from pipeline.reporting.summary import summary
-        from pipeline.stages import all_jobs
+        from pipeline.stages import all_jobs, run_stage
 
         graph.workspace.expect(all_jobs(graph), force)  # refuses what cannot be trained before anything runs
         for name in STAGES:
-            _perform(name, graph, force)
+            run_stage(name, graph, force)
         with explained("report"):
             summary(graph, _chosen(recipe or named, ctx.obj))
 

@@ -20,7 +20,7 @@ def test_too_little_memory_names_the_setting_to_lower(fresh: Tiny, monkeypatch, 
     def breaks(*arguments, **more) -> None:
         raise error
 
-    monkeypatch.setattr("pipeline.stages.run_stage", breaks)
+    monkeypatch.setattr("pipeline.stages.require_parts", breaks)
     assert fresh.main("vse") == 1
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("error: vse:")
@@ -62,7 +62,7 @@ def test_other_errors_are_not_touched(fresh: Tiny, monkeypatch) -> None:
     def breaks(*arguments, **more) -> None:
         raise RuntimeError("size mismatch")
 
-    monkeypatch.setattr("pipeline.stages.run_stage", breaks)
+    monkeypatch.setattr("pipeline.stages.require_parts", breaks)
     with pytest.raises(RuntimeError, match="size mismatch"):
         fresh.main("vse")
 

@@ -70,9 +70,9 @@ def test_a_folder_that_is_closed_from_the_start(tiny: Tiny, server: Kills, tmp_p
 
 
 def test_another_error_of_the_system_is_not_hidden(fresh: Tiny, monkeypatch) -> None:
-    def lacks(name, graph, force):
+    def lacks(recipe, workspace):
         raise FileNotFoundError("a slip of ours")
 
-    monkeypatch.setattr("pipeline.stages.run_stage", lacks)
+    monkeypatch.setattr("pipeline.graph.corpus_job", lacks)
     with pytest.raises(FileNotFoundError, match="a slip of ours"):
         main(["prepare", "--recipe", str(fresh.yaml)])

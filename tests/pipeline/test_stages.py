@@ -326,10 +326,10 @@ def test_settings_of_the_corpus_that_contradict_are_told(fresh: Tiny, capsys) ->
 
 
 def test_keyboard_interrupt_says_how_to_go_on(fresh: Tiny, capsys, monkeypatch) -> None:
-    def interrupted(name, graph, force):
+    def interrupted(recipe, workspace):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pipeline.stages.run_stage", interrupted)
+    monkeypatch.setattr("pipeline.graph.corpus_job", interrupted)
     assert fresh.main("prepare") == 130
     assert "the same command continues from where it was stopped" in capsys.readouterr().err
 

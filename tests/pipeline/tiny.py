@@ -50,6 +50,7 @@ vse:
   seeds: [1]
   dropout: 0.2
   retrieved_captions: false
+  reranker: {steps: null}
 """
 
 GXN_OPTIONS = "{generate: [i2t, t2i], picture_size: 8, picture_width: 2, reinforce_epoch: 1, longest: 6}"

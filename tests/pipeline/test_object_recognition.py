@@ -16,7 +16,7 @@ from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.reporting.object_recognition import recognised_tables
 from pipeline.reporting.results import Figures, finished_records
-from pipeline.retrieval import recognised
+from pipeline.retrieval import object_recognition
 from pipeline.retrieval.object_recognition import (
     DRAWN,
     OTHER,
@@ -82,8 +82,10 @@ def test_what_is_drawn_decides(gxn: Tiny, real, tmp_path: Path, monkeypatch: pyt
     recipe, files = gxn.recipe(*GXN), pictures_of(gxn.job("corpus"))
     (row,), known = Graph(recipe, gxn.workspace).rows, objects_of(recipe.corpus.options, ["test"])
     drawn = np.stack([middle_square(files[image], 8) for image in known])
-    monkeypatch.setattr(recognised, "TRAINING", ["test"])
-    monkeypatch.setattr(recognised, "drawn_pictures", lambda model, text, sentences, seed: drawn[: len(sentences)])
+    monkeypatch.setattr(object_recognition, "TRAINING", ["test"])
+    monkeypatch.setattr(
+        object_recognition, "drawn_pictures", lambda model, text, sentences, seed: drawn[: len(sentences)]
+    )
     inputs = {name: gxn.workspace.folder(job) for name, job in row.analyses["recognised"].inputs.items()}
     figures = json.loads(json.dumps(row.analyses["recognised"].run(tmp_path, inputs)))["test"]
     for scores in figures.values():
