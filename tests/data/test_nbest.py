@@ -78,6 +78,7 @@ def test_further_features_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
         ("0 ||| a\n", "lists:1: 2 fields; expected `sentence"),
         ("one ||| a ||| lm= 1\n", "lists:1: sentence 'one'; expected its number"),
         ("-1 ||| a ||| lm= 1\n", "lists:1: sentence '-1'; expected its number"),
+        (f"{'9' * 5000} ||| a ||| lm= 1\n", "lists:1: sentence '999"),
         ("1 ||| a ||| lm= 1\n", "lists:1: sentence 1 first; expected 0, each with one"),
         ("0 ||| a ||| lm= 1\n2 ||| a ||| lm= 1\n", "lists:2: sentence 2 after sentence 0"),
         ("0 ||| a ||| lm= 1\n1 ||| a ||| lm= 1\n0 ||| a ||| lm= 1\n", "lists:3: sentence 0 after sentence 1"),
