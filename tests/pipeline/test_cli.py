@@ -174,7 +174,8 @@ def test_a_reader_that_closes_our_output_is_no_error() -> None:
 @pytest.mark.parametrize(
     ("words", "closed", "encoding", "said"),
     [
-        ("config keys vse", "", "ascii", r"\\u03b1"), ("translate --with mt:en-de", "<&-", "utf-8", "error: "),
+        ("config keys vse", "", "ascii", r"\\u03b1"),
+        pytest.param("translate --with mt:en-de", "<&-", "utf-8", "error: ", marks=pytest.mark.slow),
         ("recipes", ">&-", "utf-8", ""), ("prepare $'\\xff'", "", "utf-8", "error: .*not UTF-8"),
     ],
 )  # fmt: skip
