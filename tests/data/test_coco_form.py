@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from data.corpora.coco_form import id_of
 from data.corpora.karpathy import KarpathySettings, read
 from data.errors import DataError
 from tests.data.layouts import entries, write_json
@@ -44,6 +45,23 @@ def test_captions_are_read_with_their_places_and_a_drawn_split(tmp_path: Path) -
     split_of = {caption.image_id: caption.split for caption in corpus.captions}
     assert Counter(split_of.values()) == {"train": 4, "val": 2, "test": 2}
     assert corpus.pictures["sub/3"] == tmp_path / "pictures" / "sub" / "3.jpg"
+
+
+@pytest.mark.parametrize("write", [str, float, "{:012d}".format, "{}.0".format, " {} ".format])
+@pytest.mark.parametrize("of", ["images", "annotations"])
+def test_an_id_is_the_same_however_it_is_written(write, of: str, tmp_path: Path) -> None:
+    found, told = images(9), annotations(9)
+    write_coco(tmp_path, found, told)
+    plain = load(tmp_path).captions
+    for one, key in [(one, "id") for one in found] if of == "images" else [(one, "image_id") for one in told]:
+        one[key] = write(one[key])
+    write_coco(tmp_path, found, told)
+    assert load(tmp_path).captions == plain
+
+
+@pytest.mark.parametrize(("value", "same"), [("x7", "x7"), ("0", "0"), ("007", "7"), (True, None), (1.5, None)])
+def test_what_is_no_number_is_an_id_as_it_stands(value: object, same: str | None) -> None:
+    assert id_of(value) == same
 
 
 def test_the_json_may_be_in_another_language(tmp_path: Path) -> None:
