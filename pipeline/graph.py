@@ -4,12 +4,13 @@ Translators may be re-ranked by a retrieval model, and retrieval models are trai
 room knows the other, so the graph gives each what it needs of the other.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from pipeline.corpus.prepare import corpus_job
+from pipeline.corpus.prepare import corpus_job, pictures_digest
 from pipeline.errors import RecipeError
 from pipeline.jobs.job import Job, ordered_in_stage
 from pipeline.jobs.workspace import Workspace
@@ -43,6 +44,11 @@ class Graph:
     def corpus(self) -> Job:
         """What prepares its data."""
         return corpus_job(self.recipe, self.workspace)
+
+    @cached_property
+    def pictures(self) -> str | None:
+        """A digest of its pictures, for jobs that read them beside regions which the corpus brings."""
+        return pictures_digest(self.recipe, self.workspace)
 
     @cached_property
     def of_translators(self) -> "Graph":
@@ -103,7 +109,9 @@ class Graph:
     @cached_property
     def rows(self) -> list[Row]:
         """The rows of its table, seed by seed; see `vse_rows`."""
-        return vse_rows(self.recipe, self.workspace, self.corpus, self.synthesis, lambda: self.translators)
+        return vse_rows(
+            self.recipe, self.workspace, self.corpus, self.synthesis, lambda: self.translators, lambda: self.pictures
+        )
 
     @cached_property
     def reranker(self) -> Row | None:
@@ -156,8 +164,19 @@ class Graph:
         ]
 
     def with_vse(self, settings: VseSettings) -> "Graph":
-        """The graph of the same recipe with other retrieval models."""
-        return Graph(replace(self.recipe, vse=settings), self.workspace)
+        """The graph of the same recipe with other retrieval models.
+
+        It has the same corpus, and the same translators and captions where no retrieval model takes part in them.
+        """
+        recipe = self.recipe
+        of_vse = recipe.augment.captioner or (self.of_translators is self and recipe.mmt.rerank.retrieval)
+        return self._beside(replace(recipe, vse=settings), () if of_vse else ("translators", "synthesis"))
+
+    def _beside(self, recipe: Recipe, shared: Sequence[str] = ()) -> "Graph":
+        """The graph of a recipe on the same corpus, with the `shared` parts of this one."""
+        other = Graph(recipe, self.workspace)
+        vars(other).update({name: getattr(self, name) for name in ("corpus", *shared)})  # as if made there
+        return other
 
     def retrieval_jobs(self, rows: list[Row]) -> list[Job]:
         """Jobs of stage vse, each after what it needs: captions of pictures with what writes them, then the rows'."""
@@ -177,7 +196,7 @@ class Graph:
         systems = [one for one in recipe.mmt.systems if members_of(one)[1] in (None, CHANNEL)]
         paths = [one for one in recipe.augment.paths if parse_path(one)[0] in [*systems, CAPTION]]
         mmt, augment = replace(recipe.mmt, systems=systems), replace(recipe.augment, paths=paths)
-        return Graph(replace(recipe, vse=settings, mmt=mmt, augment=augment), self.workspace).rows[0].job
+        return self._beside(replace(recipe, vse=settings, mmt=mmt, augment=augment)).rows[0].job
 
     @cached_property
     def captioner(self) -> Job:
@@ -186,4 +205,4 @@ class Graph:
         settings = captioner_settings(recipe.vse, recipe.augment.captioner)
         paths = [one for one in recipe.augment.paths if parse_path(one)[0] != CAPTION]
         others = replace(recipe, vse=settings, augment=replace(recipe.augment, paths=paths))
-        return Graph(others, self.workspace).rows[0].trained[0]
+        return self._beside(others).rows[0].trained[0]

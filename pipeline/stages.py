@@ -49,6 +49,10 @@ class Stage:
     require: Callable[[Graph], None] = _nothing
     of_translators: bool = False
 
+    def graph_of(self, graph: Graph) -> Graph:
+        """The graph that it works on, of a recipe's own."""
+        return graph.of_translators if self.of_translators else graph
+
 
 def _translators(graph: Graph) -> list[Job]:
     return [*(job for job in graph.translators.values() if job.stage == "mmt"), *graph.incongruent.values()]
@@ -107,7 +111,7 @@ def run_stage(name: str, graph: Graph, force: bool = False) -> None:
     """
     with explained(name):
         stage, own_name = STAGES[name], graph.recipe.name
-        graph = graph.of_translators if stage.of_translators else graph
+        graph = stage.graph_of(graph)
         if graph.recipe.name != own_name:
             debug(f"the translators of {own_name} are those of {graph.recipe.name}")
         workspace, jobs = graph.workspace, stage.jobs(graph)
@@ -137,7 +141,7 @@ def all_jobs(graph: Graph) -> list[Job]:
         RecipeError: a row of `vse` cannot be trained.
     """
     graph.all_rows  # noqa: B018  # refuses what cannot be trained before anything else
-    found = [job for stage in _STAGES for job in stage.jobs(graph.of_translators if stage.of_translators else graph)]
+    found = [job for stage in STAGES.values() for job in stage.jobs(stage.graph_of(graph))]
     return list({job.key: job for job in found}.values())
 
 
@@ -155,7 +159,7 @@ def jobs_of(command: str, recipe: Recipe, workspace: Workspace, table: str | Non
     """
     graph = Graph(recipe, workspace)
     if (stage := STAGES.get(command)) is not None:
-        graph = graph.of_translators if stage.of_translators else graph
+        graph = stage.graph_of(graph)
         jobs = stage.jobs(graph)
         return [graph.corpus, *jobs] if jobs and stage is not PREPARE else jobs
     others: dict[str, Callable[[], list[Job]]] = {

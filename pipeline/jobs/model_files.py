@@ -9,13 +9,16 @@ from typing import Any
 from data.text import PretrainedTokens, TextInput, load_text_input
 from modules.retrieval_models import RetrievalModel, build_model
 from pipeline.errors import RecipeError
-from pipeline.jobs.artifact_files import is_texts, read_json
+from pipeline.jobs.artifact_files import read_json
 from pipeline.jobs.files import fingerprint
 from pipeline.jobs.weights import build_with_weights, save_weights
 
 MODEL_FILES = ("network.json", "weights.safetensors", "words.json")
 TEXT = "text"
 """Folder of the text model that an exported model was made on, in the folder of that model."""
+
+NETWORK = {"model": str, "arguments": {"languages": [str]}}
+"""The form of `network.json` of a retrieval model."""
 
 
 def save_model(folder: Path, name: str, arguments: Mapping[str, Any], model: RetrievalModel) -> None:
@@ -46,11 +49,8 @@ def load_model(folder: Path, pretrained: str | None = None) -> tuple[RetrievalMo
 def read_network(folder: Path, pretrained: str | None = None) -> tuple[str, dict[str, Any], TextInput]:
     """The name and arguments of a trained model, and its text input; arguments and errors as for `load_model`."""
     path = folder / "network.json"
-    network = read_json(path)
-    about = network if isinstance(network, dict) else {}
-    name, arguments = about.get("model"), about.get("arguments")
-    if not isinstance(name, str) or not isinstance(arguments, dict) or not is_texts(arguments.get("languages")):
-        raise RecipeError(f"{path}: no retrieval model here; run `make stage-vse` with ARGS=--force")
+    network = read_json(path, NETWORK)
+    name, arguments = network["model"], network["arguments"]
     if pretrained is None and (folder / TEXT / "config.json").is_file():
         pretrained = str(folder / TEXT)
     if pretrained is not None:

@@ -4,7 +4,7 @@ from modules.beam import BeamSettings
 from modules.errors import ModelError
 from modules.sampling import SampleSettings
 from modules.translators import Search
-from pipeline.recipes.decoding_settings import DecodingSettings
+from pipeline.recipes.translator_settings import DecodingSettings
 
 _OF_BEAM, _OF_SAMPLE = ("beam_size", "groups", "diversity"), ("temperature", "top_p")
 

@@ -25,12 +25,11 @@ from pipeline.recipes.settings import (
     System,
     TrainerSettings,
     VseSettings,
-    names_of,
 )
 from pipeline.recipes.settings import Table as TableSettings
 from pipeline.recipes.starts import ALONE, OF_A_START, OF_ANOTHER, OVERLAID, captioner_settings
 from pipeline.recipes.table_checks import check_compared, check_published, check_system
-from pipeline.recipes.typed import typed
+from pipeline.recipes.typed import names_of, typed
 from pipeline.recipes.yaml_files import parse_yaml, read_mapping
 
 _COMMAND_LINE = "the command line"

@@ -1,13 +1,12 @@
 """All settings of a recipe, section by section. The defaults are the main paper's settings where it names them."""
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from data.extractor import ExtractorSettings
 from data.sts import StsSettings
-from pipeline.recipes.decoding_settings import DecodingSettings
 from pipeline.recipes.rerank_settings import ChannelSettings, RerankSettings
-from pipeline.recipes.translator_settings import Phase, PretrainedSettings
+from pipeline.recipes.translator_settings import DecodingSettings, Phase, PretrainedSettings
 
 
 @dataclass
@@ -341,11 +340,6 @@ class Recipe:
     """Overrides that a recipe it borrows from gets too: those of trainers and of the data root."""
     variant: str = field(default="", compare=False)
     """Overrides that change figures, in the order of their keys: `vse.epochs=30 vse.loss=infonce`; empty: its own."""
-
-
-def names_of(kind: type) -> set[str]:
-    """The names of the settings of a class."""
-    return {field.name for field in fields(kind)}
 
 
 def job_settings(settings: Any) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pipeline.recipes.settings import EvaluationSettings, TrainingSettings, VseSettings, names_of
+from pipeline.recipes.settings import EvaluationSettings, TrainingSettings, VseSettings
+from pipeline.recipes.typed import names_of
 
 _OF_ROWS = ("rows", "only", "seeds", "unseen", "first_k")
 ALONE: dict[str, Any] = {

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from jsonargparse import ArgumentError, ArgumentParser
 
 from pipeline.errors import RecipeError
 from pipeline.recipes.checks import refuse_unknown
-from pipeline.recipes.settings import names_of
 
 T = TypeVar("T")
 _READ: dict[tuple[type, str], Any] = {}
@@ -50,6 +49,11 @@ def _parser_of(kind: type) -> ArgumentParser:
         _PARSERS[kind] = ArgumentParser(exit_on_error=False)
         _PARSERS[kind].add_class_arguments(kind, "it")
     return _PARSERS[kind]
+
+
+def names_of(kind: type) -> set[str]:
+    """The names of the settings of a class."""
+    return {field.name for field in fields(kind)}
 
 
 def _check_keys(kind: type, values: Mapping[str, Any], where: str, prefix: str) -> None:

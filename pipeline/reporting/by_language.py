@@ -10,7 +10,7 @@ from modules.retrieval_models import parameters_of_a_language
 from pipeline.drawing.plots import Mark, Panel, Point, as_png, by_count
 from pipeline.jobs.artifact_files import read_json
 from pipeline.jobs.job import Job
-from pipeline.jobs.model_files import refusing_other_code
+from pipeline.jobs.model_files import NETWORK, refusing_other_code
 from pipeline.reporting.records import Result
 from pipeline.reporting.results import ONE_SEED, Figures
 from pipeline.retrieval.rows import Row
@@ -122,7 +122,7 @@ def _parameters(figures: Figures, trained: Sequence[Job]) -> int | None:
         path = figures.workspace.folder(job) / "network.json"
         if not path.is_file():
             return None
-        network = read_json(path, {"model": str, "arguments": dict})
+        network = read_json(path, NETWORK)
         with refusing_other_code(path.parent):
             more = parameters_of_a_language(network["model"], **network["arguments"])
         if more is None:

@@ -1,6 +1,6 @@
 """What a retrieval model reads of images: the corpus's regions, or pictures, by an image encoder of its own."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +9,15 @@ from data.regions import RegionStore
 from modules.image_encoder import image_encoder_arguments
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.corpus.pixels import pictures_job, pixels_job
-from pipeline.corpus.prepare import pictures_digest
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import Recipe, VseSettings
+from pipeline.recipes.settings import VseSettings
 
 IMAGES = "images"
 """Name of the input of a job that holds pictures."""
 
 
-def pictures_to_read(recipe: Recipe, settings: VseSettings, corpus: Job, workspace: Workspace) -> dict[str, Job]:
+def pictures_to_read(settings: VseSettings, corpus: Job, pictures: Callable[[], str | None]) -> dict[str, Job]:
     """The jobs that write the pictures that a model reads, as inputs of its training; none if it reads regions alone.
 
     `images` are read by its image encoder, `pixels` are what its generator imitates.
@@ -26,7 +25,7 @@ def pictures_to_read(recipe: Recipe, settings: VseSettings, corpus: Job, workspa
     size = model_class(settings.model).pixels_with(**settings.options)
     if settings.image_encoder is None and size is None:
         return {}
-    digest, found = pictures_digest(recipe, workspace), dict[str, Job]()
+    digest, found = pictures(), dict[str, Job]()
     if settings.image_encoder is not None:
         found[IMAGES] = pictures_job(corpus, settings.image_encoder_size, digest)
     if size is not None:

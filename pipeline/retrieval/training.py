@@ -27,8 +27,9 @@ from pipeline.jobs.tensorboard import log_result
 from pipeline.jobs.trainer import fit, log_folder, make_trainer
 from pipeline.jobs.weights import load_best
 from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import Recipe, TrainingSettings, VseSettings, job_settings, names_of
+from pipeline.recipes.settings import Recipe, TrainingSettings, VseSettings, job_settings
 from pipeline.recipes.starts import overlaid
+from pipeline.recipes.typed import names_of
 from pipeline.retrieval.images import (
     files_of_images,
     image_arguments,
@@ -71,7 +72,7 @@ class _Mix:
 
 def training_job(
     recipe: Recipe, settings: VseSettings, row: str, seed: int, corpus: Job, synthetic: Mapping[str, Job],
-    workspace: Workspace,
+    workspace: Workspace, pictures: Callable[[], str | None],
 ) -> Job:  # fmt: skip
     """The job that trains a model, chooses the best epoch on validation, and ranks the test.
 
@@ -83,6 +84,7 @@ def training_job(
         corpus: the job that prepares the captions and regions.
         synthetic: path → the job that writes captions.
         workspace: where fingerprints of files are kept.
+        pictures: gives a digest of the corpus's pictures, if the model reads them.
 
     Raises:
         RecipeError: the row can not be trained with these settings.
@@ -95,9 +97,9 @@ def training_job(
     plain = {key: value for key, value in job_settings(settings).items() if key in of_training}
     plain |= {"groups": settings.rows[row], "seed": seed} | files
     name = f"vse-{settings.model}-{row}-{seed}"
-    needed = _needed(recipe, settings, mix, corpus, synthetic, files.get("pretrained"), workspace)
+    needed = _needed(settings, mix, corpus, synthetic, files.get("pretrained"), pictures)
     for number, one in enumerate(overlaid(settings, start) for start in settings.start):
-        needed[f"start-{number}"] = training_job(recipe, one, row, seed, corpus, synthetic, workspace)
+        needed[f"start-{number}"] = training_job(recipe, one, row, seed, corpus, synthetic, workspace, pictures)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Train, choose the best epoch, rank the test."""
@@ -132,13 +134,13 @@ def training_job(
 
 
 def _needed(
-    recipe: Recipe, settings: VseSettings, mix: _Mix, corpus: Job, synthetic: Mapping[str, Job],
-    text_model: str | None, workspace: Workspace,
+    settings: VseSettings, mix: _Mix, corpus: Job, synthetic: Mapping[str, Job], text_model: str | None,
+    pictures: Callable[[], str | None],
 ) -> dict[str, Job]:  # fmt: skip
     """The jobs that a training reads, but for those that it starts from, in the order in which they are to be done."""
     tables = {"corpus": corpus} | {source: synthetic[source] for source in mix.sources}
     # pictures come before the trainings that come first: there may be none
-    return tables | pictures_to_read(recipe, settings, corpus, workspace) | sentence_jobs(settings, text_model, tables)
+    return tables | pictures_to_read(settings, corpus, pictures) | sentence_jobs(settings, text_model, tables)
 
 
 def _mix(settings: VseSettings, row: str, synthetic: Mapping[str, Job]) -> _Mix:

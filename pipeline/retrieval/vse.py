@@ -30,7 +30,7 @@ from pipeline.retrieval.words import require_read
 
 def vse_rows(
     recipe: Recipe, workspace: Workspace, corpus: Job, synthetic: Mapping[str, Job],
-    translators: Callable[[], Mapping[str, Job]],
+    translators: Callable[[], Mapping[str, Job]], pictures: Callable[[], str | None],
 ) -> list[Row]:  # fmt: skip
     """All rows and seeds of a recipe in the order of its table, whether they have been trained or not.
 
@@ -40,6 +40,7 @@ def vse_rows(
         corpus: the job that prepares its data.
         synthetic: path → the job that writes its captions.
         translators: gives its translators by `system-direction`, if a row needs them.
+        pictures: gives a digest of the corpus's pictures, if a model reads them.
 
     Raises:
         RecipeError: a row can not be trained, or is tested in a language that it was not trained on.
@@ -53,7 +54,9 @@ def vse_rows(
 
             def train(model: str, name: str = name, seed: int = seed) -> Job:
                 """The job that trains a model for this row and seed."""
-                return training_job(recipe, of_model(settings, model), name, seed, corpus, synthetic, workspace)
+                return training_job(
+                    recipe, of_model(settings, model), name, seed, corpus, synthetic, workspace, pictures
+                )
 
             evaluation = evaluation_of(settings)
             row = evaluation(Training(recipe, workspace, corpus, name, seed, languages, train, translators))

@@ -22,7 +22,7 @@ from pipeline.jobs.console import info
 from pipeline.jobs.files import digest_of, rename_atomically
 from pipeline.jobs.job import Job
 from pipeline.jobs.locks import lock
-from pipeline.jobs.model_files import MODEL_FILES, TEXT
+from pipeline.jobs.model_files import MODEL_FILES, NETWORK, TEXT
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import members_of
@@ -103,7 +103,7 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     recipe, workspace = graph.recipe, graph.workspace
     source, manifest = workspace.require(chosen.job), workspace.manifest(chosen.job)
     corpus = workspace.require(chosen.job.inputs["corpus"])
-    network = read_json(source / "network.json", {"model": str, "arguments": dict})
+    network = read_json(source / "network.json", NETWORK)
     _copy_model(source, half)
     regions = _write_regions(recipe, corpus, half, network["arguments"])
     translators = exported_translators(graph, chosen)
@@ -149,7 +149,7 @@ def _copy_model(source: Path, target: Path) -> None:
     """Copy a retrieval model, and the text model that it was made on."""
     for name in MODEL_FILES:
         shutil.copyfile(source / name, target / name)
-    network = read_json(target / "network.json", {"model": str, "arguments": dict})
+    network = read_json(target / "network.json", NETWORK)
     if pretrained := network["arguments"].get("pretrained"):
         _copy_text_model(pretrained, target / TEXT)
         network["arguments"]["pretrained"] = TEXT

@@ -6,7 +6,7 @@ from pathlib import Path
 from data.captions import HUMAN, read_captions
 from data.pixels import PixelExtractor, open_images
 from pipeline.corpus.pixels import pictures_job
-from pipeline.corpus.prepare import pictures_digest, pictures_of
+from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.jobs.console import info
@@ -68,7 +68,7 @@ def _of_corpus(exported: ExportedModel, graph: Graph) -> StoredRegions:
     folder, reader = workspace.require(corpus), exported.extractor
     store = folder / "regions"
     if isinstance(reader, PixelExtractor):
-        store = workspace.require(pictures_job(corpus, reader.size, pictures_digest(graph.recipe, workspace)))
+        store = workspace.require(pictures_job(corpus, reader.size, graph.pictures))
     return StoredRegions(open_images(store), pictures_of(folder))
 
 

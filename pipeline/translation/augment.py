@@ -18,9 +18,9 @@ from pipeline.jobs.console import debug
 from pipeline.jobs.job import Job
 from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.decoding import decoding_of
-from pipeline.recipes.decoding_settings import DecodingSettings
 from pipeline.recipes.settings import Recipe, job_settings
 from pipeline.recipes.systems import CAPTION, parse_path
+from pipeline.recipes.translator_settings import DecodingSettings
 from pipeline.translation.batch_translation import Translated, translate_all
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.translation.translator_files import load_translator

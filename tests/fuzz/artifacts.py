@@ -24,7 +24,7 @@ from tests.data.layouts import write_folder
 from tests.fuzz.case import Case, Chance, Reader
 from tests.fuzz.made import write_gallery, write_model
 from tests.fuzz.models import safetensors_spoiled
-from tests.fuzz.mutations import as_json, content_of, spoiled_bytes, spoiled_tree, text, ways_out
+from tests.fuzz.mutations import as_json, content_of, put_special, spoiled_bytes, spoiled_tree, text, ways_out
 from tests.pipeline.tiny import at
 
 _RECIPE = """
@@ -174,12 +174,7 @@ def _spoil(case: Case, path: Path) -> str:
     path.unlink()  # the link
     if chance < 0.08:
         how = rng.choice(["missing", "folder", "link to itself", "empty", "link out"])
-        if how == "folder":
-            path.mkdir()
-        elif how.startswith("link"):
-            path.symlink_to(path if how == "link to itself" else case.outside / "secret.json")
-        elif how == "empty":
-            path.touch()
+        put_special(path, how, case.outside / "secret.json")
         return how
     if chance < 0.2:
         raw, how = spoiled_bytes(rng, raw)

@@ -1,12 +1,11 @@
 """n-best lists in Moses' format, their references and further features."""
 
-import os
 from pathlib import Path
 
 from data.nbest import read_nbest
 from pipeline.translation.rerank_lists import ListFiles, lists_of
 from tests.fuzz.case import Case, Chance, Reader
-from tests.fuzz.mutations import ENCODINGS, content_of, spoiled_bytes, text, ways_out
+from tests.fuzz.mutations import ENCODINGS, content_of, put_special, spoiled_bytes, text, ways_out
 
 _WORDS = ["a", "the", "dog", "cat", "man", "runs", "sits", "in", "on", "park", "snow", "red", "ball"]
 _SENTENCES, _CANDIDATES = 6, 4
@@ -211,12 +210,7 @@ def _special(case: Case, path: Path) -> str:
     """What is no plain file."""
     how = case.rng.choice(["folder", "pipe", "link to itself", "missing", "another file"])
     path.unlink(missing_ok=True)
-    if how == "folder":
-        path.mkdir()
-    elif how == "pipe":
-        os.mkfifo(path)
-    elif how == "link to itself":
-        path.symlink_to(path)
-    elif how == "another file":
+    put_special(path, how)
+    if how == "another file":
         path.write_text("\n".join(ways_out(case.given, case.outside, ".txt")))
     return how

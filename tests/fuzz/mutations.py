@@ -245,3 +245,18 @@ def as_json(rng: Chance, tree: Any) -> tuple[bytes, str]:
         new = {"comma": ",", "comment": "/* x */", "bom": "\ufeff", "crlf": "\r\n", "nul": "\0"}[how]
         raw = f"{new}{raw}" if how == "bom" else raw[:place] + new + raw[place:]
     return raw.encode("utf-8", "surrogatepass"), f"JSON with {how}"
+
+
+def put_special(path: Path, how: str, secret: Path | None = None) -> None:
+    """Put what is no plain file where nothing is: a `folder`, a `pipe`, a `link to itself` or a `link out` to a secret,
+    an `empty` file; for anything else nothing."""
+    if how == "folder":
+        path.mkdir()
+    elif how == "pipe":
+        os.mkfifo(path)
+    elif how == "empty":
+        path.touch()
+    elif how == "link to itself":
+        path.symlink_to(path)
+    elif how == "link out" and secret is not None:
+        path.symlink_to(secret)

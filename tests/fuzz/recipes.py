@@ -10,7 +10,7 @@ import yaml
 from pipeline.recipes.documentation import documented_recipe
 from pipeline.recipes.loading import CONFIGS, load_recipe
 from tests.fuzz.case import Case, Chance, Reader
-from tests.fuzz.mutations import TEXTS, number, spoiled_bytes, spoiled_tree, text, value, ways_out
+from tests.fuzz.mutations import TEXTS, number, put_special, spoiled_bytes, spoiled_tree, text, value, ways_out
 from tests.pipeline.tiny import GXN_OPTIONS, TINY
 
 _BASES = ["scenes", "multi30k", "multi30k-official", "coco-3", "coco-mule", "scenes-gxn", "own", "multi30k-flickr8k-4"]
@@ -118,13 +118,8 @@ class Recipes(Reader):
             )
             return f"file {self._name[:60]!r}"
         path = case.given / self._name
-        if how == "folder":
-            path.mkdir()
-        elif how == "pipe":
-            os.mkfifo(path)
-        elif how == "link to itself":
-            path.symlink_to(path)
-        elif how == "name":
+        put_special(path, how)
+        if how == "name":
             try:
                 path.write_text(TINY)
             except (OSError, ValueError):

@@ -16,7 +16,7 @@ from data.corpora.folder import FolderSettings, read, sources
 from data.report import data_report
 from tests.data.layouts import sentence
 from tests.fuzz.case import Case, Reader
-from tests.fuzz.mutations import TEXTS, content_of, spoiled_bytes, text, ways_out
+from tests.fuzz.mutations import TEXTS, content_of, put_special, spoiled_bytes, text, ways_out
 
 COUNT = 12
 Rows = list[list[str]]
@@ -162,12 +162,8 @@ class Tables(Reader):
                       "packed zeros": packed_zeros()}[how]  # fmt: skip
             path.with_name(f"{name}.gz").write_bytes(packed)
             self._settings = replace(self._settings, **{path.stem: f"{name}.gz"})
-        elif how == "folder":
-            path.mkdir()
-        elif how == "pipe":
-            os.mkfifo(path)
-        elif how != "missing":
-            path.symlink_to(case.outside / "secret.tsv" if how == "link out" else path)
+        else:
+            put_special(path, how, case.outside / "secret.tsv")
         return how
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from data.corpora.karpathy import KarpathySettings, read, sources
 from tests.data.layouts import sentence
 from tests.fuzz.case import Case, Reader
-from tests.fuzz.mutations import as_json, content_of, spoiled_bytes, spoiled_tree, text, ways_out
+from tests.fuzz.mutations import as_json, content_of, put_special, spoiled_bytes, spoiled_tree, text, ways_out
 from tests.fuzz.tables import COUNT, check_corpus, init_and_doctor, packed_zeros, write_pictures
 from tests.pipeline.own_pictures import write_coco, write_karpathy_form
 
@@ -121,12 +121,8 @@ class Trees(Reader):
             packed = {"packed": gzip.compress(raw), "cut": gzip.compress(raw)[:-9], "zeros": packed_zeros()}[how]
             path.with_name(f"{path.name}.gz").write_bytes(packed)
             self._settings = replace(self._settings, captions=f"{path.name}.gz")
-        elif how == "folder":
-            path.mkdir()
-        elif how == "pipe":
-            os.mkfifo(path)
-        elif how != "missing":
-            path.symlink_to(path)  # a file that a recipe names may be a link out; one that `init` finds may not
+        else:  # a file that a recipe names may be a link out; one that `init` finds may not
+            put_special(path, how)
         return f"{path.name}: {how}"
 
     def _other_settings(self, case: Case) -> str:
