@@ -149,7 +149,7 @@ app: extra-app ## a page that searches a gallery by words and pictures (GALLERY=
 	@name="$${RECIPE##*/}"; \
 	case "$$ADDRESS" in 0.0.0.0|::) own=$$({ hostname; hostname -f; hostname -I; } 2>/dev/null);; *) own=;; esac; \
 	for host in localhost 127.0.0.1 ::1 "$$ADDRESS" $$own $$HOSTS; do set -- "$$@" "--server.allowedHosts=$$host"; done; \
-	$(PY) -m streamlit run pipeline/search/app.py "--server.address=$$ADDRESS" "--server.port=$$PORT" "$$@" -- "$${GALLERY:-$${BILDWORT_ARTIFACTS:-artifacts}/$${name%.yaml}/gallery}"
+	$(PY) -m streamlit run pipeline/app/page.py "--server.address=$$ADDRESS" "--server.port=$$PORT" "$$@" -- "$${GALLERY:-$${BILDWORT_ARTIFACTS:-artifacts}/$${name%.yaml}/gallery}"
 
 screenshots: extra-dev ## the README's pictures of the page, of the scenes alone (needs chromium and its driver)
 	@$(PY) -m tests.screenshots

@@ -20,9 +20,9 @@ import typer
 from data.errors import DataError
 from modules.errors import ModelError
 from pipeline.commands import figures, models, recipes, stages
+from pipeline.engine.console import be_verbose, error_line, info_aside
+from pipeline.engine.machine_errors import line_of, quieten
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import be_verbose, error_line, info_aside
-from pipeline.jobs.machine_errors import line_of, quieten
 from pipeline.recipes.command_line import split_settings
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # Typer does not export it

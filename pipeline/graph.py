@@ -10,18 +10,18 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from pipeline.analyses.registry import analyses_of
 from pipeline.corpus.prepare import corpus_job, pictures_digest
+from pipeline.engine.job import Job, ordered_in_stage
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.jobs.job import Job, ordered_in_stage
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import lender, translator_recipe
 from pipeline.recipes.settings import Recipe, VseSettings
 from pipeline.recipes.starts import ALONE, captioner_settings, reranker_settings
 from pipeline.recipes.systems import CAPTION, CHANNEL, directions_of, members_of, parse_path
-from pipeline.retrieval.captioner import captions_job
 from pipeline.retrieval.reranking import can_rerank, reranked_row
 from pipeline.retrieval.rows import Cells, Row
-from pipeline.retrieval.vse import vse_rows
+from pipeline.retrieval.vse import captions_job, vse_rows
 from pipeline.translation.augment import synthesis_jobs
 from pipeline.translation.mmt import incongruent_jobs, translator_jobs
 from pipeline.translation.reranked import choices_job, lists_job
@@ -110,8 +110,9 @@ class Graph:
     def rows(self) -> list[Row]:
         """The rows of its table, seed by seed; see `vse_rows`."""
         return vse_rows(
-            self.recipe, self.workspace, self.corpus, self.synthesis, lambda: self.translators, lambda: self.pictures
-        )
+            self.recipe, self.workspace, self.corpus, self.synthesis, lambda: self.translators, lambda: self.pictures,
+            analyses_of,
+        )  # fmt: skip
 
     @cached_property
     def reranker(self) -> Row | None:

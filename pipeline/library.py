@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from pipeline.engine.machine import cores
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
+from pipeline.export.export import export
+from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.gallery import Gallery
+from pipeline.gallery.indexing import update_gallery
+from pipeline.gallery.picture_sources import PictureFolder
 from pipeline.graph import Graph
-from pipeline.jobs.cost import cores
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
-from pipeline.search.export import export
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.gallery import Gallery
-from pipeline.search.indexing import update_gallery
-from pipeline.search.picture_sources import PictureFolder
 from pipeline.stages import STAGES, run_stage
 
 

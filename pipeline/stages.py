@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from data.captions import read_captions
 from pipeline.corpus.prepare import say_corpus
+from pipeline.engine.console import debug
+from pipeline.engine.job import Job, ordered_in_stage, topological_order
+from pipeline.engine.machine_errors import explained
+from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
-from pipeline.jobs.console import debug
-from pipeline.jobs.job import Job, ordered_in_stage, topological_order
-from pipeline.jobs.machine_errors import explained
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.reporting.drawings import trained_drawings
 from pipeline.reporting.paper_tables import table_jobs

@@ -10,10 +10,10 @@ from itertools import groupby
 from pathlib import Path
 from statistics import fmean, stdev
 
-from pipeline.drawing.plots import Mark, Panel, as_png, panels
+from pipeline.engine.console import info
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import info
 from pipeline.reporting.records import RECORDS, Record, read_records
+from pipeline.visualization.plots import Mark, Panel, as_png, panels
 
 SPEED = "speed.csv"
 PICTURES = Path(__file__).parents[1] / ".screenshots"

@@ -21,16 +21,16 @@ from PIL import Image
 
 from data.captions import HUMAN, read_captions
 from pipeline.corpus.prepare import pictures_of, twins_of
-from pipeline.drawing.pictures import BLACK, GREEN, GREY, Line, picture_sheet
+from pipeline.engine.console import info
+from pipeline.engine.machine import cores
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
+from pipeline.gallery.gallery import gallery_of
+from pipeline.gallery.index_command import index
 from pipeline.graph import Graph
-from pipeline.jobs.console import info
-from pipeline.jobs.cost import cores
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
-from pipeline.search.gallery import gallery_of
-from pipeline.search.index_command import index
 from pipeline.translation.evaluation import read_translations
+from pipeline.visualization.pictures import BLACK, GREEN, GREY, Line, picture_sheet
 
 ROOT = Path(__file__).parents[1]
 SHOTS = ROOT / ".screenshots"
@@ -140,7 +140,7 @@ def served(gallery: Path) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", "pipeline/search/app.py", "--server.address=127.0.0.1",
+    command = [sys.executable, "-m", "streamlit", "run", "pipeline/app/page.py", "--server.address=127.0.0.1",
                f"--server.port={port}", "--", str(gallery.absolute())]  # fmt: skip
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
     try:

@@ -15,11 +15,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FORBIDDEN = {"data": {"modules", "pipeline"}, "modules": {"data", "pipeline"}}
 ROOMS = [
-    "errors", "recipes", "jobs", "drawing", "corpus", "translation", "init", "retrieval", "graph", "similarity",
-    "search", "reporting", "evaluation", "stages", "library", "bildwort", "commands",
+    "errors", "recipes", "engine", "training", "visualization", "corpus", "translation", "init", "retrieval",
+    "analyses", "graph", "similarity", "export", "gallery", "app", "reporting", "evaluation", "stages", "library",
+    "bildwort", "commands",
 ]  # fmt: skip
 FILES = {"errors", "graph", "library", "stages"}  # rooms of one file
-APART = {("reporting", "search")}  # neither knows the other
+APART = {("reporting", "export"), ("reporting", "gallery"), ("reporting", "app")}  # neither knows the other
 
 
 def imported(path: Path) -> set[str]:
@@ -59,11 +60,11 @@ def test_a_room_imports_only_the_rooms_before_it(room: str) -> None:
 
 
 OF_EXTRAS = {
-    "streamlit": r"pipeline/search/(app|page_\w+)\.py",
-    "distributed": r"pipeline/jobs/cluster\.py",
+    "streamlit": r"pipeline/app/(page|page_\w+)\.py",
+    "distributed": r"pipeline/engine/cluster\.py",
     "rjieba": r"data/segmentation\.py", "fugashi": r"data/segmentation\.py",
-    "wandb": r"pipeline/jobs/loggers\.py",
-    "onnxruntime": r"pipeline/search/onnx_export\.py",
+    "wandb": r"pipeline/training/loggers\.py",
+    "onnxruntime": r"pipeline/export/onnx_export\.py",
     "mteb": r"pipeline/evaluation/benchmark\.py",
 }  # fmt: skip
 

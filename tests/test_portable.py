@@ -13,11 +13,11 @@ CALLS = {
     "getuid", "geteuid", "getloadavg", "nice", "uname", "mkfifo", "getppid", "link", "SIGKILL", "SIGXFSZ",
 }  # fmt: skip
 ALLOWED = {
-    ("pipeline/jobs/cost.py", "resource"): "macOS: the peak of memory, which psutil lacks there",
-    ("pipeline/jobs/cost.py", "getrusage"): "the same",
-    ("pipeline/jobs/cost.py", "/proc"): "Linux: the peak since a job began",
-    ("pipeline/jobs/distributed.py", "getppid"): "of a rank that Lightning has started, while its parent lives",
-    ("pipeline/search/indexing.py", "link"): "a copy where it fails",
+    ("pipeline/engine/machine.py", "resource"): "macOS: the peak of memory, which psutil lacks there",
+    ("pipeline/engine/machine.py", "getrusage"): "the same",
+    ("pipeline/engine/machine.py", "/proc"): "Linux: the peak since a job began",
+    ("pipeline/engine/distributed.py", "getppid"): "of a rank that Lightning has started, while its parent lives",
+    ("pipeline/gallery/indexing.py", "link"): "a copy where it fails",
     ("data/regions.py", "posix_fallocate"): "where there is one",
 }
 

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from modules.beam import BeamSettings
-from modules.encoders import word_table
-from modules.encodings import Encoding
 from modules.errors import ModelError
-from modules.image_encoder import ImageEncoder
-from modules.pretrained import PretrainedWords, SentenceVectors, Vectors
-from modules.scores import inner_product
+from modules.layers.encoders import word_table
+from modules.layers.image_encoder import ImageEncoder
+from modules.layers.pretrained_text import PretrainedWords, SentenceVectors, Vectors
+from modules.search.encodings import Encoding
+from modules.search.scores import inner_product
+from modules.translators.beam import BeamSettings
 
 Batch = dict[str, Tensor]
 Score = Literal["inner product", "vectors", "sets"]
@@ -78,7 +78,7 @@ class RetrievalModel(nn.Module, ABC):
     score: Score = "inner product"
     """`inner product` of single vectors (uses FAISS), single `vectors` with another score, or `sets` of vectors."""
     loss: ClassVar[str] = "hardest"
-    """The ranking loss of the model's paper, one of `modules.losses.LOSSES`; `vse.loss` of a recipe overrides it."""
+    """The ranking loss of the model's paper, one of `modules.losses.registry.LOSSES`; `vse.loss` overrides it."""
     pretrain_epochs: int = 0
     """Epochs of pre-training; the epochs, the warm-up and the learning rate of a recipe count from their end."""
     languages_apart: ClassVar[bool] = False
@@ -111,7 +111,7 @@ class RetrievalModel(nn.Module, ABC):
 
     @classmethod
     def module(cls) -> type | None:
-        """Return a subclass of `modules.retrieval.Retrieval` with another training step, or None for `Retrieval`.
+        """Return a subclass of `modules.training.retrieval.Retrieval` with another step, or None for `Retrieval`.
 
         It is imported here: a trained model is used without Lightning.
         """
@@ -260,7 +260,8 @@ class RetrievalModel(nn.Module, ABC):
     def make_words(self) -> nn.Embedding | PretrainedWords | SentenceVectors:
         """Return the layer from token ids (B, L) to word vectors (B, L, its `embedding_dim`), as set in the recipe.
 
-        With sentence vectors it gives one vector a caption, (B, 1, …): read it by `modules.pretrained.read_words`.
+        With sentence vectors it gives one vector a caption, (B, 1, …): read it by
+        `modules.layers.pretrained_text.read_words`.
 
         Raises:
             ModelError: the pretrained model is not found, or has fewer tokens than the text input.

@@ -2,9 +2,9 @@
 
 from torch import Tensor
 
-from modules.encodings import Encoding
 from modules.retrieval_models.base import RetrievalModel
-from modules.scores import inner_product, order_violation
+from modules.search.encodings import Encoding
+from modules.search.scores import inner_product, order_violation
 
 
 class ByOrder(RetrievalModel):

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from modules.encoders import CaptionEncoder, masked_mean
-from modules.recurrent import widen
+from modules.layers.encoders import CaptionEncoder, masked_mean
+from modules.layers.recurrent import widen
 from modules.retrieval_models.base import Encoding, RetrievalModel, one_vector, register
 
 

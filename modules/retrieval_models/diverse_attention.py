@@ -6,13 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from modules.diversity import Reading, diversity, instances, require_reading
-from modules.encoders import CaptionEncoder, HeadsPool, LanguageEncoders, region_layer
 from modules.errors import ModelError
-from modules.pretrained import read_words
-from modules.recurrent import widen
+from modules.layers.encoders import CaptionEncoder, HeadsPool, LanguageEncoders, region_layer
+from modules.layers.pretrained_text import read_words
+from modules.layers.recurrent import widen
+from modules.losses.diversity import Reading, diversity, instances, require_reading
 from modules.retrieval_models.base import Batch, Encoding, Pairs, RetrievalModel, Score, one_vector, register
-from modules.scores import best_assignment
+from modules.search.scores import best_assignment
 
 MOST_HEADS = 5
 """Of a set: all assignments of heads are compared, 120 for 5."""
@@ -33,7 +33,7 @@ class DiverseAttention(RetrievalModel):
             heads under their best assignment.
         diversity: β, the weight of the diversity loss (Eq. 7).
         diversity_margin: α_D.
-        diversity_reading: of Eq. 5: `apart`, `printed` or `distance`, see `modules.diversity.diversity`.
+        diversity_reading: of Eq. 5: `apart`, `printed` or `distance`, see `modules.losses.diversity.diversity`.
         common: see `RetrievalModel`.
 
     Raises:

@@ -7,13 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from modules.beam import BeamSettings
-from modules.caption_decoder import CaptionDecoder
 from modules.draws import draws
-from modules.encoders import LastState, masked_mean
 from modules.errors import ModelError, require_weights
-from modules.gru import both_ways
-from modules.image_generator import (
+from modules.layers.caption_decoder import CaptionDecoder
+from modules.layers.encoders import LastState, masked_mean
+from modules.layers.gru import both_ways
+from modules.layers.image_generator import (
     ConditioningAugmentation,
     PictureDiscriminator,
     PictureGenerator,
@@ -21,10 +20,11 @@ from modules.image_generator import (
     RegionGenerator,
     Target,
 )
-from modules.pretrained import read_words
-from modules.recurrent import widen
+from modules.layers.pretrained_text import read_words
+from modules.layers.recurrent import widen
 from modules.retrieval_models.base import GREEDY, Encoding, RetrievalModel, one_vector, register
 from modules.retrieval_models.by_order import ByOrder
+from modules.translators.beam import BeamSettings
 
 Branch = Literal["abstract", "grounded"]
 Generation = Literal["i2t", "t2i"]
@@ -139,7 +139,7 @@ class Gxn(ByOrder, RetrievalModel):
     @classmethod
     def module(cls) -> type:
         """Return `GxnTraining`."""
-        from modules.gxn_training import GxnTraining
+        from modules.training.gxn import GxnTraining
 
         return GxnTraining
 

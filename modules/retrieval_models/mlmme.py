@@ -5,10 +5,10 @@ from typing import Any, Literal, get_args
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from modules.encoders import LanguageEncoders, LastState, masked_mean
 from modules.errors import ModelError
-from modules.pretrained import read_words
-from modules.recurrent import widen
+from modules.layers.encoders import LanguageEncoders, LastState, masked_mean
+from modules.layers.pretrained_text import read_words
+from modules.layers.recurrent import widen
 from modules.retrieval_models.base import Encoding, RetrievalModel, one_vector, register
 
 Map = Literal["own", "shared"]
@@ -50,7 +50,7 @@ class Mlmme(RetrievalModel):
     @classmethod
     def module(cls) -> type:
         """Return `MlmmeTraining`."""
-        from modules.mlmme_training import MlmmeTraining
+        from modules.training.mlmme import MlmmeTraining
 
         return MlmmeTraining
 

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from modules.batch_norm import GlobalBatchNorm
-from modules.encoders import LanguageEncoders, LastState, masked_mean, real_words
 from modules.errors import ModelError, require_weights
-from modules.pretrained import read_words
-from modules.recurrent import widen
+from modules.layers.batch_norm import GlobalBatchNorm
+from modules.layers.encoders import LanguageEncoders, LastState, masked_mean, real_words
+from modules.layers.pretrained_text import read_words
+from modules.layers.recurrent import widen
 from modules.retrieval_models.base import Batch, Encoding, Pairs, RetrievalModel, one_vector, register
 
 Cell = Literal["lstm", "gru"]
@@ -145,7 +145,7 @@ class Mule(EmbN):
     @classmethod
     def module(cls) -> type:
         """Return `MuleTraining`."""
-        from modules.mule_training import MuleTraining
+        from modules.training.mule import MuleTraining
 
         return MuleTraining
 

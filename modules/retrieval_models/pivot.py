@@ -6,13 +6,13 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from modules.caption_losses import between_captions
-from modules.encoders import LanguageEncoders, LastState, masked_mean, region_layer
-from modules.pretrained import read_words
-from modules.recurrent import widen
+from modules.layers.encoders import LanguageEncoders, LastState, masked_mean, region_layer
+from modules.layers.pretrained_text import read_words
+from modules.layers.recurrent import widen
+from modules.losses.captions import between_captions
+from modules.losses.triplet import sum_of_hinges_loss
 from modules.retrieval_models.base import Batch, Encoding, Pairs, RetrievalModel, one_vector, register
 from modules.retrieval_models.by_order import ByOrder
-from modules.triplet_losses import sum_of_hinges_loss
 
 
 @register("pivot-sym")

@@ -5,8 +5,8 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional as F
 
-from modules.encoders import AttentionPool, CaptionEncoder, region_layer
-from modules.recurrent import widen
+from modules.layers.encoders import AttentionPool, CaptionEncoder, region_layer
+from modules.layers.recurrent import widen
 from modules.retrieval_models.base import Encoding, RetrievalModel, one_vector, register
 
 

@@ -5,17 +5,17 @@ from typing import Any, ClassVar
 from torch import Tensor
 from torch.nn import functional as F
 
-from modules.encoders import CaptionEncoder, region_layer
-from modules.recurrent import widen
+from modules.layers.encoders import CaptionEncoder, region_layer
+from modules.layers.recurrent import widen
 from modules.retrieval_models.base import Encoding, RetrievalModel, register
-from modules.scores import cross_attention
+from modules.search.scores import cross_attention
 
 
 class SCAN(RetrievalModel):
     """Each word attends to the regions (text to image), or each region to the words, for every image and caption.
 
     A linear layer over regions, a Bi-GRU over words whose directions are averaged, all of unit norm; the score is
-    `modules.scores.cross_attention`. λ1 and λ2 are the paper's (for LSE from images: 5 on Flickr30K, 20 on COCO).
+    `modules.search.scores.cross_attention`. λ1 and λ2 are the paper's (LSE from images: 5 on Flickr30K, 20 on COCO).
 
     Args:
         lambda_softmax: λ1, inverse temperature of attention.

@@ -5,9 +5,9 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from modules.encoders import CaptionEncoder, region_layer
-from modules.pooling import GeneralisedPool
-from modules.recurrent import widen
+from modules.layers.encoders import CaptionEncoder, region_layer
+from modules.layers.pooling import GeneralisedPool
+from modules.layers.recurrent import widen
 from modules.retrieval_models.base import Encoding, RetrievalModel, one_vector, register
 
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from data.errors import DataError
     from modules.errors import ModelError
     from pipeline.errors import RecipeError
+    from pipeline.export.exported_model import ExportedModel
+    from pipeline.gallery.gallery import Gallery, Hit
     from pipeline.library import export_model, index_pictures, load_model, train
     from pipeline.recipes.loading import load_recipe
     from pipeline.recipes.settings import Recipe
-    from pipeline.search.exported_model import ExportedModel
-    from pipeline.search.gallery import Gallery, Hit
 
 __all__ = [
     "DataError", "ExportedModel", "Gallery", "Hit", "ModelError", "Recipe", "RecipeError", "export_model",
@@ -33,9 +33,9 @@ __all__ = [
 
 _HOMES = {
     "DataError": "data.errors",
-    "ExportedModel": "pipeline.search.exported_model",
-    "Gallery": "pipeline.search.gallery",
-    "Hit": "pipeline.search.gallery",
+    "ExportedModel": "pipeline.export.exported_model",
+    "Gallery": "pipeline.gallery.gallery",
+    "Hit": "pipeline.gallery.gallery",
     "ModelError": "modules.errors",
     "Recipe": "pipeline.recipes.settings",
     "RecipeError": "pipeline.errors",

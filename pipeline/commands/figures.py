@@ -18,7 +18,7 @@ from pipeline.commands.options import (
     refuse_settings,
     run,
 )
-from pipeline.jobs.machine_errors import explained
+from pipeline.engine.machine_errors import explained
 
 app = typer.Typer()
 

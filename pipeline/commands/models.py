@@ -15,10 +15,10 @@ from pipeline.commands.options import (
     recipe_of,
     refuse_settings,
 )
+from pipeline.engine.files import require_output
+from pipeline.engine.machine import cores
+from pipeline.engine.machine_errors import explained
 from pipeline.errors import RecipeError
-from pipeline.jobs.cost import cores
-from pipeline.jobs.machine_errors import explained
-from pipeline.jobs.outputs import require_output
 
 GalleryFolder = Annotated[Path | None, typer.Option("--gallery", help="the gallery's folder; the recipe's own if none")]
 MOST = 1_000_000
@@ -50,16 +50,16 @@ def translate(
     loaded = recipe_of(ctx, recipe, named)
     if path is None:
         raise RecipeError("translate: --with is missing; expected a system and languages, --with mt:en-de")
-    from pipeline.translation.translate import Request
+    from pipeline.export.translate import Request
 
     request = Request(path, source, output, images, n_best, moses)
     with explained("augment"):
         if model is not None:
-            from pipeline.search.translate_command import translate_exported
+            from pipeline.export.translate import translate_exported
 
             translate_exported(model, loaded.augment, request)
         else:
-            from pipeline.search.translate_command import translate_by_recipe
+            from pipeline.export.translate import translate_by_recipe
 
             translate_by_recipe(loaded, open_workspace(), request)
 
@@ -87,11 +87,11 @@ def rerank_translations(
         require_output(output, "rerank-translations: --output", force, inputs)
     if lists is None and (lists_references or lists_features):
         raise RecipeError("rerank-translations: --lists-references and --lists-features need --lists")
-    from pipeline.translation.rerank_lists import ListFiles
+    from pipeline.translation.nbest import ListFiles
 
     test = None if lists is None else ListFiles(lists, lists_references, lists_features)
     names = [name for name in use.split(",") if name]
-    from pipeline.translation.rerank_lists import rerank_translations as run
+    from pipeline.translation.nbest import rerank_translations as run
 
     run(ListFiles(tune, references, features), test, names, seeds, language, output, n_best)
 
@@ -107,7 +107,7 @@ def export(
 ) -> None:  # fmt: skip
     """Write the best trained model to a folder that can be moved and shared."""
     loaded, workspace = recipe_of(ctx, recipe, named), open_workspace()
-    from pipeline.search.export_command import export_and_share as run
+    from pipeline.export.export_command import export_and_share as run
 
     run(loaded, workspace, output, license_id, push, private, onnx)
 
@@ -142,7 +142,7 @@ def index(
 ) -> None:  # fmt: skip
     """Bring a gallery up to date with the pictures of a folder or of the corpus."""
     loaded = recipe_of(ctx, recipe, named)
-    from pipeline.search.index_command import index as run
+    from pipeline.gallery.index_command import index as run
 
     with explained("index"):
         run(loaded, open_workspace(), model, gallery, pictures, cores())
@@ -164,7 +164,7 @@ def search(
     if sheet is not None:
         require_output(sheet, "search: --sheet", force, [queries])
     loaded = recipe_of(ctx, None, named, networks=False)
-    from pipeline.search.commands import search as run
+    from pipeline.gallery.search_commands import search as run
 
     with explained("search"):
         run(loaded, open_workspace(), gallery, query, queries, language, top, rerank, plain, as_json, sheet)
@@ -180,7 +180,7 @@ def describe(
 ) -> None:  # fmt: skip
     """Find the captions nearest to a picture, in every language."""
     loaded = recipe_of(ctx, None, named, networks=False)
-    from pipeline.search.commands import describe as run
+    from pipeline.gallery.search_commands import describe as run
 
     with explained("describe"):
         run(loaded, open_workspace(), gallery, picture, top, plain, as_json)
@@ -198,17 +198,17 @@ def embed(
 ) -> None:  # fmt: skip
     """Write vectors of pictures or captions to a file for a vector database; continues where it was stopped."""
     loaded = recipe_of(ctx, None, named, networks=False)
-    from pipeline.search.embedding import check_output
+    from pipeline.gallery.embedding import check_output
 
     check_output(output)
-    from pipeline.search.embedding import items_of
+    from pipeline.gallery.embedding import items_of
 
     items = items_of(pictures, captions, language, cores())
     with explained("embed"):
-        from pipeline.search.generation import given_model
+        from pipeline.export.generation import given_model
 
         exported = given_model(loaded, open_workspace(), model)
-        from pipeline.search.embedding import embed
+        from pipeline.gallery.embedding import embed
 
         embed(exported, items, output, force)
 
@@ -224,7 +224,7 @@ def caption(
 ) -> None:  # fmt: skip
     """Write a caption of a picture, with a model that has a decoder."""
     loaded = recipe_of(ctx, None, named, networks=False)
-    from pipeline.search.generation import caption as run
+    from pipeline.export.generation import caption as run
 
     with explained("export"):
         run(loaded, open_workspace(), model, pictures or [], language, beam, as_json)
@@ -241,7 +241,7 @@ def imagine(
     """Draw the small picture that a model with a generator thinks of; `--seed N` gives another one."""
     require_output(output, "imagine: --output", force)
     loaded = recipe_of(ctx, None, named, networks=False)
-    from pipeline.search.generation import imagine as run
+    from pipeline.export.generation import imagine as run
 
     with explained("export"):
         run(loaded, open_workspace(), model, text, language, output)

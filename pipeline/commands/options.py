@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipeline.engine.console import be_verbose
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import be_verbose
 
 if TYPE_CHECKING:
+    from pipeline.engine.workspace import Workspace
     from pipeline.graph import Graph
-    from pipeline.jobs.workspace import Workspace
     from pipeline.recipes.settings import Recipe
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -85,7 +85,7 @@ def refuse_settings(ctx: typer.Context) -> None:
 
 def open_workspace() -> "Workspace":
     """The artifacts of this folder, or of BILDWORT_ARTIFACTS."""
-    from pipeline.jobs.workspace import Workspace
+    from pipeline.engine.workspace import Workspace
 
     return Workspace()
 
@@ -109,10 +109,10 @@ def run(
     Raises:
         RecipeError: see `executor_for`.
     """
+    from pipeline.commands.dry_run import show_plan
+    from pipeline.engine.side_by_side import SideBySide, executor_for
+    from pipeline.engine.workspace import Workspace
     from pipeline.graph import Graph
-    from pipeline.jobs.side_by_side import SideBySide, executor_for
-    from pipeline.jobs.workspace import Workspace
-    from pipeline.reporting.dry_run import show_plan
     from pipeline.stages import jobs_of
 
     listed = partial(jobs_of, command, table=table)

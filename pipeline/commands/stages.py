@@ -20,8 +20,8 @@ from pipeline.commands.options import (
     recipe_of,
     run,
 )
-from pipeline.jobs.console import info
-from pipeline.jobs.machine_errors import explained
+from pipeline.engine.console import info
+from pipeline.engine.machine_errors import explained
 
 if TYPE_CHECKING:
     from pipeline.graph import Graph
@@ -87,11 +87,11 @@ def run_all(
 ) -> None:  # fmt: skip
     """Run all stages, prepare, mmt, augment, vse, rerank and report, and print a summary."""
     started, loaded = time.monotonic(), recipe_of(ctx, recipe, named)
-    from pipeline.jobs.cost import cpu_seconds, duration
+    from pipeline.engine.machine import cpu_seconds, duration
 
     def work(graph: "Graph") -> None:
         """All stages, and the summary."""
-        from pipeline.reporting.summary import summary
+        from pipeline.commands.summary import summary
         from pipeline.stages import all_jobs, run_stage
 
         graph.workspace.expect(all_jobs(graph), force)  # refuses what cannot be trained before anything runs

@@ -10,10 +10,10 @@ from data.corpora import Corpus
 from data.corpora.registry import CORPORA
 from data.findings import Finding
 from data.report import DataReport, data_report
-from pipeline.drawing.text_table import TextTable
+from pipeline.engine.console import info
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import info
 from pipeline.recipes.settings import Recipe
+from pipeline.visualization.text_table import TextTable
 
 _COLOURS = {"error": "red", "warning": "yellow"}
 

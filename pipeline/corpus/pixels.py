@@ -6,7 +6,7 @@ from typing import Any
 from data.captions import read_captions
 from data.pixels import write_pixels
 from pipeline.corpus.prepare import pictures_of
-from pipeline.jobs.job import Job
+from pipeline.engine.job import Job
 
 VERSION = 1
 

@@ -15,12 +15,12 @@ from data.pictures import pictures_in
 from data.regions import RegionStore, standardise, write_regions
 from data.report import DataReport, data_report
 from pipeline.corpus.doctor import require_regions, say_counts, say_each, say_findings
+from pipeline.engine.artifacts import read_json
+from pipeline.engine.console import debug, is_verbose
+from pipeline.engine.job import Job
+from pipeline.engine.machine import cores
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.jobs.artifact_files import read_json
-from pipeline.jobs.console import debug, is_verbose
-from pipeline.jobs.cost import cores
-from pipeline.jobs.job import Job
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 
 VERSION = 1

@@ -17,8 +17,8 @@ from data.images import formats_restricted
 from data.language_codes import spellings
 from pipeline.errors import RecipeError
 from pipeline.evaluation.measure import Measured, known_languages
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.seen import TRAIN, VAL, Overlap, Seen, picture_hash
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.seen import TRAIN, VAL, Overlap, Seen, picture_hash
 
 CATEGORIES = {"t2i": ("queries", "corpus"), "i2t": ("corpus", "queries")}
 """Category of a task → the parts of its data that hold captions, and images."""

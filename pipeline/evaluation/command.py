@@ -4,18 +4,18 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from modules.metrics import RECALLS
-from pipeline.drawing.text_table import TextTable
+from modules.metrics.retrieval import RECALLS
+from pipeline.engine.console import info_aside
+from pipeline.engine.machine import cores
+from pipeline.engine.workspace import Workspace
 from pipeline.evaluation.benchmark import NDCG, benchmark_task, languages_of_task, measure_task
 from pipeline.evaluation.measure import Measured, known_languages, measure
 from pipeline.evaluation.sets import EvaluationSet, set_of_folder, set_of_recipe
-from pipeline.jobs.console import info_aside
-from pipeline.jobs.cost import cores
-from pipeline.jobs.workspace import Workspace
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.seen import TRAIN, VAL
 from pipeline.recipes.settings import Recipe, ReportSettings
 from pipeline.reporting.results import MEDIANS, ONE_SEED, shown_interval
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.seen import TRAIN, VAL
+from pipeline.visualization.text_table import TextTable
 
 MTEB = "mteb:"
 """What `--on` begins with where it names a task."""

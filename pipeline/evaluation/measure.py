@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from data.errors import DataError
 from data.regions import RegionStore, read_standard
-from modules.encodings import Encodings
-from modules.intervals import bootstrap_interval
-from modules.ranking import ranks_by_score
+from modules.metrics.intervals import bootstrap_interval
+from modules.search.encodings import Encodings
+from modules.search.ranking import ranks_by_score
+from pipeline.engine.files import digests
 from pipeline.errors import RecipeError
 from pipeline.evaluation.sets import EvaluationSet
-from pipeline.jobs.files import digests
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.seen import TRAIN, VAL, Overlap, Seen, picture_hash
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.seen import TRAIN, VAL, Overlap, Seen, picture_hash
 
 _PICTURES = 256  # regions of so many are in memory at once
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from data.captions import HUMAN, Caption, read_captions
 from pipeline.corpus.prepare import about_corpus, corpus_job, pictures_of
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.init.command import read_found
 from pipeline.init.detection import look_at
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 
 ALL = "all"

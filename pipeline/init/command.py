@@ -16,6 +16,8 @@ from data.errors import DataError
 from data.extractor import ExtractorSettings
 from data.pictures import unfit_name
 from data.report import data_report
+from pipeline.engine.console import info, status
+from pipeline.engine.files import require_output, write_output
 from pipeline.errors import RecipeError
 from pipeline.init.data_set_files import HUB, is_data_set
 from pipeline.init.datasets_of import is_written, write_data_set
@@ -23,8 +25,6 @@ from pipeline.init.detection import Found, look_at
 from pipeline.init.messages import images_of, what_comes_next, what_was_found
 from pipeline.init.networks import NONE, choose_backbone, choose_translator
 from pipeline.init.recipe_text import Facts, recipe_text
-from pipeline.jobs.console import info, status
-from pipeline.jobs.outputs import require_output, write_output
 from pipeline.recipes.loading import CONFIGS, load_recipe
 
 _LEAST = 10  # pictures with captions

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from data.languages import language_name
+from pipeline.engine.console import printable
 from pipeline.init.networks import Backbone, Translator
-from pipeline.jobs.console import printable
 
 SYSTEM = "opus"
 """What the pretrained translator is called in the recipe."""

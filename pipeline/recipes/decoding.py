@@ -1,9 +1,9 @@
 """The decoding settings of a recipe, as the settings classes of modules."""
 
-from modules.beam import BeamSettings
 from modules.errors import ModelError
-from modules.sampling import SampleSettings
-from modules.translators import Search
+from modules.translators.beam import BeamSettings
+from modules.translators.registry import Search
+from modules.translators.sampling import SampleSettings
 from pipeline.recipes.translator_settings import DecodingSettings
 
 _OF_BEAM, _OF_SAMPLE = ("beam_size", "groups", "diversity"), ("temperature", "top_p")

@@ -8,11 +8,11 @@ from typing import Any, Literal, get_args, get_origin
 import torch
 from jsonargparse import ArgumentError, ArgumentParser
 
-from modules.beam import BeamSettings
 from modules.errors import ModelError
-from modules.losses import LOSSES
+from modules.losses.registry import LOSSES
 from modules.retrieval_models import build_model, model_class, option_names
-from modules.translators import NETWORKS, build_translator, network_options
+from modules.translators.beam import BeamSettings
+from modules.translators.registry import NETWORKS, build_translator, network_options
 from pipeline.errors import RecipeError
 from pipeline.recipes.checks import refuse_unknown
 from pipeline.recipes.decoding import decoding_of

@@ -184,7 +184,7 @@ class TrainingSettings:
     test: list[str] = field(default_factory=lambda: ["en", "de"])
     """Languages tested, on human captions."""
     loss: str | None = None
-    """One of `modules.losses.LOSSES`, such as `hardest` (Eq. 9-10) or `infonce`; null: the model's own."""
+    """One of `modules.losses.registry.LOSSES`, such as `hardest` (Eq. 9-10) or `infonce`; null: the model's own."""
     negatives: int = 10
     """K of the loss `hardest-k`: the most violated negatives of an anchor."""
     distance: Literal["cosine", "euclidean"] = "cosine"

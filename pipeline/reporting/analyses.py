@@ -1,14 +1,14 @@
-"""Tables of the analyses of trained models (`pipeline.retrieval.analyses`), by the name of the analysis."""
+"""Tables of the analyses of trained models (`pipeline.analyses.registry`), by the name of the analysis."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from pipeline.drawing.text_table import TextTable
 from pipeline.reporting.generated import generated_tables
 from pipeline.reporting.object_recognition import recognised_tables
 from pipeline.reporting.results import Figures
 from pipeline.reporting.retrieved import retrieved_tables
 from pipeline.reporting.senses import senses_tables
 from pipeline.retrieval.rows import Cells
+from pipeline.visualization.text_table import TextTable
 
 AnalysisTables = Callable[[Figures, Cells, str], Iterator[TextTable]]
 """Tables of a language, by figures, and system, name and row of each line, seed by seed."""

@@ -7,13 +7,13 @@ from typing import NamedTuple
 from data.captions import HUMAN
 from data.slots import Slot, parse_group
 from modules.retrieval_models import parameters_of_a_language
-from pipeline.drawing.plots import Mark, Panel, Point, as_png, by_count
-from pipeline.jobs.artifact_files import read_json
-from pipeline.jobs.job import Job
-from pipeline.jobs.model_files import NETWORK, refusing_other_code
+from pipeline.engine.artifacts import read_json
+from pipeline.engine.job import Job
 from pipeline.reporting.records import Result
 from pipeline.reporting.results import ONE_SEED, Figures
 from pipeline.retrieval.rows import Row
+from pipeline.training.model_files import NETWORK, refusing_other_code
+from pipeline.visualization.plots import Mark, Panel, Point, as_png, by_count
 
 CAPTIONS, PARAMETERS = "training_captions", "language_parameters"
 """Metrics of a row of the results: captions of a language to train on, parameters that one more language adds."""

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.drawing.text_table import TextTable
+from pipeline.engine.artifacts import read_manifest
+from pipeline.engine.console import info
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import info
-from pipeline.jobs.manifests import read_manifest
-from pipeline.jobs.workspace import Workspace
+from pipeline.visualization.text_table import TextTable
 
 _CAUSES = ("job", "version", "settings", "source", "python", "libraries", "runtime", "machine")
 _ABSENT = "–"

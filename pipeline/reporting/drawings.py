@@ -16,23 +16,23 @@ from data.slots import parse_group
 from data.text import TextInput, WordVocabulary
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.corpus.prepare import pictures_of
-from pipeline.drawing.dashboards import log_pictures
-from pipeline.drawing.grounding import grounded, grounding_figure
-from pipeline.drawing.joint_space import Contents, encoded_contents, joint_space_figure
-from pipeline.drawing.pictures import cut_out, read_thumbnail
-from pipeline.drawing.plots import as_pixels, png_of
-from pipeline.drawing.word_vectors import LEAST, known_words, word_vectors_figure
+from pipeline.engine.console import info
+from pipeline.engine.distributed import rank
+from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.console import info
-from pipeline.jobs.distributed import rank
-from pipeline.jobs.job import Job
-from pipeline.jobs.model_files import load_model
-from pipeline.jobs.trainer import log_folder
 from pipeline.recipes.settings import Recipe
 from pipeline.reporting.generation import GALLERY, GENERATION, generation_sheet
 from pipeline.retrieval.images import images_in, images_of
 from pipeline.similarity.models import models_of
+from pipeline.training.model_files import load_model
+from pipeline.training.trainer import log_folder
+from pipeline.visualization.dashboards import log_pictures
+from pipeline.visualization.grounding import grounded, grounding_figure
+from pipeline.visualization.joint_space import Contents, encoded_contents, joint_space_figure
+from pipeline.visualization.pictures import cut_out, read_thumbnail
+from pipeline.visualization.plots import as_pixels, png_of
+from pipeline.visualization.word_vectors import LEAST, known_words, word_vectors_figure
 
 VERSION = 3
 JOINT_SPACE = "joint space/t-SNE"

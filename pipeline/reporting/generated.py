@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from pipeline.drawing.text_table import TextTable
-from pipeline.jobs.job import Job
+from pipeline.analyses.generated import FLOORS, GENERATED, MEASURES, read_cider
+from pipeline.engine.job import Job
 from pipeline.reporting.results import INTERVALS, NOT_RUN, Figures, over_seeds, shown_interval
-from pipeline.retrieval.generated import FLOORS, GENERATED, MEASURES, read_cider
 from pipeline.retrieval.rows import Cells
+from pipeline.visualization.text_table import TextTable
 
 HEADS = ["BLEU-1", "2", "3", "4", "CIDEr-D", "95 %", "seeds", "empty"]
 

@@ -11,11 +11,10 @@ from PIL import Image
 from data.languages import language_name
 from data.text import TextInput
 from modules.retrieval_models import RetrievalModel
-from pipeline.drawing.encoded import encoded_captions, encoded_images
-from pipeline.drawing.pictures import BLACK, GREEN, GREY, Line, Shown, of_generator, picture_sheet
-from pipeline.retrieval.captioning import written_captions
-from pipeline.retrieval.generated import SEARCH
-from pipeline.retrieval.image_generation import drawn_pictures
+from pipeline.analyses.generated import SEARCH
+from pipeline.retrieval.generation import drawn_pictures, written_captions
+from pipeline.visualization.encoded import encoded_captions, encoded_images
+from pipeline.visualization.pictures import BLACK, GREEN, GREY, Line, Shown, of_generator, picture_sheet
 
 GENERATION = "generation"
 """Tag and file of the picture."""

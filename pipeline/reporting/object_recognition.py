@@ -5,11 +5,11 @@ from pathlib import Path
 
 from torch import Tensor
 
-from pipeline.drawing.text_table import TextTable
-from pipeline.jobs.job import Job
+from pipeline.analyses.object_recognition import DRAWN, MEASURES, OTHER, PICTURES, name_of, read_recognised
+from pipeline.engine.job import Job
 from pipeline.reporting.results import INTERVALS, NOT_RUN, Ends, Figures, over_seeds, shown_interval
-from pipeline.retrieval.object_recognition import DRAWN, MEASURES, OTHER, PICTURES, name_of, read_recognised
 from pipeline.retrieval.rows import Cells
+from pipeline.visualization.text_table import TextTable
 
 HEADS = ["system", "trained on", "pictures", "objects", "95 %", "nouns", "colours", "seeds"]
 _FIRST = MEASURES[0]

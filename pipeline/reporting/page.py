@@ -6,13 +6,13 @@ from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from pipeline.drawing.pages import render
-from pipeline.drawing.plots import as_svg, curves, intervals
-from pipeline.drawing.text_table import TextTable
-from pipeline.jobs.files import write_atomically
-from pipeline.jobs.job import Job
+from pipeline.engine.files import write_atomically
+from pipeline.engine.job import Job
 from pipeline.reporting.records import Result
 from pipeline.reporting.results import INTERVALS
+from pipeline.visualization.pages import render
+from pipeline.visualization.plots import as_svg, curves, intervals
+from pipeline.visualization.text_table import TextTable
 
 _WATCHED = {"mmt": "val/bleu", "vse": "val/rsum"}
 

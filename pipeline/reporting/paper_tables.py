@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from modules.metrics import RECALLS
-from pipeline.drawing.text_table import TextTable
+from modules.metrics.retrieval import RECALLS
+from pipeline.analyses.registry import ANALYSES
+from pipeline.engine.distributed import rank
+from pipeline.engine.job import Job, ordered_in_stage, topological_order
 from pipeline.graph import Graph
-from pipeline.jobs.distributed import rank
-from pipeline.jobs.job import Job, ordered_in_stage, topological_order
 from pipeline.recipes.settings import Table
 from pipeline.reporting.analyses import BESIDE_RECALL, analysis_tables
 from pipeline.reporting.records import add_records, read_records
 from pipeline.reporting.results import INTERVALS, MEDIANS, NOT_RUN, R_AT_K, Figures, finished_records
 from pipeline.reporting.retrieved import published_table
-from pipeline.retrieval.analyses import ANALYSES
+from pipeline.visualization.text_table import TextTable
 
 SUM = "sum"
 _OF_SUM = ("t2i_r1", "t2i_r10", "i2t_r1", "i2t_r10")

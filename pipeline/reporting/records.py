@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from pipeline.engine.files import write_atomically
+from pipeline.engine.locks import lock
 from pipeline.errors import RecipeError
-from pipeline.jobs.files import write_atomically
-from pipeline.jobs.locks import lock
 
 RECORDS = Path(__file__).parents[1] / "results"
 

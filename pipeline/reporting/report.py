@@ -7,14 +7,12 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from data.text import words_of
-from modules.rank_variance import mean_rank_variance, rank_variances
-from modules.translation_metrics import NO_METEOR, TER_FORM, bleu_of, bleu_statistics, by_image, paired_gain
-from pipeline.drawing.text_table import TextTable, shown_difference
+from modules.metrics.rank_variance import mean_rank_variance, rank_variances
+from modules.metrics.translation import NO_METEOR, TER_FORM, bleu_of, bleu_statistics, by_image, paired_gain
+from pipeline.engine.console import info
+from pipeline.engine.files import write_atomically
+from pipeline.engine.job import Job
 from pipeline.graph import Graph
-from pipeline.jobs.console import info
-from pipeline.jobs.files import write_atomically
-from pipeline.jobs.job import Job
-from pipeline.jobs.trainer import log_folder
 from pipeline.recipes.systems import parse_path
 from pipeline.reporting.analyses import analysis_tables
 from pipeline.reporting.by_language import add_counts, language_figure
@@ -36,8 +34,10 @@ from pipeline.reporting.sts import sts_tables, sts_variants
 from pipeline.retrieval.ranks import read_runs
 from pipeline.retrieval.rows import Row
 from pipeline.similarity.models import sts_rows
+from pipeline.training.trainer import log_folder
 from pipeline.translation.evaluation import read_translations
 from pipeline.translation.incongruent_images import SHOWN
+from pipeline.visualization.text_table import TextTable, shown_difference
 
 
 class Written(NamedTuple):

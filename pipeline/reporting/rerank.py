@@ -3,16 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from modules.intervals import Difference
-from modules.surface_scores import SURFACE_MEASURES
-from pipeline.drawing.text_table import TextTable, shown_difference
+from modules.metrics.intervals import Difference
+from modules.metrics.surface_scores import SURFACE_MEASURES
+from pipeline.engine.distributed import rank
+from pipeline.engine.job import Job
 from pipeline.graph import Graph
-from pipeline.jobs.distributed import rank
-from pipeline.jobs.job import Job
 from pipeline.reporting.records import add_records, read_records
 from pipeline.reporting.results import NOT_RUN, ONE_SEED, Figures, finished_records
-from pipeline.translation.choices import Scored, comparison_table
+from pipeline.translation.nbest import Scored, comparison_table
 from pipeline.translation.reranked import CHOICES, LOG_P, ORACLE
+from pipeline.visualization.text_table import TextTable, shown_difference
 
 
 def show_comparisons(graph: Graph, jobs: Sequence[Job]) -> None:

@@ -9,16 +9,16 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from modules.intervals import bootstrap_interval, mean_interval, paired_difference
-from modules.metrics import RECALLS
-from pipeline.drawing.text_table import TextTable, shown_difference
+from modules.metrics.intervals import bootstrap_interval, mean_interval, paired_difference
+from modules.metrics.retrieval import RECALLS
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.job import Job
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 from pipeline.reporting.records import Record, Result
 from pipeline.retrieval.ranks import read_ranks, read_runs
+from pipeline.visualization.text_table import TextTable, shown_difference
 
 NOT_RUN = "not run"
 NO_INTERVAL = "–"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
-from pipeline.drawing.text_table import TextTable
+from pipeline.analyses.retrieved import DEPTH, MEASURES, name_of, read_retrieved
 from pipeline.recipes.settings import Table
 from pipeline.reporting.results import INTERVALS, NOT_RUN, Figures, fold_split, over_seeds, shown_interval
-from pipeline.retrieval.retrieved import DEPTH, MEASURES, name_of, read_retrieved
 from pipeline.retrieval.rows import Cells, Row
+from pipeline.visualization.text_table import TextTable
 
 HEADS = ["rank", "BLEU-1", "2", "3", "4", "CIDEr-D"]
 _EMPTY = len(HEADS) + 1

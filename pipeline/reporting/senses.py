@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 
-from modules.intervals import mean_interval
-from pipeline.drawing.text_table import TextTable
-from pipeline.jobs.job import Job
+from modules.metrics.intervals import mean_interval
+from pipeline.engine.job import Job
 from pipeline.reporting.results import INTERVALS, NOT_RUN, Figures, over_seeds, shown_interval
+from pipeline.retrieval.probes import read_senses
 from pipeline.retrieval.rows import Cells
-from pipeline.retrieval.twins import read_senses
+from pipeline.visualization.text_table import TextTable
 
 HEADS = ["system", "trained on", "vectors", "own picture nearer %", "95 %", "seeds"]
 _OVER = INTERVALS.replace("images", "pairs of twins")

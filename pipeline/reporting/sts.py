@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from modules.intervals import Interval
-from modules.sentence_similarity import pearson_interval
-from pipeline.drawing.text_table import TextTable
+from modules.metrics.intervals import Interval
+from modules.metrics.sentence_similarity import pearson_interval
+from pipeline.engine.console import info
+from pipeline.engine.distributed import rank
+from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.console import info
-from pipeline.jobs.distributed import rank
-from pipeline.jobs.job import Job
 from pipeline.reporting.records import add_records, read_records
 from pipeline.reporting.results import (
     INTERVALS,
@@ -22,6 +21,7 @@ from pipeline.reporting.results import (
 )
 from pipeline.similarity.models import StsRow, can_run, sts_rows
 from pipeline.similarity.sets import CLEAN, read_sets, read_tested
+from pipeline.visualization.text_table import TextTable
 
 UNDEFINED = "undefined"
 """What stands for r where all predictions, or all gold scores, are equal."""

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from data.captions import read_captions
-from modules.metrics import RetrievalRanks, retrieval_ranks
+from modules.metrics.retrieval import RetrievalRanks, retrieval_ranks
+from pipeline.engine.artifacts import read_arrays
+from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
-from pipeline.jobs.artifact_files import read_arrays
-from pipeline.jobs.job import Job
 from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.ranks import load_module, rank_split, validation_scores, write_ranks

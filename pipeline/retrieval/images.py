@@ -6,11 +6,11 @@ from typing import Any
 
 from data.pixels import open_images
 from data.regions import RegionStore
-from modules.image_encoder import image_encoder_arguments
+from modules.layers.image_encoder import image_encoder_arguments
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.corpus.pixels import pictures_job, pixels_job
-from pipeline.jobs.job import Job
-from pipeline.jobs.workspace import Workspace
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.recipes.settings import VseSettings
 
 IMAGES = "images"

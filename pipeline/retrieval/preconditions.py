@@ -11,8 +11,8 @@ from data.segmentation import require_segmenter
 from data.slots import Slot, parse_group
 from data.text import WORDS
 from modules.retrieval_models import RetrievalModel, model_class
+from pipeline.engine.console import info
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import info
 from pipeline.recipes.settings import VseSettings
 
 

@@ -8,16 +8,16 @@ from typing import Any
 from datasets import Dataset as Table
 
 from data.captions import HUMAN, Caption, read_captions, write_captions
-from modules.beam import BeamSettings
+from modules.translators.beam import BeamSettings
+from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
-from pipeline.jobs.job import Job
 from pipeline.recipes.checks import translations
 from pipeline.recipes.settings import AugmentSettings, VseSettings
 from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.ranks import load_module, rank_split, write_ranks
 from pipeline.retrieval.rows import Row, Training, recall_headline
-from pipeline.translation.batch_translation import translate_all
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
+from pipeline.translation.translating import translate_all
 from pipeline.translation.translator_files import load_translator
 
 VERSION = 1

@@ -1,26 +1,30 @@
-"""The ranks that testing a retrieval model leaves on disk."""
+"""The ranks that testing a retrieval model leaves on disk; of all test images, and in folds (COCO's 1K)."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from datasets import Dataset as Table
 
+from data.captions import read_captions
 from data.regions import RegionStore
 from data.retrieval import RetrievalData
 from data.text import TextInput
-from modules.encodings import Encodings, Similarity
-from modules.metrics import RetrievalRanks, retrieval_scores
-from modules.retrieval import Retrieval
+from modules.metrics.retrieval import RetrievalRanks, fold_scores, retrieval_scores
+from modules.search.encodings import Encodings, Similarity
+from modules.training.retrieval import Retrieval
+from pipeline.engine.artifacts import read_arrays, read_manifest
+from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
-from pipeline.jobs.artifact_files import read_arrays
-from pipeline.jobs.model_files import read_network, refusing_other_code
-from pipeline.jobs.trainer import make_trainer
-from pipeline.jobs.weights import load_weights
-from pipeline.recipes.settings import TrainerSettings
+from pipeline.recipes.settings import TrainerSettings, VseSettings
+from pipeline.retrieval.images import images_in, images_of
+from pipeline.retrieval.rows import Row, Training, recall_headline
+from pipeline.training.model_files import load_weights, read_network, refusing_other_code
+from pipeline.training.trainer import make_trainer
 
 _ARRAYS = ("text_to_image", "image_to_text", "caption_image")
 
@@ -174,3 +178,33 @@ def _keep(
     """Keep what a metric would rank; nobody reads the ranks, so all are 1."""
     encoded[language] = Encoded(similarity, images, captions, links.cpu())
     return RetrievalRanks(torch.ones_like(links), torch.ones(len(images), dtype=torch.long), links)
+
+
+VERSION = 1
+
+
+def in_folds(training: Training) -> Row:
+    """`vse.model`, tested on all images and in `vse.folds` equal parts of them."""
+    settings = training.recipe.vse
+    trained = training.train(settings.model)
+    return training.row(folds_job(trained, training.corpus, settings), [trained], settings.model)
+
+
+def folds_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
+    """Rank the test by a trained model as a whole and in `vse.folds` equal parts, each by itself (COCO's 1K)."""
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Write the ranks on all images, and the means over folds."""
+        module, text = load_module(inputs["model"], settings.test, settings.pretrained)
+        captions = read_captions(inputs["corpus"] / "captions.parquet")
+        store = images_in(inputs)
+        rank_split(module, text, captions, store, settings.trainer, folds=settings.folds)
+        images = float(len(module.folds[0]))
+        folds = {language: fold_scores(ranks) | {"images": images} for language, ranks in module.fold_ranks.items()}
+        validated = read_manifest(inputs["model"])["metrics"].get("val", {})
+        return {"test": write_ranks(folder, module.ranks), "folds": folds, "val": validated}
+
+    inputs = {"corpus": corpus, "model": trained} | images_of(trained)
+    name = trained.name.replace("vse-", f"folds-{settings.folds}-", 1)
+    plain = {"test": settings.test, "folds": settings.folds}
+    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)

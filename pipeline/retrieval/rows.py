@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from data.corpora.scenes import ScenesSettings
-from pipeline.jobs.job import Job
-from pipeline.jobs.workspace import Workspace
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 
 
@@ -23,7 +23,7 @@ class Row:
         the model and the one whose results it reranks.
         languages: of its figures.
         unseen: which of them it was not trained on.
-        analyses: name → what tells more of its one model; see `pipeline.retrieval.analyses`.
+        analyses: name → what tells more of its one model; see `pipeline.analyses.registry`.
     """
 
     name: str

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from datasets import Dataset as Table
 from datasets import concatenate_datasets
+from torch import nn
 
 from data.captions import HUMAN, read_captions
 from data.pixels import PixelStore
@@ -15,18 +16,13 @@ from data.regions import RegionStore
 from data.retrieval import RetrievalData
 from data.slots import Slot, parse_group
 from data.text import TextInput
-from modules.retrieval import Retrieval
 from modules.retrieval_models import model_class
+from modules.training.retrieval import Retrieval
 from pipeline.corpus.prepare import pictures_of, twins_of
-from pipeline.drawing.dashboards import query_galleries
-from pipeline.drawing.embeddings import JointSpace
+from pipeline.engine.artifacts import read_tensors
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.jobs.job import Job
-from pipeline.jobs.model_files import save_model
-from pipeline.jobs.tensorboard import log_result
-from pipeline.jobs.trainer import fit, log_folder, make_trainer
-from pipeline.jobs.weights import load_best
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, TrainingSettings, VseSettings, job_settings
 from pipeline.recipes.starts import overlaid
 from pipeline.recipes.typed import names_of
@@ -37,14 +33,16 @@ from pipeline.retrieval.images import (
     pictures_to_read,
     start_images,
 )
-from pipeline.retrieval.language_probe import language_probe
 from pipeline.retrieval.preconditions import advise_on_regions, require_drawn, require_pairs
+from pipeline.retrieval.probes import language_probe, twin_scores
 from pipeline.retrieval.ranks import folds_of, validation_scores, write_ranks
 from pipeline.retrieval.rows import recall_headline
-from pipeline.retrieval.sentence_vectors import sentence_jobs
-from pipeline.retrieval.start import start_weights
-from pipeline.retrieval.twins import twin_scores
-from pipeline.retrieval.words import files_of_words, start_words, text_input, vectors_of_row
+from pipeline.retrieval.words import files_of_words, sentence_jobs, start_words, text_input, vectors_of_row
+from pipeline.training.model_files import load_best, save_model
+from pipeline.training.tensorboard import log_result
+from pipeline.training.trainer import fit, log_folder, make_trainer
+from pipeline.visualization.dashboards import query_galleries
+from pipeline.visualization.embeddings import JointSpace
 
 VERSION = 3  # 2: scores are in float32, under bf16-mixed too; 3: sentences outside the batch mask negatives
 
@@ -273,3 +271,28 @@ def require_languages(captions: Table, wanted: Mapping[str, Sequence[str]], key:
                     f"{key} names {language!r}, but the corpus has no human caption of it for {split}; it has "
                     f"{', '.join(has) or 'none'}; name another, or give pictures of that split captions"
                 )
+
+
+def start_weights(model: nn.Module, folders: Sequence[Path]) -> None:
+    """Give a model the weights of trained ones; of a part that several have, those of the first.
+
+    Args:
+        model: gets them.
+        folders: of the jobs that trained the others.
+
+    Raises:
+        RecipeError: a part has another shape, or nothing fits.
+    """
+    own = dict(model.state_dict(keep_vars=True))
+    for folder in folders:
+        given = read_tensors(folder / "weights.safetensors")
+        if not own.keys() & given.keys() and own:
+            raise RecipeError(f"vse.start: {folder} holds no part that the model lacks; leave it out")
+        for name in sorted(own.keys() & given.keys()):
+            if own[name].shape != given[name].shape:
+                raise RecipeError(
+                    f"vse.start: {name} has the shape {tuple(given[name].shape)} in {folder}, and "
+                    f"{tuple(own[name].shape)} in this model; use equal sizes"
+                )
+            with torch.no_grad():
+                own.pop(name).copy_(given[name])

@@ -1,36 +1,43 @@
-"""Stage vse: a retrieval model for each row and seed, selected on validation, ranked on test."""
+"""Stage vse: a retrieval model for each row and seed, selected on validation, ranked on test; captions by one."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from datasets import Dataset as Table
 
-from data.captions import HUMAN
+from data.captions import HUMAN, Caption, read_captions, write_captions
 from data.retrieval import captions_of_images
 from data.slots import parse_group
 from modules.retrieval_models import model_class, option_names
+from modules.translators.beam import BeamSettings
+from pipeline.engine.console import debug
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import debug
-from pipeline.jobs.job import Job
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings
-from pipeline.retrieval.analyses import analyses_of
-from pipeline.retrieval.folds import in_folds
+from pipeline.recipes.systems import parse_path
 from pipeline.retrieval.fusion import fused
-from pipeline.retrieval.images import image_arguments
-from pipeline.retrieval.likelihood import by_likelihood
+from pipeline.retrieval.generation import Writer
+from pipeline.retrieval.images import image_arguments, images_in, images_of
 from pipeline.retrieval.preconditions import require_enough, require_segmenters
 from pipeline.retrieval.query_translation import by_translation
-from pipeline.retrieval.reranking import on_first_lists
+from pipeline.retrieval.ranks import in_folds
+from pipeline.retrieval.reranking import by_likelihood, on_first_lists
 from pipeline.retrieval.rows import Evaluation, Row, Trained, Training
 from pipeline.retrieval.training import require_languages, training_job, watched_languages
 from pipeline.retrieval.words import require_read
+from pipeline.translation.augment import diversity, refuse_held_out
+
+CAPTIONS_VERSION = 1
 
 
 def vse_rows(
     recipe: Recipe, workspace: Workspace, corpus: Job, synthetic: Mapping[str, Job],
     translators: Callable[[], Mapping[str, Job]], pictures: Callable[[], str | None],
+    analyses: Callable[[Trained], Mapping[str, Job]],
 ) -> list[Row]:  # fmt: skip
     """All rows and seeds of a recipe in the order of its table, whether they have been trained or not.
 
@@ -41,6 +48,7 @@ def vse_rows(
         synthetic: path → the job that writes its captions.
         translators: gives its translators by `system-direction`, if a row needs them.
         pictures: gives a digest of the corpus's pictures, if a model reads them.
+        analyses: gives the jobs of the analyses that suit a trained model, by name.
 
     Raises:
         RecipeError: a row can not be trained, or is tested in a language that it was not trained on.
@@ -62,7 +70,7 @@ def vse_rows(
             row = evaluation(Training(recipe, workspace, corpus, name, seed, languages, train, translators))
             if evaluation in (as_trained, in_folds):
                 (trained,) = row.trained
-                row = replace(row, analyses=analyses_of(Trained(trained, corpus, recipe, languages)))
+                row = replace(row, analyses=analyses(Trained(trained, corpus, recipe, languages)))
             if row.unseen and settings.unseen == "error":
                 first = min(row.unseen)
                 raise RecipeError(
@@ -136,3 +144,54 @@ def require_written(settings: VseSettings, captions: Table) -> None:
         require_enough(name, [parse_group(text) for text in settings.rows[name]], training)
         watched = watched_languages(settings, {slot.language for slot in slots})
         require_languages(captions, {"val": watched, "test": settings.test})
+
+
+def captions_job(recipe: Recipe, corpus: Job, model: Job, path: str) -> Job:
+    """Write a caption of each training image that has a human one in any language; empty ones are counted, left out.
+
+    It is of stage `vse`, since it needs a trained retrieval model. It leaves `captions.parquet`, as translators do.
+
+    Args:
+        recipe: whose.
+        corpus: the job that prepares its data.
+        model: the job that trains the model of `augment.captioner`.
+        path: `caption:de`.
+    """
+    settings, trainer, (language,) = recipe.augment, recipe.vse.trainer, parse_path(path)[1]
+    search = BeamSettings(settings.beam_size, settings.length_penalty)
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Write, and leave the captions."""
+        human = [Caption(**row) for row in read_captions(inputs["corpus"] / "captions.parquet")]
+        train = [one for one in human if one.split == "train"]
+        images = list(dict.fromkeys(one.image_id for one in train))
+        written = Writer(inputs["model"], images_in(inputs), trainer, search).write(images, language)
+        synthetic = [
+            Caption(image, f"{image}|{path}", language, text, "train", path)
+            for image, text in written.items() if text.strip()
+        ]  # fmt: skip
+        refuse_held_out(synthetic, human)
+        if not synthetic:
+            raise RecipeError(f"{path}: every caption is empty; train the captioner longer (augment.captioner.epochs)")
+        write_captions(synthetic, folder / "captions.parquet")
+        return diversity(train, synthetic, language) | {"empty": len(written) - len(synthetic)}
+
+    plain = {"path": path, "search": asdict(search)}
+    inputs = {"corpus": corpus, "model": model} | images_of(model)
+    return Job(
+        f"synthetic-{path.replace(':', '-')}",
+        "vse",
+        CAPTIONS_VERSION,
+        plain,
+        inputs,
+        run,
+        False,
+        asdict(trainer),
+        _headline,
+    )
+
+
+def _headline(figures: Mapping[str, Any]) -> str:
+    """How many captions, and how many are empty, as text."""
+    empty = f"; {figures['empty']:,} empty ones are left out" if figures["empty"] else ""
+    return f"{figures['captions']:,} captions{empty}"

@@ -1,4 +1,4 @@
-"""The words of a retrieval model: its text input, and what its word vectors start from."""
+"""What a retrieval model reads of sentences: its text input, what its word vectors start from, sentence vectors."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -7,19 +7,22 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset as Table
+from numpy.typing import NDArray
 
+from data.captions import read_captions
 from data.lines import WORD_VECTORS
 from data.published_vectors import read_vectors
-from data.sentence_vectors import KnownSentences
+from data.sentence_vectors import KnownSentences, compute_vectors
 from data.slots import parse_group
 from data.text import PretrainedTokens, TextInput, WordVocabulary
 from data.vectors import train_vectors
+from modules.layers.pretrained_text import SentenceVectors
 from modules.retrieval_models import RetrievalModel
+from pipeline.engine.console import debug, info, status
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import debug, info, status
-from pipeline.jobs.workspace import Workspace
-from pipeline.recipes.settings import Recipe, VseSettings
-from pipeline.retrieval.sentence_vectors import known_sentences
+from pipeline.recipes.settings import Recipe, TrainerSettings, VseSettings
 
 _READ_BY_TRANSFORMERS = (".json", ".txt", ".model", ".safetensors", ".bin")
 
@@ -185,3 +188,63 @@ def _training_text(captions: Table, types: Collection[str]) -> tuple[list[str], 
         if row["split"] == "train" and f"{row['language']}/{row['source']}" in types
     ]  # fmt: skip
     return [row["text"] for row in rows], [row["language"] for row in rows]
+
+
+VERSION = 1
+_INPUT = "sentences-"
+
+
+def sentence_jobs(settings: VseSettings, model_files: str | None, tables: Mapping[str, Job]) -> dict[str, Job]:
+    """What a training reads beside its caption tables: a job for each of them; none without sentence vectors.
+
+    Args:
+        settings: with `pretrained`.
+        model_files: a digest of the text model's files; None for a name on the hub.
+        tables: the jobs that leave the caption tables (`captions.parquet`), by the names of a training's inputs.
+
+    Returns:
+        input `sentences-<name of the table>` → job.
+    """
+    if settings.pretrained is None or settings.pretrained_vectors != "sentences":
+        return {}
+    return {f"{_INPUT}{name}": _vectors_job(settings, model_files, table) for name, table in tables.items()}
+
+
+def known_sentences(tokens: PretrainedTokens, inputs: Mapping[str, Path]) -> KnownSentences | PretrainedTokens:
+    """The text input of a training that looks sentences up; `tokens` itself if there are none to look up.
+
+    Raises:
+        DataError: a folder of vectors is damaged.
+    """
+    folders = [folder for name, folder in inputs.items() if name.startswith(_INPUT)]
+    return KnownSentences(tokens, folders) if folders else tokens
+
+
+def _vectors_job(settings: VseSettings, model_files: str | None, table: Job) -> Job:
+    name, layer = str(settings.pretrained), settings.pretrained_layer
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Encode every different sentence, and leave the vectors."""
+        texts = read_captions(inputs["captions"] / "captions.parquet")["text"][:]
+        tokens, model, device = PretrainedTokens(name), SentenceVectors(name, layer), _device(settings.trainer)
+
+        def encode(batch: torch.Tensor) -> NDArray[np.float32]:
+            """Vectors (B, E) of tokens (B, L)."""
+            vectors: NDArray[np.float32] = model.encode(batch.to(device)).cpu().numpy()
+            return vectors
+
+        count = compute_vectors(texts, tokens, encode, folder, folder / "checkpoints")
+        return {"sentences": count, "dim": model.embedding_dim}
+
+    plain = {"pretrained": model_files or name, "layer": layer, "pooling": "mean"}
+    return Job(
+        f"sentences-{table.name}", "vse", VERSION, plain, {"captions": table}, run,
+        headline=lambda figures: f"vectors of {figures['sentences']:,} sentences",
+    )  # fmt: skip
+
+
+def _device(settings: TrainerSettings) -> torch.device:
+    """A GPU if the recipe allows one and there is one."""
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    return torch.device("cuda" if settings.accelerator != "cpu" and torch.cuda.is_available() else "cpu")

@@ -11,8 +11,8 @@ import numpy as np
 from data.sts import SentencePairs
 from data.text import words_of
 from data.vectors import INSTALL, installed, train_vectors
-from modules.sentence_similarity import Scores, mean_vector_similarity, tf_idf_similarity
-from pipeline.jobs.job import Job
+from modules.metrics.sentence_similarity import Scores, mean_vector_similarity, tf_idf_similarity
+from pipeline.engine.job import Job
 from pipeline.recipes.settings import Recipe
 from pipeline.similarity.sets import headline, read_sets, training_text, write_sets
 

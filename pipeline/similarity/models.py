@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from data.slots import parse_group
-from modules.sentence_similarity import pair_similarity
+from modules.metrics.sentence_similarity import pair_similarity
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
-from pipeline.jobs.job import Job
-from pipeline.jobs.model_files import load_model
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, VseSettings
 from pipeline.retrieval.rows import Row
 from pipeline.similarity.floors import FLOORS, floor_job
 from pipeline.similarity.sets import digests, headline, read_sets, training_text, write_sets
+from pipeline.training.model_files import load_model
 
 VERSION = 1
 

@@ -9,10 +9,10 @@ import numpy as np
 from data.captions import read_captions
 from data.sentences import sentence_hash
 from data.sts import SentencePairs, gold_file, read_sts
-from modules.sentence_similarity import Scores, pearson
+from modules.metrics.sentence_similarity import Scores, pearson
+from pipeline.engine.artifacts import read_arrays
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.jobs.artifact_files import read_arrays
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe
 
 CLEAN = "-clean"

@@ -10,20 +10,20 @@ from typing import Any
 from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore
 from data.text import spaced, words_of
-from modules.translation_metrics import distinct, pairwise_bleu
+from modules.metrics.translation import distinct, pairwise_bleu
 from pipeline.corpus.prepare import pictures_of
-from pipeline.drawing.dashboards import Example, examples_html
+from pipeline.engine.console import debug
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import debug
-from pipeline.jobs.job import Job
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.decoding import decoding_of
 from pipeline.recipes.settings import Recipe, job_settings
 from pipeline.recipes.systems import CAPTION, parse_path
 from pipeline.recipes.translator_settings import DecodingSettings
-from pipeline.translation.batch_translation import Translated, translate_all
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
+from pipeline.translation.translating import Translated, translate_all
 from pipeline.translation.translator_files import load_translator
+from pipeline.visualization.dashboards import Example, examples_html
 
 VERSION = 1
 _EXAMPLES = 20

@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 
 from data.captions import read_pairs
 from data.text import JointBPE
-from modules.beam import BeamSettings
+from modules.translators.beam import BeamSettings
+from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
-from pipeline.jobs.job import Job
 from pipeline.recipes.settings import MmtSettings
-from pipeline.translation.batch_translation import translate_all
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.translation.parallel_text import BACK
+from pipeline.translation.translating import translate_all
 from pipeline.translation.translator_files import load_translator
 
 VERSION = 1

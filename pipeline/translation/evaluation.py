@@ -9,17 +9,17 @@ import pyarrow.parquet as pq
 
 from data.regions import RegionStore
 from data.text import UNSPACED, SubWords, tokenize, words_of
-from modules.beam import BeamSettings
-from modules.translation_metrics import ambiguity_scores, translation_scores
-from modules.translators import Searched
+from modules.metrics.translation import ambiguity_scores, translation_scores
+from modules.translators.beam import BeamSettings
+from modules.translators.registry import Searched
 from pipeline.corpus.prepare import pictures_of
-from pipeline.drawing.dashboards import log_translations
-from pipeline.jobs.artifact_files import read_rows
-from pipeline.jobs.trainer import log_folder
+from pipeline.engine.artifacts import read_rows
 from pipeline.recipes.settings import MmtSettings, Recipe
-from pipeline.translation.batch_translation import Translated, translate_all
+from pipeline.training.trainer import log_folder
 from pipeline.translation.parallel_text import ParallelText
+from pipeline.translation.translating import Translated, translate_all
 from pipeline.translation.translator_files import load_translator
+from pipeline.visualization.dashboards import log_translations
 
 
 def translation_headline(figures: Mapping[str, Any]) -> str:

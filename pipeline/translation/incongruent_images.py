@@ -17,19 +17,19 @@ from torch.utils.tensorboard import SummaryWriter
 from data.regions import RegionStore
 from data.text import JointBPE, words_of
 from data.translation import Sentences, in_order_loader
-from modules.ambiguity import ambiguous_words, choices, hits
-from modules.beam import BeamSettings
-from modules.noisy_channel import log_likelihoods
-from modules.translation_metrics import bleu_of, bleu_statistics, by_image, paired_gain
-from modules.translators import Translator
+from modules.metrics.ambiguity import ambiguous_words, choices, hits
+from modules.metrics.translation import bleu_of, bleu_statistics, by_image, paired_gain
+from modules.translators.beam import BeamSettings
+from modules.translators.noisy_channel import log_likelihoods
+from modules.translators.registry import Translator
 from pipeline.corpus.prepare import pictures_of
-from pipeline.drawing.attention import Seen, attention_html, attention_picture
-from pipeline.drawing.dashboards import plain
-from pipeline.jobs.job import Job
+from pipeline.engine.job import Job
 from pipeline.recipes.settings import MmtSettings
-from pipeline.translation.batch_translation import translate_all
 from pipeline.translation.parallel_text import ParallelText
+from pipeline.translation.translating import translate_all
 from pipeline.translation.translator_files import load_translator
+from pipeline.visualization.attention import Seen, attention_html, attention_picture
+from pipeline.visualization.dashboards import plain
 
 VERSION = 3  # intervals over images
 SHOWN = ("own", "other", "zeros")

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from data.captions import TRAINING_SPLITS, read_captions, read_pairs
+from pipeline.engine.console import info
+from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import info
-from pipeline.jobs.job import Job
 
 
 def lenders_of(translators: Sequence[Job], corpus: Job) -> dict[str, Job]:

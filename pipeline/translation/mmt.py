@@ -14,21 +14,21 @@ from data.captions import read_pairs
 from data.regions import RegionStore
 from data.text import BEGIN, END, PADDING, UNSPACED, JointBPE, tokenize
 from data.translation import TranslationData
-from modules.translation import Translation
-from modules.translation_metrics import surface_bleu
-from modules.translators import network_options
+from modules.metrics.translation import surface_bleu
+from modules.training.translation import Translation
+from modules.translators.registry import network_options
 from pipeline.corpus.prepare import corpus_job
+from pipeline.engine.console import debug
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import debug
-from pipeline.jobs.job import Job
-from pipeline.jobs.tensorboard import log_result
-from pipeline.jobs.trainer import AveragedWeights, fit, log_folder
-from pipeline.jobs.weights import load_best, load_weights, save_weights
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import lender
 from pipeline.recipes.settings import MmtSettings, Recipe, job_settings
 from pipeline.recipes.systems import CHANNEL, members_of, opposite, parse_system, translators_wanted
 from pipeline.recipes.translator_settings import Phase
+from pipeline.training.model_files import load_best, load_weights, save_weights
+from pipeline.training.tensorboard import log_result
+from pipeline.training.trainer import AveragedWeights, fit, log_folder
 from pipeline.translation.back_translation import back_translation_job
 from pipeline.translation.evaluation import evaluate_translator, show_translations, translation_headline
 from pipeline.translation.incongruent_images import incongruent_job

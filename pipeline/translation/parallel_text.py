@@ -8,8 +8,8 @@ from data.captions import read_pairs
 from data.regions import RegionStore
 from data.translation import Sentences
 from pipeline.corpus.prepare import twins_of
+from pipeline.engine.artifacts import read_rows
 from pipeline.errors import RecipeError
-from pipeline.jobs.artifact_files import read_rows
 
 BACK = "back.parquet"  # of a back-translation
 _OF_BACK = ("pair_id", "text", "tokens")  # the last two of the source

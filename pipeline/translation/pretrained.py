@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from data.regions import RegionStore
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.jobs.job import Job
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import Recipe, job_settings
 from pipeline.translation.evaluation import evaluate_translator, show_translations, translation_headline
 from pipeline.translation.parallel_text import ParallelText

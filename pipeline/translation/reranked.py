@@ -19,19 +19,19 @@ from data.nbest import Candidate, nbest_lines, read_nbest
 from data.regions import RegionStore
 from data.slots import parse_group
 from data.text import UNSPACED
-from modules.beam import BeamSettings
-from modules.mira import MiraSettings
+from modules.translators.beam import BeamSettings
+from modules.translators.mira import MiraSettings
+from pipeline.engine.artifacts import read_rows
+from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
-from pipeline.jobs.artifact_files import read_rows
-from pipeline.jobs.job import Job
 from pipeline.recipes.rerank_settings import CONTROL, OF_RETRIEVAL
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CHANNEL, members_of, opposite, translators_wanted
-from pipeline.translation.batch_translation import Translated, translate_all
-from pipeline.translation.choices import Lists, compare, tuned
 from pipeline.translation.evaluation import evaluate_translator, translation_headline
 from pipeline.translation.incongruent_images import another
+from pipeline.translation.nbest import Lists, compare, tuned
 from pipeline.translation.parallel_text import ParallelText
+from pipeline.translation.translating import Translated, translate_all
 from pipeline.translation.translator_files import (
     LOGP,
     RERANKING,

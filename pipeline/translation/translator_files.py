@@ -11,18 +11,17 @@ from typing import Any
 
 from data.text import BEGIN, END, UNKNOWN, JointBPE, SubWords, spaced
 from data.translator_tokens import TranslatorTokens
-from modules.ensemble import Ensemble
 from modules.errors import ModelError
-from modules.noisy_channel import Channel
-from modules.pretrained_translator import PretrainedTranslator, require_translator
-from modules.rerankers import Feature, Length, LogProbability, Reranker, Similarity
-from modules.translators import Searched, build_translator
+from modules.translators.ensemble import Ensemble
+from modules.translators.noisy_channel import Channel
+from modules.translators.pretrained import PretrainedTranslator, require_translator
+from modules.translators.registry import Searched, build_translator
+from modules.translators.rerankers import Feature, Length, LogProbability, Reranker, Similarity
+from pipeline.engine.artifacts import read_json
 from pipeline.errors import RecipeError
-from pipeline.jobs.artifact_files import read_json
-from pipeline.jobs.model_files import MODEL_FILES, load_model
-from pipeline.jobs.weights import build_with_weights
 from pipeline.recipes.rerank_settings import CONTROL, OF_RETRIEVAL
 from pipeline.recipes.systems import CHANNEL
+from pipeline.training.model_files import MODEL_FILES, build_with_weights, load_model
 
 LOGP, RERANKING, RETRIEVAL, PRETRAINED = "logp", "reranking", "retrieval", "pretrained"
 TRANSLATOR_FILES = ("network.json", "bpe.json", "weights.safetensors")
@@ -109,7 +108,7 @@ class Reranking:
 
     Attributes:
         direction: of the translator.
-        weights: of the features (`modules.rerankers`), by name.
+        weights: of the features (`modules.translators.rerankers`), by name.
         beam_size: least size of the beam.
         length_penalty: of the search whose lists the weights belong to; None (not recorded): that of each search.
     """

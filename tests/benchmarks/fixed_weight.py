@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from modules.mira import choose, corpus_bleu
-from pipeline.translation.choices import compare, comparison_table, tuned
-from pipeline.translation.rerank_lists import ListFiles, lists_of
+from modules.translators.mira import choose, corpus_bleu
+from pipeline.translation.nbest import ListFiles, compare, comparison_table, lists_of, tuned
 
 NAMES = ["logp", "channel"]
 

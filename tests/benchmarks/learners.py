@@ -16,10 +16,10 @@ from data.corpora.scenes import draw_things
 from data.corpora.scenes_grammar import sentences
 from data.text import BEGIN, END, PADDING, JointBPE, tokenize
 from data.translation import InOrder, SentenceBatches, Sentences, TokenBatches
-from modules.beam import BeamSettings
-from modules.training import BatchModule
-from modules.translation import Translation
-from modules.translators import translate
+from modules.training.base import BatchModule
+from modules.training.translation import Translation
+from modules.translators.beam import BeamSettings
+from modules.translators.registry import translate
 from tests.benchmarks.timing import BF16
 
 VOCABULARY, DIM, HIDDEN, LAYERS, HEADS, DROPOUT = 8000, 128, 256, 4, 4, 0.1

@@ -17,9 +17,9 @@ from transformers import MarianMTModel, PreTrainedTokenizerBase
 
 from data.captions import read_pairs
 from data.translation import TokenBatches
-from modules.translation import rate_factor
+from modules.training.translation import rate_factor
 from pipeline.corpus.prepare import corpus_job
-from pipeline.jobs.workspace import Workspace
+from pipeline.engine.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import MmtSettings
 from tests.benchmarks.learners import LONGEST, marian

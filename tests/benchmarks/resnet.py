@@ -17,10 +17,10 @@ from transformers import ConvNextImageProcessorPil, ResNetConfig, ResNetModel
 
 from data.captions import read_captions
 from data.pixels import PixelStore, write_pixels
+from pipeline.analyses.references import references_of
 from pipeline.corpus.prepare import corpus_job, pictures_of
-from pipeline.jobs.workspace import Workspace
+from pipeline.engine.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
-from pipeline.retrieval.references import references_of
 
 SIZE, BATCH, EPOCHS, RATE, LEAST = 128, 64, 12, 2e-3, 50
 """Pixels, pictures of a step, epochs, Adam's highest learning rate, images that a word must be said of."""

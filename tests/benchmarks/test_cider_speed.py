@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from modules.cider import CiderD
+from modules.metrics.cider import CiderD
 from tests.benchmarks.timing import medians
 from tests.modules import slow_cider
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from data.sentences import sentence_hash
-from modules.cider import CiderD
-from modules.gxn_training import GxnTraining
-from modules.image_generator import PhaseConvolution
+from modules.layers.image_generator import PhaseConvolution
+from modules.metrics.cider import CiderD
 from modules.retrieval_models.base import Batch
+from modules.training.gxn import GxnTraining
 from tests.benchmarks.timing import BATCH, REGION_DIM, medians
 from tests.modules.small import make_trainer
 

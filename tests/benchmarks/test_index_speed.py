@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from modules.index import VectorIndex
+from modules.search.index import VectorIndex
 
 pytestmark = pytest.mark.benchmark
 CENTRES, QUERIES = 20_000, 500

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from modules.mira import MiraSettings, tune
+from modules.translators.mira import MiraSettings, tune
 from tests.modules import slow_mira
 
 pytestmark = pytest.mark.benchmark

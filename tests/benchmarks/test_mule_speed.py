@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from modules.encoders import masked_mean, real_words
-from modules.mule_training import MuleTraining
+from modules.layers.encoders import masked_mean, real_words
 from modules.retrieval_models import model_class
 from modules.retrieval_models.base import Batch, one_vector
+from modules.training.mule import MuleTraining
 from tests.benchmarks.timing import BATCH, BF16, PRECISION, REGION_DIM, medians
 from tests.modules.small import make_trainer
 

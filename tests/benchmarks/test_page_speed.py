@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pipeline.search.gallery import Gallery
+from pipeline.gallery.gallery import Gallery
 from tests.pipeline.tiny import ROOT, Tiny
 
 QUERIES = [f"{size} {colour} {thing}" for size in ("small", "large") for colour in ("red", "blue", "green")
@@ -26,7 +26,7 @@ def test_the_page_answers_in_time(tmp_path: Path, monkeypatch, capsys) -> None:
     place = made.workspace.root / "tiny" / "gallery"
     gallery = Gallery.open(place)
     monkeypatch.setattr(sys, "argv", ["app", str(place)])
-    page = AppTest.from_file(str(ROOT / "pipeline" / "search" / "app.py"), default_timeout=60).run()
+    page = AppTest.from_file(str(ROOT / "pipeline" / "app" / "page.py"), default_timeout=60).run()
     times: dict[str, list[float]] = {"page": [], "search": []}
     for query in QUERIES:
         started = time.perf_counter()

@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[2]
 REGIONS, WORDS, LONGEST, DIM, GIB = 36, 12, 50, 1024, 2**30  # COCO's captions have 10.5 words on average, and two marks
 RANKING = f"""
 import resource, sys, torch
-from modules.scores import cross_attention
-from modules.ranking import exact_ranks
-from modules.encodings import Encodings
+from modules.search.scores import cross_attention
+from modules.search.ranking import exact_ranks
+from modules.search.encodings import Encodings
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from modules.encodings import Encodings
-from modules.ranking import exact_ranks, ranks_by_index
 from modules.retrieval_models import build_model
-from modules.scores import cross_attention, order_violation
+from modules.search.encodings import Encodings
+from modules.search.ranking import exact_ranks, ranks_by_index
+from modules.search.scores import cross_attention, order_violation
 from tests.benchmarks.published import published_t2i
 from tests.benchmarks.timing import BATCH, REGION_DIM, REGIONS, VOCABULARY, make_batch, medians
 

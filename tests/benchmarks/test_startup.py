@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.benchmark
 ROOT = Path(__file__).parents[2]
 TURNS = 5
-SEARCH = "import pipeline.search.commands"
+SEARCH = "import pipeline.gallery.search_commands"
 
 
 @contextmanager

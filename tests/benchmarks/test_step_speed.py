@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from modules.losses.triplet import hard_negative_loss
 from modules.retrieval_models import build_model
-from modules.triplet_losses import hard_negative_loss
 from tests.benchmarks.published import PublishedSAN, PublishedSCAN, max_violation
 from tests.benchmarks.timing import BATCH, BF16, PRECISION, REGION_DIM, REGIONS, VOCABULARY, make_batch, medians
 

@@ -18,19 +18,19 @@ from typing import Any
 import pytest
 
 import data.text
-import modules.beam
-import modules.translation
+import modules.training.translation
+import modules.translators.beam
 from data.captions import read_captions
 from data.text import JointBPE
 from data.translation import SentenceBatches
-from modules.beam import BeamSettings
-from modules.transformer import TransformerTranslator
+from modules.translators.beam import BeamSettings
+from modules.translators.transformer import TransformerTranslator
+from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
-from pipeline.jobs.weights import save_weights
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import TrainerSettings
-from pipeline.translation.batch_translation import translate_all
+from pipeline.training.model_files import save_weights
+from pipeline.translation.translating import translate_all
 from pipeline.translation.translator_files import load_translator, save_network
 from tests.benchmarks.learners import BEAM, Corpus, Ours
 from tests.benchmarks.timing import BF16
@@ -132,8 +132,8 @@ def test_where_the_time_goes(
     stopwatch.watch(SentenceBatches, "__getitem__", "collating")
     stopwatch.watch(TransformerTranslator, "encode", "encoder")
     stopwatch.watch(TransformerTranslator, "step", "decoder", look)
-    stopwatch.watch(modules.beam, "_continue", "output matrix, softmax and best continuations")
-    stopwatch.watch(modules.translation, "beam_search", "rest of the search")
+    stopwatch.watch(modules.translators.beam, "_continue", "output matrix, softmax and best continuations")
+    stopwatch.watch(modules.training.translation, "beam_search", "rest of the search")
     stopwatch.watch(JointBPE, "decode_tokens", "detokenising")
     stopwatch.watch(data.text, "detokenize", "detokenising")
     start = time.perf_counter()

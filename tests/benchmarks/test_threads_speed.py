@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from modules.translator import RegionalTranslator
+from modules.translators.regional import RegionalTranslator
 from tests.benchmarks.timing import REGION_DIM, REGIONS, VOCABULARY, medians
 
 pytestmark = pytest.mark.benchmark

@@ -14,9 +14,9 @@ from data.regions import RegionStore, write_regions
 from data.retrieval import RetrievalData
 from data.slots import parse_group
 from data.text import WordVocabulary
-from modules.retrieval import Retrieval
-from pipeline.jobs.trainer import make_trainer
+from modules.training.retrieval import Retrieval
 from pipeline.recipes.settings import TrainerSettings
+from pipeline.training.trainer import make_trainer
 from tests.benchmarks.timing import BATCH, REGION_DIM, REGIONS
 
 pytestmark = pytest.mark.benchmark

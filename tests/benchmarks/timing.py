@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from pipeline.jobs.trainer import bfloat16_cost
+from pipeline.training.trainer import bfloat16_cost
 
 REGIONS, REGION_DIM, BATCH, VOCABULARY = 36, 2048, 128, 8000
 BF16 = torch.cuda.is_available() or bfloat16_cost() < 1  # as the recipes have it, but for processors that have none

@@ -19,7 +19,7 @@ from data.errors import DataError
 from data.extractor import Extractor, ExtractorSettings
 from data.images import format_of, formats_restricted, open_picture, require_picture, size_of
 from data.objects import DIM
-from pipeline.drawing.pictures import read_thumbnail
+from pipeline.visualization.pictures import read_thumbnail
 
 EXTRACTOR = Extractor(ExtractorSettings(regions=3, size=64))
 

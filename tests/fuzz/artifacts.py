@@ -16,10 +16,10 @@ from data.pixels import open_images
 from data.regions import RegionStore, read_standard
 from pipeline.cli import main
 from pipeline.corpus.prepare import about_corpus, pictures_of, twins_of
-from pipeline.jobs.manifests import read_manifest
-from pipeline.jobs.model_files import load_model
+from pipeline.engine.artifacts import read_manifest
+from pipeline.gallery.gallery import Gallery
 from pipeline.retrieval.ranks import read_ranks
-from pipeline.search.gallery import Gallery
+from pipeline.training.model_files import load_model
 from tests.data.layouts import write_folder
 from tests.fuzz.case import Case, Chance, Reader
 from tests.fuzz.made import write_gallery, write_model

@@ -10,16 +10,15 @@ from safetensors.numpy import save_file
 from data.extractor import EXTRACTOR_VERSION, Extractor, ExtractorSettings
 from data.text import JointBPE, WordVocabulary, tokenize
 from modules.retrieval_models import build_model
-from modules.translators import build_translator
-from pipeline.jobs.files import digest_of
-from pipeline.jobs.model_files import save_model
-from pipeline.jobs.weights import save_weights
-from pipeline.search.exported_files import ABOUT, FORMAT, RERANKER, TRANSLATORS
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.indexing import update_gallery
-from pipeline.search.picture_reading import STANDARD
-from pipeline.search.picture_sources import PictureFolder
-from pipeline.search.seen import SEEN
+from modules.translators.registry import build_translator
+from pipeline.engine.files import digest_of
+from pipeline.export.exported_files import ABOUT, FORMAT, RERANKER, TRANSLATORS
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.picture_reading import STANDARD
+from pipeline.export.seen import SEEN
+from pipeline.gallery.indexing import update_gallery
+from pipeline.gallery.picture_sources import PictureFolder
+from pipeline.training.model_files import save_model, save_weights
 from pipeline.translation.translator_files import save_network
 from tests.data.layouts import sentence
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pipeline.search.exported_files import ABOUT
-from pipeline.search.exported_model import ExportedModel
+from pipeline.export.exported_files import ABOUT
+from pipeline.export.exported_model import ExportedModel
 from tests.fuzz.case import Case, Chance, Reader
 from tests.fuzz.made import ENGLISH, TRANSLATOR, sign, write_model
 from tests.fuzz.mutations import as_json, content_of, number, spoiled_bytes, spoiled_tree, text, ways_out

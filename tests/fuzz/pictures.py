@@ -11,7 +11,7 @@ from data.images import open_picture, require_picture
 from data.objects import Found
 from data.pictures import pictures_in
 from data.pixels import middle_square
-from pipeline.drawing.pictures import embedded, read_thumbnail
+from pipeline.visualization.pictures import embedded, read_thumbnail
 from tests.data.layouts import sentence
 from tests.fuzz.case import Case, Reader
 from tests.fuzz.mutations import TEXTS, spoiled_bytes

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from modules.losses import RankingLoss, negative_mask
+from modules.losses.registry import RankingLoss, negative_mask
 from modules.retrieval_models import RetrievalModel, build_model
 
 N, C, R, D, L, V, H, E = 3, 4, 5, 7, 6, 11, 8, 5

@@ -1,4 +1,4 @@
-"""k-best MIRA, one sentence, candidate and feature at a time, in plain Python: what `modules.mira` must agree with."""
+"""k-best MIRA, one sentence, candidate and feature at a time, in plain Python; `modules.translators.mira` agrees."""
 
 import math
 import random

@@ -14,8 +14,8 @@ from data.regions import RegionStore, write_regions
 from data.retrieval import RetrievalData
 from data.slots import Slot, parse_group
 from data.text import WordVocabulary
-from modules.retrieval import Retrieval
 from modules.retrieval_models import model_class
+from modules.training.retrieval import Retrieval
 
 COLOURS, THINGS = ("red", "blue", "green", "white", "black"), ("dog", "house", "car", "tree")
 

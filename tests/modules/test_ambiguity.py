@@ -6,8 +6,8 @@ import pytest
 import sacrebleu
 import torch
 
-from modules.ambiguity import Choice, ambiguous_words, choices, hits
-from modules.translation_metrics import bleu_of, bleu_statistics, distinct, paired_gain, pairwise_bleu
+from modules.metrics.ambiguity import Choice, ambiguous_words, choices, hits
+from modules.metrics.translation import bleu_of, bleu_statistics, distinct, paired_gain, pairwise_bleu
 
 DICTIONARY = {"bank": ["sitzbank", "sparkasse"], "big": ["große", "großer"], "river": ["fluss"], "old": ["alt"],
               "city": ["stadt"], "red": ["rot"], "dog": ["hund"], "the": ["das"], "runs": ["läuft"]}  # fmt: skip

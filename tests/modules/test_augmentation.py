@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modules.augmentation import drop_regions, drop_words
+from modules.layers.augmentation import drop_regions, drop_words
 
 SHARES = st.floats(0, 0.99)
 

@@ -8,10 +8,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-import modules.cross_entropy
-from modules.beam import BeamSettings, beam_search, follow, top
+import modules.losses.cross_entropy
 from modules.errors import ModelError
-from modules.translators import build_translator, translate
+from modules.translators.beam import BeamSettings, beam_search, follow, top
+from modules.translators.registry import build_translator, translate
 
 V, BEGIN, END, LONGEST = 5, 1, 2, 3
 SOURCE, LENGTHS = torch.tensor([[3, 4, 3], [4, 0, 0], [3, 3, 0]]), torch.tensor([3, 1, 2])
@@ -128,7 +128,7 @@ def test_greedy_takes_the_best_word_each_time(model):
 def test_a_sentence_at_a_time_finds_the_same(model, width, monkeypatch):
     memory = model.encode(SOURCE, LENGTHS)
     together = beam_search(model, memory, BeamSettings(width), BEGIN, END, 12)
-    monkeypatch.setattr(modules.cross_entropy, "PART", 1)
+    monkeypatch.setattr(modules.losses.cross_entropy, "PART", 1)
     apart = beam_search(model, memory, BeamSettings(width), BEGIN, END, 12)
     for one, other in zip(together, apart, strict=True):
         assert [h.tokens for h in one] == [h.tokens for h in other]

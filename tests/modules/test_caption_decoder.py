@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from modules.beam import BeamSettings
-from modules.caption_decoder import END, UNKNOWN, CaptionDecoder
+from modules.layers.caption_decoder import END, UNKNOWN, CaptionDecoder
+from modules.translators.beam import BeamSettings
 
 V, E, H, S = 7, 5, 6, 4
 TOKENS = torch.tensor([[2, 3, 4], [5, 0, 0], [6, 2, 0]])

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from modules.caption_losses import between_captions
-from modules.losses import LOSSES, RankingLoss, negative_mask
-from modules.retrieval import Retrieval
+from modules.losses.captions import between_captions
+from modules.losses.registry import LOSSES, RankingLoss, negative_mask
 from modules.retrieval_models.base import Pairs
-from modules.scores import inner_product
+from modules.search.scores import inner_product
+from modules.training.retrieval import Retrieval
 from tests.modules.cases import D, E, V
 from tests.modules.small import Corpus, make_trainer
 

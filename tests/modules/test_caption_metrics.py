@@ -5,10 +5,10 @@ import pytest
 import torch
 from sacrebleu.metrics.bleu import BLEU
 
-from modules.caption_metrics import caption_scores, most_frequent_caption, nearest_images
-from modules.cider import CiderD, document_frequencies
 from modules.errors import ModelError
-from modules.intervals import mean_interval
+from modules.metrics.captions import caption_scores, most_frequent_caption, nearest_images
+from modules.metrics.cider import CiderD, document_frequencies
+from modules.metrics.intervals import mean_interval
 from tests.modules.slow_cider import made_up
 
 CAPTIONS, REFERENCES = made_up(2, 30, words=6)

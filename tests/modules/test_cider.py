@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from modules import cider
-from modules.cider import CiderD, document_frequencies
 from modules.errors import ModelError
+from modules.metrics import cider
+from modules.metrics.cider import CiderD, document_frequencies
 from tests.modules.slow_cider import cider_d, made_up
 
 DOG, CAT = ["a", "dog", "runs"], ["a", "cat", "sleeps", "here"]

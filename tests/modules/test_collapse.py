@@ -5,8 +5,8 @@ import logging
 import pytest
 import torch
 
-from modules.collapse import LEAST, CollapseWatch, separation
-from modules.losses import CONTRASTIVE, LOSSES
+from modules.losses.registry import CONTRASTIVE, LOSSES
+from modules.training.collapse import LEAST, CollapseWatch, separation
 from tests.modules.small import Corpus, make_trainer
 
 STEPS = 3  # an epoch
@@ -14,7 +14,7 @@ ADVICE = ("more vse.warmup_epochs", "lower vse.learning_rate", "larger vse.margi
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "modules.retrieval"]
+    return [record.getMessage() for record in caplog.records if record.name == "modules.training.retrieval"]
 
 
 def zeroed(corpus: Corpus, model: str, **settings):

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-import modules.cross_entropy as own
-from modules.cross_entropy import agreeing_cross_entropy, smoothed_cross_entropy
-from modules.translation import Translation
+import modules.losses.cross_entropy as own
+from modules.losses.cross_entropy import agreeing_cross_entropy, smoothed_cross_entropy
+from modules.training.translation import Translation
 
 T, E, V = 7, 4, 9
 

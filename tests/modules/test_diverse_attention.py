@@ -10,12 +10,12 @@ from torch import Tensor
 
 from data.slots import parse_group
 from data.text import PretrainedTokens
-from modules.encoders import HeadsPool
 from modules.errors import ModelError
-from modules.pretrained import PretrainedWords
+from modules.layers.encoders import HeadsPool
+from modules.layers.pretrained_text import PretrainedWords
 from modules.retrieval_models import build_model, model_class, option_names
 from modules.retrieval_models.diverse_attention import DiverseAttention
-from modules.scores import best_assignment
+from modules.search.scores import best_assignment
 from tests.modules.cases import (
     LENGTHS,
     C,

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from modules.diversity import diversity, instances
 from modules.errors import ModelError
+from modules.losses.diversity import diversity, instances
 
 READINGS = {
     "apart": lambda s, margin: s - margin,

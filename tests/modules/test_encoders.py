@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from modules.encoders import AttentionPool, CaptionEncoder, word_table
+from modules.layers.encoders import AttentionPool, CaptionEncoder, word_table
 
 B, T, H, V, E = 4, 5, 6, 9, 3
 LENGTHS = torch.tensor([3, 5, 1, 4])

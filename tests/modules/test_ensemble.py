@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from modules.beam import BeamSettings, beam_search
-from modules.ensemble import Ensemble
 from modules.errors import ModelError
-from modules.translators import build_translator, translate
+from modules.translators.beam import BeamSettings, beam_search
+from modules.translators.ensemble import Ensemble
+from modules.translators.registry import build_translator, translate
 
 V, BEGIN, END = 7, 1, 2
 SOURCE, LENGTHS = torch.tensor([[3, 4, 3], [4, 0, 0]]), torch.tensor([3, 1])

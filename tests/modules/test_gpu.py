@@ -5,25 +5,25 @@ from pathlib import Path
 import pytest
 import torch
 
-import modules.cross_entropy
-import modules.scores
+import modules.losses.cross_entropy
+import modules.search.scores
 from data.slots import parse_group
-from modules.beam import BeamSettings
-from modules.gru import both_ways
-from modules.image_generator import (
+from modules.layers.gru import both_ways
+from modules.layers.image_generator import (
     PictureDiscriminator,
     PictureGenerator,
     RegionDiscriminator,
     RegionGenerator,
     discriminator_losses,
 )
-from modules.likelihood import likelihood_ranks
-from modules.noisy_channel import Channel
-from modules.rerankers import LogProbability, Reranker
-from modules.reranking import exact_lists
-from modules.training import BatchModule
-from modules.translation import Translation
-from modules.translators import translate
+from modules.search.likelihood import likelihood_ranks
+from modules.search.reranking import exact_lists
+from modules.training.base import BatchModule
+from modules.training.translation import Translation
+from modules.translators.beam import BeamSettings
+from modules.translators.noisy_channel import Channel
+from modules.translators.registry import translate
+from modules.translators.rerankers import LogProbability, Reranker
 from tests.modules import test_caption_decoder as decoding
 from tests.modules import test_likelihood as likelihoods
 from tests.modules import test_ranking as ranking
@@ -80,7 +80,7 @@ def test_translators_learn_the_same(network: str, region_dim: int | None, smooth
 @pytest.mark.parametrize(("network", "region_dim"), TRANSLATORS)
 @on_gpu
 def test_translators_learn_alike_in_bfloat16_in_many_parts(network: str, region_dim: int | None, monkeypatch) -> None:
-    monkeypatch.setattr(modules.cross_entropy, "PART_ON_GPU", 5 * V)
+    monkeypatch.setattr(modules.losses.cross_entropy, "PART_ON_GPU", 5 * V)
     found = []
     for device in ("cpu", "cuda"):
         module = translation(network, region_dim).float().to(device)
@@ -104,7 +104,7 @@ def test_two_passes_agree_the_same() -> None:
         torch.manual_seed(0)
         sizes = ((7, 12), (7, 12), (V, 12), (V,))
         inputs = [torch.randn(*size, dtype=torch.float64).to(device).requires_grad_() for size in sizes]
-        loss = modules.cross_entropy.agreeing_cross_entropy(*inputs, torch.arange(7, device=device), 0.1, 5.0)
+        loss = modules.losses.cross_entropy.agreeing_cross_entropy(*inputs, torch.arange(7, device=device), 0.1, 5.0)
         loss.backward()
         found.append((loss.cpu(), [tensor.grad.cpu() for tensor in inputs]))
     torch.testing.assert_close(found[1], found[0])
@@ -158,7 +158,7 @@ def test_retrieval_models_score_and_learn_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", RETRIEVAL)
 @on_gpu
 def test_retrieval_models_score_alike_in_bfloat16_in_many_parts(name: str, monkeypatch) -> None:
-    monkeypatch.setattr(modules.scores, "PART_ON_GPU", 500)
+    monkeypatch.setattr(modules.search.scores, "PART_ON_GPU", 500)
     found = []
     for device in ("cpu", "cuda"):
         model = make(name).float().to(device)
@@ -260,7 +260,7 @@ def test_a_decoder_reranks_the_same() -> None:
 @on_gpu
 def test_a_flat_index_on_the_gpu_finds_what_the_cpu_s_finds(tmp_path: Path) -> None:
     faiss = pytest.importorskip("faiss")
-    from modules.index import VectorIndex
+    from modules.search.index import VectorIndex
 
     if not faiss.get_num_gpus():
         pytest.skip("this FAISS is for the CPU")

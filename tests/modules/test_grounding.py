@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from modules.grounding import ground
 from modules.retrieval_models import RetrievalModel, model_class
 from modules.retrieval_models.base import MODELS
+from modules.search.grounding import ground
 from tests.modules.cases import R, make, make_batch
 
 model_class("san")  # all files of the folder are read

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from modules.gru import both_ways, gru_scan
+from modules.layers.gru import both_ways, gru_scan
 
 LENGTHS = torch.tensor([3, 7, 1, 5, 7])
 

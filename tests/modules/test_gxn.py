@@ -11,9 +11,9 @@ from torch import Tensor
 
 from data.slots import parse_group
 from modules.errors import ModelError
-from modules.gxn_training import GxnTraining
-from modules.retrieval import Retrieval
 from modules.retrieval_models.gxn import Gxn
+from modules.training.gxn import GxnTraining
+from modules.training.retrieval import Retrieval
 from tests.modules.cases import (
     LANGUAGES,
     LENGTHS,

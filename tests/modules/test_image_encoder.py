@@ -12,10 +12,10 @@ from transformers import AutoImageProcessor, AutoModel
 
 from data.pixels import PixelStore
 from modules.errors import ModelError
-from modules.gxn_training import GxnTraining
-from modules.image_encoder import ImageEncoder, image_encoder_arguments
-from modules.retrieval import Retrieval
+from modules.layers.image_encoder import ImageEncoder, image_encoder_arguments
 from modules.retrieval_models import build_model
+from modules.training.gxn import GxnTraining
+from modules.training.retrieval import Retrieval
 from tests.data.networks import make_network
 from tests.modules.small import Corpus, Diary, make_trainer
 

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from modules.errors import ModelError
-from modules.image_generator import (
+from modules.layers.image_generator import (
     MapNorm,
     PhaseConvolution,
     PictureDiscriminator,

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-import modules.index as index_module
+import modules.search.index as index_module
 from modules.errors import ModelError
-from modules.index import VectorIndex
+from modules.search.index import VectorIndex
 
 COUNT, DIM = 12_000, 32
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from modules.language_probe import probe, universal_vectors
+from modules.metrics.language_probe import probe, universal_vectors
 from tests.modules.cases import LENGTHS, make, make_batch
 
 

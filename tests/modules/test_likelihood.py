@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from modules.encodings import Encodings
 from modules.errors import ModelError
-from modules.likelihood import CaptionLikelihood, likelihood_ranks
-from modules.metrics import RetrievalRanks
-from modules.ranking import exact_ranks
-from modules.reranking import FirstLists, exact_lists
+from modules.metrics.retrieval import RetrievalRanks
 from modules.retrieval_models import RetrievalModel, build_model
+from modules.search.encodings import Encodings
+from modules.search.likelihood import CaptionLikelihood, likelihood_ranks
+from modules.search.ranking import exact_ranks
+from modules.search.reranking import FirstLists, exact_lists
 from tests.modules.test_ranking import assert_same, best_word_and_region, sets, whole
 
 LINKS = torch.tensor([0, 0, 1, 2, 2, 3])

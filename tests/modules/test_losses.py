@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from modules.contrastive_losses import contrastive_loss, one_to_k_loss, sigmoid_loss
 from modules.errors import ModelError
-from modules.losses import LOSSES, RankingLoss, negative_mask
-from modules.triplet_losses import (
+from modules.losses.contrastive import contrastive_loss, one_to_k_loss, sigmoid_loss
+from modules.losses.registry import LOSSES, RankingLoss, negative_mask
+from modules.losses.triplet import (
     hard_negative_loss,
     most_violated_loss,
     random_hinges_loss,

@@ -11,8 +11,8 @@ from torch import Tensor
 from torchmetrics.retrieval import RetrievalHitRate
 
 from modules.errors import ModelError
-from modules.intervals import bootstrap_interval, paired_difference
-from modules.metrics import (
+from modules.metrics.intervals import bootstrap_interval, paired_difference
+from modules.metrics.retrieval import (
     RECALLS,
     RetrievalRanks,
     fold_scores,

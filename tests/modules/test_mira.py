@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from modules.errors import ModelError
-from modules.mira import MiraSettings, choose, corpus_bleu, oracle, padded, spreads, tune
-from modules.translation_metrics import bleu_statistics
+from modules.metrics.translation import bleu_statistics
+from modules.translators.mira import MiraSettings, choose, corpus_bleu, oracle, padded, spreads, tune
 from tests.modules import slow_mira
 
 FEATURES, COUNTS = (np.array(one, dtype=np.float64) for one in slow_mira.made_up(40, 6, 3))

@@ -6,10 +6,10 @@ from torch import Tensor
 
 from data.slots import parse_group
 from modules.errors import ModelError
-from modules.losses import LOSSES
+from modules.losses.registry import LOSSES
+from modules.losses.triplet import random_hinges_loss
 from modules.retrieval_models import model_class
 from modules.retrieval_models.mlmme import Mlmme
-from modules.triplet_losses import random_hinges_loss
 from tests.modules.cases import (
     check_autocast,
     check_learns,

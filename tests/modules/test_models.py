@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from modules.metrics import retrieval_ranks, retrieval_scores
+from modules.metrics.retrieval import retrieval_ranks, retrieval_scores
 from modules.retrieval_models import RetrievalModel, build_model, model_class, option_names
 from modules.retrieval_models.base import MODELS
 from tests.modules.small import Corpus, make_trainer

@@ -8,13 +8,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from data.slots import parse_group
-from modules.batch_norm import GlobalBatchNorm
 from modules.errors import ModelError
-from modules.losses import negative_mask
+from modules.layers.batch_norm import GlobalBatchNorm
+from modules.losses.registry import negative_mask
+from modules.losses.triplet import most_violated_loss
 from modules.retrieval_models import model_class
 from modules.retrieval_models.mule import EmbN, Mule
-from modules.scores import gram, inner_product
-from modules.triplet_losses import most_violated_loss
+from modules.search.scores import gram, inner_product
 from tests.modules.cases import (
     LANGUAGES,
     LENGTHS,

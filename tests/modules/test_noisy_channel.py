@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from modules.beam import BeamSettings, Hypothesis
 from modules.errors import ModelError
-from modules.noisy_channel import Channel, log_likelihoods
-from modules.rerankers import LogProbability, Reranker
-from modules.sampling import SampleSettings
-from modules.translators import translate
+from modules.translators.beam import BeamSettings, Hypothesis
+from modules.translators.noisy_channel import Channel, log_likelihoods
+from modules.translators.registry import translate
+from modules.translators.rerankers import LogProbability, Reranker
+from modules.translators.sampling import SampleSettings
 from tests.modules.test_ensemble import BEGIN, END, LENGTHS, REGIONS, SOURCE, member
 
 BACK = 9  # words of the channel

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from modules.onnx_recurrent import onnx_states
+from modules.layers.onnx_recurrent import onnx_states
 
 
 class States(nn.Module):

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from data.padding import pad
 from data.translator_tokens import TranslatorTokens
-from modules.beam import BeamSettings
 from modules.errors import ModelError
-from modules.pretrained_translator import PretrainedTranslator
-from modules.rerankers import Length, LogProbability, Reranker
-from modules.sampling import SampleSettings
-from modules.translators import translate
+from modules.translators.beam import BeamSettings
+from modules.translators.pretrained import PretrainedTranslator
+from modules.translators.registry import translate
+from modules.translators.rerankers import Length, LogProbability, Reranker
+from modules.translators.sampling import SampleSettings
 from tests.modules.text_models import save
 from tests.modules.translation_models import NEEDS_PACKAGE, SAVE
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from modules.metrics import RetrievalRanks
-from modules.rank_variance import mean_rank_variance, rank_variances
+from modules.metrics.rank_variance import mean_rank_variance, rank_variances
+from modules.metrics.retrieval import RetrievalRanks
 
 
 def ranks(found: list[int], links: list[int], images: int = 3) -> RetrievalRanks:

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from modules.encodings import Encoding, Encodings
 from modules.errors import ModelError
-from modules.metrics import RetrievalRanks, retrieval_ranks, retrieval_scores
-from modules.ranking import RetrievalMetric, block_similarity, exact_ranks, first_captions, ranks_by_index
+from modules.metrics.retrieval import RetrievalRanks, retrieval_ranks, retrieval_scores
+from modules.search.encodings import Encoding, Encodings
+from modules.search.ranking import RetrievalMetric, block_similarity, exact_ranks, first_captions, ranks_by_index
 
 
 def inner_product(images: Encoding, captions: Encoding) -> Tensor:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from modules.recurrent import BiLSTM, Packing, lstm_cell, on_cudnn, scan
+from modules.layers.recurrent import BiLSTM, Packing, lstm_cell, on_cudnn, scan
 
 torch.manual_seed(0)
 LENGTHS = torch.tensor([3, 7, 1, 5, 7])

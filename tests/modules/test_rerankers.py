@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from modules.beam import BeamSettings, Hypothesis
 from modules.errors import ModelError
-from modules.rerankers import Length, LogProbability, Reranker, Similarity
 from modules.retrieval_models import RetrievalModel, build_model
-from modules.translators import translate
+from modules.translators.beam import BeamSettings, Hypothesis
+from modules.translators.registry import translate
+from modules.translators.rerankers import Length, LogProbability, Reranker, Similarity
 from tests.modules.test_ensemble import BEGIN, END, LENGTHS, REGIONS, SOURCE, member
 
 BATCH = {"source": SOURCE, "source_lengths": LENGTHS, "index": torch.tensor([0, 1]), "regions": REGIONS}

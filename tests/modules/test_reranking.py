@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from modules.encodings import Encoding
 from modules.errors import ModelError
-from modules.index import VectorIndex
-from modules.metrics import RetrievalRanks, retrieval_ranks
-from modules.ranking import exact_ranks, ranks_by_index
-from modules.reranking import FirstLists, first_lists, reranked
+from modules.metrics.retrieval import RetrievalRanks, retrieval_ranks
+from modules.search.encodings import Encoding
+from modules.search.index import VectorIndex
+from modules.search.ranking import exact_ranks, ranks_by_index
+from modules.search.reranking import FirstLists, first_lists, reranked
 from tests.modules.test_ranking import assert_same, best_word_and_region, sets, vectors_with_duplicates, whole
 
 

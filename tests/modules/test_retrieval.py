@@ -7,15 +7,15 @@ import pytest
 import torch
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 
-import modules.losses
+import modules.losses.registry
 from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore, write_regions
 from data.retrieval import RetrievalData
 from data.slots import parse_group
 from data.text import WordVocabulary
-from modules.metrics import retrieval_ranks, retrieval_scores
-from modules.retrieval import Retrieval
-from modules.triplet_losses import hard_negative_loss
+from modules.losses.triplet import hard_negative_loss
+from modules.metrics.retrieval import retrieval_ranks, retrieval_scores
+from modules.training.retrieval import Retrieval
 from tests.modules.small import Diary, make_trainer
 
 SETTINGS = {
@@ -75,7 +75,7 @@ def test_warm_up_ends_and_the_rate_drops_at_their_epochs(corpus) -> None:
         return hard_negative_loss(*args, **kwargs)
 
     module = make_module(corpus, warmup_epochs=2, decay_epoch=3, decay=0.1)
-    with mock.patch.object(modules.losses, "hard_negative_loss", watched):
+    with mock.patch.object(modules.losses.registry, "hard_negative_loss", watched):
         make_trainer(5, diary, limit_val_batches=0).fit(module, make_data(corpus, steps=2))
     assert hardest == [False] * 4 + [True] * 12  # twice a step after warm-up: of the scores, and of equal ones
     assert [rate for (rate,) in diary.rates] == pytest.approx([0.01] * 3 + [0.001] * 2)

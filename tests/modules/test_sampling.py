@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from modules.errors import ModelError
-from modules.sampling import SampleSettings, sample
-from modules.translators import build_translator, translate
+from modules.translators.registry import build_translator, translate
+from modules.translators.sampling import SampleSettings, sample
 
 V, BEGIN, END, LONGEST = 5, 1, 2, 3
 SOURCE, LENGTHS = torch.tensor([[3, 4, 3], [4, 0, 0], [3, 3, 0]]), torch.tensor([3, 1, 2])

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-import modules.scores
-from modules.encodings import Encodings
-from modules.metrics import retrieval_ranks
-from modules.ranking import exact_ranks
+import modules.search.scores
+from modules.metrics.retrieval import retrieval_ranks
 from modules.retrieval_models import build_model, option_names
 from modules.retrieval_models.scan import SCAN
-from modules.scores import cross_attention
+from modules.search.encodings import Encodings
+from modules.search.ranking import exact_ranks
+from modules.search.scores import cross_attention
 from tests.modules.cases import (
     check_autocast,
     check_learns,
@@ -107,7 +107,7 @@ def test_the_fast_form_is_the_published_form(name: str, dtype: torch.dtype, clos
         value = function(*sides, *form)
         return value.detach(), torch.autograd.grad((value * weight).sum(), inputs)
 
-    with mock.patch.multiple(modules.scores, **({"PART": modules.scores.PART} | limits)):
+    with mock.patch.multiple(modules.search.scores, **({"PART": modules.search.scores.PART} | limits)):
         ours, found = result(fast)
     theirs, expected = result(published)
     assert ours.dtype == dtype
@@ -123,7 +123,7 @@ def test_no_tensor_is_larger_than_a_part() -> None:
     sizes = []
     softmax = torch.Tensor.softmax
     with (
-        mock.patch.object(modules.scores, "PART", 4000),
+        mock.patch.object(modules.search.scores, "PART", 4000),
         mock.patch.object(torch.Tensor, "softmax", lambda x, dim: sizes.append(x.numel()) or softmax(x, dim)),
     ):
         cross_attention(images, captions, 4.0)
@@ -136,7 +136,7 @@ def test_parts_that_are_computed_again_are_not_kept(stored: int) -> None:
     images, captions = sets(20, 6, 4, torch.float64), sets(20, 5, 4, torch.float64)
     kept = []
     hooks = torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x)
-    with mock.patch.multiple(modules.scores, PART=3000, STORED=stored), hooks:
+    with mock.patch.multiple(modules.search.scores, PART=3000, STORED=stored), hooks:
         cross_attention(images, captions, 4.0)
     assert (max(kept) > 2000) == bool(stored)
 
@@ -190,7 +190,7 @@ def test_ranks_by_blocks_are_those_of_the_loop(name: str) -> None:
     images, captions = sets(30, 7, 8, torch.float64), sets(60, 6, 8, torch.float64)
     images, captions = ((vectors.detach(), mask) for vectors, mask in (images, captions))
     links, form = torch.randint(30, (60,)), ("t2i" in name, *PAPER[name])
-    with mock.patch.object(modules.scores, "PART", 5000):
+    with mock.patch.object(modules.search.scores, "PART", 5000):
         found = exact_ranks(lambda *both: fast(*both, *form), *map(Encodings.of, (images, captions)), links, block=16)
     expected = retrieval_ranks(published(images, captions, *form), links)
     assert torch.equal(found.text_to_image, expected.text_to_image)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from modules.self_critical import advantages, mixed_losses, policy_losses, share_of_rewards
+from modules.losses.self_critical import advantages, mixed_losses, policy_losses, share_of_rewards
 from tests.modules.test_caption_decoder import LANGUAGES, V, make
 
 LONGEST = 2

@@ -8,9 +8,7 @@ import torch
 from scipy.stats import pearsonr
 
 from modules.errors import ModelError
-from modules.retrieval_models import RetrievalModel, build_model, model_class
-from modules.retrieval_models.base import MODELS
-from modules.sentence_similarity import (
+from modules.metrics.sentence_similarity import (
     BLOCK,
     _weighted_pearson,
     mean_vector_similarity,
@@ -19,6 +17,8 @@ from modules.sentence_similarity import (
     pearson_interval,
     tf_idf_similarity,
 )
+from modules.retrieval_models import RetrievalModel, build_model, model_class
+from modules.retrieval_models.base import MODELS
 
 model_class("san")  # all files of the folder are read
 NAMES = sorted(name for name in MODELS if not name.startswith("test-"))

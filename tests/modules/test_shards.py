@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from modules.errors import ModelError
-from modules.index import VectorIndex
-from modules.shards import ABOUT, ShardedIndex
+from modules.search.index import VectorIndex
+from modules.search.shards import ABOUT, ShardedIndex
 
 
 def sharded(vectors: torch.Tensor, sizes: list[int]) -> ShardedIndex:

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from modules.errors import ModelError
-from modules.surface_scores import BLEU_MEASURE, SURFACE_MEASURES, surface_statistics
-from modules.translation_metrics import paired_gain, translation_scores
+from modules.metrics.surface_scores import BLEU_MEASURE, SURFACE_MEASURES, surface_statistics
+from modules.metrics.translation import paired_gain, translation_scores
 from tests.modules.test_translation_metrics import HYPOTHESES, REFERENCES
 
 SAID = [*HYPOTHESES, "", "Ein Hund .", "mann"]

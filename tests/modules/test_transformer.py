@@ -6,9 +6,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from modules.errors import ModelError
-from modules.transformer import TransformerTranslator
-from modules.transformer_layers import DecoderLayer, EncoderLayer, drop, fused, plain, softmax
-from modules.translators import build_translator, network_options
+from modules.layers.transformer import DecoderLayer, EncoderLayer, drop, fused, plain, softmax
+from modules.translators.registry import build_translator, network_options
+from modules.translators.transformer import TransformerTranslator
 
 B, N, K, D, V, E, HIDDEN, HEADS = 3, 5, 4, 6, 11, 8, 10, 2
 LENGTHS, TARGETS = torch.tensor([4, 5, 1]), torch.tensor([3, 2, 4])

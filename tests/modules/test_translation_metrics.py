@@ -4,7 +4,7 @@ import pytest
 import sacrebleu
 
 from modules.errors import ModelError
-from modules.translation_metrics import ambiguity_scores, translation_scores
+from modules.metrics.translation import ambiguity_scores, translation_scores
 
 REFERENCES = ["Ein Hund läuft über die grüne Wiese.", "Zwei Frauen sitzen auf einer Bank im Park."]
 HYPOTHESES = ["Ein Hund rennt über die grüne Wiese.", "Zwei Frauen sitzen auf einem Stuhl im Park."]

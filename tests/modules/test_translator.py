@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from modules.errors import ModelError
-from modules.translator import Memory, RegionalAttention, RegionalTranslator
+from modules.translators.regional import Memory, RegionalAttention, RegionalTranslator
 
 B, N, K, D, V = 3, 5, 4, 6, 11
 LENGTHS, TARGETS = torch.tensor([4, 5, 1]), torch.tensor([3, 2, 4])

@@ -15,13 +15,13 @@ from data.retrieval import RetrievalData
 from data.slots import parse_group
 from data.text import BEGIN, END
 from data.translation import Sentences, TranslationData
-from modules.beam import BeamSettings
 from modules.distributed import touch
-from modules.retrieval import Retrieval
-from modules.translation import Translation
-from modules.translator import RegionalTranslator
+from modules.training.retrieval import Retrieval
+from modules.training.translation import Translation
+from modules.translators.beam import BeamSettings
+from modules.translators.regional import RegionalTranslator
 from pipeline.recipes.settings import TrainerSettings
-from pipeline.translation.batch_translation import translate_all
+from pipeline.translation.translating import translate_all
 from tests.modules.small import Corpus, Diary, OneLanguageARank, make_trainer
 from tests.modules.test_plugins import PLUGINS
 from tests.modules.two import both, two_processes

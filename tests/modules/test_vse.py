@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-import modules.scores
+import modules.search.scores
 from modules.retrieval_models import model_class, option_names
 from modules.retrieval_models.vse import VSE, OrderEmbeddings, VSEPlusPlus
-from modules.scores import order_violation
+from modules.search.scores import order_violation
 from tests.modules.cases import (
     LANGUAGES,
     LENGTHS,
@@ -64,7 +64,7 @@ def test_it_learns(name: str) -> None:
 def test_order_violation_by_blocks_is_the_whole(part: int) -> None:
     torch.manual_seed(0)
     upper, lower = (torch.randn(n, 6, dtype=torch.float64, requires_grad=True) for n in (9, 13))
-    with mock.patch.object(modules.scores, "ORDER_PART", part):
+    with mock.patch.object(modules.search.scores, "ORDER_PART", part):
         ours = order_violation(upper, lower)
         found = torch.autograd.grad(ours.square().sum(), (upper, lower))
     theirs = -(upper[:, None] - lower[None]).clamp(min=0).square().sum(-1)

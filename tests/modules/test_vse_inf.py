@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from modules.pooling import GeneralisedPool, positional_encodings
+from modules.layers.pooling import GeneralisedPool, positional_encodings
 from modules.retrieval_models import model_class, option_names
 from modules.retrieval_models.vse_inf import VSEInfinity
 from tests.modules.cases import (

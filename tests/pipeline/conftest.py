@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from data import extractor
-from pipeline.jobs.workspace import Workspace
-from pipeline.search.exported_model import ExportedModel
+from pipeline.engine.workspace import Workspace
+from pipeline.export.exported_model import ExportedModel
 from tests.pipeline.drawn import draw
 from tests.pipeline.kills import Kills, kills
 from tests.pipeline.tiny import GXN, RERANKED, Tiny

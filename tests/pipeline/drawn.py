@@ -4,7 +4,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from pipeline.search.gallery import Hit
+from pipeline.gallery.gallery import Hit
 
 
 def draw(path: Path, number: int, size: tuple[int, int] = (60, 40)) -> Image.Image:

@@ -208,9 +208,9 @@ def serve() -> None:
     import pyarrow.parquet as pq
 
     for module in walk_packages(pipeline.__path__, "pipeline."):
-        if module.name not in ("pipeline.__main__", "pipeline.search.app"):
+        if module.name not in ("pipeline.__main__", "pipeline.app.page"):
             import_module(module.name)
-    for name in ("datasets", "faiss", "pipeline.jobs.trainer", "sacrebleu", "sklearn.decomposition"):
+    for name in ("datasets", "faiss", "pipeline.training.trainer", "sacrebleu", "sklearn.decomposition"):
         import_module(name)
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 

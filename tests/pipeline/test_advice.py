@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pipeline.cli import main
-from pipeline.jobs.machine_errors import line_of, out_of_memory
+from pipeline.engine.machine_errors import line_of, out_of_memory
 from tests.pipeline.tiny import Tiny
 
 CPU = RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: 8000000 bytes")

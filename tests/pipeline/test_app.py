@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pipeline.search import examples, page_results
-from pipeline.search.examples import Ambiguous, Sentence
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.exported_translators import ExportedTranslators
-from pipeline.search.gallery import Gallery
-from pipeline.search.indexing import update_gallery
-from pipeline.search.page_text import BROWN, COLOURS, GREEN, coloured, plain
-from pipeline.search.picture_sources import PictureFolder
+from pipeline.app import page_results
+from pipeline.app.page_text import BROWN, COLOURS, GREEN, coloured, plain
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.exported_translators import ExportedTranslators
+from pipeline.gallery import examples
+from pipeline.gallery.examples import Ambiguous, Sentence
+from pipeline.gallery.gallery import Gallery
+from pipeline.gallery.indexing import update_gallery
+from pipeline.gallery.picture_sources import PictureFolder
 from tests.pipeline.drawn import draw
 from tests.pipeline.tiny import ROOT, Tiny
 from tests.screenshots import appears, browser, drop, press, served, switch_on
@@ -50,7 +51,7 @@ def used_english(tiny: Tiny) -> Path:
 
 def opened(gallery: Path, monkeypatch) -> AppTest:
     monkeypatch.setattr(sys, "argv", ["app", str(gallery)])
-    page = AppTest.from_file(str(ROOT / "pipeline" / "search" / "app.py"), default_timeout=60).run()
+    page = AppTest.from_file(str(ROOT / "pipeline" / "app" / "page.py"), default_timeout=60).run()
     assert not page.exception
     return page
 

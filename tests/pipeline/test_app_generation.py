@@ -7,12 +7,12 @@ import pytest
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
-from pipeline.search import page_picture, page_results
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.generation import captions_of, picture_of
-from pipeline.search.indexing import update_gallery
-from pipeline.search.page_results import DRAWN
-from pipeline.search.picture_sources import PictureFolder
+from pipeline.app import page_picture, page_results
+from pipeline.app.page_results import DRAWN
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.generation import captions_of, picture_of
+from pipeline.gallery.indexing import update_gallery
+from pipeline.gallery.picture_sources import PictureFolder
 from tests.pipeline.drawn import draw
 from tests.pipeline.test_app import opened, search, shown
 from tests.pipeline.tiny import GXN_OPTIONS, Tiny
@@ -61,9 +61,9 @@ def uploads(folder: str, picture: str) -> None:
     """A page on which a picture was uploaded."""
     from pathlib import Path
 
-    from pipeline.search.gallery import Gallery
-    from pipeline.search.page_picture import uploaded
-    from pipeline.search.page_results import Request, Sentence
+    from pipeline.app.page_picture import uploaded
+    from pipeline.app.page_results import Request, Sentence
+    from pipeline.gallery.gallery import Gallery
 
     content = Path(picture).read_bytes()
     uploaded(Gallery.open(folder), content, "mine.png", Request(Sentence("", "en"), 2, False, False))

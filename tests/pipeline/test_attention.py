@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.drawing.attention import Seen, _framed, attention_html, attention_picture, words_of
+from pipeline.visualization.attention import Seen, _framed, attention_html, attention_picture, words_of
 
 BOXES = np.array([[0.0, 0.0, 1.0, 1.0], [0.2, 0.2, 0.6, 0.6], [0.5, 0.5, 0.9, 0.9]])
 

@@ -113,7 +113,7 @@ def without_weights(path: Path) -> None:
 @pytest.fixture(scope="module")
 def stopped(tiny: Tiny, tmp_path_factory) -> Tiny:
     """A retrieval training that was stopped after its first epoch."""
-    from pipeline.jobs import trainer as training
+    from pipeline.training import trainer as training
 
     class Stop(training.Callback):
         def on_train_epoch_start(self, trainer, pl_module) -> None:
@@ -173,7 +173,7 @@ def test_a_training_whose_folder_was_moved_keeps_its_best_epoch(stopped: Tiny, t
     (path,) = copy.workspace.root.glob("jobs/vse-*/*.partial/checkpoints/best.ckpt")
     callbacks = torch.load(path, weights_only=True)["callbacks"]
     score = next(state["best_model_score"] for name, state in callbacks.items() if name.startswith("_Best"))
-    from pipeline.jobs.trainer import _Best
+    from pipeline.training.trainer import _Best
 
     best = _Best(path.parent, filename="best", monitor="val/rsum", mode="max", save_top_k=1)
     best.load_state_dict(next(state for name, state in callbacks.items() if name.startswith("_Best")))

@@ -14,8 +14,8 @@ from pipeline.errors import RecipeError
 from pipeline.evaluation.benchmark import BenchmarkEncoder, benchmark_task, languages_of_task, measure_task
 from pipeline.evaluation.measure import measure
 from pipeline.evaluation.sets import set_of_recipe
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.seen import TRAIN
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.seen import TRAIN
 from tests.pipeline.tiny import Tiny, at
 
 mteb = pytest.importorskip("mteb", reason="mteb is not installed (`make setup EXTRA=benchmarks`)")

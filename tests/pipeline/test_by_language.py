@@ -7,10 +7,10 @@ import pytest
 from matplotlib.colors import to_rgba
 from PIL import Image
 
-from pipeline.drawing.plots import Mark, Panel, Point, as_png, by_count
 from pipeline.reporting import by_language
 from pipeline.reporting.by_language import CAPTIONS, PARAMETERS, language_figure
 from pipeline.reporting.records import Result
+from pipeline.visualization.plots import Mark, Panel, Point, as_png, by_count
 
 POINTS = [
     Point("en", "mule: all", 100, 50.0, 48.0, 52.0),

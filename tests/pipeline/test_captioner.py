@@ -4,11 +4,11 @@ import pytest
 
 from data.captions import read_captions
 from data.pixels import open_images
-from modules.beam import BeamSettings
+from modules.translators.beam import BeamSettings
+from pipeline.engine.job import topological_order
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.job import topological_order
-from pipeline.retrieval.captioning import Writer
+from pipeline.retrieval.generation import Writer
 from pipeline.stages import all_jobs
 from tests.pipeline.tiny import Tiny
 

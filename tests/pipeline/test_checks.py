@@ -10,9 +10,9 @@ import data.segmentation
 from data.errors import DataError
 from modules.errors import ModelError
 from modules.retrieval_models import build_model
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.retrieval.preconditions import advise_on_regions, require_segmenters
 

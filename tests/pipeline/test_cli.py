@@ -13,8 +13,8 @@ import pytest
 from pipeline.cli import main
 from pipeline.commands.options import recipe_names
 from pipeline.commands.stages import STAGES
+from pipeline.engine.console import info
 from pipeline.errors import RecipeError
-from pipeline.jobs.console import info
 from pipeline.recipes.command_line import split_settings
 from pipeline.recipes.documentation import documented_keys, documented_recipe
 from pipeline.recipes.loading import CONFIGS, load_recipe
@@ -148,7 +148,8 @@ def test_help_and_wrong_settings_need_no_heavy_library(arguments: list[str], exp
 
 
 def test_a_search_needs_torch_alone() -> None:
-    code = "import pipeline.search.commands; from pipeline.recipes.loading import load_recipe; load_recipe('scenes')"
+    search = "import pipeline.gallery.search_commands"
+    code = f"{search}; from pipeline.recipes.loading import load_recipe; load_recipe('scenes')"
     assert imported(code)[1] == {"torch"}
 
 
@@ -156,8 +157,8 @@ def test_the_recipe_s_exported_model_is_found_without_what_trains() -> None:
     """`embed` needs seconds and 300 MB less."""
     code = (
         "import pytest; from pathlib import Path; from pipeline.errors import RecipeError; "
-        "from pipeline.jobs.workspace import Workspace; from pipeline.recipes.loading import load_recipe; "
-        "import pipeline.search.embedding; from pipeline.search.generation import given_model; "
+        "from pipeline.engine.workspace import Workspace; from pipeline.recipes.loading import load_recipe; "
+        "import pipeline.gallery.embedding; from pipeline.export.generation import given_model; "
         "pytest.raises(RecipeError, given_model, load_recipe('scenes'), Workspace(Path('nowhere')), None)"
     )
     assert imported(code)[1] == {"torch"}

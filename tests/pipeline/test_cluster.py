@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from pipeline.cli import main
+from pipeline.engine import cluster
+from pipeline.engine.artifacts import read_manifest
+from pipeline.engine.cluster import Cluster
 from pipeline.errors import RecipeError
-from pipeline.jobs import cluster
-from pipeline.jobs.cluster import Cluster
-from pipeline.jobs.manifests import read_manifest
 from pipeline.recipes.loading import load_recipe
 from tests.pipeline.tiny import ROOT, Tiny
 

@@ -33,7 +33,19 @@ BENCHES = {  # each with a file that has such tests and imports little
 SERVERS = {"app", "tensorboard"}
 WORK = tuple(
     f"pipeline.{name}"
-    for name in ("corpus", "evaluation", "graph", "init", "reporting", "search", "stages", "translation")
+    for name in (
+        "analyses",
+        "app",
+        "corpus",
+        "evaluation",
+        "export",
+        "gallery",
+        "graph",
+        "init",
+        "reporting",
+        "stages",
+        "translation",
+    )
 )
 FOLDERS = (".", "pipeline", "pipeline/results", "data", "modules", "tests/benchmarks")
 READMES = [*(ROOT / name / "README.md" for name in FOLDERS), ROOT / ".github" / "CONTRIBUTING.md"]
@@ -281,7 +293,7 @@ def test_a_command_of_a_readme_is_accepted(of_bildwort, line: str, monkeypatch, 
         return Stub() if of_command and name.startswith(WORK) else real(name, globals, *more, **named)
 
     monkeypatch.setattr(builtins, "__import__", stubbed)
-    monkeypatch.setattr("pipeline.jobs.side_by_side.executor_for", lambda *given: None)
+    monkeypatch.setattr("pipeline.engine.side_by_side.executor_for", lambda *given: None)
     monkeypatch.setenv("BILDWORT_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     for name in ("cnn", "holiday", "longer", "marian", "mine", "pictures", "short"):  # as a user would write it

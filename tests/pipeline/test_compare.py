@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli import main
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.jobs.job import Job
-from pipeline.jobs.workspace import Workspace
 from pipeline.reporting.compare import compare
 
 

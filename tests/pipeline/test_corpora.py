@@ -11,12 +11,12 @@ import pytest
 from data.captions import Caption, Pair
 from data.corpora import Corpus
 from data.regions import RegionStore, write_regions
-from modules.metrics import fold_scores, retrieval_scores
+from modules.metrics.retrieval import fold_scores, retrieval_scores
 from pipeline.cli import main
 from pipeline.corpus.prepare import _regions
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
-from pipeline.jobs.job import Job
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.retrieval.ranks import read_ranks
 from tests.data.layouts import SIZES, write_folder, write_json, write_karpathy, write_precomputed

@@ -15,10 +15,10 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from data.regions import RegionStore, write_regions
-from pipeline.drawing import dashboards
-from pipeline.drawing import pictures as drawing
-from pipeline.drawing.dashboards import Example, QueryGallery, examples_html, log_translations, query_galleries
-from pipeline.drawing.pictures import BLACK, GREEN, hit_sheet, picture_sheet, read_thumbnail
+from pipeline.visualization import dashboards
+from pipeline.visualization import pictures as drawing
+from pipeline.visualization.dashboards import Example, QueryGallery, examples_html, log_translations, query_galleries
+from pipeline.visualization.pictures import BLACK, GREEN, hit_sheet, picture_sheet, read_thumbnail
 
 GREEN_RGB = tuple(int(GREEN[place : place + 2], 16) for place in (1, 3, 5))
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from pipeline.engine.distributed import rank, run_id, started_together
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.jobs.distributed import rank, run_id, started_together
-from pipeline.jobs.job import Job
-from pipeline.jobs.trainer import make_trainer
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import TrainerSettings
+from pipeline.training.trainer import make_trainer
 from tests.pipeline.test_jobs import Work, make
 
 ROOT = Path(__file__).parents[2]
@@ -24,8 +24,8 @@ ROOT = Path(__file__).parents[2]
 _OTHER_PROCESS = """
 import sys, time
 from pathlib import Path
-from pipeline.jobs.workspace import Workspace
-from pipeline.jobs.job import Job
+from pipeline.engine.workspace import Workspace
+from pipeline.engine.job import Job
 
 def run(folder, inputs):
     with open(sys.argv[2], "a") as calls:
@@ -95,7 +95,7 @@ def _take_part(workspace: Workspace, job: Job, folder: Path) -> dict:
 @pytest.mark.parametrize("collective", [True, False])
 def test_a_rank_above_0_gives_up_when_rank_0_is_gone(workspace: Workspace, monkeypatch, collective: bool) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr("pipeline.jobs.locks.PATIENCE", 0.3)
+    monkeypatch.setattr("pipeline.engine.locks.PATIENCE", 0.3)
     with pytest.raises(RecipeError, match="rank 0 has not worked on it"):
         workspace.perform(Job("work", "mmt", 1, {}, {}, lambda folder, inputs: {}, collective=collective))
 
@@ -111,7 +111,7 @@ def test_a_rank_above_0_is_patient_while_rank_0_works(workspace: Workspace, monk
         (final / "manifest.json").write_text("{}")
 
     monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr("pipeline.jobs.locks.PATIENCE", 0.3)
+    monkeypatch.setattr("pipeline.engine.locks.PATIENCE", 0.3)
     with FileLock(final.with_name(final.name + ".lock")):
         thread = threading.Thread(target=rank_0)
         thread.start()
@@ -125,7 +125,7 @@ def test_a_rank_above_0_does_not_join_another_run(workspace: Workspace, monkeypa
     partial.mkdir(parents=True)
     (partial / "started.json").write_text(json.dumps({"format": 1, "run": "of another"}))
     monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr("pipeline.jobs.locks.PATIENCE", 0.3)
+    monkeypatch.setattr("pipeline.engine.locks.PATIENCE", 0.3)
     with pytest.raises(RecipeError, match="rank 0 has not worked on it"):
         workspace.perform(job)
 
@@ -141,7 +141,7 @@ def test_copies_of_ranks_that_were_killed_are_cleared_away(workspace: Workspace)
 
 _RANK_0 = """
 import os, time
-from pipeline.jobs import locks
+from pipeline.engine import locks
 
 locks.GRACE = 0
 if os.fork():

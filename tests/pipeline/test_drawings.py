@@ -17,12 +17,12 @@ from data.regions import RegionStore, write_regions
 from data.text import WordVocabulary
 from modules.retrieval_models import RetrievalModel, build_model, model_class
 from modules.retrieval_models.base import MODELS
-from pipeline.drawing.grounding import NOTHING, Grounded, Side, View, grounded, grounding_figure, lit
-from pipeline.drawing.joint_space import Contents, encoded_contents, farthest, joint_space_figure, t_sne
-from pipeline.drawing.pictures import cut_out
-from pipeline.drawing.plots import as_png
-from pipeline.drawing.word_vectors import known_words, word_vectors_figure
 from pipeline.reporting.drawings import _grounding, _joint_space, _TestImages
+from pipeline.visualization.grounding import NOTHING, Grounded, Side, View, grounded, grounding_figure, lit
+from pipeline.visualization.joint_space import Contents, encoded_contents, farthest, joint_space_figure, t_sne
+from pipeline.visualization.pictures import cut_out
+from pipeline.visualization.plots import as_png
+from pipeline.visualization.word_vectors import known_words, word_vectors_figure
 from tests.pipeline.tiny import Tiny
 
 model_class("san")  # all files of the folder are read

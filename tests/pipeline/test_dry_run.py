@@ -8,12 +8,12 @@ from statistics import median
 
 import pytest
 
+from pipeline.commands.dry_run import NOT_KNOWN, planned, show_plan
+from pipeline.engine.artifacts import read_manifest, write_manifest
+from pipeline.engine.estimates import Estimate, Estimates, megabytes_in
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
-from pipeline.jobs.estimates import Estimate, Estimates, megabytes_in
-from pipeline.jobs.job import Job
-from pipeline.jobs.manifests import read_manifest, write_manifest
-from pipeline.jobs.workspace import Workspace
-from pipeline.reporting.dry_run import NOT_KNOWN, planned, show_plan
 from pipeline.stages import all_jobs
 from tests.pipeline.tiny import RERANKED, Tiny
 

@@ -15,9 +15,9 @@ from PIL import Image
 
 from modules.retrieval_models.base import MODELS
 from pipeline.errors import RecipeError
-from pipeline.search import embedding
-from pipeline.search.embedding import CaptionLines, Pictures, embed, ids_of
-from pipeline.search.exported_model import ExportedModel
+from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery import embedding
+from pipeline.gallery.embedding import CaptionLines, Pictures, embed, ids_of
 from tests.pipeline.tiny import Tiny
 
 TEXTS = [f"a {colour} {thing}" for colour in ("red", "blue", "small", "green") for thing in ("bat", "ball", "box")]
@@ -54,7 +54,7 @@ def test_encode_is_what_the_other_encoders_give(exported: ExportedModel, own: Pa
 def test_pictures_are_encoded_in_batches(exported: ExportedModel, own: Path, monkeypatch) -> None:
     paths, read = sorted(own.glob("*.png")), []
     whole, encode = exported.encode(paths), ExportedModel.encode_pictures
-    monkeypatch.setattr("pipeline.search.exported_model._BATCH", 4)
+    monkeypatch.setattr("pipeline.export.exported_model._BATCH", 4)
     monkeypatch.setattr(
         ExportedModel, "encode_pictures", lambda self, some: (read.append(len(some)), encode(self, some))[1]
     )

@@ -13,20 +13,20 @@ from safetensors.numpy import load_file, save_file
 from data.errors import DataError
 from data.regions import RegionStore
 from data.sentences import sentence_hash
-from modules.intervals import bootstrap_interval
-from modules.metrics import retrieval_ranks, retrieval_scores
+from modules.metrics.intervals import bootstrap_interval
+from modules.metrics.retrieval import retrieval_ranks, retrieval_scores
 from modules.retrieval_models.base import MODELS
 from pipeline.cli import main
 from pipeline.corpus.prepare import pictures_of
+from pipeline.engine import files
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.evaluation.measure import measure
 from pipeline.evaluation.sets import set_of_folder, set_of_recipe
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.seen import SEEN, TRAIN, VAL, Seen, name_hash
 from pipeline.graph import Graph
-from pipeline.jobs import files
-from pipeline.jobs.workspace import Workspace
 from pipeline.retrieval.ranks import read_ranks
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.seen import SEEN, TRAIN, VAL, Seen, name_hash
 from tests.pipeline.own_pictures import write_coco
 from tests.pipeline.tiny import Tiny, at
 

@@ -19,15 +19,15 @@ import pipeline.retrieval.training
 from data.captions import Caption, read_captions, write_captions
 from data.regions import write_regions
 from data.retrieval import RetrievalData
-from modules.retrieval import Retrieval
+from modules.training.retrieval import Retrieval
 from pipeline.corpus.prepare import corpus_job
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
-from pipeline.jobs.job import Job
-from pipeline.jobs.trainer import make_trainer
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import CONFIGS, load_recipe
 from pipeline.recipes.settings import Recipe, TrainerSettings
 from pipeline.recipes.systems import parse_path
+from pipeline.training.trainer import make_trainer
 from tests.data.layouts import entries, write_folder, write_json
 from tests.data.official import OFFICIAL, pack, write_data
 from tests.modules.text_models import save

@@ -2,10 +2,10 @@
 
 import pytest
 
-from pipeline.search.examples import ambiguous_example, example_queries
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.exported_translators import ExportedTranslators
-from pipeline.search.gallery import Gallery
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.exported_translators import ExportedTranslators
+from pipeline.gallery.examples import ambiguous_example, example_queries
+from pipeline.gallery.gallery import Gallery
 from tests.pipeline.tiny import Tiny
 
 

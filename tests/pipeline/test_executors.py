@@ -17,14 +17,15 @@ import pytest
 
 from pipeline.cli import main
 from pipeline.commands import stages
+from pipeline.engine import executors, workspace
+from pipeline.engine import machine as cost
+from pipeline.engine.console import info
+from pipeline.engine.executors import JobExecutor, LocalProcesses, processes_for
+from pipeline.engine.job import Job
+from pipeline.engine.machine import cores
+from pipeline.engine.side_by_side import SideBySide, executor_for
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.jobs import cost, executors, workspace
-from pipeline.jobs.console import info
-from pipeline.jobs.cost import cores
-from pipeline.jobs.executors import JobExecutor, LocalProcesses, processes_for
-from pipeline.jobs.job import Job
-from pipeline.jobs.side_by_side import SideBySide, executor_for
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from tests.pipeline.tiny import ROOT, Tiny
 
@@ -215,7 +216,7 @@ def test_an_error_ends_the_processes_whatever_they_are_at() -> None:
 
 WAITING = """
 import time
-from pipeline.jobs.executors import LocalProcesses
+from pipeline.engine.executors import LocalProcesses
 if __name__ == "__main__":
     with LocalProcesses(2) as processes:
         if {started}:  # else some of them are still importing

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pipeline.app.page_results import coloured_words
+from pipeline.app.page_text import BLUE, RED, coloured, marked
 from pipeline.errors import RecipeError
-from pipeline.search.explanation import Word, explain
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.gallery import Gallery
-from pipeline.search.page_results import coloured_words
-from pipeline.search.page_text import BLUE, RED, coloured, marked
+from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.explanation import Word, explain
+from pipeline.gallery.gallery import Gallery
 from tests.pipeline.tiny import Tiny
 
 QUERY = "a small red bat"

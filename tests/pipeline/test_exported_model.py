@@ -12,21 +12,21 @@ import torch
 from safetensors.torch import load_file, save
 
 from data.regions import RegionStore
-from modules.beam import BeamSettings
+from modules.translators.beam import BeamSettings
 from pipeline.cli import main
 from pipeline.corpus.prepare import pictures_of
+from pipeline.engine.files import digest_of
 from pipeline.errors import RecipeError
-from pipeline.jobs.files import digest_of
+from pipeline.export.export import _plain
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.model_card import shown_name
+from pipeline.gallery.gallery import Gallery
+from pipeline.gallery.indexing import update_gallery
+from pipeline.gallery.picture_sources import PictureFolder
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import TrainerSettings
-from pipeline.search.export import _plain
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.gallery import Gallery
-from pipeline.search.indexing import update_gallery
-from pipeline.search.model_card import shown_name
-from pipeline.search.picture_sources import PictureFolder
-from pipeline.translation.batch_translation import translate_all
 from pipeline.translation.evaluation import read_translations
+from pipeline.translation.translating import translate_all
 from pipeline.translation.translator_files import load_translator
 from tests.pipeline.tiny import Tiny, at
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.engine import files
+from pipeline.engine.files import fingerprint
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs import files
-from pipeline.jobs.files import fingerprint
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from tests.pipeline.test_jobs import make
 
@@ -87,7 +87,7 @@ def test_json_is_written_whole_or_not_at_all(workspace: Workspace, monkeypatch) 
     def breaks(descriptor: int) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("pipeline.jobs.files.os.fsync", breaks)
+    monkeypatch.setattr("pipeline.engine.files.os.fsync", breaks)
     with pytest.raises(OSError, match="disk full"):
         workspace.note("scenes", "mmt", {"other": make("other")})
     assert path.read_text() == before

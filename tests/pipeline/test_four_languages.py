@@ -70,7 +70,7 @@ def test_the_same_words_in_another_language_are_searched_otherwise(gallery: Path
 @pytest.mark.parametrize("language", QUERIES)
 def test_on_the_page(gallery: Path, monkeypatch, language: str) -> None:
     monkeypatch.setattr(sys, "argv", ["app", str(gallery)])
-    page = AppTest.from_file(str(ROOT / "pipeline" / "search" / "app.py"), default_timeout=60).run()
+    page = AppTest.from_file(str(ROOT / "pipeline" / "app" / "page.py"), default_timeout=60).run()
     assert not page.exception
     assert page.selectbox[0].options == ["detect", *(NAMES[one] for one in sorted(NAMES))]
     page.text_input(key="query").set_value(QUERIES[language]).run()

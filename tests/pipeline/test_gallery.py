@@ -15,11 +15,11 @@ from data.errors import DataError
 from data.regions import RegionStore
 from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
-from pipeline.search.commands import contact_sheet
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.gallery import Gallery, Hit
-from pipeline.search.indexing import update_gallery
-from pipeline.search.picture_sources import PictureFolder, StoredRegions
+from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.gallery import Gallery, Hit
+from pipeline.gallery.indexing import update_gallery
+from pipeline.gallery.picture_sources import PictureFolder, StoredRegions
+from pipeline.gallery.search_commands import contact_sheet
 from tests.pipeline.drawn import names
 from tests.pipeline.tiny import Tiny
 

@@ -7,8 +7,8 @@ import pytest
 
 from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore, write_regions
+from pipeline.analyses.generated import FREQUENT, NEAREST, caption_floors, generated_scores
 from pipeline.errors import RecipeError
-from pipeline.retrieval.generated import FREQUENT, NEAREST, caption_floors, generated_scores
 
 TRAINING = {"a": ["A dog runs.", "The dog runs fast!"], "b": ["A cat sleeps", "a dog runs"], "c": ["Two men sit there"]}
 TEST = {"x": ["A dog runs", "a brown dog runs fast"], "y": ["two men sit here", "Men sit"]}

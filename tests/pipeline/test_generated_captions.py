@@ -7,13 +7,7 @@ import pytest
 
 from data.captions import read_captions
 from data.text import plain_words
-from pipeline.drawing.pictures import picture_sheet
-from pipeline.errors import RecipeError
-from pipeline.graph import Graph
-from pipeline.reporting import generation
-from pipeline.reporting.generated import generated_tables
-from pipeline.reporting.results import Figures
-from pipeline.retrieval.generated import (
+from pipeline.analyses.generated import (
     FLOORS,
     MEASURES,
     _headline,
@@ -22,8 +16,14 @@ from pipeline.retrieval.generated import (
     read_cider,
     read_generated,
 )
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.generation import captions_of
+from pipeline.errors import RecipeError
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.generation import captions_of
+from pipeline.graph import Graph
+from pipeline.reporting import generation
+from pipeline.reporting.generated import generated_tables
+from pipeline.reporting.results import Figures
+from pipeline.visualization.pictures import picture_sheet
 from tests.pipeline.tiny import GXN, Tiny
 
 NAME = "generated-gxn-both-1"

@@ -10,15 +10,15 @@ from safetensors.torch import load_file
 
 from data.pixels import PixelStore
 from pipeline.cli import main
+from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.generation import captions_of, picture_of
 from pipeline.graph import Graph
-from pipeline.jobs.job import Job
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.starts import overlaid
-from pipeline.retrieval.start import start_weights
+from pipeline.retrieval.training import start_weights
 from pipeline.retrieval.vse import of_model
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.generation import captions_of, picture_of
 from tests.modules.text_models import save
 from tests.pipeline.tiny import GXN, Tiny
 

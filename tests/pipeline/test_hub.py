@@ -15,10 +15,10 @@ import torch
 from huggingface_hub import ModelCard, errors
 
 from data.errors import DataError
+from pipeline.engine.files import digest_of
 from pipeline.errors import RecipeError
-from pipeline.jobs.files import digest_of
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.hub import check_push, folder_of, push
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.hub import check_push, folder_of, push
 from tests.pipeline.test_exported_model import rewritten
 from tests.pipeline.tiny import Tiny
 

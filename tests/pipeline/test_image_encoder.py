@@ -19,12 +19,12 @@ from pipeline.cli import main
 from pipeline.corpus.pixels import pictures_job
 from pipeline.corpus.prepare import corpus_job
 from pipeline.errors import RecipeError
+from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.explanation import explain
+from pipeline.gallery.gallery import Gallery
 from pipeline.graph import Graph
-from pipeline.jobs.model_files import load_model
 from pipeline.recipes.loading import load_recipe
-from pipeline.search.explanation import explain
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.gallery import Gallery
+from pipeline.training.model_files import load_model
 from tests.data.networks import make_network
 from tests.pipeline.kills import Kills, Moment
 from tests.pipeline.test_killed import contents

@@ -12,11 +12,11 @@ from PIL import Image
 
 from data.extractor import Extractor
 from pipeline.errors import RecipeError
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.gallery import Gallery
-from pipeline.search.indexing import update_gallery
-from pipeline.search.picture_sources import PictureFolder
-from pipeline.search.vector_cache import VectorCache
+from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.gallery import Gallery
+from pipeline.gallery.indexing import update_gallery
+from pipeline.gallery.picture_sources import PictureFolder
+from pipeline.gallery.vector_cache import VectorCache
 from tests.pipeline.drawn import draw, names
 from tests.pipeline.kills import Kills, Moment, but_one
 from tests.pipeline.tiny import Tiny, at
@@ -265,7 +265,7 @@ def test_shards_find_what_one_index_finds_and_only_changed_ones_are_built(
 ) -> None:
     texts = {"en": ["a bat", "a red ball", "a blue box", "a seal"]}
     update_gallery(tmp_path / "whole", exported, PictureFolder(own), texts)
-    monkeypatch.setattr("pipeline.search.indexing.SHARD", 2)
+    monkeypatch.setattr("pipeline.gallery.indexing.SHARD", 2)
     gallery = tmp_path / "gallery"
     update_gallery(gallery, exported, PictureFolder(own), texts)
     one, several = Gallery.open(tmp_path / "whole"), Gallery.open(gallery)

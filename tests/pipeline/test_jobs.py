@@ -10,12 +10,12 @@ from unittest.mock import Mock
 
 import pytest
 
+from pipeline.engine import machine as cost
+from pipeline.engine import workspace as jobs
+from pipeline.engine.artifacts import FORMAT
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.jobs import cost
-from pipeline.jobs import workspace as jobs
-from pipeline.jobs.job import Job
-from pipeline.jobs.manifests import FORMAT
-from pipeline.jobs.workspace import Workspace
 
 ROOT = Path(__file__).parents[2]
 

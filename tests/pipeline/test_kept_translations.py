@@ -8,14 +8,13 @@ import pytest
 import pytorch_lightning as pl
 from torch import nn
 
-from modules.beam import BeamSettings, Hypothesis
-from modules.translation import Synthesis
+from modules.training.translation import Synthesis
+from modules.translators.beam import BeamSettings, Hypothesis
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import TrainerSettings
-from pipeline.translation import kept_translations
-from pipeline.translation.batch_translation import Translated, translate_all
+from pipeline.translation import translating as kept_translations
 from pipeline.translation.evaluation import read_translations
-from pipeline.translation.kept_translations import KeptTranslations
+from pipeline.translation.translating import KeptTranslations, Translated, translate_all
 from pipeline.translation.translator_files import load_translator
 from tests.pipeline.tiny import Tiny
 

@@ -8,8 +8,8 @@ import torch
 
 from data.captions import read_captions
 from data.regions import RegionStore
-from modules.metrics import retrieval_ranks
-from modules.ranking import exact_ranks
+from modules.metrics.retrieval import retrieval_ranks
+from modules.search.ranking import exact_ranks
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.settings import TrainerSettings

@@ -9,9 +9,9 @@ import pytest
 from pytorch_lightning.loggers import wandb as of_lightning
 
 from pipeline.errors import RecipeError
-from pipeline.jobs.loggers import loggers_of
 from pipeline.recipes import network_checks
 from pipeline.recipes.loading import load_recipe
+from pipeline.training.loggers import loggers_of
 from tests.pipeline.tiny import Tiny
 
 FILES = {

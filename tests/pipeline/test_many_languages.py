@@ -9,8 +9,8 @@ import torch
 
 from modules.retrieval_models import build_model, parameters_of_a_language
 from pipeline.errors import RecipeError
+from pipeline.export.exported_model import ExportedModel
 from pipeline.graph import Graph
-from pipeline.search.exported_model import ExportedModel
 from tests.pipeline.tiny import Tiny
 
 ROWS = {"mule": "en/human + de/human", "mlmme": "en/human + de/human"}

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.engine.job import ordered_in_stage
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.job import ordered_in_stage
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 
 TRANSFORMER = "--mmt.network=transformer"

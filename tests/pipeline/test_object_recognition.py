@@ -11,13 +11,8 @@ import torch
 from data.corpora.scenes_grammar import Thing
 from data.corpora.scenes_objects import objects_of
 from data.pixels import middle_square
-from pipeline.corpus.prepare import pictures_of
-from pipeline.graph import Graph
-from pipeline.recipes.loading import load_recipe
-from pipeline.reporting.object_recognition import recognised_tables
-from pipeline.reporting.results import Figures, finished_records
-from pipeline.retrieval import object_recognition
-from pipeline.retrieval.object_recognition import (
+from pipeline.analyses import object_recognition
+from pipeline.analyses.object_recognition import (
     DRAWN,
     OTHER,
     PICTURES,
@@ -27,6 +22,11 @@ from pipeline.retrieval.object_recognition import (
     read_recognised,
     right,
 )
+from pipeline.corpus.prepare import pictures_of
+from pipeline.graph import Graph
+from pipeline.recipes.loading import load_recipe
+from pipeline.reporting.object_recognition import recognised_tables
+from pipeline.reporting.results import Figures, finished_records
 from tests.data.layouts import write_folder
 from tests.pipeline.tiny import GXN, Tiny
 

@@ -12,12 +12,12 @@ import torch
 
 from data.padding import pad
 from data.text import PretrainedTokens
-from modules.image_encoder import image_encoder_arguments
+from modules.layers.image_encoder import image_encoder_arguments
 from modules.retrieval_models import build_model
 from pipeline.errors import RecipeError
-from pipeline.search import onnx_export
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.onnx_export import write_onnx
+from pipeline.export import onnx_export
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.onnx_export import write_onnx
 from tests.data.networks import make_network
 from tests.modules.text_models import save
 from tests.pipeline.tiny import Tiny

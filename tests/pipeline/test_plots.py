@@ -8,11 +8,11 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugin_util import markdown_to_safe_html
 
-from pipeline.drawing.dashboards import plain
-from pipeline.drawing.plots import as_svg, curves, intervals
-from pipeline.drawing.text_table import TextTable
 from pipeline.reporting.page import report_page
 from pipeline.reporting.records import Result
+from pipeline.visualization.dashboards import plain
+from pipeline.visualization.plots import as_svg, curves, intervals
+from pipeline.visualization.text_table import TextTable
 from tests.pipeline.tiny import Tiny
 
 LINES = {"mt": [(10, 1.0), (20, 2.5)], "mmt": [(10, 3.0)]}
@@ -107,7 +107,7 @@ def test_what_an_mmt_looks_at_is_shown(tiny: Tiny) -> None:
 
 
 def test_the_joint_space_is_shown_of_enough_points(fresh: Tiny, monkeypatch) -> None:
-    monkeypatch.setattr("pipeline.drawing.embeddings._FEWEST", 4)
+    monkeypatch.setattr("pipeline.visualization.embeddings._FEWEST", 4)
     only = ["--vse.only=[human]", "--vse.rows={human: [en/human + de/human]}", "--vse.epochs=1", "--augment.paths=[]"]
     assert fresh.main("prepare", *only) == fresh.main("vse", *only) == 0
     folder = logs(fresh, "vse-san-human-1")

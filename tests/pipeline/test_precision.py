@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.jobs.trainer import make_trainer
 from pipeline.recipes import precision
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.precision import precision_of
 from pipeline.recipes.settings import Recipe, TrainerSettings
+from pipeline.training.trainer import make_trainer
 from tests.pipeline.test_recipe_keys import keys
 from tests.pipeline.tiny import Tiny
 

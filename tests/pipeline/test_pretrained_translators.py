@@ -11,13 +11,13 @@ import torch
 
 from data.captions import read_pairs
 from data.errors import DataError
-from modules.beam import BeamSettings
 from modules.errors import ModelError
+from modules.translators.beam import BeamSettings
+from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
+from pipeline.export.export import exported_translators
 from pipeline.graph import Graph
-from pipeline.jobs.job import Job
 from pipeline.recipes.loading import load_recipe
-from pipeline.search.export import exported_translators
 from pipeline.stages import all_jobs
 from pipeline.translation.evaluation import read_translations
 from pipeline.translation.leakage import lenders_of

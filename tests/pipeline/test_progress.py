@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.commands.summary import retrieval_table, translation_table
+from pipeline.engine.job import Job, topological_order
+from pipeline.engine.progress import Progress
+from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
-from pipeline.jobs import trainer as training
-from pipeline.jobs.job import Job, topological_order
-from pipeline.jobs.progress import Progress
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.settings import TrainerSettings
 from pipeline.reporting.records import Result
-from pipeline.reporting.summary import retrieval_table, translation_table
 from pipeline.stages import all_jobs
+from pipeline.training import trainer as training
 from tests.pipeline.tiny import Tiny
 
 

@@ -13,17 +13,17 @@ import pipeline.retrieval.query_translation as query_translation
 from data.text import WordVocabulary
 from modules.retrieval_models import build_model
 from pipeline.corpus.prepare import about_corpus, corpus_job
+from pipeline.engine.artifacts import write_manifest
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
+from pipeline.export.model_card import model_card
 from pipeline.graph import Graph
-from pipeline.jobs.job import Job
-from pipeline.jobs.manifests import write_manifest
-from pipeline.jobs.model_files import save_model
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import Recipe
 from pipeline.reporting.report import report
 from pipeline.retrieval.ranks import read_ranks
-from pipeline.search.model_card import model_card
+from pipeline.training.model_files import save_model
 from tests.data.official import OWN, write_data
 from tests.pipeline.tiny import at
 

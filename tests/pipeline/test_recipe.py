@@ -7,9 +7,9 @@ import yaml
 
 from data.errors import DataError
 from modules.errors import ModelError
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import CONFIGS, build_recipe, load_recipe
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pipeline.drawing.plots import Mark, Panel, panels
 from pipeline.errors import RecipeError
+from pipeline.visualization.plots import Mark, Panel, panels
 from tests import recorded_plots
 from tests.pipeline.tiny import ROOT
 from tests.recorded_plots import PLOTS, Figures, half_width, plots

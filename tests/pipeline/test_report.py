@@ -10,10 +10,10 @@ import pytest
 import pipeline.reporting.records as store
 from data.captions import Caption
 from pipeline.cli import main
+from pipeline.engine.artifacts import write_manifest
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.manifests import write_manifest
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import CONFIGS, load_recipe, variant_of
 from pipeline.reporting.records import Record, add_records, read_records
 from pipeline.reporting.report import report

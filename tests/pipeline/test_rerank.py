@@ -10,7 +10,7 @@ import pytest
 
 from data.errors import DataError
 from data.nbest import read_nbest
-from modules.translation_metrics import translation_scores
+from modules.metrics.translation import translation_scores
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe

@@ -16,10 +16,10 @@ from modules.retrieval_models import build_model
 from pipeline.cli import main
 from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
-from pipeline.jobs.model_files import save_model
-from pipeline.search.export import _copy_translator
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.exported_translators import ExportedTranslators
+from pipeline.export.export import _copy_translator
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.exported_translators import ExportedTranslators
+from pipeline.training.model_files import save_model
 from pipeline.translation.evaluation import read_translations
 from pipeline.translation.translator_files import load_translator
 from tests.modules.text_models import save
@@ -152,9 +152,9 @@ def compares(folder: str, picture: str) -> None:
     """A page that shows the translations of a sentence with a picture."""
     from pathlib import Path
 
-    from pipeline.search.examples import Sentence
-    from pipeline.search.exported_model import ExportedModel
-    from pipeline.search.page_translation import Seen, compare_translations
+    from pipeline.app.page_translation import Seen, compare_translations
+    from pipeline.export.exported_model import ExportedModel
+    from pipeline.gallery.examples import Sentence
 
     exported = ExportedModel.load(Path(folder))
     compare_translations(exported, Sentence("a red ball", "en"), [Seen(None, "x", *exported.regions_of(Path(picture)))])
@@ -162,7 +162,7 @@ def compares(folder: str, picture: str) -> None:
 
 def test_the_page_offers_all_systems_side_by_side(reranked: Tiny, folder: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # Streamlit replaces it
-    monkeypatch.setattr("pipeline.search.page_translation.marked", lambda text, other, colour: text)
+    monkeypatch.setattr("pipeline.app.page_translation.marked", lambda text, other, colour: text)
     picture = next(iter(pictures_of(reranked.job("corpus")).values()))
     page = AppTest.from_function(compares, default_timeout=60, args=(str(folder), str(picture))).run()
     assert not page.exception

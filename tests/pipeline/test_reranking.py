@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from modules.index import VectorIndex
+from modules.search.index import VectorIndex
 from pipeline.graph import Graph
-from pipeline.jobs.model_files import model_fingerprint
 from pipeline.retrieval.ranks import read_ranks
+from pipeline.training.model_files import model_fingerprint
 from tests.pipeline.test_bad_artifacts import cut_short, told
 from tests.pipeline.tiny import Tiny
 

@@ -10,17 +10,17 @@ import torch
 from data.captions import read_captions
 from data.regions import RegionStore
 from data.text import plain_words
-from modules.cider import CiderD, document_frequencies
+from modules.metrics.cider import CiderD, document_frequencies
+from pipeline.analyses.references import training_frequencies
+from pipeline.analyses.retrieved import name_of, read_retrieved
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import TrainerSettings
 from pipeline.reporting.results import Figures, finished_records
 from pipeline.reporting.retrieved import retrieved_tables
 from pipeline.retrieval.ranks import load_module, rank_split
-from pipeline.retrieval.references import training_frequencies
-from pipeline.retrieval.retrieved import name_of, read_retrieved
 from tests.pipeline.test_two_processes import run_on_two
 from tests.pipeline.tiny import Tiny
 

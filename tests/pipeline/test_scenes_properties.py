@@ -12,15 +12,15 @@ import pytest
 import torch
 
 from data.corpora.scenes import ScenesSettings, plan
-from modules.intervals import paired_difference
-from modules.metrics import RetrievalRanks
+from modules.metrics.intervals import paired_difference
+from modules.metrics.retrieval import RetrievalRanks
 from pipeline.cli import main
 from pipeline.corpus.prepare import corpus_job
+from pipeline.engine.workspace import Workspace
+from pipeline.gallery.gallery import Gallery, Hit
 from pipeline.graph import Graph
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.retrieval.ranks import read_ranks
-from pipeline.search.gallery import Gallery, Hit
 from tests.pipeline.phrases import Phrase, compose, fitting
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]

@@ -7,11 +7,11 @@ import torch
 
 from data.captions import read_captions
 from pipeline.corpus.prepare import corpus_job
+from pipeline.engine.job import Job, needed
 from pipeline.graph import Graph
-from pipeline.jobs.job import Job, needed
-from pipeline.jobs.model_files import load_model
 from pipeline.reporting.results import Figures, finished_records
 from pipeline.retrieval.rows import Row
+from pipeline.training.model_files import load_model
 from tests.pipeline.tiny import Tiny
 
 

@@ -12,8 +12,8 @@ from pipeline.corpus.prepare import twins_of
 from pipeline.graph import Graph
 from pipeline.reporting.results import Figures, finished_records
 from pipeline.reporting.senses import senses_tables
+from pipeline.retrieval.probes import BOTH, read_senses
 from pipeline.retrieval.ranks import load_module
-from pipeline.retrieval.twins import BOTH, read_senses
 from tests.pipeline.tiny import GXN, Tiny
 
 NAME = "senses-gxn-both-1"

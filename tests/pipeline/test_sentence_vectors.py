@@ -10,12 +10,12 @@ import torch
 
 from data.captions import read_captions
 from data.text import PretrainedTokens
-from modules.pretrained import SentenceVectors
+from modules.layers.pretrained_text import SentenceVectors
 from pipeline.errors import RecipeError
+from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.gallery import Gallery
 from pipeline.graph import Graph
-from pipeline.jobs.model_files import load_model
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.gallery import Gallery
+from pipeline.training.model_files import load_model
 from tests.modules.text_models import save
 from tests.pipeline.tiny import Tiny
 

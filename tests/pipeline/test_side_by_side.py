@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobs.job import topological_order
-from pipeline.jobs.manifests import read_manifest
+from pipeline.engine.artifacts import read_manifest
+from pipeline.engine.job import topological_order
 from pipeline.stages import jobs_of
 from tests.pipeline.tiny import Tiny
 

@@ -23,9 +23,9 @@ from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.retrieval.ranks import read_ranks
 from pipeline.translation.augment import _numbered, diversity, refuse_held_out
-from pipeline.translation.batch_translation import Translated
 from pipeline.translation.evaluation import read_translations
 from pipeline.translation.parallel_text import ParallelText
+from pipeline.translation.translating import Translated
 from tests.pipeline.tiny import Tiny
 
 # What the stages leave

@@ -12,13 +12,13 @@ from scipy.stats import pearsonr
 from data.sts import gold_file, read_sts
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.model_files import load_model
 from pipeline.recipes.loading import load_recipe
 from pipeline.reporting.results import Figures, finished_records
 from pipeline.reporting.sts import sts_tables, sts_variants
 from pipeline.similarity import floors
 from pipeline.similarity.models import can_run, sts_rows
 from pipeline.similarity.sets import read_tested
+from pipeline.training.model_files import load_model
 from tests.pipeline.tiny import Tiny
 
 CLEAN = 12

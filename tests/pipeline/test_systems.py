@@ -11,13 +11,13 @@ from safetensors.torch import load_file
 
 from data.captions import read_captions, read_pairs
 from data.regions import RegionStore
-from modules.translation import Translation
+from modules.training.translation import Translation
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.weights import load_best
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes import checks
 from pipeline.recipes.loading import load_recipe
+from pipeline.training.model_files import load_best
 from pipeline.translation.evaluation import read_translations
 from pipeline.translation.translator_files import load_translator
 from tests.data.official import write_data
@@ -233,7 +233,7 @@ mmt:
   beam_size: 2
 report: {record: false}
 """)
-    monkeypatch.setattr("pipeline.jobs.trainer.LOGS", tmp_path / "logs")
+    monkeypatch.setattr("pipeline.training.trainer.LOGS", tmp_path / "logs")
     made.root = f"--corpus.root={tmp_path}"  # type: ignore[attr-defined]
     return made
 

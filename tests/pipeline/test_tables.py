@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from data.captions import Caption, Pair, write_captions, write_pairs
-from modules.metrics import retrieval_ranks, retrieval_scores
+from modules.metrics.retrieval import retrieval_ranks, retrieval_scores
 from pipeline.cli import main
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.jobs.job import Job
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.reporting.paper_tables import paper_tables
 from pipeline.reporting.results import Figures

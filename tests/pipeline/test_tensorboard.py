@@ -8,8 +8,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import metadata
 
-from pipeline.jobs import tensorboard
-from pipeline.jobs.tensorboard import Pace, log_result
+from pipeline.training import tensorboard
+from pipeline.training.tensorboard import Pace, log_result
 from tests.pipeline.tiny import Tiny
 
 

@@ -1,6 +1,6 @@
 """Tables in the terminal show what they were given: no markup of rich's, no command of the terminal's."""
 
-from pipeline.drawing.text_table import TextTable
+from pipeline.visualization.text_table import TextTable
 
 
 def test_labels_are_shown_as_they_are(capsys) -> None:

@@ -8,10 +8,10 @@ import pytorch_lightning as pl
 import torch
 from torch import nn
 
+from pipeline.engine.machine import duration
 from pipeline.errors import RecipeError
-from pipeline.jobs import trainer as training
-from pipeline.jobs.cost import duration
-from pipeline.jobs.trainer import AveragedWeights, Estimate, disk_for_training
+from pipeline.training import trainer as training
+from pipeline.training.trainer import AveragedWeights, Estimate, disk_for_training
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(40, "40 s"), (99.4, "99 s"), (720, "12 min"), (12600, "3.5 h")])

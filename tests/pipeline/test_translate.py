@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from data.nbest import read_nbest
-from pipeline.translation.batch_translation import Translated, translate_all
 from pipeline.translation.evaluation import read_translations
+from pipeline.translation.translating import Translated, translate_all
 from tests.pipeline.tiny import Tiny
 
 LOOKS = ["--with", "mmt:en-de", "--input", "in.txt"]
@@ -84,7 +84,7 @@ def test_what_says_nothing_on_the_way_is_translated_no_further(tiny: Tiny, capsy
         hops.append(len(found))
         return found if len(hops) > 1 else [[Translated(text, "", 0.0)] for text in ("", "ein ball")]
 
-    monkeypatch.setattr("pipeline.translation.translate.translate_all", first_is_empty)
+    monkeypatch.setattr("pipeline.export.translate.translate_all", first_is_empty)
     for n_best, empty in (("1", ""), ("2", '{"line": 1, "translations": []}')):
         monkeypatch.setattr("sys.stdin", Stdin(f"{source}\n{source}\n"))
         assert tiny.main("translate", "--with", "mt:en-de-en", "--n-best", n_best) == 0
@@ -100,7 +100,7 @@ def test_what_is_too_long_on_the_way_is_counted(tiny: Tiny, capsys, monkeypatch)
         assert max(map(len, sentences)) <= 100
         return [[Translated("ein roter ball " * 60, "", 0.0)] for _ in sentences]
 
-    monkeypatch.setattr("pipeline.translation.translate.translate_all", long)
+    monkeypatch.setattr("pipeline.export.translate.translate_all", long)
     monkeypatch.setattr("sys.stdin", Stdin("a red ball\n\na blue bat\n"))
     assert tiny.main("translate", "--with", "mt:en-de-en") == 0
     told = capsys.readouterr().err

@@ -11,8 +11,8 @@ from PIL import Image
 from data.regions import RegionStore
 from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
-from pipeline.search.exported_model import ExportedModel
-from pipeline.search.gallery import Gallery
+from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.gallery import Gallery
 from tests.data.networks import make_network
 from tests.pipeline.tiny import Tiny
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
+from pipeline.export.exported_model import ExportedModel
 from pipeline.graph import Graph
-from pipeline.jobs.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
-from pipeline.search.exported_model import ExportedModel
 from tests.modules.text_models import save
 from tests.pipeline.tiny import Tiny
 

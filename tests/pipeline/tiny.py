@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import torch
 
 from pipeline.cli import main
-from pipeline.jobs.workspace import Workspace
+from pipeline.engine.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import Recipe
 

@@ -1,0 +1,1 @@
+"""Layers and networks that models are made of."""

@@ -1,0 +1,1 @@
+"""Losses of retrieval models, and of the translators and decoders that write sentences."""

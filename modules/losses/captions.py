@@ -1,0 +1,62 @@
+"""Losses between captions of one image, for any retrieval model and any ranking loss."""
+
+from collections.abc import Callable
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from modules.retrieval_models.base import Pairs
+from modules.search.encodings import Similarity
+
+Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""A ranking loss of scores (N, M), and of the masks of positive and of negative pairs."""
+
+
+def between_captions(pairs: Pairs, similarity: Similarity, loss: Loss) -> Tensor:
+    """Sum a ranking loss over all pairs of languages; captions of one image in the two languages match.
+
+    Two captions are not negatives of each other if they are of one image, or if one's image also has the other's
+    sentence. A pair of languages that the batch lacks adds nothing.
+
+    Args:
+        pairs: the encodings of a batch, and which pairs match.
+        similarity: of captions of one language (N, T, H) and captions of another one, with their masks: (N, M).
+        loss: of the scores.
+    """
+    (vectors, mask), (matching, negatives) = pairs.captions, _masks(pairs)
+    losses = [0 * vectors.sum()]
+    for one, other in combinations(pairs.languages.unique().tolist(), 2):
+        rows, columns = pairs.languages == one, pairs.languages == other
+        right, wrong = (side[rows][:, columns] for side in (matching, negatives))
+        scores = similarity((vectors[rows], mask[rows]), (vectors[columns], mask[columns]))
+        losses.append(loss(scores, right, wrong))
+    return torch.stack(losses).sum()
+
+
+def among_captions(pairs: Pairs, similarity: Similarity, loss: Loss, same_language: float | None = None) -> Tensor:
+    """Return one ranking loss of all captions of a batch, in whatever languages: MULE's neighbourhood constraints.
+
+    Captions of one image match, a caption and itself do not. Negatives are as in `between_captions`.
+
+    Args:
+        pairs: the encodings of a batch, and which pairs match.
+        similarity: of captions (N, T, H) and captions, with their masks: (N, M).
+        loss: of the scores.
+        same_language: weight of a loss of their own for pairs of one language, beside that of pairs of two languages;
+            None: pairs of all languages compete in one loss (the paper).
+    """
+    scores, (matching, negatives) = similarity(pairs.captions, pairs.captions), _masks(pairs)
+    matching = matching & ~torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+    if same_language is None:
+        return loss(scores, matching, negatives)
+    same = pairs.languages[:, None] == pairs.languages
+    within, across = (loss(scores, matching & kind, negatives & kind) for kind in (same, ~same))
+    return same_language * within + across
+
+
+def _masks(pairs: Pairs) -> tuple[Tensor, Tensor]:
+    """Which captions (C, C) are of one image, and which are negatives of each other."""
+    images = pairs.caption_image
+    negatives = pairs.negatives[images]
+    return images[:, None] == images, negatives & negatives.t()

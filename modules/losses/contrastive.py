@@ -1,0 +1,80 @@
+"""Contrastive and sigmoid losses on a similarity matrix; see `modules.losses.registry` for the masks."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from modules.layers.recurrent import widen
+
+
+def contrastive_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scale: Tensor) -> Tensor:
+    """Symmetric InfoNCE (van den Oord et al. 2018; both directions as in CLIP), the mean over pairs and directions.
+
+    For each positive pair (v, t): −log e^{τs(v,t)} / (e^{τs(v,t)} + Σ_t̂ e^{τs(v,t̂)}), and the same over images v̂;
+    other positives of the anchor are not negatives.
+
+    Args:
+        similarity: (I, C) scores of images and captions, higher means more similar.
+        positives: (I, C) bool, the matching pairs.
+        negatives: (I, C) bool, the negative pairs.
+        scale: τ, the inverse temperature.
+
+    Returns:
+        The loss, a scalar with a gradient in every case.
+
+    """
+    scores = scale * widen(similarity)
+    image, caption = positives.nonzero(as_tuple=True)
+    right = scores[image, caption]
+    wrong = scores.masked_fill(~negatives, -torch.inf)
+    over_captions, over_images = wrong.logsumexp(dim=1)[image], wrong.logsumexp(dim=0)[caption]
+    terms = torch.stack([torch.logaddexp(right, over_captions), torch.logaddexp(right, over_images)])
+    return (terms - right).sum() / max(terms.numel(), 1)
+
+
+def one_to_k_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scale: Tensor) -> Tensor:
+    """1-to-K contrastive loss (CCRK, Nie et al. 2024): one softmax of an image against its K captions of all languages.
+
+    −(1/K) Σ_k log e^{τs(v,t_k)} / Σ_t e^{τs(v,t)}, where t runs over the image's K captions and its negatives, so that
+    the K captions of an image share its probability equally at the optimum; and InfoNCE of each caption over the
+    images. The mean over images plus the mean over captions, halved.
+
+    Args:
+        similarity: (I, C) scores of images and captions, higher means more similar.
+        positives: (I, C) bool, the matching pairs.
+        negatives: (I, C) bool, the negative pairs.
+        scale: τ, the inverse temperature.
+
+    Returns:
+        The loss, a scalar with a gradient in every case.
+
+    """
+    scores = scale * widen(similarity)
+    valid = scores.masked_fill(~(positives | negatives), -torch.inf)
+    terms = [0 * scores.sum()]
+    for side, right, own in ((valid, positives, scores), (valid.t(), positives.t(), scores.t())):
+        anchors = right.any(1)
+        mean = (own * right).sum(1)[anchors] / right.sum(1)[anchors]
+        terms.append((side[anchors].logsumexp(1) - mean).sum() / max(int(anchors.sum()), 1) / 2)
+    return torch.stack(terms).sum()
+
+
+def sigmoid_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+    """Pairwise sigmoid loss (SigLIP, Zhai et al. 2023): a binary classification of every pair.
+
+    −Σ log σ(±(τ s + b)) over positive (+) and negative (−) pairs, divided by the number of captions.
+
+    Args:
+        similarity: (I, C) scores of images and captions, higher means more similar.
+        positives: (I, C) bool, the matching pairs.
+        negatives: (I, C) bool, the negative pairs.
+        scale: τ.
+        bias: b.
+
+    Returns:
+        The loss, a scalar with a gradient in every case.
+
+    """
+    scores = scale * widen(similarity) + bias
+    signs = positives.to(scores) - negatives.to(scores)
+    return -(F.logsigmoid(signs * scores) * (positives | negatives)).sum() / max(scores.shape[1], 1)

@@ -1,0 +1,162 @@
+"""Cross-entropy over a large vocabulary, computed in parts: there is no tensor of all words times the vocabulary.
+
+On a CPU this takes half the time of a product, `log_softmax` and their gradients on all words at once, which do not fit
+in its caches. On a GPU parts are large; they limit memory for large batches only.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from modules.layers.recurrent import matmul_dtype, widen
+
+PART = 2**20  # scores at a time: 128 words of a vocabulary of 8,000
+PART_ON_GPU = 2**26  # larger, as a GPU waits for the launch of each part
+
+
+def rows_at_a_time(tensor: Tensor, size: int) -> int:
+    """Number of rows of `size` scores that are computed together on the tensor's device, 1 or more."""
+    return max(1, (PART_ON_GPU if tensor.is_cuda else PART) // size)
+
+
+def smoothed_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """Summed cross-entropy of softmax(states Wᵀ + b), equal to `F.cross_entropy` with `label_smoothing`.
+
+    Args:
+        states: (T, E).
+        weight: W (V, E).
+        bias: b (V,).
+        labels: (T,) the correct entries.
+        smoothing: share of probability spread over the vocabulary.
+
+    Returns:
+        the sum over T, a scalar in float32 or wider.
+    """
+    dtype = matmul_dtype(states)
+    with torch.autocast(states.device.type, enabled=False):
+        with_gradient = torch.is_grad_enabled()
+        loss: Tensor = _CrossEntropy.apply(widen(states), weight, bias, labels, smoothing, dtype, with_gradient)
+    return loss
+
+
+def agreeing_cross_entropy(
+    first: Tensor, second: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float, agreement: float
+) -> Tensor:
+    """R-Drop loss (Liang et al. 2021, Eq. 4, halved): the cross-entropy and divergence of two passes with dropout.
+
+    ½ (CE₁ + CE₂) + α/2 · ½ (KL(P₁ ‖ P₂) + KL(P₂ ‖ P₁)), summed over words; computed in parts.
+
+    Args:
+        first: (T, E), states of the first pass.
+        second: (T, E), states of the second pass.
+        weight: W (V, E).
+        bias: b (V,).
+        labels: (T,) the correct entries.
+        smoothing: share of probability spread over the vocabulary.
+        agreement: α.
+
+    Returns:
+        the sum over T, a scalar in float32 or wider.
+    """
+    dtype = matmul_dtype(first)
+    with torch.autocast(first.device.type, enabled=False):
+        loss: Tensor = _AgreeingCrossEntropy.apply(
+            widen(first), widen(second), weight, bias, labels, smoothing, agreement, dtype
+        )
+    return loss
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """Smoothed cross-entropy; the gradient is computed with the scores and only scaled in the backward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        labels: Tensor,
+        smoothing: float,
+        dtype: torch.dtype,
+        with_gradient: bool,
+    ) -> Tensor:
+        """For each part: the scores, their loss, and the gradient of states, weight and bias."""
+        size, low = len(weight), weight.to(dtype)
+        grad_states, grad_weight, grad_bias = torch.empty_like(states), torch.zeros_like(weight), torch.zeros_like(bias)
+        total = states.new_zeros(())
+        rows = rows_at_a_time(states, size)
+        for state, label, out in zip(states.split(rows), labels.split(rows), grad_states.split(rows), strict=True):
+            state, right = state.to(dtype), label[:, None]
+            scores = torch.mm(state, low.t()).to(total.dtype).add_(bias)
+            probabilities = scores.softmax(1)
+            whole = scores.amax(1) - probabilities.amax(1).log()  # logsumexp, from the exponentials of the softmax
+            wanted = (1 - smoothing) * scores.gather(1, right)[:, 0] + smoothing * scores.mean(1)
+            total += (whole - wanted).sum()
+            if not with_gradient:
+                continue
+            grad = probabilities.sub_(smoothing / size)
+            grad.scatter_add_(1, right, grad.new_full(right.shape, smoothing - 1))
+            grad_bias += grad.sum(0)
+            grad = grad.to(dtype)
+            out.copy_(torch.mm(grad, low))
+            grad_weight += torch.mm(grad.t(), state)
+        ctx.save_for_backward(grad_states, grad_weight, grad_bias)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Scale the stored gradients."""
+        return (*(gradient * grads[0] for gradient in ctx.saved_tensors), None, None, None, None)
+
+
+class _AgreeingCrossEntropy(torch.autograd.Function):
+    """Like `_CrossEntropy`, for two passes; with d = log P₁ − log P₂ the sum of both divergences is Σ (P₁ − P₂) d."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        first: Tensor,
+        second: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        labels: Tensor,
+        smoothing: float,
+        agreement: float,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        """For each part: the scores of both passes, their loss and divergence, and all gradients."""
+        size, low = len(weight), weight.to(dtype)
+        grad_states = torch.empty_like(first), torch.empty_like(second)
+        grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
+        total, factor = first.new_zeros(()), agreement / 4
+        rows = rows_at_a_time(first, 2 * size)
+        parts = [one.split(rows) for one in (first, second, *grad_states)]
+        for *states, one_out, other_out, label in zip(*parts, labels.split(rows), strict=True):
+            states, right = [state.to(dtype) for state in states], label[:, None]
+            logs = [torch.mm(state, low.t()).to(total.dtype).add_(bias).log_softmax(1) for state in states]
+            for log in logs:
+                total -= ((1 - smoothing) * log.gather(1, right)[:, 0] + smoothing * log.mean(1)).sum() / 2
+            probabilities = [log.exp() for log in logs]
+            # d, in place: on a CPU, allocating memory takes as long as the computation
+            difference = logs[0].sub_(logs[1])
+            gaps = [torch.linalg.vecdot(one, difference) for one in probabilities]  # KL(P₁ ‖ P₂), −KL(P₂ ‖ P₁)
+            total += factor * (gaps[0] - gaps[1]).sum()
+            grads = logs[1], difference.mul_(factor)  # reuses the memory of log P₂
+            torch.add((0.5 + factor - factor * gaps[0])[:, None], difference, out=grads[0])
+            grads[1].neg_().add_((0.5 + factor + factor * gaps[1])[:, None])
+            for number, (grad, out) in enumerate(zip(grads, (one_out, other_out), strict=True)):
+                own, other = probabilities[number], probabilities[1 - number]
+                grad.mul_(own).sub_(other, alpha=factor).sub_(smoothing / size / 2)
+                grad.scatter_add_(1, right, grad.new_full(right.shape, (smoothing - 1) / 2))
+                grad_bias += grad.sum(0)
+                grad = grad.to(dtype)
+                out.copy_(torch.mm(grad, low))
+                grad_weight += torch.mm(grad.t(), states[number])
+        ctx.save_for_backward(*grad_states, grad_weight, grad_bias)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Scale the stored gradients."""
+        return (*(gradient * grads[0] for gradient in ctx.saved_tensors), None, None, None, None)

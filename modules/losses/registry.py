@@ -1,0 +1,124 @@
+"""Losses on a similarity matrix of images and captions; masks mark the positive and negative pairs.
+
+`positives` and `negatives` come from `negative_mask`. A pair that is neither (the same sentence under another
+image) is ignored. Half-precision scores are converted to float32; float64 scores stay float64.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from modules.errors import ModelError
+from modules.layers.recurrent import widen
+from modules.losses.contrastive import contrastive_loss, one_to_k_loss, sigmoid_loss
+from modules.losses.triplet import (
+    hard_negative_loss,
+    most_violated_loss,
+    random_hinges_loss,
+    sum_of_hinges_loss,
+)
+
+LOSSES = ("hardest", "hardest-k", "sum", "random", "infonce", "one-to-k", "sigmoid")
+CONTRASTIVE = ("infonce", "one-to-k", "sigmoid")
+Distance = Literal["cosine", "euclidean"]
+_SMALLEST = 1e-6  # squared distance, so that the gradient of its root is finite
+
+
+def negative_mask(
+    image_keys: Tensor, caption_image: Tensor, sentence_hash: Tensor, image_sentences: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the masks of positive and of negative pairs of a batch.
+
+    A caption is a negative of an image unless the image has a caption with the same normalised sentence, in this batch
+    or in `image_sentences`. So neither its own captions nor the same sentence under another image are negatives.
+
+    Args:
+        image_keys: (I,) integer ids of the images; two rows with the same key are the same image.
+        caption_image: (C,) row of each caption's image.
+        sentence_hash: (C,) hash of each caption's normalised sentence.
+        image_sentences: (P, 2) image id and hash of sentences that images have outside this batch; None: no others.
+
+    Returns:
+        `positives` and `negatives`, each (I, C) bool; no pair is both.
+
+    """
+    positives = image_keys[:, None] == image_keys[caption_image][None, :]
+    owners, owned = image_keys[caption_image], sentence_hash
+    if image_sentences is not None:
+        owners, owned = torch.cat([owners, image_sentences[:, 0]]), torch.cat([owned, image_sentences[:, 1]])
+    sentences, sentence = owned.unique(return_inverse=True)
+    has = positives.new_zeros(len(image_keys), len(sentences))
+    image, place = (image_keys[:, None] == owners[None, :]).nonzero(as_tuple=True)
+    has[image, sentence[place]] = True
+    return positives, ~has[:, sentence[: len(sentence_hash)]]
+
+
+class RankingLoss(nn.Module):
+    """One of `LOSSES` by name, with its learned parameters (the scale of InfoNCE, scale and bias of the sigmoid loss).
+
+    Args:
+        kind: `hardest` (Eq. 9-10), `hardest-k` (the K most violated), `sum` (Eq. 8), `random` (one drawn),
+            `infonce`, `one-to-k` or `sigmoid`.
+        margin: α of the first four.
+        type_weights: β of `hardest`, one for each type; None: equal.
+        warmup_epochs: first epochs, in which `hardest` and `hardest-k` take the mean hinge over all negatives, as in
+            pre-training before them; 0: none, nor in pre-training.
+        count: K of `hardest-k`.
+        distance: what is compared: `cosine`, the scores as they are, or `euclidean`, −√(2 − 2s), minus the distance of
+            unit vectors with the inner product s.
+
+    Raises:
+        ModelError: `kind` is unknown.
+    """
+
+    def __init__(
+        self, kind: str, margin: float, type_weights: Sequence[float] | None = None, warmup_epochs: int = 0,
+        count: int = 10, distance: Distance = "cosine",
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if kind not in LOSSES:
+            raise ModelError(f"loss {kind!r}: expected one of {', '.join(LOSSES)}")
+        self.kind, self.margin, self.warmup_epochs, self.count = kind, margin, warmup_epochs, count
+        self.distance = distance
+        self.type_weights = None if type_weights is None else torch.tensor(type_weights)
+        if kind in CONTRASTIVE:  # initial values of CLIP and of SigLIP
+            self.log_scale = nn.Parameter(torch.tensor(10.0 if kind == "sigmoid" else 1 / 0.07).log())
+        if kind == "sigmoid":
+            self.bias = nn.Parameter(torch.tensor(-10.0))
+
+    def warms_up(self, epoch: int) -> bool:
+        """Does the mean hinge over all negatives replace the hardest in this epoch?"""
+        return self.kind in ("hardest", "hardest-k") and self.warmup_epochs > 0 and epoch < self.warmup_epochs
+
+    def forward(
+        self, similarity: Tensor, positives: Tensor, negatives: Tensor, types: Tensor, epoch: int = 0,
+        draw: tuple[int, int] = (0, 0),
+    ) -> Tensor:  # fmt: skip
+        """The loss of scores (I, C), with masks (I, C) and caption types (C,).
+
+        `epoch` counts from 0 and is below 0 in pre-training; `draw` is the number of the step and of the loss in it, by
+        which `random` draws.
+        """
+        if self.distance == "euclidean":
+            similarity = -(2 - 2 * widen(similarity)).clamp(min=_SMALLEST).sqrt()
+        if self.kind == "hardest":
+            weights = None if self.type_weights is None else self.type_weights.to(similarity.device)
+            return hard_negative_loss(
+                similarity, positives, negatives, types, self.margin, weights, hardest=not self.warms_up(epoch)
+            )
+        if self.kind == "hardest-k":
+            count = max(similarity.shape) if self.warms_up(epoch) else self.count
+            return most_violated_loss(similarity, positives, negatives, self.margin, count)
+        if self.kind == "random":
+            return random_hinges_loss(similarity, positives, negatives, self.margin, draw)
+        if self.kind == "sum":
+            return sum_of_hinges_loss(similarity, positives, negatives, self.margin)
+        scale = self.log_scale.clamp(max=math.log(100)).exp()  # CLIP's upper bound
+        if self.kind == "infonce":
+            return contrastive_loss(similarity, positives, negatives, scale)
+        if self.kind == "one-to-k":
+            return one_to_k_loss(similarity, positives, negatives, scale)
+        return sigmoid_loss(similarity, positives, negatives, scale, self.bias)

@@ -1,0 +1,182 @@
+"""Triplet losses on a similarity matrix of images and captions; see `modules.losses.registry` for the masks."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from modules.errors import ModelError
+from modules.layers.recurrent import widen
+
+
+def hard_negative_loss(
+    similarity: Tensor,
+    positives: Tensor,
+    negatives: Tensor,
+    types: Tensor,
+    margin: float = 0.2,
+    weights: Tensor | None = None,
+    hardest: bool = True,
+) -> Tensor:
+    """Multilingual hard-negative triplet loss (mmt-retrieval, Eq. 9-10), summed over the positive pairs (v, t).
+
+    [α - s(v,t) + Σ_l β_l s(v, t̂_l)]₊ + [α - s(v,t) + s(v̂, t)]₊, with t̂_l the hardest negative caption of type l
+    for image v, and v̂ the hardest negative image for caption t. β is renormalised, per image, over the types for
+    which the image has a negative in the batch. If an anchor has no negative at all, its term is 0.
+
+    With `hardest=False` (warm-up), the mean hinge over all negatives replaces the hinge of the hardest negative:
+    Σ_l β_l mean_{t̂ of type l} [α - s(v,t) + s(v,t̂)]₊ + mean_{v̂} [α - s(v,t) + s(v̂,t)]₊.
+
+    Args:
+        similarity: (I, C) scores of images and captions, higher means more similar.
+        positives: (I, C) bool, the matching pairs.
+        negatives: (I, C) bool, the negative pairs.
+        types: (C,) integer type (language and source) of each caption; an index into `weights` if given.
+        margin: α.
+        weights: (T,) non-negative β before renormalisation; None gives the types in the batch equal weights.
+        hardest: use the hardest negative (True) or the mean over negatives (False).
+
+    Returns:
+        The loss, a scalar with a gradient in every case.
+
+    Raises:
+        ModelError: a caption's type has no weight.
+
+    """
+    scores = widen(similarity)
+    if not scores.numel():
+        return scores.sum()
+    members, beta = _caption_types(types, weights)
+    valid = negatives & members[:, None, :]  # (T, I, C)
+    beta = _renormalised(beta.to(scores)[:, None] * valid.any(dim=2))  # (T, I)
+    if not hardest:
+        caption_weights = (_renormalised(valid.to(scores), dim=2) * beta[:, :, None]).sum(dim=0)
+        image_weights = _renormalised(negatives.to(scores))
+        return _weighted_hinges(scores, positives, caption_weights, image_weights, margin)
+    hard_captions = (beta * _hardest(scores, valid, dim=2)).sum(dim=0)[:, None]  # (I, 1), Eq. 10
+    hard_images = _hardest(scores, negatives, dim=0)  # (C,)
+    by_image = (margin - scores + hard_captions).relu() * (positives & (beta.sum(dim=0) > 0)[:, None])
+    by_caption = (margin - scores + hard_images).relu() * (positives & negatives.any(dim=0))
+    return by_image.sum() + by_caption.sum()
+
+
+def sum_of_hinges_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, margin: float = 0.2) -> Tensor:
+    """VSE's triplet loss over *all* negatives (mmt-retrieval, Eq. 8), summed over the positive pairs (v, t).
+
+    Σ_t̂ [α - s(v,t) + s(v,t̂)]₊ + Σ_v̂ [α - s(v,t) + s(v̂,t)]₊
+
+    Args:
+        similarity: (I, C) scores of images and captions, higher means more similar.
+        positives: (I, C) bool, the matching pairs.
+        negatives: (I, C) bool, the negative pairs.
+        margin: α.
+
+    Returns:
+        The loss, a scalar with a gradient in every case.
+
+    """
+    scores = widen(similarity)
+    return _weighted_hinges(scores, positives, negatives.to(scores), negatives.to(scores), margin)
+
+
+def random_hinges_loss(
+    similarity: Tensor, positives: Tensor, negatives: Tensor, margin: float = 0.2, draw: tuple[int, int] = (0, 0)
+) -> Tensor:
+    """Triplet loss with one contrastive example drawn at random for each anchor (MLMME, Eq. 1-2), summed over pairs.
+
+    [α - s(v,t) + s(v,t_r)]₊ + [α - s(v,t) + s(v_r,t)]₊ with a random negative caption t_r of v, and image v_r of t.
+    Batches are drawn at random, so a random place in the batch is a random example of the training set, drawn anew in
+    every epoch. The draw depends on `draw` and on the places in the batch alone, so it is equal on all processes.
+
+    Args:
+        similarity: (I, C) scores of images and captions, higher means more similar.
+        positives: (I, C) bool, the matching pairs.
+        negatives: (I, C) bool, the negative pairs.
+        margin: α.
+        draw: number of the step, and of the loss in it.
+
+    Returns:
+        The loss, a scalar with a gradient in every case.
+
+    """
+    scores = widen(similarity)
+    if not scores.numel():
+        return scores.sum()
+    generator = torch.Generator().manual_seed(draw[0] * 1_000 + draw[1])
+    weights = []
+    for valid in (negatives, negatives.t()):
+        anchors, others = valid.shape
+        shift = torch.randint(others, (anchors, 1), generator=generator)
+        place = (
+            ((torch.randperm(others, generator=generator) + shift) % others)
+            .to(scores.device)
+            .masked_fill(~valid, others)
+        )
+        drawn = F.one_hot(place.argmin(1), others).to(scores) * valid
+        weights.append(drawn)
+    return _weighted_hinges(scores, positives, weights[0], weights[1].t(), margin)
+
+
+def most_violated_loss(
+    similarity: Tensor, positives: Tensor, negatives: Tensor, margin: float = 0.05, count: int = 10
+) -> Tensor:
+    """Triplet loss over the K most violated negatives of each anchor (MULE, Eq. 1 and 3), the mean over positive pairs.
+
+    mean_{(v,t)} mean_{t̂} [α - s(v,t) + s(v,t̂)]₊ over the K captions t̂ that v scores highest, and the same over the K
+    images v̂ that t scores highest. An anchor with fewer than K negatives averages over those that it has; the term of
+    an anchor without negatives is 0.
+
+    Args:
+        similarity: (I, C) scores of images and captions, higher means more similar.
+        positives: (I, C) bool, the matching pairs.
+        negatives: (I, C) bool, the negative pairs.
+        margin: α.
+        count: K.
+
+    Returns:
+        The loss, a scalar with a gradient in every case.
+
+    """
+    scores = widen(similarity)
+    image, caption = positives.nonzero(as_tuple=True)  # P pairs
+    slack = (margin - scores[image, caption])[:, None]
+    terms = [0 * scores.sum()]
+    for side, valid, anchors in ((scores, negatives, image), (scores.t(), negatives.t(), caption)):
+        highest = side.masked_fill(~valid, -torch.inf).topk(min(count, side.shape[1]), dim=1).values
+        hinges = (slack + highest[anchors]).relu()  # 0 where there is no negative
+        kept = highest.isfinite().sum(1)[anchors].clamp(min=1)
+        terms.append((hinges.sum(1) / kept).sum() / max(len(anchors), 1))
+    return torch.stack(terms).sum()
+
+
+def _caption_types(types: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the mask of the captions of each type, (T, C) bool, and the weights of the types, (T,)."""
+    if weights is None:
+        present = types.unique()
+        return types == present[:, None], torch.ones_like(present)
+    if types.numel() and not 0 <= int(types.min()) <= int(types.max()) < len(weights):
+        found = f"{int(types.min())} to {int(types.max())}"
+        raise ModelError(f"caption types run from {found}, but there are {len(weights)} weights; give one for each")
+    return types == torch.arange(len(weights), device=types.device)[:, None], weights.to(types.device)
+
+
+def _renormalised(weights: Tensor, dim: int = 0) -> Tensor:
+    """Scale non-negative weights to a sum of 1 along a dimension; if all are 0 they stay 0."""
+    total = weights.sum(dim=dim, keepdim=True)
+    return weights / total.masked_fill(total == 0, 1)
+
+
+def _hardest(scores: Tensor, valid: Tensor, dim: int) -> Tensor:
+    """Return the highest valid score along a dimension; 0, without gradient, if none is valid."""
+    highest = scores.masked_fill(~valid, -torch.inf).amax(dim=dim)
+    return highest.masked_fill(~valid.any(dim=dim), 0)
+
+
+def _weighted_hinges(
+    scores: Tensor, positives: Tensor, caption_weights: Tensor, image_weights: Tensor, margin: float
+) -> Tensor:
+    """Sum the hinges of every positive pair against every negative, weighted by (I, C) for each kind of negative."""
+    image, caption = positives.nonzero(as_tuple=True)  # P pairs
+    slack = (margin - scores[image, caption])[:, None]
+    by_image = (slack + scores[image]).relu() * caption_weights[image]  # (P, C)
+    by_caption = (slack + scores.T[caption]).relu() * image_weights.T[caption]  # (P, I)
+    return by_image.sum() + by_caption.sum()

@@ -1,0 +1,1 @@
+"""Metrics of retrieval, translation and captions, with their intervals."""

@@ -1,0 +1,101 @@
+"""How good captions of images are, generated or retrieved: BLEU-1 to BLEU-4 and CIDEr-D against human captions."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sacrebleu.metrics.bleu import BLEU
+from torch import Tensor
+from torch.nn import functional as F
+
+from modules.errors import ModelError
+from modules.metrics.cider import CiderD
+from modules.search.index import VectorIndex
+
+ORDERS = (1, 2, 3, 4)
+Words = Sequence[str]
+
+
+@dataclass(frozen=True)
+class CaptionScores:
+    """Scores of captions, in percent as captioning papers print them.
+
+    Attributes:
+        bleu: BLEU-1 to BLEU-4 of all captions together (sacreBLEU's), 0 to 100.
+        cider: (N,) CIDEr-D of each caption times 100, 0 to 1,000; its mean is the score of all.
+    """
+
+    bleu: tuple[float, ...]
+    cider: NDArray[np.float64]
+
+    def figures(self) -> dict[str, float]:
+        """`bleu1` to `bleu4`, and `cider`, the mean over captions."""
+        named = {f"bleu{n}": score for n, score in zip(ORDERS, self.bleu, strict=True)}
+        return named | {"cider": float(self.cider.mean())}
+
+
+def caption_scores(
+    captions: Sequence[Words], metric: CiderD, image_rows: Sequence[int], without: Sequence[int] | None = None
+) -> CaptionScores:
+    """Score captions against the references of their images, all of them words in lower case.
+
+    A generated caption has all captions of its image as references. A retrieved one may be a caption of the image:
+    it is then left out of its own references, else it would be compared with itself.
+
+    Args:
+        captions: words of each of N captions.
+        metric: holds the references of the images, and the document frequencies (of the training captions).
+        image_rows: (N,) row in `metric.references` of each caption's image.
+        without: (N,) which reference of its image is left out for a caption; -1 or None: none.
+
+    Raises:
+        ModelError: there is no caption, or an image has no reference (left).
+    """
+    if not len(captions):
+        raise ModelError("no caption to score; expected the captions of one image or more")
+    cider = metric.score(captions, image_rows, without)
+    left_out = [-1] * len(captions) if without is None else without
+    compared = [
+        [" ".join(map(str, one)) for place, one in enumerate(metric.references[row]) if place != left]
+        for row, left in zip(image_rows, left_out, strict=True)
+    ]
+    most = max(map(len, compared))
+    streams = [[one[place] if place < len(one) else None for one in compared] for place in range(most)]
+    texts = [" ".join(one) for one in captions]
+    found = BLEU(tokenize="none", force=True).corpus_score(texts, streams)  # type: ignore[arg-type]
+    parts = (found.counts, found.totals, found.sys_len, found.ref_len)
+    bleu = tuple(BLEU.compute_bleu(*parts, smooth_method="exp", max_ngram_order=n).score for n in ORDERS)
+    return CaptionScores(bleu, 100 * cider)
+
+
+def most_frequent_caption(captions: Iterable[Words]) -> list[str]:
+    """Return the caption that stands most often among training captions, the first of several: a floor.
+
+    Raises:
+        ModelError: there is none.
+    """
+    counts = Counter(tuple(one) for one in captions)
+    if not counts:
+        raise ModelError("no caption to count; expected training captions")
+    return list(counts.most_common(1)[0][0])
+
+
+def nearest_images(images: Tensor, training: Tensor) -> Tensor:
+    """Return, for each image, the row of the training image that is most like it, whose caption is a floor.
+
+    Args:
+        images: features (I, D), such as the mean of the regions.
+        training: features (N, D) of training images.
+
+    Returns:
+        (I,) rows of the highest cosine.
+
+    Raises:
+        ModelError: there is no training image.
+    """
+    if not len(training):
+        raise ModelError("no training image to be near to; expected one or more")
+    index = VectorIndex(F.normalize(training.float(), dim=1))
+    return index.search(F.normalize(images.float(), dim=1), 1)[1][:, 0]

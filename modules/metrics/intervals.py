@@ -1,0 +1,222 @@
+"""Confidence intervals of retrieval scores, and of their differences, by bootstrap over images and over seeds."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from modules.errors import ModelError
+from modules.metrics.retrieval import CUTS, NO_QUERY, RECALLS, RetrievalRanks
+
+
+class Interval(NamedTuple):
+    """A score and its confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Difference(NamedTuple):
+    """Score difference of two systems, its confidence interval, and the two-sided p-value of no difference."""
+
+    value: float
+    low: float
+    high: float
+    p_value: float
+
+
+def bootstrap_interval(
+    ranks: RetrievalRanks | Sequence[RetrievalRanks], resamples: int = 1000, level: float = 0.95, seed: int = 0
+) -> dict[str, Interval]:
+    """Return the percentile interval of every score by bootstrap over *images*, and over seeds if there are several.
+
+    Captions of one image are not independent, so they are resampled with their image. Ranks are those in the whole
+    gallery. Several rank sets (seeds of one system, with the same images in the same rows) are averaged per resample,
+    and each resample is shifted by what the mean over so few seeds is off: a draw from Student's t with one degree of
+    freedom less than seeds, times the standard error of the mean over seeds. (To draw seeds with replacement instead
+    gives intervals that are too short: three seeds have ten different means.)
+
+    Args:
+        ranks: the ranks of one run, or of several.
+        resamples: number of resamples.
+        level: share of the resamples inside the interval.
+        seed: random seed of the resampling.
+
+    Returns:
+        An `Interval` for each name in `retrieval_scores`.
+
+    Raises:
+        ModelError: the runs have different images, or there is no query.
+
+    """
+    runs = _runs(ranks)
+    resampled = _mean_scores(runs, _image_weights(runs, resamples, seed))
+    whole = _scores_of_runs(runs)
+    intervals = {}
+    for name, by_run in whole.items():
+        shifted = resampled[name] + seed_shifts(by_run, resamples, seed)
+        intervals[name] = Interval(float(by_run.mean()), *percentiles(shifted, level))
+    return intervals
+
+
+def mean_interval(runs: Sequence[Tensor], resamples: int = 1000, level: float = 0.95, seed: int = 0) -> Interval:
+    """Return the mean over images and runs, with its percentile interval by bootstrap over images and over seeds.
+
+    Args:
+        runs: of each seed, a value of each image (I,); the same images in each.
+        resamples: number of resamples.
+        level: share of the resamples inside the interval.
+        seed: random seed of the resampling.
+
+    Raises:
+        ModelError: the runs have different numbers of images, or none.
+    """
+    sizes = {len(run) for run in runs}
+    if len(sizes) != 1 or 0 in sizes:
+        raise ModelError(f"values of {sorted(sizes)} images; expected the same images, one or more, in each run")
+    values = torch.stack([run.double() for run in runs])
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randint(values.shape[1], (resamples, values.shape[1]), generator=generator)
+    shifted = values.mean(dim=0)[drawn].mean(dim=1) + seed_shifts(values.mean(dim=1), resamples, seed)
+    return Interval(float(values.mean()), *percentiles(shifted, level))
+
+
+def paired_difference(
+    system: RetrievalRanks | Sequence[RetrievalRanks],
+    baseline: RetrievalRanks | Sequence[RetrievalRanks],
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Difference]:
+    """Compare two systems by paired bootstrap: both are resampled with the same images.
+
+    Seeds are treated as `bootstrap_interval` does. Runs of equal number are paired by their place, so that the standard
+    error is that of the differences; else both systems have one of their own.
+
+    Args:
+        system: the ranks of one run, or of several seeds, with the same images in the same rows as the baseline.
+        baseline: the ranks of the other system; if of as many seeds, of the same ones in the same order.
+        resamples: number of resamples.
+        level: share of the resamples inside the interval.
+        seed: random seed of the resampling.
+
+    Returns:
+        A `Difference`, system - baseline, for each name in `retrieval_scores` (a lower median rank is better).
+
+    Raises:
+        ModelError: the runs have different images, or there is no query.
+
+    """
+    ours, theirs = _runs(system), _runs(baseline)
+    weights = _image_weights(ours + theirs, resamples, seed)
+    gains = _score_gains(ours, theirs, weights)
+    one, other = _scores_of_runs(ours), _scores_of_runs(theirs)
+    differences = {}
+    for name, gain in gains.items():
+        if len(ours) == len(theirs):
+            shifts = seed_shifts(one[name] - other[name], resamples, seed)
+        else:
+            shifts = seed_shifts(one[name], resamples, seed) - seed_shifts(other[name], resamples, seed + 1)
+        differences[name] = difference(float(one[name].mean() - other[name].mean()), gain + shifts, level)
+    return differences
+
+
+def difference(whole: float, resampled: Tensor, level: float = 0.95) -> Difference:
+    """Return a difference with its interval and p-value from resampled differences.
+
+    The p-value is twice the smaller share of the resamples on one side of zero (zero included), never below
+    2 / (resamples + 1).
+
+    Args:
+        whole: the difference on all data.
+        resampled: (S,) differences on S resamples.
+        level: share of the resamples inside the interval.
+    """
+    rarer_side = 1 + min(int((resampled <= 0).sum()), int((resampled >= 0).sum()))
+    p_value = min(1.0, 2 * rarer_side / (len(resampled) + 1))
+    return Difference(whole, *percentiles(resampled, level), p_value)
+
+
+def _runs(ranks: RetrievalRanks | Sequence[RetrievalRanks]) -> list[RetrievalRanks]:
+    """Return a list of runs, also for a single run."""
+    return [ranks] if isinstance(ranks, RetrievalRanks) else list(ranks)
+
+
+def _image_weights(runs: Sequence[RetrievalRanks], resamples: int, seed: int) -> Tensor:
+    """Count how often each image is drawn: (S, I) for S resamples of the images that have captions."""
+    has_captions = runs[0].image_to_text.cpu() > 0
+    if any(not torch.equal(run.image_to_text.cpu() > 0, has_captions) for run in runs):
+        raise ModelError("the runs to compare are not on the same images: their images with captions differ")
+    rows = has_captions.nonzero()[:, 0]
+    if not len(rows):
+        raise ModelError(NO_QUERY)
+    generator = torch.Generator().manual_seed(seed)
+    drawn = rows[torch.randint(len(rows), (resamples, len(rows)), generator=generator)]
+    return torch.zeros(resamples, len(has_captions)).scatter_add_(1, drawn, torch.ones(drawn.shape))
+
+
+def _scores_of_runs(runs: Sequence[RetrievalRanks]) -> dict[str, Tensor]:
+    """Return `retrieval_scores` of each run on all images: a tensor (runs,) for each name."""
+    all_images = torch.ones(1, len(runs[0].image_to_text))
+    each = [_weighted_scores(run, all_images) for run in runs]
+    return {name: torch.cat([scores[name] for scores in each]) for name in each[0]}
+
+
+def seed_shifts(by_run: Tensor, resamples: int, seed: int) -> Tensor:
+    """Draw (S,) errors of the mean of the runs' values (N,): its standard error times Student's t; 0 of one run."""
+    degrees = len(by_run) - 1
+    if not degrees:
+        return by_run.new_zeros(resamples)
+    generator = torch.Generator().manual_seed(seed + 1_000_003)
+    normal = torch.randn(resamples, 1 + degrees, generator=generator, dtype=by_run.dtype)
+    student = normal[:, 0] / normal[:, 1:].square().mean(dim=1).sqrt()
+    return student * by_run.std() / len(by_run) ** 0.5
+
+
+def _mean_scores(runs: Sequence[RetrievalRanks], weights: Tensor) -> dict[str, Tensor]:
+    """Average `retrieval_scores` over runs, with images weighted by (S, I): a tensor (S,) for each name."""
+    each = [_weighted_scores(run, weights) for run in runs]
+    return {name: torch.stack([scores[name] for scores in each]).mean(dim=0) for name in each[0]}
+
+
+def _weighted_scores(ranks: RetrievalRanks, weights: Tensor) -> dict[str, Tensor]:
+    """Return `retrieval_scores` with image i repeated weights[s, i] times: a tensor (S,) for each name."""
+    scores: dict[str, Tensor] = {}
+    queries = ranks.image_to_text.cpu().nonzero()[:, 0]
+    tasks = {
+        "t2i": (ranks.text_to_image.cpu(), ranks.caption_image.cpu()),
+        "i2t": (ranks.image_to_text.cpu()[queries], queries),
+    }
+    for task, (values, image) in tasks.items():
+        hits = torch.stack([values <= k for k in CUTS] + [values > 0], dim=1).double()
+        per_image = hits.new_zeros(weights.shape[1], len(CUTS) + 1).index_add(0, image, hits)
+        totals = weights.double() @ per_image  # float64: counts must be exact
+        for column, k in enumerate(CUTS):
+            scores[f"{task}_r{k}"] = 100 * totals[:, column] / totals[:, -1]
+        scores[f"{task}_medr"] = _weighted_median(values, weights[:, image])
+    rsum = torch.stack([scores[name] for name in RECALLS]).sum(dim=0)
+    return scores | {"rsum": rsum, "mean_recall": rsum / len(RECALLS)}
+
+
+def _weighted_median(values: Tensor, weights: Tensor) -> Tensor:
+    """Return the median (S,) of values (N,) with value n repeated weights[s, n] times."""
+    values, order = values.sort()
+    upto = weights[:, order].cumsum(dim=1)
+    middle = torch.cat([((upto[:, -1:] - 1) / 2).floor(), (upto[:, -1:] / 2).floor()], dim=1)
+    return values[torch.searchsorted(upto, middle, right=True)].double().mean(dim=1)
+
+
+def _score_gains(
+    system: Sequence[RetrievalRanks], baseline: Sequence[RetrievalRanks], weights: Tensor
+) -> dict[str, Tensor]:
+    """Subtract the baseline's `_mean_scores` from the system's: a tensor (S,) for each name."""
+    ours, theirs = _mean_scores(system, weights), _mean_scores(baseline, weights)
+    return {name: ours[name] - theirs[name] for name in ours}
+
+
+def percentiles(values: Tensor, level: float) -> tuple[float, float]:
+    """Return the percentiles that enclose the middle share `level` of the values (S,)."""
+    low, high = values.quantile(torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=values.dtype)).tolist()
+    return low, high

@@ -1,0 +1,53 @@
+"""How unequally a picture is found in different languages: the variance of its rank across them."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from modules.metrics.intervals import Interval, percentiles
+from modules.metrics.retrieval import RetrievalRanks
+
+
+def rank_variances(ranks: Mapping[str, RetrievalRanks]) -> Tensor:
+    """Return, for each image, the variance over languages of the rank at which its captions find it.
+
+    The mean rank variance of Nie et al. (2024, CCRK) is its mean over images. An image's rank in a language is that of
+    its first caption in that language, so that languages with more captions have no steadier ranks; the variance is
+    that of the K languages themselves (divided by K).
+
+    Args:
+        ranks: language → ranks of the same gallery of images.
+
+    Returns:
+        (N,) of the N images that have a caption in every language, in float64; 0 where it is found equally well.
+    """
+    first = []
+    for one in ranks.values():
+        found = torch.zeros(len(one.image_to_text), dtype=torch.float64)  # 0: no caption
+        found[one.caption_image.flip(0)] = one.text_to_image.double().flip(0)  # the first one is written last
+        first.append(found)
+    together = torch.stack(first)
+    return together[:, (together > 0).all(0)].var(0, correction=0)
+
+
+def mean_rank_variance(
+    runs: Sequence[Mapping[str, RetrievalRanks]], resamples: int = 1000, seed: int = 0
+) -> Interval | None:
+    """Return the mean rank variance over images and runs, with its 95 % bootstrap interval over images.
+
+    Args:
+        runs: of each seed, language → ranks; the same images in each.
+        resamples: of the images.
+        seed: of the resampling.
+
+    Returns:
+        None where no image has a caption in every language.
+    """
+    values = torch.stack([rank_variances(ranks) for ranks in runs]).mean(0)
+    if not len(values):
+        return None
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randint(len(values), (resamples, len(values)), generator=generator)
+    low, high = percentiles(values[drawn].mean(1), 0.95)
+    return Interval(float(values.mean()), low, high)

@@ -1,0 +1,183 @@
+"""Translation metrics: BLEU, chrF and TER from sacreBLEU, diversity, and accuracy on visually ambiguous words."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+from torch import Tensor
+
+from modules.errors import ModelError
+from modules.metrics.intervals import Difference, difference, seed_shifts
+
+TER_FORM = "TER: sacreBLEU's with norm:yes, tok:tercom, case:lc"
+NO_METEOR = "METEOR is not computed: nltk's version downloads WordNet when run, and version 1.5 (Java) is unmaintained"
+
+
+@dataclass(frozen=True)
+class TranslationScores:
+    """Scores of a system, in percent; `NO_METEOR` gives the reason why METEOR is missing.
+
+    Attributes:
+        sacre: sacreBLEU's BLEU-4 on surface text, lower-cased.
+        signature: the sacreBLEU signature of it.
+        tokenised: BLEU-4 on Moses-tokenised lower-cased text, as multimodal translation papers report it.
+        chrf: chrF2 on surface text, lower-cased.
+        ter: translation edit rate on surface text, lower-cased; lower is better.
+    """
+
+    sacre: float
+    signature: str
+    tokenised: float
+    chrf: float
+    ter: float
+
+
+def surface_bleu(characters: bool = False) -> BLEU:
+    """Return sacreBLEU's BLEU-4 on lower-cased surface text, by words or (for text without spaces) by characters."""
+    return BLEU(lowercase=True, tokenize="char" if characters else "13a")
+
+
+def translation_scores(
+    hypotheses: Sequence[str], references: Sequence[str],
+    tokenised_hypotheses: Sequence[str], tokenised_references: Sequence[str], characters: bool = False,
+) -> TranslationScores:  # fmt: skip
+    """Score translations against one reference each, in surface form and Moses-tokenised.
+
+    Args:
+        hypotheses: translations in surface form.
+        references: human translations in surface form.
+        tokenised_hypotheses: the same translations, tokenised.
+        tokenised_references: the same references, tokenised.
+        characters: the language is written without spaces.
+    """
+    if len(hypotheses) != len(references):  # sacreBLEU would cut the longer list silently
+        raise ModelError(
+            f"scores of {len(hypotheses)} translations against {len(references)} references; give one each"
+        )
+    surface, tokens = surface_bleu(characters), BLEU(lowercase=True, tokenize="none", force=True)
+    sacre = surface.corpus_score(list(hypotheses), [list(references)]).score
+    tokenised = tokens.corpus_score(list(tokenised_hypotheses), [list(tokenised_references)]).score
+    chrf, ter = (
+        metric.corpus_score(list(hypotheses), [list(references)]).score
+        for metric in (CHRF(lowercase=True), TER(normalized=True, asian_support=characters, case_sensitive=False))
+    )
+    return TranslationScores(sacre, str(surface.get_signature()), tokenised, chrf, ter)
+
+
+def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Tensor:
+    """Return the statistics of each sentence that corpus BLEU sums, on lower-cased tokens.
+
+    Returns:
+        (N, 10): n-gram matches and n-gram counts for n = 1 … 4, length, length of the reference.
+    """
+    bleu, rows = BLEU(lowercase=True, tokenize="none", force=True), []
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        one = bleu.corpus_score([hypothesis], [[reference]])
+        rows.append([*one.counts, *one.totals, one.sys_len, one.ref_len])
+    return torch.tensor(rows, dtype=torch.float64).view(-1, 10)
+
+
+def bleu_of(statistics: Tensor) -> Tensor:
+    """Return BLEU-4 (…,) in percent from summed `bleu_statistics` (…, 10), with the smoothing of sacreBLEU."""
+    matches, total = statistics[..., :4], statistics[..., 4:8]
+    length, reference = statistics[..., 8], statistics[..., 9]
+    none = matches == 0
+    precision = torch.where(none, 0.5 ** none.cumsum(-1), matches) / total
+    penalty = (1 - reference / length.clamp(min=1)).clamp(max=0).exp()
+    score = 100 * precision.log().mean(-1).exp() * penalty
+    return torch.where((total > 0).all(-1) & ~none.all(-1), score, 0.0)
+
+
+def by_image(statistics: Tensor, image_ids: Sequence[str]) -> Tensor:
+    """Sum statistics (N, k) of sentences over each image, (I, k), so that its sentences are resampled together."""
+    number = {image_id: index for index, image_id in enumerate(dict.fromkeys(image_ids))}
+    of_image = torch.tensor([number[image_id] for image_id in image_ids])
+    return statistics.new_zeros(len(number), statistics.shape[1]).index_add(0, of_image, statistics)
+
+
+def paired_gain(
+    system: Tensor | Sequence[Tensor], baseline: Tensor, score: Callable[[Tensor], Tensor], resamples: int = 1000,
+    seed: int = 0,
+) -> Difference:  # fmt: skip
+    """Compare two systems on the same sentences by paired bootstrap (Koehn 2004).
+
+    Several runs of a system are resampled alike, and treated as `modules.metrics.intervals.paired_difference` does.
+
+    Args:
+        system: (N, k) statistics of each sentence, or of each image (`by_image`); of one run or of several.
+        baseline: statistics of the other system, in the same rows.
+        score: computes scores (…,) from summed statistics (…, k).
+        resamples: number of resamples.
+        seed: random seed of the resampling.
+    """
+    count = len(baseline)
+    drawn = torch.randint(count, (resamples, count), generator=torch.Generator().manual_seed(seed))
+    weights = torch.zeros(resamples, count, dtype=baseline.dtype)
+    weights.scatter_add_(1, drawn, torch.ones(drawn.shape, dtype=baseline.dtype))
+    runs = [system] if isinstance(system, Tensor) else list(system)
+    by_run = torch.stack([score(one.sum(0)) for one in runs]) - score(baseline.sum(0))
+    resampled = torch.stack([score(weights @ one) for one in runs]).mean(0) - score(weights @ baseline)
+    return difference(float(by_run.mean()), resampled + seed_shifts(by_run, resamples, seed))
+
+
+def distinct(sentences: Sequence[str]) -> dict[str, float]:
+    """Return `distinct_1` and `distinct_2`: the share of distinct words and word pairs, in % (Li et al. 2016)."""
+    scores = {}
+    words = [sentence.split() for sentence in sentences]
+    for n in (1, 2):
+        grams = [tuple(one[i : i + n]) for one in words for i in range(len(one) - n + 1)]
+        scores[f"distinct_{n}"] = 100 * len(set(grams)) / max(1, len(grams))
+    return scores
+
+
+def pairwise_bleu(groups: Sequence[Sequence[str]]) -> float:
+    """Return the mean BLEU-4 between two sentences of a group, in %; 0 if no group has two sentences.
+
+    Self-BLEU (Zhu et al. 2018) uses all other sentences as references, so it grows with their number; this does not.
+    """
+    bleu = BLEU(tokenize="none", force=True, effective_order=True)
+    found = [
+        bleu.sentence_score(one, [other]).score
+        for group in groups
+        for i, one in enumerate(group)
+        for j, other in enumerate(group)
+        if i != j
+    ]
+    return sum(found) / max(1, len(found))
+
+
+def ambiguity_scores(
+    hypotheses: Sequence[str], references: Sequence[str], twin_references: Sequence[str],
+    words: Sequence[str], expected: Sequence[str],
+) -> dict[str, float]:  # fmt: skip
+    """Return how often a visually ambiguous word is translated correctly for its image, in percent.
+
+    Args:
+        hypotheses: Moses-tokenised lower-cased translations.
+        references: the human translation of each, tokenised in the same way.
+        twin_references: the human translation of the same source sentence for the twin image.
+        words: the ambiguous source word of each; scores are also given for each word.
+        expected: the correct translation of that word.
+
+    Returns:
+        `ambiguous`: share of hypotheses with the expected word; `ambiguous:<word>`: the same for one source word;
+        `other_words`: share of the words common to both references that the hypothesis contains (if there are any).
+    """
+    right: dict[str, list[bool]] = {}
+    agreed = found = 0
+    for hypothesis, reference, twin, word, noun in zip(
+        hypotheses, references, twin_references, words, expected, strict=True
+    ):
+        output = Counter(hypothesis.split())
+        right.setdefault(word, []).append(noun.lower() in output)
+        common = Counter(reference.split()) & Counter(twin.split())
+        agreed += common.total()
+        found += (common & output).total()
+    scores = {f"ambiguous:{word}": 100 * sum(hits) / len(hits) for word, hits in sorted(right.items())}
+    hits = [hit for word in right.values() for hit in word]
+    others = {"other_words": 100 * found / agreed} if agreed else {}
+    return {"ambiguous": 100 * sum(hits) / len(hits)} | others | scores

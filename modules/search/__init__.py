@@ -1,0 +1,1 @@
+"""Scores of images and captions, indexes, ranks, and reranking."""

@@ -1,0 +1,1 @@
+"""LightningModules: how models are trained, validated and tested."""

@@ -1,0 +1,336 @@
+"""Training, validation and test of retrieval models."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
+from torch import Tensor
+from torch.nn import Parameter
+from torch.nn import functional as F
+from torch.optim import Adam, Optimizer
+from torch.optim.lr_scheduler import MultiStepLR
+
+from modules.distributed import gather_rows, sum_over_ranks, touch
+from modules.layers.augmentation import drop_regions, drop_words
+from modules.layers.image_encoder import ImageEncoder
+from modules.layers.pretrained_text import PretrainedWords
+from modules.layers.recurrent import widen
+from modules.losses.captions import between_captions
+from modules.losses.registry import CONTRASTIVE, Distance, RankingLoss, negative_mask
+from modules.metrics.retrieval import RetrievalRanks
+from modules.retrieval_models import build_model
+from modules.retrieval_models.base import Batch, Encoding, Pairs
+from modules.search.encodings import Encodings, Similarity
+from modules.search.ranking import RetrievalMetric, block_similarity, ranks_by_score
+from modules.training.base import TrainedModule
+from modules.training.collapse import CollapseWatch
+
+_LOG = logging.getLogger(__name__)
+_COLLAPSED = (
+    "%s has collapsed: over epoch %d its ranking loss stayed at %.4g, the value for equal scores of all pairs; what "
+    "usually helps: more vse.warmup_epochs, a lower vse.learning_rate, a larger vse.margin or vse.batch_size, or "
+    "vse.loss=infonce"
+)
+
+
+class Retrieval(TrainedModule):
+    """Training with a ranking loss (mmt-retrieval, Eq. 9-10, unless the model or the recipe sets another one).
+
+    For a model with another training step, subclass this, set the subclass as the model's `module`, and override only
+    `training_step` (and `configure_optimizers`), using `encode`, `gather` and `ranking_loss`.
+
+    Args:
+        model: the model's registered name.
+        arguments: arguments of the model, plain values.
+        loss: one of `modules.losses.registry.LOSSES`; None: the model's default.
+        margin: α of the loss.
+        type_weights: β of each caption type; None: equal.
+        warmup_epochs: epochs with the mean of hinges over all negatives, see `RankingLoss`.
+        learning_rate: Adam's.
+        decay_epoch: epoch after which the learning rate is multiplied by `decay`.
+        decay: factor of the learning rate after `decay_epoch`.
+        test_languages: languages of validation and test.
+        select: languages whose sum of rsum is logged as `val/rsum`.
+        drop_regions: share of regions dropped in training.
+        drop_words: share of words dropped in training.
+        pretrained_rate: learning rate of a pretrained text model, as a share of `learning_rate`; 0 freezes it.
+        caption_loss: weight of the ranking loss between captions of an image in two languages; 0 leaves it out.
+        weight_decay: Adam's, added to the gradient.
+        negatives: K of the loss `hardest-k`.
+        distance: what losses compare, `cosine` or `euclidean`.
+        decay_every: epochs from one decay of the learning rate to the next; 0: there is one.
+        image_encoder_rate: as `pretrained_rate`, of an image encoder.
+
+    Attributes:
+        ranks: ranks of the last validation or test, by language.
+        scores: if set to a dict, the test adds its similarity matrices (I, C) by language; None (default): it does not.
+    """
+
+    def __init__(
+        self, model: str, arguments: dict[str, Any], loss: str | None, margin: float,
+        type_weights: list[float] | None, warmup_epochs: int, learning_rate: float, decay_epoch: int, decay: float,
+        test_languages: list[str], select: list[str], drop_regions: float = 0.0, drop_words: float = 0.0,
+        pretrained_rate: float = 0.0, caption_loss: float = 0.0, weight_decay: float = 0.0, negatives: int = 10,
+        distance: Distance = "cosine", decay_every: int = 0, image_encoder_rate: float = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.save_hyperparameters()
+        self.model = build_model(model, **arguments)
+        self._shares: dict[type, float] = {PretrainedWords: pretrained_rate, ImageEncoder: image_encoder_rate}
+        for part in self.model.modules():
+            if isinstance(part, PretrainedWords | ImageEncoder) and not self._shares[type(part)]:
+                part.freeze()
+        kind = loss or self.model.loss
+        of_both = (warmup_epochs, negatives, distance)
+        self.loss = RankingLoss(kind, margin, type_weights, *of_both)
+        self.caption_loss = RankingLoss(kind, margin, None, *of_both) if caption_loss else None
+        self.collapse, self._warned = CollapseWatch(2 if kind in CONTRASTIVE else 1), False
+        self.test_languages = test_languages
+        self._draws = 0
+        self.metrics = {
+            language: RetrievalMetric(self._similarity, partial(self._rank, language)) for language in test_languages
+        }
+        self.ranks: dict[str, RetrievalRanks] = {}
+        self.scores: dict[str, Tensor] | None = None
+        self.folds: Sequence[Tensor] = ()  # image keys of each test fold; empty: no folds
+        self.fold_ranks: dict[str, list[RetrievalRanks]] = {}
+
+    @property
+    def selects(self) -> str:
+        """The name of the logged figure whose highest value is of the best epoch."""
+        return "val/selection" if self.model.pretrain_epochs else "val/rsum"
+
+    @property
+    def main_epoch(self) -> int:
+        """The number of epochs since the end of the model's pre-training, from 0; below 0 in pre-training."""
+        return self.current_epoch - self.model.pretrain_epochs
+
+    def seen(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the regions (I, R, D) of a batch's images and their mask; a frozen image encoder sees a batch once."""
+        if "seen" in batch:
+            return batch["seen"], batch["seen_mask"]
+        encoder = self.model.image_encoder
+        regions, mask = self.model.see(widen(batch["regions"]), batch["region_mask"])
+        if encoder is not None and not encoder.is_trained:
+            batch |= {"seen": regions, "seen_mask": mask}
+        return regions, mask
+
+    def augmented(self, batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the mask of regions, the tokens and the lengths of captions; in training some of them are dropped."""
+        tokens, lengths = batch["tokens"], batch["lengths"]
+        if self.training:
+            mask = drop_regions(mask, self.hparams["drop_regions"])
+            tokens, lengths = drop_words(tokens, lengths, self.hparams["drop_words"])
+        return mask, tokens, lengths
+
+    def encode(self, batch: Batch) -> tuple[Encoding, Encoding]:
+        """Encode the images and captions of this device's part of a batch."""
+        regions, mask = self.seen(batch)
+        mask, tokens, lengths = self.augmented(batch, mask)
+        images = self.model.encode_images(regions, mask)
+        return images, self.model.encode_captions(tokens, lengths, batch["language"])
+
+    def gather(self, batch: Batch, images: Encoding, captions: Encoding) -> Pairs:
+        """Gather the encodings of all devices, with gradients; an image that is on several devices is kept once."""
+        world = self.trainer.world_size
+        keys, first = _first_rows(gather_rows(batch["image_key"], world))
+        caption_image_keys = gather_rows(batch["image_key"][batch["image_index"]], world)
+        names = ("type", "language", "sentence")
+        types, languages, sentences = (gather_rows(batch[name], world) for name in names)
+        vectors, mask = gather_encoding(images, world)
+        links = torch.searchsorted(keys, caption_image_keys)
+        positives, negatives = negative_mask(keys, links, sentences, gather_rows(batch["image_sentences"], world))
+        all_images, all_captions = (vectors[first], mask[first]), gather_encoding(captions, world)
+        return Pairs(all_images, all_captions, links, positives, negatives, types, languages, sentences)
+
+    def ranking_loss(self, pairs: Pairs) -> Tensor:
+        """Return the ranking loss of all pairs of the batch, or the sum of the losses of each language."""
+        scores = self.model.similarity(pairs.images, pairs.captions)
+        loss = self._loss_of(scores, pairs)
+        if not self.loss.warms_up(self.main_epoch):
+            with torch.no_grad():
+                equal = self._loss_of(scores.mean().expand_as(scores), pairs)
+                self.collapse.add(loss, equal, scores, pairs.positives, pairs.negatives)
+        return loss
+
+    def _loss_of(self, scores: Tensor, pairs: Pairs) -> Tensor:
+        if not self.model.languages_apart:
+            loss: Tensor = self.loss(
+                scores, pairs.positives, pairs.negatives, pairs.types, self.main_epoch, self._draw()
+            )
+            return loss
+        losses = []
+        for language in pairs.languages.unique():
+            own = pairs.languages == language
+            sides = (side[:, own] for side in (scores, pairs.positives, pairs.negatives))
+            losses.append(self.loss(*sides, pairs.types[own], self.main_epoch, self._draw()))
+        return torch.stack(losses).sum()
+
+    def loss_of_captions(self, scores: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
+        """The ranking loss of captions (N, M) and captions, with the masks of positive and of negative pairs."""
+        one_type = torch.zeros(scores.shape[1], dtype=torch.long, device=scores.device)
+        loss: Tensor = (self.caption_loss or self.loss)(
+            scores, positives, negatives, one_type, self.main_epoch, self._draw()
+        )
+        return loss
+
+    def _draw(self) -> tuple[int, int]:
+        """What a random loss draws by: the step and how many losses it has had; equal on all processes."""
+        self._draws += 1
+        return (self.trainer.global_step, self._draws) if self.loss.kind == "random" else (0, 0)
+
+    def losses(self, batch: Batch) -> dict[str, Tensor]:
+        """Return the ranking loss, the weighted loss between captions and the model's auxiliary losses, by name."""
+        pairs = self.gather(batch, *self.encode(batch))
+        losses = {"ranking": self.ranking_loss(pairs)}
+        if self.caption_loss is not None:
+            term = between_captions(pairs, self.model.caption_similarity, self.loss_of_captions)
+            losses["between_captions"] = self.hparams["caption_loss"] * term
+        return losses | self.model.auxiliary_losses(batch, pairs)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor | None:
+        """Return the sum of all losses."""
+        self._draws = 0
+        losses = self.losses(batch)
+        total = torch.stack(list(losses.values())).sum()
+        if self.trainer.world_size > 1:
+            total = total + touch(self.parameters())
+        self.log_losses(total, losses, batch)
+        return total
+
+    def log_losses(self, total: Tensor, losses: dict[str, Tensor], batch: Batch) -> None:
+        """Log the losses, what the model measured, and the total number of captions on all devices."""
+        self.log("train/loss", total.detach(), prog_bar=True, batch_size=1)
+        if len(losses) > 1:
+            self.log_dict({f"train/{name}": loss.detach() for name, loss in losses.items()}, batch_size=1)
+        if self.model.figures:
+            self.log_dict({f"train/{name}": figure for name, figure in self.model.figures.items()}, batch_size=1)
+        self.log("train/captions", float(len(batch["type"])), reduce_fx="sum", sync_dist=True, batch_size=1)
+
+    def on_train_epoch_end(self) -> None:
+        """Warn, once, of a model that gives all pairs the same score."""
+        value = self.collapse.stays_at()
+        if value is not None and not self._warned:
+            self._warned = True
+            if self.trainer.is_global_zero:
+                _LOG.warning(_COLLAPSED, self.hparams["model"], self.current_epoch + 1, value)
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Add encodings of images and human captions to the metric of each language."""
+        images, captions = self.encode(batch)
+        keys = batch["image_key"]
+        for language, metric in self.metrics.items():
+            own = batch["language"] == self.model.languages.index(language)  # if none, images are still in the gallery
+            own_images = keys[batch["image_index"][own]]
+            metric.update(images, keys, (captions[0][own], captions[1][own]), batch["caption_key"][own], own_images)
+
+    def on_validation_epoch_end(self) -> None:
+        """Log R@K of each language and task, and `val/rsum`, which selects the best epoch.
+
+        With pre-training `selects` is another figure: no epoch of pre-training is to be chosen, whatever its rsum is.
+        There it is the number of epochs to the end of pre-training, below 0, so that the last one is the best so far.
+        """
+        scores = self._rank_all("val")
+        rsum = sum(scores[language]["rsum"] for language in self.hparams["select"])
+        self.log("val/rsum", rsum, prog_bar=True)
+        if self.selects != "val/rsum":
+            self.log(self.selects, rsum if self.main_epoch >= 0 else float(self.main_epoch))
+
+    def test_step(self, batch: Batch, batch_idx: int) -> None:
+        """Add encodings to the metrics, as in validation."""
+        self.validation_step(batch, batch_idx)
+
+    def on_test_epoch_end(self) -> None:
+        """Log R@K; store the ranks by language in `ranks`, and those of each fold in `fold_ranks`."""
+        tested = self._rank_all("test", self.folds)
+        self.fold_ranks = {language: self.metrics[language].fold_ranks for language in tested}
+
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
+        """Return Adam with one learning rate decay; pretrained parts have their own learning rates."""
+        optimizer = self.adam(list(self.parameters()))
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": self.schedule(optimizer, self.model.pretrain_epochs)},
+        }
+
+    def adam(
+        self, parameters: Sequence[Parameter], betas: tuple[float, float] = (0.9, 0.999),
+        slower: Mapping[Parameter, float] = MappingProxyType({}),
+    ) -> Adam:  # fmt: skip
+        """Return Adam over some of the parameters.
+
+        Args:
+            parameters: which; those of frozen parts are left out.
+            betas: of Adam.
+            slower: parameters and their learning rate, as a share of what it would be; pretrained parts have shares of
+                their own.
+        """
+        rate = self.hparams["learning_rate"]
+        shares = {
+            parameter: share for kind, share in self._shares.items()
+            for part in self.modules() if type(part) is kind for parameter in part.parameters()
+        }  # fmt: skip
+        groups: dict[float, list[Parameter]] = {}
+        for one in parameters:
+            if share := shares.get(one, 1.0):
+                groups.setdefault(rate * share * slower.get(one, 1.0), []).append(one)
+        ordered = [{"params": groups[one], "lr": one} for one in sorted(groups, reverse=True)]
+        return Adam(ordered, lr=rate, betas=betas, weight_decay=self.hparams["weight_decay"], fused=True)
+
+    def schedule(self, optimizer: Optimizer, before: int) -> MultiStepLR:
+        """Return the decay of an optimizer's learning rate, for a schedule that has `before` epochs of pre-training."""
+        first, every = self.hparams["decay_epoch"] + before, self.hparams["decay_every"]
+        epochs: Sequence[int] = [first]
+        if every:
+            last = (self.trainer.max_epochs or 0) - self.model.pretrain_epochs + before
+            epochs = range(first, last or first, every)
+        return MultiStepLR(optimizer, epochs, gamma=self.hparams["decay"])
+
+    def _rank_all(self, stage: str, folds: Sequence[Tensor] = ()) -> dict[str, dict[str, float]]:
+        found = {}
+        for language, metric in self.metrics.items():
+            metric.folds = folds
+            captions = torch.tensor(sum(len(ids) for ids in metric.caption_image_ids), device=self.device)
+            if sum_over_ranks(captions, self.trainer.world_size):  # zero if validation lacks the language
+                found[language] = metric.compute()
+                self.log_dict({f"{stage}/{language}/{name}": value for name, value in found[language].items()})
+            metric.reset()
+        self.ranks = {language: ranks for language in found if (ranks := self.metrics[language].ranks) is not None}
+        return found
+
+    def _similarity(self, images: Encoding, captions: Encoding) -> Tensor:
+        return self.model.similarity(images, captions)
+
+    def _rank(
+        self, language: str, similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor
+    ) -> RetrievalRanks:
+        """`ranks_by_score`; the scores of the whole test set are kept where `scores` asks for them."""
+        if self.scores is not None and language not in self.scores:  # the whole test set is ranked before its folds
+            whole = torch.empty(len(images), len(captions))
+            for rows, columns, block in block_similarity(similarity, images, captions, 512):
+                whole[rows, columns] = block.float().cpu()
+            self.scores[language] = whole
+        return ranks_by_score(self.model.score, similarity, images, captions, links)
+
+
+def gather_encoding(encoding: Encoding, world_size: int) -> Encoding:
+    """Concatenate, with gradients, the encodings of all devices, padded to the longest on any device."""
+    vectors, mask = encoding
+    if world_size == 1:
+        return encoding
+    longest = torch.tensor([vectors.shape[1]], device=vectors.device)
+    width = int(gather_rows(longest, world_size).max())
+    vectors = F.pad(vectors, (0, 0, 0, width - vectors.shape[1]))
+    mask = F.pad(mask, (0, width - mask.shape[1]))
+    return gather_rows(vectors, world_size), gather_rows(mask.to(torch.uint8), world_size).bool()
+
+
+def _first_rows(keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the distinct keys in ascending order, and the first row of each."""
+    distinct, inverse = keys.unique(return_inverse=True)
+    rows = torch.arange(len(keys), device=keys.device)
+    return distinct, torch.full_like(distinct, len(keys)).scatter_reduce(0, inverse, rows, "amin")

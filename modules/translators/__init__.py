@@ -1,0 +1,1 @@
+"""Translators, and how they search for translations."""

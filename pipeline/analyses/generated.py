@@ -1,0 +1,247 @@
+"""Scores of generated captions against all captions of their image, and of floors, which need no decoder."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from datasets import Dataset as Table
+from torch import Tensor
+
+from data.captions import HUMAN, read_captions
+from data.regions import RegionStore
+from data.text import plain_words
+from modules.metrics.captions import CaptionScores, caption_scores, most_frequent_caption, nearest_images
+from modules.metrics.cider import CiderD, document_frequencies
+from modules.retrieval_models import model_class
+from modules.translators.beam import BeamSettings
+from pipeline.analyses.references import references_of
+from pipeline.engine.artifacts import read_arrays
+from pipeline.engine.files import write_atomically
+from pipeline.engine.job import Job
+from pipeline.errors import RecipeError
+from pipeline.retrieval.generation import Writer
+from pipeline.retrieval.images import images_in, images_of
+from pipeline.retrieval.rows import Trained
+
+VERSION = 1
+NEAREST, FREQUENT = "caption of the nearest training image", "most frequent training caption"
+FLOORS = {"nearest": NEAREST, "frequent": FREQUENT}
+"""Prefix of a floor's figures → what it is."""
+GENERATED = "generated"
+"""Prefix of the figures of generated captions: `generated_cider`."""
+MEASURES = ("bleu1", "bleu2", "bleu3", "bleu4", "cider")
+CAPTIONS = "captions.jsonl"
+SEARCH = BeamSettings(5)
+"""How the captions that are scored are searched for."""
+_BLOCK = 1024
+
+
+class Empty(NamedTuple):
+    """Empty captions among generated ones: how many, and the language and image of the first."""
+
+    total: int
+    language: str
+    image: str
+
+
+def generated_job(model: Trained) -> Job | None:
+    """Write a caption of each test image in each language, and score those that have human captions beside them.
+
+    Leaves `captions.jsonl` (image id, language, caption) and `generated-<language>.npz` with CIDEr-D × 100 of each
+    caption. The floors (`floors_job`) are an input, so that they are there too.
+
+    Args:
+        model: of any kind.
+
+    Returns:
+        None for a model without a decoder.
+    """
+    trained, corpus, settings, listed = model.job, model.corpus, model.recipe.vse, sorted(model.languages)
+    if not model_class(settings.model).writes_with(**settings.options):
+        return None
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Write, keep and score."""
+        captions = read_captions(inputs["corpus"] / "captions.parquet")
+        rows = zip(*(captions[name][:] for name in ("image_id", "split", "source")), strict=True)
+        images = list(dict.fromkeys(one for one, split, source in rows if (split, source) == ("test", HUMAN)))
+        writer = Writer(inputs["model"], images_in(inputs), settings.trainer, SEARCH)
+        written = {language: writer.write(images, language) for language in listed}
+        write_atomically(folder / CAPTIONS, "".join(map(_line, _rows(written))))
+        figures: dict[str, Any] = {"test": {}}
+        for language in (one for one in _scored(captions) if one in listed):
+            known = references_of(captions, language, "test")
+            words = {one: plain_words(text, language) for one, text in written[language].items() if one in known}
+            found = generated_scores(captions, language, words)
+            np.savez(folder / f"{GENERATED}-{language}.npz", cider=found.cider)
+            counts = {"images": float(len(words)), "empty": float(sum(not one for one in words.values()))}
+            figures["test"][language] = {
+                f"{GENERATED}_{key}": one for key, one in {**found.figures(), **counts}.items()
+            }
+        if (empty := _empty(written)) is not None:
+            figures["empty"] = empty
+        return figures
+
+    name = trained.name.replace("vse-", "generated-", 1)
+    plain = {"languages": listed, "search": asdict(SEARCH)}
+    inputs = {"corpus": corpus, "model": trained, "floors": floors_job(corpus)} | images_of(trained)
+    return Job(name, "vse", VERSION, plain, inputs, run, False, asdict(settings.trainer), _headline)
+
+
+def floors_job(corpus: Job) -> Job:
+    """Score both floors in each language that has human captions in training and test; they are those of all models.
+
+    Leaves `nearest-<language>.npz` and `frequent-<language>.npz` with CIDEr-D × 100 of each image's caption.
+    """
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Score and keep."""
+        figures: dict[str, dict[str, float]] = {}
+        for language in _scored(read_captions(inputs["corpus"] / "captions.parquet")):
+            floors = caption_floors(inputs["corpus"], language)
+            figures[language] = {}
+            for short, name in FLOORS.items():
+                np.savez(folder / f"{short}-{language}.npz", cider=floors[name].cider)
+                figures[language] |= {f"{short}_{key}": value for key, value in floors[name].figures().items()}
+                figures[language][f"{short}_images"] = float(len(floors[name].cider))
+        return {"test": figures}
+
+    return Job("caption-floors", "vse", VERSION, {}, {"corpus": corpus}, run,
+               headline=lambda figures: _ciders(figures, "nearest"))  # fmt: skip
+
+
+def read_cider(folder: Path, language: str, of: str = GENERATED) -> Tensor:
+    """CIDEr-D × 100 of each caption (N,) that a finished job left, generated or of a floor (`FLOORS`).
+
+    Raises:
+        RecipeError: the file is missing or damaged.
+    """
+    return torch.from_numpy(read_arrays(folder / f"{of}-{language}.npz", ["cider"])[0])
+
+
+def read_generated(folder: Path) -> dict[str, dict[str, str]]:
+    """Language → image id → caption that a finished job left.
+
+    Raises:
+        RecipeError: the file is missing or damaged.
+    """
+    path, found = folder / CAPTIONS, dict[str, dict[str, str]]()
+    try:
+        for line in path.read_text(encoding="utf-8").removesuffix("\n").split("\n"):
+            row = json.loads(line)
+            found.setdefault(row["language"], {})[row["image_id"]] = row["caption"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RecipeError(f"{path}: not readable ({error}); delete {folder} and run `make stage-vse`") from None
+    return found
+
+
+def caption_floors(corpus: Path, language: str, split: str = "test") -> dict[str, CaptionScores]:
+    """Score two floors as `generated_scores` scores generated captions.
+
+    The nearest training image is that of the highest cosine of the mean regions, and its caption is its first one. The
+    most frequent caption is the same for every image.
+
+    Args:
+        corpus: folder of the job that prepared it.
+        language: of the captions.
+        split: whose images get a caption.
+
+    Returns:
+        `NEAREST` and `FREQUENT` → scores, images in the order of the caption table.
+
+    Raises:
+        RecipeError: the language has no human caption in training, or in the split.
+    """
+    captions, store = read_captions(corpus / "captions.parquet"), RegionStore(corpus / "regions", check_values=False)
+    training, tested = (_require(references_of(captions, language, one), language, one) for one in ("train", split))
+    images = list(tested)
+    rows = nearest_images(_mean_regions(store, images), _mean_regions(store, list(training)))
+    known = list(training.values())
+    frequent = most_frequent_caption(words for of_image in known for words in of_image)
+    written = {NEAREST: [known[row][0] for row in rows.tolist()], FREQUENT: [frequent] * len(images)}
+    return {
+        name: generated_scores(captions, language, dict(zip(images, found, strict=True)), split)
+        for name, found in written.items()
+    }
+
+
+def generated_scores(
+    captions: Table, language: str, generated: dict[str, list[str]], split: str = "test"
+) -> CaptionScores:
+    """Score a generated caption of each image against all human captions of the image.
+
+    Args:
+        captions: the caption table.
+        language: of the captions.
+        generated: image id → words, as `data.text.plain_words` has them; an empty caption scores 0.
+        split: of the images.
+
+    Raises:
+        RecipeError: the language has no human training caption, or an image no human caption of it in the split.
+    """
+    references = references_of(captions, language, split)
+    if lacking := [image_id for image_id in generated if image_id not in references]:
+        raise RecipeError(
+            f"{len(lacking)} images with a generated caption have no human {language!r} caption in {split}, first "
+            f"{lacking[0]!r}; leave them out"
+        )
+    documents = _require(references_of(captions, language, "train"), language, "train")
+    metric = CiderD([references[image_id] for image_id in generated], document_frequencies(documents.values()))
+    return caption_scores(list(generated.values()), metric, range(len(generated)))
+
+
+def _require(found: dict[str, list[list[str]]], language: str, split: str) -> dict[str, list[list[str]]]:
+    """The captions by image, if there are any."""
+    if not found:
+        raise RecipeError(
+            f"no human caption in {language!r} in {split} to compare generated captions with; take another language"
+        )
+    return found
+
+
+def _mean_regions(store: RegionStore, images: list[str]) -> Tensor:
+    """The mean of each image's regions, (I, D)."""
+    rows = store.rows(images)
+    blocks = np.split(rows, range(_BLOCK, len(rows), _BLOCK))
+    return torch.cat([torch.from_numpy(store.take(block).astype(np.float32)).mean(dim=1) for block in blocks])
+
+
+def _scored(captions: Table) -> list[str]:
+    """The languages with human captions in training and test."""
+    found = set(zip(*(captions[name][:] for name in ("language", "split", "source")), strict=True))
+    return sorted({one for one, *_ in found if {(one, "train", HUMAN), (one, "test", HUMAN)} <= found})
+
+
+def _rows(written: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str, str]]:
+    """Image id, language and caption of each generated caption."""
+    return [(image, language, text) for language, texts in written.items() for image, text in texts.items()]
+
+
+def _line(row: tuple[str, str, str]) -> str:
+    """A generated caption as a line of JSON."""
+    named = dict(zip(("image_id", "language", "caption"), row, strict=True))
+    return json.dumps(named, ensure_ascii=False) + "\n"
+
+
+def _empty(written: Mapping[str, Mapping[str, str]]) -> Empty | None:
+    """The empty captions, if there are any."""
+    found = [(language, image) for image, language, text in _rows(written) if not plain_words(text, language)]
+    return Empty(len(found), *found[0]) if found else None
+
+
+def _ciders(figures: Mapping[str, Any], of: str) -> str:
+    """CIDEr-D by language, as text."""
+    return ", ".join(f"CIDEr-D {one} {scores[f'{of}_cider']:.1f}" for one, scores in sorted(figures["test"].items()))
+
+
+def _headline(figures: Mapping[str, Any]) -> str:
+    """CIDEr-D by language, and the empty captions in one line, as text."""
+    shown = _ciders(figures, GENERATED) or "no human captions to compare with"
+    if "empty" not in figures:
+        return shown
+    empty = Empty(*figures["empty"])
+    return f"{shown}; empty captions, which score 0: {empty.total:,}, first of {empty.image!r} in {empty.language}"

@@ -1,0 +1,171 @@
+"""The job that recognises, in the pictures that a model draws of captions, the objects that these captions name."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset as Table
+from numpy.typing import NDArray
+
+from data.captions import HUMAN, read_captions
+from data.corpora.scenes_objects import TRAINING, AtPlaces, cells, named, objects_of, same_noun
+from data.pixels import middle_square
+from modules.retrieval_models import model_class
+from pipeline.corpus.prepare import pictures_of
+from pipeline.engine.job import Job
+from pipeline.retrieval.generation import drawn_pictures, on_device
+from pipeline.retrieval.ranks import read_arrays
+from pipeline.retrieval.rows import Trained
+from pipeline.training.model_files import load_model
+
+VERSION = 1
+MEASURES = ("objects", "nouns", "colours")
+"""What is right of an object that is recognised: noun and colour, the noun, the colour."""
+DRAWN, OTHER, REAL = "drawn", "other", "real"
+PICTURES = {DRAWN: "drawn of the caption", OTHER: "drawn of another image's caption", REAL: "the real picture"}
+"""Prefix of figures → in which pictures a caption's objects are looked for."""
+_SEED = 0
+
+
+class Recogniser:
+    """Names what is at each place of a picture of scenes: what is there in the most similar training region.
+
+    The regions are the places of all training pictures, empty ones too; similar is a small squared distance of pixels.
+
+    Args:
+        pictures: (N, 3, S, S) training pictures.
+        objects: of each.
+    """
+
+    def __init__(self, pictures: NDArray[np.uint8], objects: Sequence[AtPlaces]) -> None:
+        self._regions = cells(pictures)
+        self._regions = self._regions.reshape(-1, self._regions.shape[-1])
+        self._things = [thing for at_places in objects for thing in at_places]
+
+    def recognise(self, pictures: NDArray[np.uint8]) -> list[AtPlaces]:
+        """What is at each place of pictures (N, 3, S, S)."""
+        from sklearn.metrics import pairwise_distances_argmin
+
+        seen = cells(pictures)
+        nearest = pairwise_distances_argmin(seen.reshape(-1, seen.shape[-1]), self._regions)
+        return [tuple(self._things[row] for row in rows) for rows in nearest.reshape(seen.shape[:2]).tolist()]
+
+
+def right(seen: AtPlaces, objects: AtPlaces, text: str, language: str) -> list[float]:
+    """Shares in percent, as `MEASURES` has them, of the objects that a caption names that are seen at their places.
+
+    Args:
+        seen: at each place of a picture.
+        objects: of the image that the caption describes.
+        text: the caption.
+        language: of the caption; a noun is right that it calls the object by.
+    """
+    found = []
+    for place in named(objects, text, language):
+        one, other = seen[place], objects[place]
+        noun = one is not None and other is not None and same_noun(one, other, language)
+        colour = one is not None and other is not None and one.colour == other.colour
+        found.append((noun and colour, noun, colour))
+    return (100 * np.mean(found, 0)).tolist()
+
+
+def recognised_job(tested: Trained) -> Job | None:
+    """Draw each human test caption, and look for the objects that it names in the picture and in two others.
+
+    The others are the picture drawn of another image's caption, a floor, and the real picture, a ceiling. It leaves
+    `recognised-<language>.npz`: of each test image, in each of `PICTURES`, the mean over its captions of `MEASURES`.
+
+    Args:
+        tested: a model of any kind.
+
+    Returns:
+        None for a model that draws no pictures, or of another corpus than `scenes`, whose objects are not known.
+    """
+    trained, settings, scenes, listed = tested.job, tested.recipe.vse, tested.scenes, sorted(tested.languages)
+    if scenes is None or not model_class(settings.model).draws_with(**settings.options):
+        return None
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Draw, recognise, score."""
+        model, text = load_model(inputs["model"], settings.pretrained)
+        model = on_device(model, settings.trainer)
+        size = model.pixels_with(**trained.settings["options"]) or 0
+        files = pictures_of(inputs["corpus"])
+        known = objects_of(scenes, TRAINING)
+        recogniser = Recogniser(_pixels(files, list(known), size), list(known.values()))
+        objects, figures = objects_of(scenes, ["test"]), dict[str, dict[str, float]]()
+        real = dict(zip(objects, recogniser.recognise(_pixels(files, list(objects), size)), strict=True))
+        for language, tested in _tested(read_captions(inputs["corpus"] / "captions.parquet"), listed).items():
+            drawn = recogniser.recognise(drawn_pictures(model, text, [(one, language) for _, one in tested], _SEED))
+            other = [drawn[place - len(drawn) // 2] for place in range(len(drawn))]  # captions are sorted by image
+            seen = {DRAWN: drawn, OTHER: other, REAL: [real[image] for image, _ in tested]}
+            shares: dict[str, Any] = {name: _by_image(one, objects, tested, language) for name, one in seen.items()}
+            np.savez(folder / f"recognised-{language}.npz", **shares)
+            figures[language] = {"recognised_images": float(len(shares[DRAWN]))}
+            for picture, values in shares.items():
+                means = zip(MEASURES, values.mean(0).tolist(), strict=True)
+                figures[language] |= {name_of(picture, measure): mean for measure, mean in means}
+        return {"test": figures}
+
+    name = trained.name.replace("vse-", "recognised-", 1)
+    inputs = {"corpus": tested.corpus, "model": trained}
+    return Job(name, "vse", VERSION, {"languages": listed}, inputs, run, False, asdict(settings.trainer), _headline)
+
+
+def name_of(picture: str, measure: str) -> str:
+    """The name of a figure: `recognised_objects_drawn`."""
+    return f"recognised_{measure}_{picture}"
+
+
+def read_recognised(folder: Path, language: str, picture: str) -> torch.Tensor:
+    """Shares in percent (I, 3) by test image and `MEASURES` that a finished job left of one of `PICTURES`.
+
+    Raises:
+        RecipeError: the file is missing or damaged.
+    """
+    return torch.from_numpy(read_arrays(folder / f"recognised-{language}.npz", [picture])[0])
+
+
+def _pixels(files: Mapping[str, Path], images: Sequence[str], size: int) -> NDArray[np.uint8]:
+    """Pictures (N, 3, S, S) of images."""
+    return np.stack([middle_square(files[image], size) for image in images])
+
+
+def _tested(captions: Table, languages: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+    """Language → image id and text of each human test caption, in the table's order; only languages that have some."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    columns = (captions[one][:] for one in ("split", "source", "language", "image_id", "text"))
+    for split, source, language, image, text in zip(*columns, strict=True):
+        if (split, source) == ("test", HUMAN) and language in languages:
+            found.setdefault(language, []).append((image, text))
+    return found
+
+
+def _by_image(
+    seen: Sequence[AtPlaces], objects: Mapping[str, AtPlaces], tested: Sequence[tuple[str, str]], language: str
+) -> NDArray[np.float64]:
+    """Means over the captions of each image (I, 3) of what is right, images in the order of their first captions.
+
+    Args:
+        seen: what is recognised in the picture of each caption.
+        objects: of each image.
+        tested: image id and text of each caption.
+        language: of the captions.
+    """
+    found: dict[str, list[list[float]]] = {}
+    for one, (image, text) in zip(seen, tested, strict=True):
+        found.setdefault(image, []).append(right(one, objects[image], text, language))
+    return np.array([np.mean(one, 0) for one in found.values()])
+
+
+def _headline(figures: Mapping[str, Any]) -> str:
+    """Recognised objects by language, of the caption and of another one, as text."""
+    shown = [
+        f"{language} {scores[name_of(DRAWN, 'objects')]:.1f} % (of another caption "
+        f"{scores[name_of(OTHER, 'objects')]:.1f})"
+        for language, scores in figures["test"].items()
+    ]
+    return f"objects recognised: {', '.join(shown)}" if shown else "no human test captions in these languages"

@@ -1,0 +1,145 @@
+"""`make app`: a local page that searches a gallery by words and by pictures, and shows why a picture was found.
+
+Streamlit runs this file: `streamlit run pipeline/app/page.py -- GALLERY`. It shows pictures of the gallery
+alone, out of memory; no path of a request is opened, and names, captions and errors are shown as they are, never as
+markup. Its parts are the files `page_*.py`.
+"""
+
+import sys
+from pathlib import Path
+
+import streamlit as st
+from streamlit.runtime.uploaded_file_manager import UploadedFile
+
+from data.errors import DataError
+from data.languages import language_name, language_of
+from data.pictures import SUFFIXES
+from modules.errors import ModelError
+from pipeline.app.page_picture import uploaded
+from pipeline.app.page_results import Request, results
+from pipeline.app.page_start import introduction, start
+from pipeline.app.page_text import plain
+from pipeline.app.page_translation import demonstration
+from pipeline.engine.machine_errors import line_of
+from pipeline.errors import RecipeError
+from pipeline.gallery.examples import Ambiguous, Sentence, ambiguous_example
+from pipeline.gallery.gallery import Gallery
+
+LONGEST = 1000  # characters of a query; the model reads 100 words
+_DETECT = "detect"
+_QUERY, _EXAMPLE, _DEMONSTRATED, _UPLOADS = "query", "example", "demonstrated", "uploads"  # what a session keeps
+_STYLE = """<style>
+.stMainBlockContainer {padding-top: 1rem; padding-bottom: 2rem; max-width: 1400px;}
+.stMainBlockContainer h1 {padding: 0; font-size: 2.2rem;}
+.stMainBlockContainer h3 {padding: 0.4rem 0; font-size: 1.4rem;}
+.stMainBlockContainer .stButton p {text-align: left;}
+.stMainBlockContainer img {border-radius: 0.4rem;}
+</style>"""
+
+
+def page(folder: Path) -> None:
+    """The whole page, run anew with everything that is typed, clicked or uploaded."""
+    st.set_page_config("Bildwort", layout="wide")
+    st.html(_STYLE)
+    try:
+        changed = (folder / "gallery.json").stat().st_mtime_ns
+        gallery = _gallery(str(folder), changed)
+    except (RecipeError, OSError) as error:
+        st.error(
+            plain(str(error) if isinstance(error, RecipeError) else f"{folder}: no gallery here; run `make index`")
+        )
+        return
+    introduction(gallery)
+    request, picture = _inputs(gallery)
+    try:
+        if picture is not None:
+            uploaded(gallery, picture.getvalue(), picture.name, request)
+        if request.sentence.text:
+            results(gallery, request)
+        elif picture is None and st.session_state.get(_DEMONSTRATED):
+            demonstration(gallery, _ambiguous(str(folder), changed))
+        elif picture is None:
+            start(gallery, _ask, _demonstrate)
+    except (DataError, ModelError, RecipeError) as error:
+        st.error(plain(str(error)))
+    except OSError as error:  # a full disk, a picture that is gone
+        st.error(plain(line_of(error) or str(error)))
+
+
+def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
+    """The fields for words and a picture, side by side, and the options; what is entered."""
+    exported = gallery.exported
+    left, right = st.columns([3, 2])
+    with left:
+        field, button = st.columns([5, 1], vertical_alignment="bottom")
+        typed = field.text_input("Search with words", key=_QUERY, max_chars=LONGEST, icon=":material/search:",
+                                 placeholder="describe a picture", on_change=_forget)  # fmt: skip
+        button.button("Search", type="primary", width="stretch")
+        with st.container(horizontal=True, vertical_alignment="center"):
+            why = st.toggle("Why?", help="frames the regions that the words of the query depend on, in their colours")
+            both = st.toggle("Both languages", bool(exported.translator_names), disabled=not exported.translator_names,
+                             help="translates the query (MT) and searches with the translation too")  # fmt: skip
+            options = st.popover("Options", icon=":material/tune:", type="tertiary")
+            if _used():
+                st.button("Start page", icon=":material/home:", type="tertiary", on_click=_reset)
+    codes = [_DETECT, *(sorted({*exported.languages, *exported.translators.sources("mt")}))]
+    language = options.selectbox("Language of the query", codes, format_func=language_name)
+    top = int(options.number_input("Number of pictures", 1, 100, 12))
+    picture = right.file_uploader(
+        "Search with a picture", sorted(one[1:] for one in SUFFIXES), key=_upload_key(),
+        disabled=exported.extractor is None,
+        help="finds its nearest captions and similar pictures, and translates with it" if exported.extractor
+        else "this model reads regions that were made elsewhere, not pixels",
+    )  # fmt: skip
+    query = typed.strip()
+    if language == _DETECT:
+        known = codes[1:] if both else exported.languages
+        example = st.session_state.get(_EXAMPLE)
+        language = example.language if example and example.text == query else language_of(query, known)
+    return Request(Sentence(query, language), top, why, both), picture
+
+
+@st.cache_resource(max_entries=2, show_spinner="Opening the gallery")
+def _gallery(folder: str, changed: int) -> Gallery:
+    """Opened once for each update."""
+    return Gallery.open(folder)
+
+
+@st.cache_resource(max_entries=2, show_spinner="Looking for a sentence whose translation depends on the picture")
+def _ambiguous(folder: str, changed: int) -> Ambiguous | None:
+    """Found once for each update of a gallery."""
+    return ambiguous_example(_gallery(folder, changed))
+
+
+def _ask(example: Sentence) -> None:
+    """Search with an example, in its own language."""
+    st.session_state[_QUERY], st.session_state[_EXAMPLE] = example.text, example
+
+
+def _demonstrate() -> None:
+    st.session_state[_DEMONSTRATED] = True
+
+
+def _forget() -> None:
+    """The demonstration is not shown again after a search."""
+    st.session_state[_DEMONSTRATED] = False
+
+
+def _reset() -> None:
+    """Back to the first screen, with empty fields."""
+    st.session_state[_QUERY], st.session_state[_DEMONSTRATED] = "", False
+    st.session_state[_UPLOADS] = st.session_state.get(_UPLOADS, 0) + 1
+
+
+def _upload_key() -> str:
+    """Of the field for a picture; another one empties it."""
+    return f"picture-{st.session_state.get(_UPLOADS, 0)}"
+
+
+def _used() -> bool:
+    """Is anything entered or shown?"""
+    return any(st.session_state.get(one) for one in (_QUERY, _DEMONSTRATED, _upload_key()))
+
+
+if __name__ == "__main__":
+    page(Path(sys.argv[1] if len(sys.argv) > 1 else "gallery"))

@@ -1,0 +1,89 @@
+"""A part of the page: a picture that was uploaded, the captions nearest to it, its translations, similar pictures."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import streamlit as st
+
+from data.errors import DataError
+from data.languages import language_name
+from pipeline.app.page_results import WHY, Request, explained, show_hits
+from pipeline.app.page_text import SIZE, plain, scaled
+from pipeline.app.page_translation import TITLE, Seen, can_compare, compare_translations
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.generation import captions_of_regions, generating
+from pipeline.gallery.examples import Sentence
+from pipeline.gallery.gallery import Gallery, Hit
+from pipeline.visualization.pictures import read_thumbnail
+
+_CAPTIONS = 3  # nearest ones that are shown, of each language
+
+
+def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> None:
+    """Show an uploaded picture, what is nearest to it, and what the model writes of it if it can.
+
+    Args:
+        gallery: that is searched.
+        content: of the file.
+        name: of the file.
+        request: what is wanted; without words, those of the nearest caption are explained and translated.
+
+    Raises:
+        DataError: it cannot be read as a picture.
+        RecipeError: the model reads no pixels.
+    """
+    exported = gallery.exported
+    seen = _read(exported, content, name)
+    vector = exported.encode_regions(seen.regions[None]).single()
+    captions = gallery.captions_near(seen.regions, _CAPTIONS)
+    nearest = sorted((hit for found in captions.values() for hit in found), key=lambda hit: -hit.score)
+    sentences = [request.sentence] if request.sentence.text else []
+    sentences += [Sentence(hit.name, str(hit.language)) for hit in nearest]
+    read = next((one for one in sentences if one.language in exported.languages), None)
+    st.subheader("Your picture", anchor=False)
+    picture, right = st.columns([1, 4])
+    with picture:
+        explained(gallery.exported, seen, read if request.why else None)
+        if request.why:
+            st.caption(WHY)
+    with right:
+        _captions(captions)
+        if (writer := generating(exported, "writes")) is not None:
+            _written(writer, seen)
+    translated = next((one for one in sentences if can_compare(exported, one.language)), None)
+    if translated is not None:
+        st.subheader(TITLE, anchor=False)
+        compare_translations(exported, translated, [seen])
+    st.subheader("Similar pictures", anchor=False)
+    show_hits(gallery, gallery.pictures_near(vector, request.top))
+
+
+def _read(exported: ExportedModel, content: bytes, name: str) -> Seen:
+    """The picture as it is shown and as the model reads it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"dropped{Path(name).suffix[:5]}"
+        path.write_bytes(content)
+        try:
+            regions, boxes = exported.regions_of(path)
+        except DataError as error:
+            raise DataError(str(error).replace(str(path), name)) from None
+        return Seen(scaled(read_thumbnail(path, SIZE)), name, regions, boxes)
+
+
+def _captions(captions: Mapping[str, Sequence[Hit]]) -> None:
+    """The nearest captions, a column for each language."""
+    for place, (language, found) in zip(st.columns(max(1, len(captions))), captions.items(), strict=False):
+        with place.container(gap="xxsmall"):
+            st.markdown(f"**Nearest captions, {plain(language_name(language))}**")
+            for hit in found:
+                st.markdown(f"{hit.score:.3f}  {plain(hit.name)}")
+
+
+def _written(writer: ExportedModel, seen: Seen) -> None:
+    """The caption that the model itself writes of the picture, a column for each language."""
+    for place, language in zip(st.columns(len(writer.languages)), writer.languages, strict=True):
+        with place.container(gap="xxsmall"):
+            st.markdown(f"**The model's own caption, {plain(language_name(language))}**")
+            (text,) = captions_of_regions(writer, seen.regions[None], language)
+            st.markdown(plain(text) or "*an empty caption*")

@@ -1,0 +1,150 @@
+"""A part of the page: pictures that were found, each with its nearest caption and, if wanted, why it was found."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import streamlit as st
+from numpy.typing import NDArray
+from PIL import Image
+
+from data.languages import language_name
+from pipeline.app.page_text import COLOURS, plain, runs
+from pipeline.app.page_translation import Seen, can_compare, seen_in, translation_dialog
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.generation import generating, picture_of
+from pipeline.gallery.examples import Sentence
+from pipeline.gallery.explanation import Word, explain
+from pipeline.gallery.gallery import Gallery, Hit
+from pipeline.visualization.attention import outline
+
+COLUMNS = 4
+DRAWN = "What the model draws of these words"
+_DRAWN = 128  # pixels of that picture
+_LEAST = 0.25  # of the strongest word's effect: weaker words have no colour
+WHY = (
+    "Why? A word has the colour of the frame around the region that it depends on most: without this region it adds "
+    "least to the score. Words without a colour add little."
+)
+
+
+class Request(NamedTuple):
+    """What is wanted: a sentence, how many pictures, whether words and regions are explained, and both languages."""
+
+    sentence: Sentence
+    top: int
+    why: bool
+    both: bool
+
+
+def results(gallery: Gallery, request: Request) -> None:
+    """Show the pictures for a sentence, and beside them those for its translations that the model reads."""
+    exported, (text, source) = gallery.exported, request.sentence
+    sentences = [request.sentence] if source in exported.languages else []
+    if request.both:
+        sentences += [
+            Sentence(exported.translators.translate(text, "mt", source, one), one)
+            for one in exported.translators.targets("mt", source) if one in exported.languages
+        ]  # fmt: skip
+    if not sentences:
+        names = ", ".join(language_name(one) for one in exported.languages)
+        st.info(plain(f"The model has no translator from {language_name(source)} into {names}."))
+        return
+    if request.why:
+        st.caption(WHY)
+    for place, sentence in zip(st.columns(len(sentences), gap="medium"), sentences, strict=True):
+        with place:
+            title = language_name(sentence.language) + ("" if sentence is request.sentence else ", translated by MT")
+            with st.container(gap="small"):
+                st.subheader(plain(title), anchor=False)
+                st.markdown(plain(f"“{sentence.text[:200]}”"))
+            _drawn(exported, sentence)
+            hits = gallery.search(sentence.text, request.top, sentence.language) if sentence.text.strip() else []
+            show_hits(gallery, hits, sentence, request.why, COLUMNS // len(sentences))
+
+
+def _drawn(exported: ExportedModel, sentence: Sentence) -> None:
+    """The small picture that the model draws of a sentence, if it draws and reads the language."""
+    drawer = generating(exported, "draws")
+    if drawer is not None and sentence.text.strip() and sentence.language in drawer.languages:
+        st.image(picture_of(drawer, *sentence), DRAWN, width=_DRAWN, alt=DRAWN)
+
+
+def show_hits(
+    gallery: Gallery, hits: Sequence[Hit], sentence: Sentence | None = None, why: bool = False, columns: int = COLUMNS
+) -> None:
+    """Pictures in rows, best first.
+
+    Args:
+        gallery: whose pictures they are.
+        hits: which.
+        sentence: that they were found for, if any.
+        why: frame the regions that its words depend on.
+        columns: pictures side by side.
+    """
+    if not hits:
+        st.info("Nothing was found.")
+        return
+    shown = seen_in(gallery, hits)
+    columns = max(1, columns)
+    for start in range(0, len(hits), columns):
+        for number, column in enumerate(st.columns(columns)[: len(hits) - start], start):
+            with column.container(gap="xxsmall"):
+                explained(gallery.exported, shown[number], sentence if why else None)
+                _below(gallery, number + 1, hits[number], sentence)
+
+
+def explained(exported: ExportedModel, seen: Seen, sentence: Sentence | None) -> None:
+    """A picture; with a sentence, its words below it in the colours of the regions that they depend on."""
+    picture, words = seen.picture, ""
+    if sentence is not None:
+        picture = None if picture is None else picture.copy()
+        (found,) = explain(_judge(exported, sentence.language), *sentence, seen.regions[None])
+        words = coloured_words(picture, found, seen.boxes)
+    if picture is None:
+        st.info("The picture is not at hand.")
+    else:
+        st.image(picture, width="stretch", alt=seen.name)
+    if words:
+        st.markdown(words)
+
+
+def _judge(exported: ExportedModel, language: str) -> ExportedModel:
+    """The model whose order is shown: the reranker, if there is one that knows the language."""
+    second = exported.reranker
+    return second if second is not None and language in second.languages else exported
+
+
+def coloured_words(picture: Image.Image | None, words: Sequence[Word], boxes: NDArray[np.floating]) -> str:
+    """Frame the regions (R, 4) that words depend on, and give the words in the colours of their frames, as Markdown."""
+    least = _LEAST * max((word.effect for word in words), default=0.0)
+    effects: dict[int, float] = {}  # by region, in the order of the words
+    for word in words:
+        if word.region is not None and word.effect >= least:
+            effects[word.region] = effects.get(word.region, 0.0) + word.effect
+    kept = sorted(effects, key=lambda region: -effects[region])[: len(COLOURS)]
+    colours = dict(zip([region for region in effects if region in kept], COLOURS, strict=False))
+    for region, frame in colours.items():
+        if picture is not None:
+            outline(picture, boxes[region], frame, 4)
+    texts = [word.text for word in words]
+    return runs(
+        texts,
+        [colours.get(-1 if word.region is None else word.region) if word.effect >= least else None for word in words],
+    )
+
+
+def _below(gallery: Gallery, rank: int, hit: Hit, sentence: Sentence | None) -> None:
+    """Below a picture: its rank, score and name; the caption nearest to it; a button that translates with it."""
+    st.markdown(f"**{rank}**  ·  {hit.score:.3f}  ·  {plain(hit.name)}")
+    captions = gallery.describe_known(hit.name, 1)
+    near = captions.get(sentence.language, []) if sentence else [one for found in captions.values() for one in found]
+    if near:
+        st.caption(f"nearest caption: {plain(max(near, key=lambda one: one.score).name)}")
+    if (
+        sentence is not None
+        and can_compare(gallery.exported, sentence.language)
+        and st.button("Translate with picture", key=f"{sentence.language}-{rank}", icon=":material/translate:",
+                      type="tertiary", help="this query, with and without this picture")
+    ):  # fmt: skip
+        translation_dialog(gallery, sentence, hit)

@@ -1,0 +1,72 @@
+"""The first screen of the page: what this is, sentences to search for, the demonstration, and some of the pictures."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from data.languages import language_name
+from pipeline.app.page_text import choice_of, plain, thumbnail
+from pipeline.app.page_translation import can_compare
+from pipeline.gallery.examples import Sentence, example_queries
+from pipeline.gallery.gallery import Gallery
+
+_PICTURES, _SEED, _WIDTH = 16, 2, 116  # of the strip: how many, which, and how wide in pixels
+
+
+def introduction(gallery: Gallery) -> None:
+    """One sentence on what the page does, and a line of facts about the gallery and its model."""
+    languages = choice_of(sorted(language_name(one) for one in gallery.exported.languages))
+    with st.container(gap="small"):
+        st.title("Bildwort", anchor=False)
+        st.markdown(plain(f"Search {len(gallery):,} pictures with words in {languages}, or with another picture."))
+        st.caption("  ·  ".join(plain(one) for one in _facts(gallery)))
+
+
+def _facts(gallery: Gallery) -> list[str]:
+    """The entries of the line of facts."""
+    facts = [f"Model: {gallery.exported.name}"]
+    if gallery.exported.reranker is not None:
+        facts.append(f"reranked by {gallery.exported.reranker.name}")
+    shares = [f"{language_name(one)} {share:.0f} %" for one, share in gallery.exported.first_right.items()]
+    return [*facts, f"first answer right, on test captions: {', '.join(shares)}"] if shares else facts
+
+
+def start(gallery: Gallery, ask: Callable[[Sentence], None], demonstrate: Callable[[], None]) -> None:
+    """Show the first screen.
+
+    Args:
+        gallery: that is searched.
+        ask: is called with the example that is clicked.
+        demonstrate: is called if the demonstration is wanted.
+    """
+    queries = example_queries(gallery)
+    comparable = any(can_compare(gallery.exported, one) for one in gallery.languages)
+    places = st.columns([3, 2] if queries and comparable else 1)
+    if queries:
+        with places[0].container(border=True, height="stretch", gap=None):
+            st.markdown("**Try an example**")
+            for number, one in enumerate(queries):
+                label = f"{plain(one.text)}  :gray-badge[{plain(language_name(one.language))}]"
+                st.button(label, key=f"example-{number}", on_click=ask, args=(one,), type="tertiary",
+                          icon=":material/search:")  # fmt: skip
+    if comparable:
+        with places[-1].container(border=True, height="stretch"):
+            st.markdown("**Translate with and without a picture**")
+            st.markdown(
+                "Some words have several translations, and only the picture tells which one is meant. Compare a "
+                "translator that reads the text alone (MT) with one that also looks at the picture (MMT), on one "
+                "sentence and two pictures of this gallery."
+            )
+            st.button("Show the translations", type="primary", icon=":material/translate:", on_click=demonstrate)
+    _strip(gallery)
+
+
+def _strip(gallery: Gallery) -> None:
+    """Some of the gallery's pictures, in rows as wide as the window."""
+    drawn = [(one.name, thumbnail(one)) for one in gallery.draw_pictures(_PICTURES, _SEED)]
+    if any(picture is not None for _, picture in drawn):
+        st.markdown("**Some of the pictures**")
+        with st.container(horizontal=True, horizontal_alignment="distribute"):
+            for name, picture in drawn:
+                if picture is not None:
+                    st.image(picture, width=_WIDTH, alt=name)

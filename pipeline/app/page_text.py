@@ -1,0 +1,58 @@
+"""What the files of the page share: texts that are shown as they are, names of languages, pictures of one size."""
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from itertools import groupby
+
+from PIL import Image
+
+from pipeline.gallery.gallery import Hit
+from pipeline.visualization.pictures import read_thumbnail
+
+SIZE = 320  # pixels of the longer side of a picture
+RED, BLUE, GREEN, BROWN = COLOURS = ("#c9252d", "#0a62c4", "#18742f", "#8a5a00")  # behind white words, of frames
+
+
+def plain(text: str) -> str:
+    """A text that Streamlit's Markdown shows as it is."""
+    return "".join(f"\\{one}" if one in r"\`*_{}[]()<>#+-.!|~$:&" else one for one in text if one.isprintable())
+
+
+def coloured(text: str, colour: str) -> str:
+    """Markdown of a text in white on a colour, shown as it is."""
+    return f':color[{plain(text)}]{{foreground="#ffffff" background="{colour}"}}'
+
+
+def choice_of(names: Sequence[str]) -> str:
+    """Names with commas and an “or” before the last."""
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def thumbnail(hit: Hit) -> Image.Image | None:
+    """A picture that was found, scaled so that its longer side has `SIZE` pixels; None where it is not at hand."""
+    return scaled(read_thumbnail(hit.path, SIZE))
+
+
+def scaled(picture: Image.Image | None) -> Image.Image | None:
+    """The same for a picture that has been read; frames drawn on it are sharp however small it was."""
+    if picture is None:
+        return None
+    factor = SIZE / max(picture.size)
+    return picture.resize((max(1, round(picture.width * factor)), max(1, round(picture.height * factor))))
+
+
+def runs(words: Sequence[str], colours: Sequence[str | None]) -> str:
+    """Markdown of words; neighbours of the same colour are on one background."""
+    shown = []
+    for colour, some in groupby(zip(words, colours, strict=True), key=lambda one: one[1]):
+        text = " ".join(word for word, _ in some)
+        shown.append(plain(text) if colour is None else coloured(text, colour))
+    return " ".join(shown)
+
+
+def marked(text: str, other: str, colour: str) -> str:
+    """Markdown of a sentence; words that another sentence has not in their place are on a background."""
+    words = text.split()
+    blocks = SequenceMatcher(None, words, other.split(), autojunk=False).get_matching_blocks()
+    same = {place for block in blocks for place in range(block.a, block.a + block.size)}
+    return runs(words, [None if place in same else colour for place in range(len(words))])

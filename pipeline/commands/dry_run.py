@@ -1,0 +1,142 @@
+"""What a command would do and what that may cost, shown before anything is done; nothing is written."""
+
+import shutil
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+
+from pipeline.engine.console import info
+from pipeline.engine.distributed import rank
+from pipeline.engine.estimates import Estimate, Estimates
+from pipeline.engine.job import Job, unique_names
+from pipeline.engine.machine import duration
+from pipeline.engine.workspace import Workspace
+from pipeline.visualization.text_table import TextTable
+
+NOT_KNOWN = "not known"
+DONE = "is up to date"
+_RUNS, _AGAIN, _GOES_ON = "runs", "runs again", "continues"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a command would do with a job.
+
+    Attributes:
+        job: which.
+        does: `runs`, `runs again`, `continues` what another run has begun, or `is up to date`.
+        cost: what it may cost; of a job that continues, the whole job; None: it does not run.
+    """
+
+    job: Job
+    does: str
+    cost: Estimate | None
+
+
+def planned(jobs: Iterable[Job], workspace: Workspace, forced: Collection[str] = ()) -> list[Planned]:
+    """What would be done with jobs.
+
+    Args:
+        jobs: in the order in which they run.
+        workspace: its artifacts.
+        forced: stages whose jobs run again if they are done.
+
+    Raises:
+        RecipeError: the manifest of a job that is done is damaged, or of another format.
+    """
+    known, found = Estimates(workspace), []
+    for job in jobs:
+        done, again = workspace.done(job), job.stage in forced
+        if done:
+            workspace.manifest(job)  # refuses what the run refuses
+        if done and not again:
+            found.append(Planned(job, DONE, None))
+        else:
+            does = _AGAIN if done else _GOES_ON if workspace.begun(job) and not again else _RUNS
+            found.append(Planned(job, does, known.of(job)))
+    return found
+
+
+def show_plan(jobs: Sequence[Job], workspace: Workspace, forced: Collection[str] = (), at_once: int = 1) -> None:
+    """Print what would be done with jobs, its costs, a total, and what must be done before.
+
+    Args:
+        jobs: in the order in which they run.
+        workspace: its artifacts.
+        forced: stages whose jobs run again if they are done.
+        at_once: how many jobs run side by side.
+
+    Raises:
+        RecipeError: as `planned`.
+    """
+    if rank() > 0:
+        return
+    plan = planned(jobs, workspace, forced)
+    if plan:
+        shown = unique_names(one.job for one in plan)
+        rows = [[shown[one.job.key], one.does, *_shown(one.cost)] for one in plan]
+        TextTable("dry run", ["job", "does", "time", "memory", "disk"], rows).show_lines()
+    costs = [one.cost for one in plan if one.cost is not None]
+    info(f"{len(plan)} jobs, {len(plan) - len(costs)} up to date; {_total(costs, workspace, at_once)}")
+    if any(not cost.alike for cost in costs):
+        info("~: of jobs of this kind, corpus and model, with other settings")
+    for stage, names in _lacking(plan, workspace).items():
+        info(f"first run `make stage-{stage}`, with the same recipe and settings: it makes {', '.join(names)}")
+    info("nothing was run or written")
+
+
+def _shown(cost: Estimate | None) -> list[str]:
+    """Time, memory and disk of a job as cells."""
+    if cost is None:
+        return ["", "", ""]
+    cells = [
+        _or_not_known(cost.seconds, duration),
+        *(_or_not_known(one, _mb) for one in (cost.memory_mb, cost.disk_mb)),
+    ]
+    return [one if cost.alike or one == NOT_KNOWN else f"~ {one}" for one in cells]
+
+
+def _or_not_known(value: float | None, shown: Callable[[float], str]) -> str:
+    return NOT_KNOWN if value is None else shown(value)
+
+
+def _mb(value: float) -> str:
+    return f"{value:,.0f} MB" if value >= 10 else f"{value:.1f} MB"
+
+
+def _total(costs: Sequence[Estimate], workspace: Workspace, at_once: int) -> str:
+    """Time, memory and disk of the jobs that run, and the disk that is free, as text."""
+    if not costs:
+        return "nothing to run"
+    seconds, memory, disk = (
+        [value for one in costs if (value := getattr(one, name)) is not None]
+        for name in ("seconds", "memory_mb", "disk_mb")
+    )
+    parts = {
+        "time": (seconds, duration(sum(seconds) / at_once)),
+        "memory": (memory, _mb(sum(nlargest(at_once, memory)))),
+        "disk": (disk, _mb(sum(disk))),
+    }
+    shown = [
+        f"{what} {'about' if len(values) == len(costs) else 'more than'} {text}" if values else f"{what} {NOT_KNOWN}"
+        for what, (values, text) in parts.items()
+    ]
+    return f"{len(costs)} would run: {', '.join(shown)} (free: {_mb(_free(workspace))})"
+
+
+def _free(workspace: Workspace) -> float:
+    """Megabytes that are free where the artifacts lie or will lie."""
+    place = workspace.root.absolute()
+    while not place.exists():
+        place = place.parent
+    return shutil.disk_usage(place).free / 1e6
+
+
+def _lacking(plan: Sequence[Planned], workspace: Workspace) -> dict[str, list[str]]:
+    """Stage → what jobs read that is not there and that the command does not make."""
+    made, found = {one.job.key for one in plan}, dict[str, dict[str, None]]()
+    for one in plan:
+        for other in one.job.inputs.values() if one.cost is not None else ():
+            if other.key not in made and not workspace.done(other):
+                found.setdefault(other.stage, {})[other.name] = None
+    return {stage: list(names) for stage, names in found.items()}

@@ -1,0 +1,65 @@
+"""What a run of all stages ends with: the main figures, where the rest is, and what to try next."""
+
+from collections.abc import Sequence
+
+from pipeline.engine.console import info, is_verbose
+from pipeline.engine.distributed import rank
+from pipeline.graph import Graph
+from pipeline.reporting.records import Result
+from pipeline.reporting.report import write_report
+from pipeline.visualization.text_table import TextTable
+
+_UNSEEN = " (not trained on "
+
+
+def summary(graph: Graph, chosen: str) -> None:
+    """Write the report and print its main figures, with `--verbose` all of its tables.
+
+    Args:
+        graph: of the recipe.
+        chosen: what `make` needs to know to use the same recipe and settings, `RECIPE=…`; empty for the default.
+    """
+    written = write_report(graph)
+    if rank() > 0:
+        return
+    for sheet in written.sheets if is_verbose() else ():
+        sheet.show()
+    for table in (translation_table(written.results), retrieval_table(written.results)):
+        if table.rows:
+            table.show_lines()
+    info(f"report: {written.folder / 'report.html'} (tables: report.md, or `make report`)")
+    index = f"make index {chosen}".rstrip()
+    page = "make app" if graph.recipe.name == "scenes" else f"make app RECIPE={graph.recipe.name}"
+    info(f"next: `{index} && {page}` (search page), `make tensorboard` (training curves)")
+
+
+def translation_table(results: Sequence[Result]) -> TextTable:
+    """Test BLEU of each translator that is no pre-training, and its accuracy on ambiguous words, by direction."""
+    heads = {("test", "bleu"): "BLEU", ("twins", "ambiguous"): "ambiguous words %"}
+    found = [one for one in results if (one.split, one.metric) in heads and not one.system.startswith("nmt")]
+    found = [one for one in found if "," not in one.source]  # the incongruent-image test's
+    cells: dict[str, dict[str, str]] = {}
+    for one in found:
+        cells.setdefault(one.system, {})[f"{one.source} {heads[one.split, one.metric]}"] = f"{one.value:.1f}"
+    directions = dict.fromkeys(one.source for one in found)
+    return _table("translation, test", cells, [f"{one} {head}" for one in directions for head in heads.values()])
+
+
+def retrieval_table(results: Sequence[Result]) -> TextTable:
+    """Mean recall on test of each training configuration of the recipe's own model, by language."""
+    found = [one for one in results if one.split == "test" and one.metric == "mean_recall"]
+    cells: dict[str, dict[str, str]] = {}
+    marked = False
+    for one in (one for one in found if one.system == found[0].system):
+        row, unseen, _ = one.source.partition(_UNSEEN)
+        cells.setdefault(row, {})[one.language] = f"{one.value:.1f}{'*' if unseen else ''}"
+        marked = marked or bool(unseen)
+    note = "; * without captions of that language" if marked else ""
+    return _table(f"mean recall, test{note}", cells, list(dict.fromkeys(one.language for one in found)))
+
+
+def _table(title: str, cells: dict[str, dict[str, str]], heads: Sequence[str]) -> TextTable:
+    heads = [head for head in heads if any(head in row for row in cells.values())]
+    return TextTable(
+        title, [title, *heads], [[name, *(row.get(head, "–") for head in heads)] for name, row in cells.items()]
+    )

@@ -1,0 +1,1 @@
+"""Running work: jobs and their artifacts on disk, processes and locks, files, costs."""

@@ -1,0 +1,149 @@
+"""The files of finished jobs: their manifest (what was computed, from what, at what cost), and what else they left.
+
+A file that is missing or damaged is one line that says what to run again.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from pipeline.engine.files import write_atomically
+from pipeline.errors import RecipeError
+
+FORMAT = 2
+_DIGEST = "sha256"
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write a finished job's manifest, with a digest of what is in it."""
+    whole = {**manifest, "format": FORMAT}
+    write_atomically(
+        folder / "manifest.json", json.dumps({**whole, _DIGEST: _digest(whole)}, indent=1, ensure_ascii=False)
+    )
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest in a finished job's folder.
+
+    Raises:
+        RecipeError: it is damaged, or of another format.
+    """
+    path = folder / "manifest.json"
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(manifest, dict):
+            raise ValueError(f"it holds a {type(manifest).__name__}")
+    except (OSError, ValueError, RecursionError) as error:
+        raise RecipeError(f"{path}: not a readable manifest ({error}); delete the folder and run again") from None
+    if manifest.get("format") != FORMAT:
+        stage = f"`make stage-{manifest['stage']}`" if "stage" in manifest else "its stage"
+        raise RecipeError(
+            f"{path}: format {manifest.get('format')}, this code reads {FORMAT}; run {stage} with ARGS=--force"
+        )
+    if manifest.pop(_DIGEST, None) != _digest(manifest):
+        raise RecipeError(f"{path}: damaged, its digest is another; delete the folder and run again")
+    return manifest
+
+
+def source_digest() -> str:
+    """A digest of all Python files of the three packages."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parents[2]
+    for package in ("data", "modules", "pipeline"):
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _digest(manifest: Mapping[str, Any]) -> str:
+    """SHA-256 of the contents of a manifest, whatever their order."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def read_json(path: Path, form: Any = object) -> Any:
+    """The contents of a JSON file.
+
+    Args:
+        path: of the file.
+        form: what it must hold: a type; `[form]`, a list of that; `{str: form}`, a dictionary with any keys; or
+            `{"key": form, …}`, one with these keys and perhaps others.
+
+    Raises:
+        RecipeError: it is missing or damaged, or of another form.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not _has(content, form):
+            raise ValueError("its values are not what is written there")
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(path, error) from None
+    return content
+
+
+def _has(value: Any, form: Any) -> bool:
+    """Is a value of the form that `read_json` documents?"""
+    if isinstance(form, list):
+        return isinstance(value, list) and all(_has(item, form[0]) for item in value)
+    if isinstance(form, dict):
+        if str in form:
+            return isinstance(value, dict) and all(_has(item, form[str]) for item in value.values())
+        return isinstance(value, dict) and all(key in value and _has(value[key], like) for key, like in form.items())
+    return isinstance(value, form)
+
+
+def is_texts(value: object) -> bool:
+    """Is it a list of texts, one or more?"""
+    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+
+
+def read_arrays(path: Path, names: Sequence[str]) -> list[Any]:
+    """Arrays of an `.npz` file by name.
+
+    Raises:
+        RecipeError: it is missing or damaged, or has no array of a name.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return [arrays[name] for name in names]
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile, NotImplementedError) as error:
+        raise _damaged(path, error) from None
+
+
+def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """A Parquet file, or some of its columns.
+
+    Raises:
+        RecipeError: it is missing or damaged, or lacks a column.
+    """
+    try:
+        return pq.read_table(path, columns=None if columns is None else list(columns))
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise _damaged(path, error) from None
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file.
+
+    Raises:
+        RecipeError: it is missing or damaged.
+    """
+    try:
+        return load_file(path)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> RecipeError:
+    reason = next(iter(str(error).splitlines()), type(error).__name__)
+    whole = next((one for one in path.parents if (one / "manifest.json").is_file()), path.parent)
+    return RecipeError(f"{path}: not readable ({reason}); delete {whole} and run the same command again")

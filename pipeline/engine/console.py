@@ -1,0 +1,102 @@
+"""Messages in the terminal. They are plain text: what looks like markup in a path or a caption is printed as it is."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.control import Control
+from rich.segment import ControlType
+from rich.text import Text
+
+from pipeline.engine.distributed import rank
+
+CONSOLE = Console(highlight=False, soft_wrap=True)
+ERRORS = Console(highlight=False, soft_wrap=True, stderr=True)  # never among translations or hits
+for _console in (CONSOLE, ERRORS):
+    _console.width = max(_console.width, 120)  # else rich cuts figures off in a narrow terminal
+_CLEARED = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
+_chosen = {"verbose": False}
+_LONGEST = 1000  # letters of an error: what is quoted from a file may have any number
+
+
+class Message(NamedTuple):
+    """A message, with a coloured label before it; without a label the text itself has the colour."""
+
+    text: str
+    label: str = ""
+    colour: str = ""
+
+
+_unsaid: list[Message] = []
+
+
+def be_verbose(wanted: bool) -> None:
+    """Choose whether details are printed (`--verbose`)."""
+    _chosen["verbose"] = wanted
+
+
+def is_verbose() -> bool:
+    """Are details printed?"""
+    return _chosen["verbose"]
+
+
+def printable(text: str) -> str:
+    """A text without control characters, newlines excepted."""
+    return "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
+def info(text: str, label: str = "", colour: str = "") -> None:
+    """Print a message, on rank 0 only; a process that prints nothing keeps it for `unsaid`."""
+    message = Message(text, label, colour)
+    if rank() == 0 and CONSOLE.quiet:
+        _unsaid.append(message)
+    elif rank() == 0:
+        CONSOLE.control(_CLEARED)  # of a terminal alone
+        CONSOLE.print(_shown(message))
+
+
+def unsaid() -> list[Message]:
+    """The messages that this process has kept since the last call, for the one that it works for."""
+    found = _unsaid.copy()
+    _unsaid.clear()
+    return found
+
+
+def debug(text: str, label: str = "") -> None:
+    """Print a message that only `--verbose` shows, on rank 0 only."""
+    if is_verbose():
+        info(text, label)
+
+
+def info_aside(text: str, label: str = "") -> None:
+    """Print a warning on standard error, where it is not among results."""
+    ERRORS.print(_shown(Message(text, label, "yellow")))
+
+
+def error_line(text: str) -> None:
+    """Print an error on standard error, as one line."""
+    line = " ".join(text.split("\n"))
+    if len(line) > _LONGEST:
+        line = f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
+    ERRORS.print(_shown(Message(line, "error:", "red")))
+
+
+def _shown(message: Message) -> Text:
+    text = printable(message.text)
+    if not message.label:
+        return Text(text, message.colour)
+    return Text.assemble((printable(message.label), message.colour), f" {text}")
+
+
+@contextmanager
+def status(text: str) -> Iterator[None]:
+    """Show a line in a terminal for as long as the work inside takes; elsewhere nothing."""
+    shown = rank() == 0 and CONSOLE.is_terminal
+    if shown:
+        CONSOLE.print(Text(printable(text), "dim"), end="\r")
+    try:
+        yield
+    finally:
+        if shown:
+            CONSOLE.control(_CLEARED)

@@ -1,0 +1,162 @@
+"""Executors of jobs that do not need each other: what all of them have in common, and processes of this machine."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing.queues import SimpleQueue
+from types import TracebackType
+from typing import Any, Literal
+
+import psutil
+
+from data.extractor import end_with_the_parent
+from pipeline.engine.console import CONSOLE
+from pipeline.engine.machine import cores
+from pipeline.engine.machine_errors import quieten
+from pipeline.recipes.settings import Recipe, TrainerSettings
+
+_MEMORY = 1.5e9  # bytes of a process; a job of the demo takes 1.0e9 at most
+
+
+class JobExecutor(Executor):
+    """An executor that can be stopped: when its `with` block is left by an error, what runs is ended.
+
+    Attributes:
+        at_once: how many jobs run at the same time.
+        remote: jobs run on other machines, so that a single one is sent there too.
+    """
+
+    at_once: int
+    remote = False
+
+    def check(self) -> None:
+        """Called every second while jobs run.
+
+        Raises:
+            RecipeError: nothing is left that could perform them.
+        """
+
+    def stop(self) -> None:
+        """End all that runs; its jobs continue from their checkpoints when they are performed again."""
+
+    def lost(self, error: BaseException) -> str | None:
+        """A line about the loss of what performs jobs; None for an error of a job itself."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[False]:
+        """Wait for what runs, or stop it after an error."""
+        if error is not None:
+            self.stop()
+        self.shutdown()
+        return False
+
+
+class LocalProcesses(ProcessPoolExecutor, JobExecutor):
+    """Processes of this machine, started when they are needed; they end with this one.
+
+    Args:
+        processes: how many.
+        gpus: CUDA's names of the GPUs; each process sees one of them.
+    """
+
+    def __init__(self, processes: int, gpus: Sequence[str] = ()) -> None:
+        context = multiprocessing.get_context("spawn")
+        queue = context.SimpleQueue()
+        for number in range(processes):
+            queue.put(gpus[number % len(gpus)] if gpus else None)
+        super().__init__(processes, context, _begin, (queue,))
+        self.at_once = processes
+
+    def submit(self, *args: Any, **kwargs: Any) -> Future:
+        """Perform a call in one of the processes, which is started if need be; Ctrl-C meets none that is starting."""
+        with _interrupts_blocked():
+            return super().submit(*args, **kwargs)
+
+    def stop(self) -> None:
+        """Kill the processes: Lightning would let a training that is asked to end go on for a while."""
+        for process in list((self._processes or {}).values()):
+            process.kill()
+        self.shutdown(cancel_futures=True)
+
+    def lost(self, error: BaseException) -> str | None:
+        """A line about a process that has ended."""
+        if isinstance(error, BrokenProcessPool):
+            return "a process has ended; the same command continues from the last checkpoints"
+        return None
+
+
+def be_quiet() -> None:
+    """Print nothing, in a process that performs jobs for another one, which prints its messages (`unsaid`)."""
+    quieten()
+    CONSOLE.quiet = True
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Let Ctrl-C wait; processes that are started meanwhile let it wait too (not on Windows)."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(gpus: "SimpleQueue[str | None]") -> None:
+    """Begin a process: it leaves Ctrl-C to its parent, and takes the next GPU."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    end_with_the_parent()
+    be_quiet()
+    if (gpu := gpus.get()) is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # before CUDA starts
+
+
+def trains_alone(recipe: Recipe) -> bool:
+    """Does each training run in one process?"""
+    return all(one.devices == 1 and one.num_nodes == 1 for one in _trainers(recipe))
+
+
+def may_use_gpus(recipe: Recipe) -> bool:
+    """Does any training of a recipe run on a GPU where there is one?"""
+    return any(one.accelerator != "cpu" for one in _trainers(recipe))
+
+
+def gpus_of(recipe: Recipe) -> list[str]:
+    """CUDA's names of this machine's GPUs, as CUDA_VISIBLE_DEVICES has them; none if a recipe trains on the CPU."""
+    import torch
+
+    if not may_use_gpus(recipe) or not torch.cuda.is_available():
+        return []
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return named.split(",") if named else [str(number) for number in range(torch.cuda.device_count())]
+
+
+def processes_for(recipe: Recipe, gpus: Sequence[str]) -> int:
+    """How many jobs this machine can perform at once.
+
+    With GPUs one on each. Without, as many as the cores have room for if the recipe says how many threads each training
+    uses, else one. Never more than the free memory has room for; one if a training runs in several processes.
+
+    Args:
+        recipe: whose jobs.
+        gpus: that they may use.
+    """
+    if not trains_alone(recipe):
+        return 1
+    threads = [one.threads for one in _trainers(recipe)]
+    known = [one for one in threads if one]
+    on_cores = cores() // max(known) if len(known) == len(threads) else 1
+    return max(1, int(min(len(gpus) or on_cores, cores(), psutil.virtual_memory().available / _MEMORY)))
+
+
+def _trainers(recipe: Recipe) -> list[TrainerSettings]:
+    return [recipe.mmt.trainer, recipe.augment.trainer, recipe.vse.trainer]

@@ -1,0 +1,184 @@
+"""Files: written so that no reader ever sees half of one, be it after a power cut; identified by their contents."""
+
+import hashlib
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from pathlib import Path
+
+from pipeline.errors import RecipeError
+
+_OWN = 0o600
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file whole or not at all, text as UTF-8; its folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode("utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def rename_atomically(folder: Path, name: Path) -> None:
+    """Rename a folder whose contents, all the way down, have reached the disk; then the name has too.
+
+    Files have the rights that the person's umask gives: safetensors and others write some for their owner alone.
+    """
+    paths, rights = [path for path in folder.rglob("*") if not path.is_symlink()], 0o666 & ~_umask()
+    for path in paths:
+        if path.is_file() and stat.S_IMODE(path.stat().st_mode) == _OWN:
+            path.chmod(rights)
+    with ThreadPoolExecutor(16) as pool:  # one after the other, thousands of pictures take ten seconds
+        list(pool.map(_settle, paths))
+    _settle(folder)
+    folder.rename(name)
+    _settle(name.parent)
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file's contents."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fingerprint(paths: list[Path], cache: Path | None = None, keep: bool = True) -> str:
+    """A digest of the contents of files; with a cache, unchanged files (size, date) are not read again.
+
+    Args:
+        paths: the files.
+        cache: a file with known digests.
+        keep: whether new digests are added to it.
+
+    Raises:
+        RecipeError: there is no such file.
+    """
+    known, fresh, total = _known(cache), {}, hashlib.sha256()
+    for path in paths:
+        if not path.is_file():
+            raise RecipeError(f"{path}: no such file; check corpus.root or BILDWORT_DATA")
+        entry = fresh[str(path)] = _entry(path, known)
+        total.update(f"{path.name}:{entry[1]}\n".encode(errors="surrogateescape"))
+    if cache and keep and fresh and fresh != known:
+        with suppress(OSError):  # only saves time
+            write_atomically(cache, json.dumps(known | fresh, indent=1, ensure_ascii=False))
+    return total.hexdigest()[:16]
+
+
+def digests(paths: Iterable[Path], cache: Path | None = None) -> dict[Path, str]:
+    """SHA-256 of the contents of files, without those that cannot be read.
+
+    Args:
+        paths: the files.
+        cache: a file with known digests, as `fingerprint` keeps it; files that are in it and unchanged are not read.
+    """
+    known, wanted = _known(cache), list(paths)
+
+    def digest(path: Path) -> str | None:
+        """That of one file."""
+        with suppress(OSError):
+            return _entry(path, known)[1]
+        return None
+
+    with ThreadPoolExecutor(8) as pool:
+        found = zip(wanted, pool.map(digest, wanted), strict=True)
+        return {path: one for path, one in found if one is not None}
+
+
+def _known(cache: Path | None) -> dict[str, list[str]]:
+    """Path → state and digest of the files of a cache; of none where it cannot be read."""
+    try:
+        found = json.loads(cache.read_text(encoding="utf-8")) if cache else {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+    entries = found.items() if isinstance(found, dict) else ()
+    return {path: entry for path, entry in entries if isinstance(entry, list) and list(map(type, entry)) == [str, str]}
+
+
+def _entry(path: Path, known: Mapping[str, list[str]]) -> list[str]:
+    """State (size, date) and digest of a file, which is read unless it is known in this state."""
+    found = path.stat()
+    state = f"{found.st_size}:{found.st_mtime_ns}"
+    entry = known.get(str(path))
+    return entry if entry and entry[0] == state else [state, digest_of(path)]
+
+
+def _umask() -> int:
+    """The rights that files of this process do not get; it can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _settle(path: Path) -> None:
+    """Let a file or a folder reach the disk."""
+    with suppress(OSError) if path.is_dir() else nullcontext():  # Windows and some file systems cannot, of folders
+        descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)  # Windows: of what can be written
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def require_output(path: Path, option: str, force: bool, inputs: Sequence[Path | None] = ()) -> None:
+    """Refuse a file that cannot be written, or that would be overwritten, before the work begins.
+
+    Args:
+        path: the file.
+        option: that names it, for the error.
+        force: replace a file that exists; what is read is never replaced.
+        inputs: files that the command reads.
+
+    Raises:
+        RecipeError: it is one of them (by a link too), exists, is no file, or its folder cannot be written or made.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise RecipeError(f"{option} {path}: is {'a folder' if path.is_dir() else 'not a file'}; expected a file")
+        for one in inputs:
+            if one is not None and one.exists() and path.exists() and path.samefile(one):
+                raise RecipeError(f"{option} {path}: is read too ({one}); choose another file")
+        if path.exists() and not force:
+            raise RecipeError(f"{option} {path}: exists; choose another file, or replace it with --force")
+        require_folder(path.absolute().parent, option)
+        with suppress(FileNotFoundError):
+            path.with_name(f"{path.name}.{'0' * 12}.tmp").stat()  # as long as its name gets while it is written
+    except OSError as error:
+        raise RecipeError(f"{option} {path}: {error.strerror}; choose another file") from None
+
+
+def require_folder(folder: Path, option: str) -> None:
+    """Refuse a folder in which nothing can be written, or that cannot be made.
+
+    Raises:
+        RecipeError: it is so.
+    """
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    if not there.is_dir():
+        raise RecipeError(f"{option}: {there} is no folder; choose another one")
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise RecipeError(f"{option}: {there} cannot be written ({error.strerror}); choose another folder") from None
+
+
+def write_output(path: Path, content: str | bytes, option: str) -> None:
+    """Write a file whole or not at all, to the file that an option names.
+
+    Raises:
+        RecipeError: it cannot be written.
+    """
+    try:
+        write_atomically(path, content)
+    except OSError as error:
+        raise RecipeError(f"{option} {path}: {error.strerror}; choose another file") from None

@@ -1,0 +1,93 @@
+"""The machine that jobs run on: its properties, its cores, and what work costs on it."""
+
+import os
+import platform
+import sys
+import time
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+_LIBRARIES = ("torch", "pytorch-lightning", "numpy", "tokenizers", "sacremoses", "sacrebleu", "faiss-cpu", "faiss-gpu")
+
+
+def this_machine() -> dict[str, Any]:
+    """The properties of the machine that may change the last digits of a figure."""
+    import torch
+
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {"processor": platform.machine(), "instructions": torch.backends.cpu.get_cpu_capability(),
+            "threads": torch.get_num_threads(), "gpu": gpu}  # fmt: skip
+
+
+def same_machine(one: Any, other: Any) -> bool:
+    """Are two machines of manifests alike, but for torch's threads, which a recipe sets after a job has begun?"""
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return False
+    return one | {"threads": None} == other | {"threads": None}
+
+
+def library_versions() -> dict[str, str]:
+    """The installed versions of the libraries that may change a figure."""
+    found = {}
+    for name in _LIBRARIES:
+        try:
+            found[name] = version(name)
+        except ImportError:
+            continue
+    return found
+
+
+class Cost:
+    """Wall time, CPU time (children too) and peak memory between making it and `stop`."""
+
+    def __init__(self) -> None:
+        with suppress(OSError):  # makes Linux forget the process's highest memory so far
+            Path("/proc/self/clear_refs").write_text("5")
+        self.wall, self.cpu = time.monotonic(), cpu_seconds()
+
+    def stop(self) -> dict[str, float]:
+        """Seconds and megabytes, rounded."""
+        wall, cpu = time.monotonic() - self.wall, cpu_seconds() - self.cpu
+        return {"wall_s": round(wall, 2), "cpu_s": round(cpu, 2), "peak_memory_mb": round(peak_memory_mb(), 1)}
+
+
+def duration(seconds: float) -> str:
+    """A time as text: `40 s`, `12 min`, `3.5 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and its finished children so far."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def peak_memory_mb() -> float:
+    """The most memory that this process has held since a `Cost` was made, in megabytes (1024² bytes).
+
+    Elsewhere than on Linux it is the peak since the process began.
+    """
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) / 1024
+    except OSError:
+        pass
+    if (peak := getattr(psutil.Process().memory_info(), "peak_wset", None)) is not None:  # Windows
+        return peak / 1024**2
+    import resource  # not on Windows; psutil knows no peak on macOS
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
+
+
+def cores() -> int:
+    """How many cores this process may use: those of its container, where one limits them."""
+    from joblib import cpu_count  # a tenth of a second
+
+    return int(cpu_count())

@@ -1,0 +1,1 @@
+"""Trained models as folders that can be moved and shared, and what uses one without a gallery."""

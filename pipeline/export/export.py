@@ -1,0 +1,287 @@
+"""`export`: a trained retrieval model as a self-contained folder (loaded by `ExportedModel`)."""
+
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from safetensors.numpy import save_file
+
+from data.extractor import EXTRACTOR_VERSION
+from data.regions import read_standard
+from modules.retrieval_models import model_class
+from pipeline.corpus.prepare import about_corpus
+from pipeline.engine.artifacts import read_json
+from pipeline.engine.console import info
+from pipeline.engine.files import digest_of, rename_atomically
+from pipeline.engine.job import Job
+from pipeline.engine.locks import lock
+from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
+from pipeline.export.exported_files import ABOUT, CARD, FORMAT, OF_OWNERS, RERANKER, TRANSLATORS, read_about
+from pipeline.export.exported_model import ExportedModel
+from pipeline.export.model_card import languages_of, model_card, shown_name
+from pipeline.export.picture_reading import PIXELS, STANDARD, VISION
+from pipeline.export.seen import SEEN, Seen
+from pipeline.graph import Graph
+from pipeline.recipes.settings import Recipe
+from pipeline.recipes.systems import members_of
+from pipeline.retrieval.images import IMAGES
+from pipeline.retrieval.rows import Row
+from pipeline.training.model_files import MODEL_FILES, NETWORK, TEXT
+from pipeline.translation.translator_files import RETRIEVAL, files_of
+
+_MARK = ".exporting"
+_BESIDE = ("partial", "ready", "before")
+
+
+def export(graph: Graph, output: Path, license_id: str | None = None, hub_name: str | None = None) -> ExportedModel:
+    """Write a trained model of a recipe to a folder: of `vse.only` and `vse.seeds` the best.
+
+    The best is the best on validation among those that know the most languages.
+
+    Args:
+        graph: of the recipe whose models they are.
+        output: the folder; it must not exist, or hold an exported model that is replaced.
+        license_id: for the model card, the hub's name of a license; None: nobody has named one.
+        hub_name: for the model card, where the model will be on the hub; None: it stays a folder.
+
+    Raises:
+        RecipeError: there is no such model, or the folder holds something else.
+    """
+    output = output.absolute()
+    if not output.name:
+        raise RecipeError(f"--output {output}: expected a folder of its own")
+    chosen = chosen_row(graph)
+    half, ready, before = (output.with_name(f"{output.name}.{end}") for end in _BESIDE)
+    with lock(output.with_name(f"{output.name}.lock"), f"export {output}"):
+        if before.exists() and not output.exists():  # of an export that was killed
+            before.rename(output)
+        for folder in (output, half, ready, before):
+            _require_ours(folder)
+        for folder in (half, ready, before):
+            shutil.rmtree(folder, ignore_errors=True)
+        half.mkdir(parents=True)
+        (half / _MARK).touch()
+        name = _write(graph, chosen, half, license_id, hub_name)
+        (half / _MARK).unlink()
+        exported = ExportedModel.load(half)  # what cannot be loaded is not left behind
+        rename_atomically(half, ready)
+        if output.exists():
+            output.rename(before)
+        ready.rename(output)
+        shutil.rmtree(before, ignore_errors=True)
+    info(f"{name}, seed {chosen.seed}: {output}")
+    return replace(exported, folder=output)
+
+
+def _require_ours(folder: Path) -> None:
+    """Refuse to replace a folder that is no exported model, or holds other files.
+
+    Raises:
+        RecipeError: it is so.
+    """
+    if not folder.exists() or (folder / _MARK).is_file() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    try:
+        names = {ABOUT, *OF_OWNERS, *read_about(folder)["files"]}
+        foreign = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()} - names
+    except RecipeError:
+        foreign = {"other files"}
+    if foreign:
+        raise RecipeError(
+            f"{folder}: holds {min(foreign)}, which is no part of an exported model; choose another folder"
+        )
+
+
+def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_name: str | None) -> str:
+    """Write all files of the model folder; the model's name."""
+    recipe, workspace = graph.recipe, graph.workspace
+    source, manifest = workspace.require(chosen.job), workspace.manifest(chosen.job)
+    corpus = workspace.require(chosen.job.inputs["corpus"])
+    network = read_json(source / "network.json", NETWORK)
+    _copy_model(source, half)
+    regions = _write_regions(recipe, corpus, half, network["arguments"])
+    translators = exported_translators(graph, chosen)
+    for one in translators:
+        _copy_translator(workspace.folder(one), half / TRANSLATORS / one.name)
+    second = None
+    if (reranker := trained_reranker(graph)) is not None:
+        second = _about_reranker(recipe, workspace, reranker)
+        (half / RERANKER).mkdir()
+        _copy_model(workspace.folder(reranker.trained[0]), half / RERANKER)
+    if (seen := Seen.of(chosen.job, workspace)) is not None:
+        seen.save(half / SEEN)
+    (half / "recipe.yaml").write_text(
+        yaml.safe_dump(_plain(recipe), allow_unicode=True, sort_keys=False), encoding="utf-8"
+    )
+    languages = languages_of(recipe, chosen)
+    name = f"{network['model']}, {chosen.name}, {recipe.name}"
+    card = model_card(
+        recipe, chosen, name, languages, manifest["metrics"]["test"], about_corpus(corpus), regions,
+        [one.name for one in translators], second, single=_is_single(network),
+        parameters=manifest["metrics"].get("parameters"), license_id=license_id, hub_name=hub_name,
+    )  # fmt: skip
+    (half / CARD).write_text(card, encoding="utf-8")
+    files = [path for path in sorted(half.rglob("*")) if path.is_file() and path.name != _MARK]
+    about = {
+        "format": FORMAT, "name": name, "languages": languages, "regions": regions, "row": chosen.name,
+        "seed": chosen.seed, "job": chosen.job.name, "key": chosen.job.key, "test": manifest["metrics"]["test"],
+        "translators": {one.name: one.key for one in translators},
+        "without_regions": graph.of_translators.recipe.mmt.without_regions,
+        "reranker": second,
+        "files": {path.relative_to(half).as_posix(): digest_of(path) for path in files},
+    }  # fmt: skip
+    (half / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
+    return name
+
+
+def _is_single(network: Mapping[str, Any]) -> bool:
+    """Does a model have one vector an item, compared by inner product?"""
+    return model_class(network["model"]).score_with(**network["arguments"]) == "inner product"
+
+
+def _copy_model(source: Path, target: Path) -> None:
+    """Copy a retrieval model, and the text model that it was made on."""
+    for name in MODEL_FILES:
+        shutil.copyfile(source / name, target / name)
+    network = read_json(target / "network.json", NETWORK)
+    if pretrained := network["arguments"].get("pretrained"):
+        _copy_text_model(pretrained, target / TEXT)
+        network["arguments"]["pretrained"] = TEXT
+        (target / "network.json").write_text(json.dumps(network, indent=1), encoding="utf-8")
+        (target / "words.json").write_text(json.dumps({"pretrained": TEXT}), encoding="utf-8")
+
+
+def _copy_translator(source: Path, target: Path) -> None:
+    """Copy a translator, and what re-ranks its lists."""
+    for name in files_of(source):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, target / name)
+    if (target / RETRIEVAL).is_dir():
+        _copy_model(source / RETRIEVAL, target / RETRIEVAL)
+
+
+def trained_reranker(graph: Graph) -> Row | None:
+    """The recipe's reranker, if it has one that has been trained and tested."""
+    row, workspace = graph.reranker, graph.workspace
+    return row if row is not None and workspace.done(row.job) and workspace.done(row.trained[0]) else None
+
+
+def _about_reranker(recipe: Recipe, workspace: Workspace, row: Row) -> dict[str, Any]:
+    return {
+        "name": f"{recipe.vse.reranker['model']}, {row.name}", "languages": languages_of(recipe, row),
+        "first_k": row.job.settings["first_k"], "key": row.job.key,
+        "test": workspace.manifest(row.job)["metrics"]["test"],
+    }  # fmt: skip
+
+
+def _write_regions(recipe: Recipe, corpus: Path, half: Path, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    """How regions are found in pixels, or pixels are read; None where regions were made elsewhere."""
+    if "image_encoder" in arguments:
+        size = math.isqrt(arguments["region_dim"] // 3)
+        return {"regions": 1, "size": size, "version": EXTRACTOR_VERSION, "model": None, PIXELS: True}
+    if (standard := read_standard(corpus / "regions")) is None:
+        return None
+    save_file(dict(zip(("mean", "scale"), standard, strict=True)), half / STANDARD)
+    regions: dict[str, Any] = asdict(recipe.regions) | {"version": EXTRACTOR_VERSION}
+    if recipe.regions.model is not None:
+        from data.vision import copy_network  # transformers' models take seconds to import
+
+        copy_network(recipe.regions.model, half / VISION)
+        regions["model"] = VISION
+    return regions
+
+
+def chosen_row(graph: Graph) -> Row:
+    """Of the rows and seeds that have been trained, the best on validation of those that know the most languages.
+
+    Raises:
+        RecipeError: none has been, or the settings are of several models.
+    """
+    recipe, workspace = graph.recipe, graph.workspace
+    rows = [one for one in graph.rows if one.trained == (one.job,)]
+    if not rows:
+        raise RecipeError("export: these settings fuse, rerank or translate; export one model (vse.model) of them")
+    done = [one for one in rows if workspace.done(one.job)]
+    if not done:
+        raise RecipeError(
+            f"export: {rows[0].job.name} has not been trained, nor another of vse.only and vse.seeds; run `make "
+            "stage-vse` with the same recipe and settings"
+        )
+
+    def merit(one: Row) -> tuple[int, float]:
+        """How many languages it knows, and its validation."""
+        languages = languages_of(recipe, one)
+        validated = workspace.manifest(one.job)["metrics"].get("val", {})
+        scores = [scores["rsum"] for language, scores in validated.items() if language in languages]
+        return len(languages), sum(scores) / max(1, len(scores))
+
+    return max(done, key=merit)
+
+
+def _plain(recipe: Recipe) -> dict[str, Any]:
+    """What `load_recipe` reads as this recipe, but for where its data lies."""
+    left_out = ("name", "tables", "refused", "lent", "variant", "report")
+    plain = {key: value for key, value in asdict(recipe).items() if key not in left_out}
+    plain["regions"]["model"] = shown_name(recipe.regions.model)
+    for name in ("pretrained", "image_encoder"):
+        plain["vse"][name] = shown_name(plain["vse"][name])
+    corpus = plain["corpus"]
+    without: dict[str, Any] = _without_places(plain | {"corpus": {"name": corpus["name"]} | corpus["options"]})
+    return without
+
+
+def _without_places(value: Any) -> Any:
+    """Settings in which whole paths are replaced by the names of their files or folders."""
+    if isinstance(value, Mapping):
+        return {key: _without_places(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_places(one) for one in value]
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
+
+
+def exported_translators(graph: Graph, chosen: Row) -> list[Job]:
+    """The recipe's MT and MMT and all that is re-ranked, as far as they have been trained; no pretrained translators.
+
+    Those that look at pictures must read regions as the model does; a model with an image encoder reads none.
+    """
+    corpus, found = chosen.job.inputs["corpus"] if IMAGES not in chosen.job.inputs else None, []
+    mmt, workspace = graph.of_translators.recipe.mmt, graph.workspace
+    for name, job in graph.translators.items():
+        members, reranks = members_of(name.partition("-")[0])
+        if (members not in (["mt"], ["mmt"]) and reranks is None) or members[0] in mmt.pretrained:
+            continue
+        looks = any(one.startswith("mmt") for one in members) or "image" in job.settings.get("features", ())
+        if (not looks or (corpus is not None and job.inputs["corpus"].key == corpus.key)) and workspace.done(job):
+            found.append(job)
+    return found
+
+
+def is_export_of(folder: Path, graph: Graph, chosen: Row) -> bool:
+    """Does a folder hold this model, with the translators that there are now?"""
+    try:
+        about = read_about(folder)
+        translators = {job.name: job.key for job in exported_translators(graph, chosen)}
+        second = trained_reranker(graph)
+        reranker = None if second is None else second.job.key
+        held = (about["key"], about["translators"], (about.get("reranker") or {}).get("key"))
+        return held == (chosen.job.key, translators, reranker)
+    except (RecipeError, KeyError):
+        return False
+
+
+def _copy_text_model(name: str, folder: Path) -> None:
+    """The tokenizer and configuration of a pretrained text model, with its weights, wherever they lie."""
+    from transformers import AutoModel, AutoTokenizer
+
+    try:
+        AutoTokenizer.from_pretrained(name, trust_remote_code=False).save_pretrained(folder)
+        AutoModel.from_pretrained(name, trust_remote_code=False).save_pretrained(folder)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise RecipeError(f"export: the text model {name!r} is no longer there ({reason}); put it back") from None

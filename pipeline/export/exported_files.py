@@ -1,0 +1,148 @@
+"""The files of an exported model: which there are, and that each is what was exported."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pipeline.engine.artifacts import is_texts, read_json
+from pipeline.engine.files import digest_of
+from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
+from pipeline.recipes.bounds import check_bounds
+from pipeline.recipes.settings import Recipe
+from pipeline.training.model_files import TEXT
+from pipeline.translation.translator_files import RETRIEVAL, files_of, lies_elsewhere
+
+FORMAT = 1
+ABOUT, CARD, TRANSLATORS, RERANKER = "model.json", "README.md", "translators", "reranker"
+_TRANSLATOR = re.compile(r"mm?t\d*(\+\w+)*-[a-z]{2,3}-[a-z]{2,3}", re.ASCII)
+_OF_REGIONS = ("regions", "size", "version")
+_KINDS = (".json", ".safetensors", ".txt", ".model", ".yaml", ".md")
+_PICKLES = (".bin", ".ckpt", ".joblib", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth")
+OF_OWNERS = {CARD, "LICENSE"}
+"""Files that whoever shares a model may change or add; nothing is read from them."""
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """The contents of `model.json` of an exported model.
+
+    Raises:
+        RecipeError: there is none, or it is damaged or of another format.
+    """
+    path = folder / ABOUT
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        kinds = {"format": int, "name": str, "languages": list, "files": dict}
+        whole = all(isinstance(about[name], kind) for name, kind in kinds.items())
+        whole = whole and all(isinstance(one, str) for one in about["files"].values())
+        regions = about["regions"]
+        if not whole or not (regions is None or {type(regions[name]) for name in _OF_REGIONS} == {int}):
+            raise ValueError("it is not complete")
+        if any(Path(name).is_absolute() or ".." in Path(name).parts for name in about["files"]):
+            raise ValueError("it names files outside the folder")
+        for one in (about, about.get("reranker")):
+            if one is not None:
+                _require_languages(one)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RecipeError(f"{path}: no exported model here ({error!r}); run `make export`") from None
+    if about["format"] != FORMAT:
+        raise RecipeError(f"{path}: format {about['format']}, this code reads {FORMAT}; run `make export` again")
+    check_bounds(regions, str(path), "regions")
+    return dict(about)
+
+
+def _require_languages(about: Mapping[str, Any]) -> None:
+    """Refuse a model whose languages are no texts, or whose share of right answers by language (`test`) is no number.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: it is so.
+    """
+    if not is_texts(about["languages"]):
+        raise ValueError("its languages are none")
+    for scores in (about.get("test") or {}).values():
+        if not 0 <= float(scores["t2i_r1"]) <= 100:
+            raise ValueError("its test has no shares of right answers")
+
+
+def translators_in(folder: Path, files: Mapping[str, str]) -> list[str]:
+    """The names of the translators of an exported model, each whole and by itself.
+
+    Raises:
+        RecipeError: one is not.
+    """
+    found: dict[str, set[str]] = {}
+    for name in files:
+        if name.startswith(f"{TRANSLATORS}/"):
+            of, _, file = name.removeprefix(f"{TRANSLATORS}/").partition("/")
+            found.setdefault(of, set())
+            if not file.startswith(f"{RETRIEVAL}/{TEXT}/"):
+                found[of].add(file)
+    for name, held in found.items():
+        place = folder / TRANSLATORS / name
+        if not _TRANSLATOR.fullmatch(name) or "network.json" not in held or held != files_of(place):
+            raise RecipeError(f"{place}: no whole translator; get the model folder again")
+        if lies_elsewhere(place):
+            raise RecipeError(f"{place}: names a pretrained translator that lies elsewhere; an exported model has none")
+    return sorted(found)
+
+
+def require_text_models(models: Sequence[Path]) -> None:
+    """Refuse a model folder in which a model names a text model that it does not bring.
+
+    Args:
+        models: folders of its models: its own, its reranker's, those that re-rank translations.
+
+    Raises:
+        RecipeError: there is one.
+    """
+    for folder in models:
+        if _names_text_model(folder) and not (folder / TEXT / "config.json").is_file():
+            raise RecipeError(f"{folder}: its text model ({TEXT}/) is missing; get the model folder again")
+
+
+def _names_text_model(folder: Path) -> bool:
+    """Does an exported model name a text model, which would be loaded from elsewhere?"""
+    with suppress(ValueError, KeyError, TypeError, AttributeError):  # `load_model` says what is wrong
+        network, words = (read_json(folder / name) for name in ("network.json", "words.json"))
+        return network["arguments"].get("pretrained") is not None or "pretrained" in words
+    return False
+
+
+def check_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Refuse a model folder whose files are not those that were exported, or could run code.
+
+    Raises:
+        RecipeError: it is so; it names the file.
+    """
+    paths = [path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir()]
+    present = {path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts)} - {ABOUT}
+    for name in sorted(present):
+        _refuse_code(folder / name)
+    for name in sorted({"network.json", "weights.safetensors", "words.json", *files}):
+        if name not in files:
+            raise RecipeError(f"{folder / ABOUT}: names no {name}; get the model folder again")
+        if name not in present:
+            raise RecipeError(f"{folder / name}: no such file, though {ABOUT} names it; get the model folder again")
+        if Path(name).suffix not in _KINDS:
+            raise RecipeError(f"{folder / name}: a file of this kind is not loaded; expected {', '.join(_KINDS)}")
+        if name not in OF_OWNERS and digest_of(folder / name) != files[name]:
+            raise RecipeError(f"{folder / name}: is not what was exported; get the model folder again")
+    if foreign := sorted(present - files.keys() - OF_OWNERS):
+        raise RecipeError(f"{folder / foreign[0]}: was not exported; move it out of the model folder")
+
+
+def _refuse_code(path: Path) -> None:
+    """Refuse a file that is a program, or that could run one when it is read, by a RecipeError."""
+    if path.suffix in _PICKLES:
+        raise RecipeError(f"{path}: can be a pickle, which runs code when it is read; an exported model has "
+                          "safetensors only: delete the file, or get the model from elsewhere")  # fmt: skip
+    if path.suffix in (".py", ".so", ".pyc"):
+        raise RecipeError(f"{path}: code in a model folder is not run; delete it, or get the model from elsewhere")
+
+
+def model_of(recipe: Recipe, workspace: Workspace) -> Path:
+    """Where a recipe's model is exported to, unless the command says otherwise."""
+    return workspace.root / recipe.name / "model"

@@ -1,0 +1,96 @@
+"""The translators of an exported model: one sentence at a time, with its picture's regions or without."""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from data.padding import pad
+from data.text import BEGIN, END, SubWords
+from modules.translators.beam import BeamSettings
+from modules.translators.registry import Searched, translate
+from pipeline.errors import RecipeError
+from pipeline.translation.translator_files import load_translator, reads_regions
+
+
+class ExportedTranslators:
+    """Translates with what lies in a folder, `mt-de-en`, `mmt-en-de` …; each is loaded when it is first used.
+
+    Args:
+        folder: of the translators.
+        names: of them.
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self.names, self._folder = list(names), folder
+        self._load = cache(lambda name: load_translator(folder / name))
+
+    def load(self, system: str, direction: str) -> tuple[Searched, SubWords]:
+        """A translator (`mt`, `en-de`) and its vocabulary; RecipeError if there is none."""
+        if (name := f"{system}-{direction}") not in self.names:
+            raise RecipeError(f"translate: no {name} in the model; it has {', '.join(self.names) or 'no translators'}")
+        return self._load(name)
+
+    def sources(self, system: str) -> list[str]:
+        """The languages that a system translates from."""
+        return sorted({name.split("-")[1] for name in self.names if name.split("-")[0] == system})
+
+    def targets(self, system: str, language: str) -> list[str]:
+        """The languages that a system translates a language into."""
+        return [name.split("-")[2] for name in self.names if name.split("-")[:2] == [system, language]]
+
+    def systems(self, source: str, target: str) -> list[str]:
+        """The systems that translate one language into another: `mt`, `mmt`, then those that are re-ranked."""
+        found = [name.split("-")[0] for name in self.names if name.split("-")[1:] == [source, target]]
+        return sorted(found, key=lambda system: ("+" in system, len(system), system))
+
+    def looking(self, source: str) -> dict[str, str]:
+        """Target language → the first of `systems` that looks at pictures, where there is one."""
+        targets = dict.fromkeys(name.split("-")[2] for name in self.names if name.split("-")[1] == source)
+        looking = {one: [system for system in self.systems(source, one) if self.looks(system, source, one)]
+                   for one in targets}  # fmt: skip
+        return {target: found[0] for target, found in looking.items() if found}
+
+    def looks(self, system: str, source: str, target: str) -> bool:
+        """Does a system, or what re-ranks it, read the regions of a picture?"""
+        return reads_regions(self._folder / f"{system}-{source}-{target}")
+
+    def translate(
+        self, text: str, system: str, source: str, target: str, regions: NDArray[np.floating] | None = None
+    ) -> str:
+        """The best translation of a sentence, by a beam of 5; `regions` (R, D), else as `translate_all`."""
+        return self.translate_all([text], system, source, target, None if regions is None else regions[None])[0]
+
+    def translate_all(
+        self, texts: Sequence[str], system: str, source: str, target: str, regions: NDArray[np.floating] | None = None
+    ) -> list[str]:
+        """The best translation of each sentence, by a beam of 5, all in one batch.
+
+        Args:
+            texts: the sentences.
+            system: `mt`, `mmt`, or one that is re-ranked, `mt+channel` ….
+            source: their language.
+            target: the language wanted.
+            regions: (N, R, D) of their pictures, for a system that reads them; all zero where there is none.
+
+        Raises:
+            RecipeError: there is no such translator, or it reads regions of another width.
+        """
+        name = f"{system}-{source}-{target}"
+        translator, bpe = self.load(system, f"{source}-{target}")
+        tokens = bpe.encode_all(texts, source)
+        batch: dict[str, Any] = {
+            "source": pad(tokens), "source_lengths": torch.tensor([len(one) for one in tokens]),
+            "index": torch.arange(len(tokens)),
+        }  # fmt: skip
+        if translator.regions is not None:
+            width = translator.regions.in_features
+            if regions is None or regions.shape[-1] != width:
+                raise RecipeError(f"translate: {name} reads regions (R, {width}) of a picture; give them, or use mt")
+            batch["regions"] = torch.from_numpy(regions.astype(np.float32))
+        found = translate(translator.eval(), batch, BeamSettings(), BEGIN, END)
+        return [bpe.decode(beam[0].tokens, target) for beam in found]

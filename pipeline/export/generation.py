@@ -1,0 +1,134 @@
+"""`caption` and `imagine`: an exported model writes a caption of a picture, and draws the picture that it thinks of."""
+
+import json
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from modules.errors import ModelError
+from modules.translators.beam import BeamSettings
+from pipeline.engine.console import info, printable
+from pipeline.engine.files import write_output
+from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
+from pipeline.export.exported_files import model_of
+from pipeline.export.exported_model import ExportedModel
+from pipeline.recipes.settings import Recipe
+from pipeline.retrieval.generation import drawn_pictures, written_captions
+from pipeline.visualization.pictures import of_generator
+
+ENLARGED = 256
+"""Height and width of a drawn picture as it is shown; the network's own are smaller."""
+
+
+def caption(
+    recipe: Recipe, workspace: Workspace, model: Path | None, pictures: Sequence[str], language: str | None,
+    beam: int, as_json: bool,
+) -> None:  # fmt: skip
+    """Print a caption of each picture, in a language or in each of the model's.
+
+    Args:
+        recipe: whose exported model, where none is given.
+        workspace: its artifacts.
+        model: an exported model.
+        pictures: files.
+        language: of the captions; None: each language of the model.
+        beam: size of the beam; 1 is greedy search.
+        as_json: JSON lines instead of text.
+
+    Raises:
+        RecipeError: the model has no decoder, or was not trained on the language; there is no picture.
+    """
+    if not pictures:
+        raise RecipeError("caption: give a picture, or several")
+    exported = given_model(recipe, workspace, model)
+    exported = generating(exported, "writes") or exported
+    for picture in pictures:
+        regions = exported.regions_of(picture)[0][None]
+        for one in exported.languages if language is None else [exported.require_language(language)]:
+            text = captions_of_regions(exported, regions, one, beam)[0]
+            if as_json:
+                print(json.dumps({"picture": picture, "language": one, "caption": text}, ensure_ascii=False))
+            else:
+                print(f"{one}  {printable(text)}")
+
+
+def imagine(
+    recipe: Recipe, workspace: Workspace, model: Path | None, text: str | None, language: str | None,
+    output: Path,
+) -> None:  # fmt: skip
+    """Draw a sentence and write the picture as a PNG.
+
+    Args:
+        recipe: whose exported model, where none is given, and whose seed is that of the noise.
+        workspace: its artifacts.
+        model: an exported model.
+        text: the sentence.
+        language: of the sentence; None: detected.
+        output: the file.
+
+    Raises:
+        RecipeError: the model draws no pictures, there is no sentence, or the file cannot be written.
+    """
+    if not text or not text.strip():
+        raise RecipeError("imagine: give a sentence")
+    picture = picture_of(given_model(recipe, workspace, model), text, language, recipe.seed)
+    content = BytesIO()
+    picture.save(content, "PNG")
+    write_output(output, content.getvalue(), "imagine: --output")
+    info(f"wrote {output}")
+
+
+def generating(exported: ExportedModel, what: Literal["writes", "draws"]) -> ExportedModel | None:
+    """The exported model, or else its reranker, if it writes captions or draws pictures; None where neither does."""
+    models = [exported] if exported.reranker is None else [exported, exported.reranker]
+    return next((one for one in models if getattr(one.model, what)), None)
+
+
+def captions_of(
+    exported: ExportedModel, pictures: Sequence[str | Path | Image.Image], language: str, beam: int = 5
+) -> list[str]:
+    """Captions of pictures in one language, by beam search.
+
+    Raises:
+        DataError: a picture cannot be read.
+        RecipeError: the model writes no captions, or reads regions made elsewhere.
+    """
+    return captions_of_regions(exported, np.stack([exported.regions_of(one)[0] for one in pictures]), language, beam)
+
+
+def captions_of_regions(
+    exported: ExportedModel, regions: NDArray[np.floating], language: str, beam: int = 5
+) -> list[str]:
+    """Captions of pictures by their regions (N, R, D), as the model reads them; errors as for `captions_of`."""
+    exported = generating(exported, "writes") or exported
+    language = exported.require_language(language)
+    try:
+        return written_captions(exported.model, exported.text, regions, language, BeamSettings(beam))
+    except ModelError as error:
+        raise RecipeError(f"{exported.folder}: {error}") from None
+
+
+def picture_of(exported: ExportedModel, text: str, language: str | None = None, seed: int = 0) -> Image.Image:
+    """The picture that a model imagines of a sentence, enlarged.
+
+    Raises:
+        RecipeError: the model draws no pictures, or was not trained on the language.
+    """
+    exported = generating(exported, "draws") or exported
+    language = exported.language_of(text) if language is None else exported.require_language(language)
+    try:
+        found = drawn_pictures(exported.model, exported.text, [(text, language)], seed)
+    except ModelError as error:
+        raise RecipeError(f"{exported.folder}: {error}") from None
+    return of_generator(found[0], ENLARGED)
+
+
+def given_model(recipe: Recipe, workspace: Workspace, model: Path | None) -> ExportedModel:
+    """The given model, or else the recipe's."""
+    return ExportedModel.from_pretrained(model) if model else ExportedModel.load(model_of(recipe, workspace))

@@ -1,0 +1,198 @@
+"""The model card of an exported model: what it is, its figures, how it is used; with the hub's metadata."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from data.captions import HUMAN
+from data.slots import parse_group
+from pipeline.export.exported_files import ABOUT, RERANKER, TRANSLATORS
+from pipeline.export.picture_reading import PIXELS, VISION
+from pipeline.recipes.settings import Recipe
+from pipeline.recipes.systems import CAPTION, parse_path
+from pipeline.retrieval.rows import Row
+
+_CARD = """---
+{front}
+---
+
+# {name}
+
+Finds pictures from words and words from pictures, in {language_list}. Trained by Bildwort's recipe `{recipe}`
+(`recipe.yaml`) on {corpus}: {captions}.
+
+## Model
+
+`{network}`, {parameters}{vectors}. {reads}{interprets}
+
+## Figures
+
+R@K in percent on {corpus}, test; one model (seed {seed}), whose epoch was chosen on validation.
+
+| language | text→image R@1 / 5 / 10 | image→text R@1 / 5 / 10 | mean recall |
+|---|---|---|---|
+{figures}
+
+## Use
+
+In a checkout of Bildwort:
+
+```python
+from pipeline.export.exported_model import ExportedModel
+
+exported = ExportedModel.from_pretrained("{place}")
+{use}
+```
+
+Weights are safetensors; no file here is a pickle. `{about}` has a digest of each, and they are checked when loaded.
+
+## Limits
+
+- It was trained on {corpus} alone. How well it does on other pictures and sentences has not been measured.
+- It knows the languages above; a query in another one is refused.
+- What it has learned is biased as its captions are; that has not been examined.{synthetic}
+
+## License
+
+{license}
+"""
+_NO_LICENSE = (
+    "Nobody has named one (`bildwort export --license` does). It depends on the pictures and captions that the model "
+    "was trained on: ask whoever shares it."
+)
+_SYNTHETIC = "\n- Some of its captions were written by machines (see above), with their mistakes."
+_WAYS = {"t2i": "text-to-image", "i2t": "image-to-text"}
+_METRICS = [(f"recall_at_{k}", f"{title} R@{k}", f"{way}_r{k}") for way, title in _WAYS.items() for k in (1, 5, 10)]
+_METRICS.append(("mean_recall", "mean recall", "mean_recall"))
+_PLAIN = {"en": "a dog runs", "de": "ein Hund rennt", "fr": "un chien court", "cs": "pes běží"}
+
+
+def languages_of(recipe: Recipe, row: Row) -> list[str]:
+    """Those that the row was trained on."""
+    return sorted({slot.language for text in recipe.vse.rows[row.name] for slot in parse_group(text)})
+
+
+def shown_name(network: str | None) -> str | None:
+    """A network's name on the hub, or that of its folder without where it lies."""
+    return network if network is None or _on_hub(network) else Path(network).name
+
+
+def _on_hub(network: str) -> bool:
+    """Is a network's name no folder's, whether the folder is still there or not?"""
+    return not (Path(network).is_absolute() or Path(network).exists())
+
+
+def model_card(
+    recipe: Recipe, row: Row, name: str, languages: list[str], test: Mapping[str, Mapping[str, float]],
+    corpus: Mapping[str, Any], regions: Mapping[str, Any] | None, translators: Sequence[str],
+    reranker: Mapping[str, Any] | None, *, single: bool = True, parameters: int | None = None,
+    license_id: str | None = None, hub_name: str | None = None,
+) -> str:  # fmt: skip
+    """The model card.
+
+    Args:
+        recipe: whose model.
+        row: the training configuration and seed.
+        name: of the model.
+        languages: that it was trained on.
+        test: figures of the test by language, in percent.
+        corpus: task, tasks of languages and label, as `about_corpus` gives them.
+        regions: how regions are found in pixels; None: they were made elsewhere.
+        translators: names of those that it brings.
+        reranker: name, test figures and `first_k` of a second model; None without.
+        single: it has one vector an item.
+        parameters: how many; None: not said.
+        license_id: the hub's name of a license (`mit`, `cc-by-4.0`); None: nobody has named one.
+        hub_name: `USER/NAME`, where it will be; None: a folder.
+    """
+    types = {(slot.language, slot.source) for text in recipe.vse.rows[row.name] for slot in parse_group(text)}
+    captions = ", ".join(f"{language} captions by {_writer(source)}" for language, source in sorted(types))
+    written = any(source != HUMAN for _, source in types)
+    return _CARD.format(
+        front=_front_matter(recipe, name, languages, test, corpus["label"], license_id), name=name,
+        language_list=", ".join(languages), recipe=recipe.name, corpus=corpus["label"], captions=captions,
+        network=recipe.vse.model, parameters="" if parameters is None else f"{parameters:,} parameters, ",
+        vectors="one vector an item, compared by inner product" if single else "compared by a score of its own",
+        reads=_reads(recipe, regions), interprets=_brings(translators, reranker),
+        seed=row.seed, figures="\n".join(_figures(languages, test, corpus)), about=ABOUT,
+        place=hub_name or "this folder", use=_use(languages, single), synthetic=_SYNTHETIC if written else "",
+        license=f"`{license_id}`" if license_id else _NO_LICENSE,
+    )  # fmt: skip
+
+
+def _figures(
+    languages: Collection[str], test: Mapping[str, Mapping[str, float]], corpus: Mapping[str, Any]
+) -> Iterator[str]:
+    """A row of the table for each tested language."""
+    of_language = corpus.get("tasks", {})
+    for language, scores in test.items():
+        ways = [" / ".join(f"{scores[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)) for way in _WAYS]
+        note = f" ({of_language.get(language, corpus['task'])})" if of_language else ""
+        note += "" if language in languages else " (not trained on it)"
+        yield f"| {language}{note} | {ways[0]} | {ways[1]} | {scores['mean_recall']:.1f} |"
+
+
+def _reads(recipe: Recipe, regions: Mapping[str, Any] | None) -> str:
+    """What the model reads of an image."""
+    if not regions:
+        return "It reads region features that were made elsewhere: it searches a region store, not pixels."
+    if regions.get(PIXELS):
+        return "It reads pictures, from pixels, by an image encoder of its own."
+    by = f"{shown_name(recipe.regions.model)} (`{VISION}/`)" if regions["model"] else "the built-in extractor"
+    return f"It reads pictures, from pixels: regions are found by {by}."
+
+
+def _brings(translators: Sequence[str], reranker: Mapping[str, Any] | None) -> str:
+    """What else lies in the folder."""
+    text = f" It brings translators: {', '.join(translators)} (`{TRANSLATORS}/`)." if translators else ""
+    if reranker is not None:
+        right = ", ".join(f"{one} {scores['t2i_r1']:.1f} %" for one, scores in reranker["test"].items())
+        text += (
+            f" A second model, {reranker['name']} (`{RERANKER}/`), reranks the first {reranker['first_k']} results; "
+            f"with it R@1 from text to image on test is {right}."
+        )
+    return text
+
+
+def _use(languages: Sequence[str], single: bool) -> str:
+    """A line of Python that encodes a caption."""
+    example = _PLAIN.get(languages[-1], _PLAIN["en"])
+    if single:
+        return f'vectors = exported.encode(["{example}"])  # NumPy, (1, H); pictures as Path'
+    return f'captions = exported.encode_captions(["{example}"])'
+
+
+def _front_matter(
+    recipe: Recipe, name: str, languages: list[str], test: Mapping[str, Mapping[str, float]], corpus: str,
+    license_id: str | None,
+) -> str:  # fmt: skip
+    """The card's metadata in the hub's form, the test figures as its `model-index`."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    dataset = re.sub(r"[^a-z0-9]+", "-", corpus.lower()).strip("-") or recipe.corpus.name
+    results = [
+        EvalResult(
+            task_type="image-text-retrieval", task_name=f"image-text retrieval, {language}", dataset_type=dataset,
+            dataset_name=corpus, dataset_config=language, dataset_split="test", metric_type=kind, metric_name=title,
+            metric_value=round(scores[figure], 1),
+        )
+        for language, scores in test.items()
+        for kind, title, figure in _METRICS
+    ]  # fmt: skip
+    bases = [recipe.vse.pretrained, recipe.vse.image_encoder, recipe.regions.model]
+    metadata = ModelCardData(
+        language=languages, license=license_id or "unknown", library_name="bildwort",
+        pipeline_tag="feature-extraction",
+        tags=["image-text-retrieval", "bildwort", *(["multilingual"] if len(languages) > 1 else [])],
+        base_model=[one for one in bases if one and _on_hub(one)] or None,
+        datasets=[dataset], metrics=["recall"],
+        model_name=name, eval_results=results,
+    )  # fmt: skip
+    return str(metadata.to_yaml(line_break="\n"))
+
+
+def _writer(source: str) -> str:
+    """Who wrote the captions of a source."""
+    kind = "a retrieval model" if parse_path(source)[0] == CAPTION else "a translator"
+    return "people" if source == HUMAN else f"{kind} ({source})"

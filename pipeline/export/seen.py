@@ -1,0 +1,149 @@
+"""What an exported model has seen in training: hashes of image names, of picture files and of sentences.
+
+A figure of the model on other data says how much of that data is among them. The hashes have 63 bits, sorted, in one
+safetensors file: 8 bytes an image, a picture and a sentence. What pretrained networks and translators have learned from
+is not in it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from data.captions import HUMAN, read_captions
+from data.sentences import sentence_hash
+from data.slots import parse_group
+from pipeline.corpus.prepare import pictures_of
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
+from pipeline.translation.leakage import name_of
+
+SEEN = "seen.safetensors"
+TRAIN, VAL = "train", "val"
+_KINDS = ("names", "files", "sentences")
+Hashes = NDArray[np.int64]
+
+
+class Overlap(NamedTuple):
+    """How many of some images and captions a model has seen.
+
+    Attributes:
+        names: images whose name it knows; None where names cannot be compared.
+        pictures: images whose picture file it has seen, byte for byte; None where there are no files to compare.
+        sentences: captions that it has seen, as `normalise_sentence` compares them, in any language.
+    """
+
+    names: int | None
+    pictures: int | None
+    sentences: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Hashes of what a model was trained on, and of what its epoch was chosen on.
+
+    Attributes:
+        hashes: split (`TRAIN`, `VAL`) → kind (`names`, `files` of pictures, `sentences`) → sorted hashes, each once.
+    """
+
+    hashes: Mapping[str, Mapping[str, Hashes]]
+
+    @classmethod
+    def of(cls, trained: Job, workspace: Workspace) -> "Seen | None":
+        """What the training of a retrieval model has seen: the captions of its row, their images, and validation.
+
+        Pictures that are not at hand, or cannot be read, have no hash. None if a table of captions is gone.
+        """
+        slots = [slot for text in trained.settings["groups"] for slot in parse_group(text)]
+        types, sources = {slot.type for slot in slots}, {slot.source for slot in slots} - {HUMAN}
+        tables = [trained.inputs[name] for name in ("corpus", *sorted(sources))]
+        if not all(map(workspace.done, tables)):
+            return None
+        folders = [workspace.folder(job) for job in tables]
+        rows = [row for one in folders for row in read_captions(one / "captions.parquet").to_list()]
+        split: dict[str, list[dict[str, Any]]] = {TRAIN: [], VAL: []}
+        for row in rows:
+            if row["split"] == VAL or (row["split"] == TRAIN and f"{row['language']}/{row['source']}" in types):
+                split[row["split"]].append(row)
+        images, pictures = {row["image_id"] for own in split.values() for row in own}, pictures_of(folders[0])
+        digest_of = workspace.digests(path for name, path in pictures.items() if name in images)
+        digests = {name: digest_of[path] for name, path in pictures.items() if path in digest_of}
+        return cls({name: _hashes(own, digests) for name, own in split.items()})
+
+    def save(self, path: Path) -> None:
+        """Write them."""
+        save_file({f"{split}.{kind}": one for split, of in self.hashes.items() for kind, one in of.items()}, path)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Seen | None":
+        """Those of an exported model; None if it was exported without them.
+
+        Raises:
+            RecipeError: they are damaged.
+        """
+        path = folder / SEEN
+        if not path.is_file():
+            return None
+        try:
+            arrays = load_file(path)
+            found = {split: {kind: arrays[f"{split}.{kind}"] for kind in _KINDS} for split in (TRAIN, VAL)}
+            if any(one.dtype != np.int64 or one.ndim != 1 for of in found.values() for one in of.values()):
+                raise ValueError("expected whole numbers")
+        except Exception as error:  # safetensors raises its own error
+            reason = f"{path}: not readable ({error!r})"
+            raise RecipeError(f"{reason}; get the model folder again, or export it again") from None
+        return cls(found)
+
+    def overlap(
+        self, split: str, names: Sequence[str] | None, pictures: Sequence[int] | None, sentences: Sequence[str]
+    ) -> Overlap:
+        """How much of some data was seen.
+
+        Args:
+            split: `TRAIN`, or `VAL`: seen only when the epoch was chosen.
+            names: ids of images; None: they cannot be compared.
+            pictures: `picture_hash` of the files that are at hand; None: there are none.
+            sentences: captions.
+        """
+        known = self.hashes[split]
+        compared = pictures if len(known["files"]) else None
+        return Overlap(
+            None if names is None else _count(map(name_hash, names), known["names"]),
+            None if compared is None else _count(compared, known["files"]),
+            _count(map(sentence_hash, sentences), known["sentences"]),
+        )
+
+
+def name_hash(image_id: str) -> int:
+    """A number that images of one name share, in whatever corpus (`pipeline.translation.leakage.name_of`)."""
+    return _number(name_of(image_id).encode("utf-8", "surrogatepass"))
+
+
+def picture_hash(digest: str) -> int:
+    """A number that equal picture files share, from the SHA-256 of their contents."""
+    return int(digest[:16], 16) >> 1
+
+
+def _hashes(rows: Sequence[Mapping[str, Any]], digests: Mapping[str, str]) -> dict[str, Hashes]:
+    images = dict.fromkeys(row["image_id"] for row in rows)
+    kinds: dict[str, Iterable[int]] = {
+        "names": map(name_hash, images),
+        "files": (picture_hash(digests[one]) for one in images if one in digests),
+        "sentences": (sentence_hash(row["text"]) for row in rows),
+    }
+    return {kind: np.unique(np.fromiter(of, np.int64)) for kind, of in kinds.items()}
+
+
+def _count(hashes: Iterable[int], known: Hashes) -> int:
+    return int(np.isin(np.fromiter(hashes, np.int64), known).sum())
+
+
+def _number(content: bytes) -> int:
+    """63 bits, as those of `sentence_hash`."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") >> 1

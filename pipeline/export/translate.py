@@ -1,0 +1,294 @@
+"""`translate`: a file through translators of a recipe or of an exported model; line n gives line n."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from data.errors import DataError
+from data.lines import read_lines
+from data.nbest import Candidate, nbest_lines
+from data.regions import RegionStore, write_regions
+from data.text import MAX_TOKENS, SubWords
+from modules.translators.beam import BeamSettings
+from modules.translators.registry import Searched
+from pipeline.corpus.prepare import corpus_job
+from pipeline.engine.files import write_output
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
+from pipeline.export.exported_files import read_about
+from pipeline.export.exported_model import ExportedModel
+from pipeline.graph import Graph
+from pipeline.recipes.settings import AugmentSettings, Recipe
+from pipeline.recipes.systems import directions_of, parse_path
+from pipeline.translation.translating import Translated, translate_all
+from pipeline.translation.translator_files import load_translator
+
+_BLOCK = 20_000  # lines translated together: what is held of the others is their text alone
+_NAMED = 5  # lines without a picture that are named
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `translate` is asked for.
+
+    Attributes:
+        path: `system:languages`, one hop or more; hops but the last are by their best translation.
+        source: a sentence a line; None is standard input.
+        output: where to; None is standard output.
+        images: an image a line, for translators that look at pictures; None: no pictures.
+        n_best: translations a sentence.
+        moses: write lists in Moses' format (`data.nbest`), also where `n_best` is 1.
+    """
+
+    path: str
+    source: Path | None
+    output: Path | None
+    images: Path | None
+    n_best: int = 1
+    moses: bool = False
+
+    @property
+    def directions(self) -> list[str]:
+        """`en-de` … of each hop; RecipeError if the path names a search."""
+        _, languages, search = parse_path(self.path)
+        if search is not None:
+            raise RecipeError(f"translate: {self.path!r} names a search; here it is beam search by augment.beam_size")
+        return [f"{a}-{b}" for a, b in pairwise(languages)]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Where translators that look at pictures find them.
+
+    Attributes:
+        store: gives the regions of named images; an image that it does not hold has none.
+        text_only: lines without a picture are translated, with zeros as regions.
+        missing: what a message says of an image without regions.
+    """
+
+    store: Callable[[Sequence[str]], RegionStore]
+    text_only: bool
+    missing: str
+
+
+def translate(
+    recipe: Recipe, workspace: Workspace, request: Request, translators: Mapping[str, Job], options: AugmentSettings
+) -> None:  # fmt: skip
+    """Translate a file line by line with a recipe's translators; `images` are ids of their corpus.
+
+    Args:
+        recipe: the one that trains them.
+        workspace: its artifacts.
+        request: what to translate.
+        translators: by `system-direction`.
+        options: beam, length penalty, batches and devices.
+
+    Raises:
+        RecipeError: there is no such translator, it has not been trained, or the files do not fit.
+    """
+    folders = _translators(recipe, workspace, request, translators)
+    regions = workspace.require(corpus_job(recipe, workspace)) / "regions"
+    sight = Sight(
+        lambda names: RegionStore(regions, check_values=False), recipe.mmt.without_regions == "captions",
+        f"has no regions in the corpus of recipe {recipe.name}; leave its line out, or set mmt.without_regions to "
+        "captions and train so",
+    )  # fmt: skip
+    translate_lines(request, lambda: [load_translator(folder) for folder in folders], options, sight)
+
+
+def translate_lines(
+    request: Request, load: Callable[[], list[tuple[Searched, SubWords]]], options: AugmentSettings, sight: Sight
+) -> None:
+    """Translate a file line by line with translators.
+
+    An empty line (or one of control characters) stays empty, and so does one whose translation at some hop is empty;
+    sentences longer than 100 sub-words, at any hop, are cut there; all are counted. Several best are written as JSON
+    lines: `line`, and `translations` with `text` and `score` (`modules.translators.beam.Hypothesis`); or in
+    Moses' format with the features `logp` (the score) and `length` (words); an empty line has one empty translation.
+
+    Args:
+        request: what to translate.
+        load: gives the translator of each hop and its vocabulary.
+        options: beam, length penalty, batches and devices.
+        sight: where pictures are.
+
+    Raises:
+        RecipeError: an option or a file does not fit.
+    """
+    beam = BeamSettings(options.beam_size, options.length_penalty)
+    if request.n_best < 1 or request.n_best > beam.beam_size:
+        raise RecipeError(
+            f"translate: --n-best is {request.n_best}; expected 1 to augment.beam_size ({beam.beam_size})"
+        )
+    lines = _standard_input() if request.source is None else read_lines(request.source, "a sentence a line")
+    hops, languages = load(), parse_path(request.path)[1]
+    not_empty = [hops[0][1].size(text, languages[0]) > 0 for text in lines]
+    store, seen = _pictures(request, sight, not_empty, [network for network, _ in hops])
+    trainer = replace(options.trainer, progress=False, devices=1, num_nodes=1, strategy="auto")
+    cut, silent, written = set[int](), 0, list[str]()
+    for start in range(0, len(lines), _BLOCK):
+        places = [place for place in range(start, min(start + _BLOCK, len(lines))) if not_empty[place]]
+        found = {place: [Translated(lines[place], "", 0.0)] for place in places}
+        for number, ((network, bpe), (language, target)) in enumerate(zip(hops, pairwise(languages), strict=True), 1):
+            sizes = {place: bpe.size(best.text, language) for place, (best, *_) in found.items()}
+            cut |= {place for place, size in sizes.items() if size > MAX_TOKENS}
+            sentences = {place: found[place][0].text for place, size in sizes.items() if size}
+            shown = [seen[place] if seen else None for place in sentences]
+            translations = translate_all(
+                network, bpe, bpe.encode_all(list(sentences.values()), language), shown, store, target, beam,
+                options.batch_tokens, trainer, request.n_best if number == len(hops) else 1,
+            )  # fmt: skip
+            found = dict(zip(sentences, translations, strict=True))
+        silent += len(places) - sum(bool(best.text.strip()) for best, *_ in found.values())
+        written += (_moses if request.moses else _lines)(start, min(start + _BLOCK, len(lines)), found, request.n_best)
+    _write("".join(f"{line}\n" for line in written), request.output)
+    blind = [place for place, filled in enumerate(not_empty, 1) if seen and filled and seen[place - 1] is None]
+    counts = {"empty": not_empty.count(False), "silent": silent, "cut": len(cut)}
+    _tell(len(lines), request.path, counts, blind)
+
+
+def _write(text: str, output: Path | None) -> None:
+    """Write to a file, or to standard output."""
+    sys.stdout.write(text) if output is None else write_output(output, text, "translate: --output")
+
+
+def _tell(lines: int, path: str, counts: Mapping[str, int], blind: Sequence[int]) -> None:
+    """Print a summary of the lines on standard error; the first of those without a picture are named."""
+    named = ", ".join(map(str, blind[:_NAMED])) + (" …" if len(blind) > _NAMED else "")
+    notes = {
+        f"{lines:,} lines by {path}": True,
+        f"{counts['empty']:,} empty lines stay empty": counts["empty"],
+        f"{counts['silent']:,} lines have an empty translation": counts["silent"],
+        f"{counts['cut']:,} lines were cut at {MAX_TOKENS} sub-words": counts["cut"],
+        f"{len(blind):,} lines without regions, zeros in their place (lines {named})": blind,
+    }
+    print("; ".join(note for note, count in notes.items() if count), file=sys.stderr)
+
+
+def _translators(
+    recipe: Recipe, workspace: Workspace, request: Request, jobs: Mapping[str, Job]
+) -> list[Path]:  # fmt: skip
+    """The folders of a path's translators, hop by hop.
+
+    Raises:
+        RecipeError: the path names a search, or one is not of the recipe or not trained.
+    """
+    directions, system = request.directions, parse_path(request.path)[0]
+    known = directions_of(recipe.mmt, system)
+    for direction in directions or [""]:
+        if f"{system}-{direction}" not in jobs:
+            raise RecipeError(f"translate: {request.path!r} needs {system}:{direction}, which recipe {recipe.name} "
+                              f"does not train; its systems: {', '.join(['nmt', *recipe.mmt.systems])}; directions: "
+                              f"{', '.join(known)}")  # fmt: skip
+    return [workspace.require(jobs[f"{system}-{direction}"]) for direction in directions]
+
+
+def _standard_input() -> list[str]:
+    """Lines of UTF-8 from the standard input."""
+    if sys.stdin is None:
+        raise RecipeError("translate: the standard input is closed; name a file by --input")
+    raw = sys.stdin.buffer.read()
+    try:
+        lines = raw.decode("utf-8").removeprefix("\ufeff").split("\n")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise DataError(f"standard input:{line}: not UTF-8 ({error.reason}); convert it to UTF-8") from None
+    return lines[:-1] if not lines[-1] else lines
+
+
+def _pictures(
+    request: Request, sight: Sight, not_empty: Sequence[bool], networks: Sequence[Searched]
+) -> tuple[RegionStore | None, list[str | None] | None]:
+    """The regions, and the image of each line, None for a line without one; (None, None) where nothing looks.
+
+    Raises:
+        RecipeError: there are more or fewer images than lines, one has no regions, or regions are of another width.
+    """
+    looks = [network.regions.in_features for network in networks if network.regions is not None]
+    if not looks:
+        return None, None
+    system, path = parse_path(request.path)[0], request.images
+    if path is None and not sight.text_only:
+        raise RecipeError(f"translate: {system} reads regions; give --images, an image a line, or use mt")
+    names = [""] * len(not_empty) if path is None else read_lines(path, "an image a line")
+    names = [name.removesuffix("\r") for name in names]
+    if len(names) != len(not_empty):
+        where = "standard input" if request.source is None else str(request.source)
+        raise RecipeError(f"{path}: {len(names)} images for {len(not_empty)} lines of {where}; give one a line")
+    asked = [name if filled else "" for name, filled in zip(names, not_empty, strict=True)]
+    store = sight.store(list(dict.fromkeys(filter(None, asked))))
+    if looks[0] != store.dim:
+        raise RecipeError(f"translate: {system} reads regions of {looks[0]} numbers, the pictures have {store.dim}; "
+                          "run `make stage-mmt` with this recipe")  # fmt: skip
+    for number, (name, filled) in enumerate(zip(names, not_empty, strict=True), 1):
+        if filled and name not in store and not sight.text_only:
+            raise RecipeError(f"{path}:{number}: image {name!r} {sight.missing}")
+    return store, [name if name in store else None for name in names]
+
+
+def _lines(start: int, end: int, found: dict[int, list[Translated]], n_best: int) -> Iterator[str]:
+    """A line for each line read."""
+    for place in range(start, end):
+        translations = found.get(place, [])
+        if n_best == 1:
+            yield translations[0].text if translations else ""
+        else:
+            best = [{"text": one.text, "score": round(one.score, 4)} for one in translations]
+            yield json.dumps({"line": place + 1, "translations": best}, ensure_ascii=False)
+
+
+def _moses(start: int, end: int, found: dict[int, list[Translated]], n_best: int) -> list[str]:
+    """n-best lists of the lines read."""
+    lists = [(found.get(place) or [Translated("", "", 0.0)])[:n_best] for place in range(start, end)]
+    candidates = [
+        [Candidate(one.text, {"logp": one.score, "length": len(one.tokens.split())}) for one in some] for some in lists
+    ]
+    return nbest_lines(candidates, [[one.score for one in some] for some in lists], start)
+
+
+def translate_by_recipe(recipe: Recipe, workspace: Workspace, request: Request) -> None:
+    """Translate a file line by line with a recipe's translators, its own or borrowed; see `translate`."""
+    own = Graph(recipe, workspace).of_translators
+    translate(own.recipe, workspace, request, own.translators, recipe.augment)
+
+
+def translate_exported(model: Path, options: AugmentSettings, request: Request) -> None:
+    """Translate a file line by line with the translators of an exported model; `images` are picture files.
+
+    Args:
+        model: its folder.
+        options: beam, length penalty, batches and devices.
+        request: what to translate.
+
+    Raises:
+        DataError: a picture cannot be read.
+        RecipeError: there is no such translator, the model reads no pixels, or the files do not fit.
+    """
+    exported = ExportedModel.from_pretrained(model)
+    if not (directions := request.directions):
+        raise RecipeError(f"translate: {request.path!r} names one language; expected two or more, mt:en-de")
+    system = parse_path(request.path)[0]
+    with TemporaryDirectory() as folder:
+        sight = Sight(
+            lambda names: _regions(exported, names, Path(folder)),
+            read_about(exported.folder).get("without_regions") == "captions",
+            "is no file; give a picture, or leave its line out",
+        )
+        load = exported.translators.load
+        translate_lines(request, lambda: [load(system, direction) for direction in directions], options, sight)
+
+
+def _regions(exported: ExportedModel, names: Sequence[str], folder: Path) -> RegionStore:
+    """The regions of those pictures that are files."""
+    found = {name: exported.regions_of(name) for name in names if Path(name).is_file()}
+    nothing = (np.zeros((1, exported.model.input_dim)), np.zeros((1, 4)))
+    pictures = found or {"no picture": nothing}  # a store has one image or more
+    write_regions(folder, list(pictures), pictures.values())
+    return RegionStore(folder, check_values=False)

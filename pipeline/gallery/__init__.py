@@ -1,0 +1,1 @@
+"""Galleries: pictures and captions as vectors of a model, indexed and searched from the shell."""

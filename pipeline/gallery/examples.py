@@ -1,0 +1,97 @@
+"""Examples drawn from a gallery: sentences to search for, and one whose translation depends on the picture."""
+
+from difflib import SequenceMatcher
+from itertools import combinations, cycle, islice
+from typing import NamedTuple
+
+from pipeline.gallery.gallery import Gallery, Hit
+
+_SEED = 1
+_SENTENCES, _PICTURES = 32, 6  # captions that are tried, and pictures for each of them
+
+
+class Sentence(NamedTuple):
+    """A sentence and its language."""
+
+    text: str
+    language: str
+
+
+class Ambiguous(NamedTuple):
+    """A sentence that has two translations, each for a picture of its own.
+
+    Attributes:
+        sentence: which is translated.
+        target: the language of the translations.
+        pictures: two of the gallery.
+    """
+
+    sentence: Sentence
+    target: str
+    pictures: tuple[Hit, Hit]
+
+
+def example_queries(gallery: Gallery, count: int = 5) -> list[Sentence]:
+    """Captions of a gallery, its languages in turn, English first; the same ones for the same gallery."""
+    languages = sorted(gallery.languages, key=lambda one: one != "en")
+    drawn = {one: iter(gallery.draw_captions(one, count, _SEED)) for one in languages}
+    found = [Sentence(text, one) for one in islice(cycle(languages), count) if (text := next(drawn[one], ""))]
+    return sorted(found, key=lambda one: languages.index(one.language))
+
+
+def ambiguous_example(gallery: Gallery) -> Ambiguous | None:
+    """A caption of a gallery that a multimodal translator renders differently beside two pictures.
+
+    Some captions are drawn and translated beside the pictures found for them. Among pairs of different translations
+    those come first that differ in one place and mean the same to MT (it translates both back into the same
+    sentence). Then decides the retrieval model: how near picture, caption and translation are to each other, and by
+    how much it prefers each translation to the other for its own picture.
+
+    Returns:
+        the best of the first pair of languages that has one, English captions first; None if there is none.
+    """
+    translators = gallery.exported.translators
+    ways = [(source, *way) for source in gallery.languages for way in translators.looking(source).items()]
+    for source, target, system in sorted(ways, key=lambda way: way[0] != "en"):
+        if target in gallery.exported.languages:
+            texts = gallery.draw_captions(source, _SENTENCES, _SEED)
+            found = [one for text in texts for one in _rated(gallery, Sentence(text, source), target, system)]
+            if found:
+                return max(found, key=lambda one: one[0])[1]
+    return None
+
+
+def _rated(
+    gallery: Gallery, sentence: Sentence, target: str, system: str
+) -> list[tuple[tuple[bool, float], Ambiguous]]:
+    """Pairs of pictures with different translations of a sentence, each preferred for its own; with their rank."""
+    exported, (text, source) = gallery.exported, sentence
+    hits = gallery.search(text, _PICTURES, source)
+    if len(hits) < 2:
+        return []
+    regions, _ = gallery.regions_of(hits)
+    translations = exported.translators.translate_all([text] * len(hits), system, source, target, regions)
+    if len(set(translations)) == 1:
+        return []
+    pictures, captions = exported.encode_regions(regions), exported.encode_captions(translations, target)
+    scores = (pictures.single() @ captions.single().T).numpy()
+    own = scores.diagonal()
+    preferred = own[:, None] - scores  # (N, N), a picture's own translation to that of another
+    near = own + [hit.score for hit in hits]
+    back = translations  # without a translator that leads back, different ones do not mean the same
+    if source in exported.translators.targets("mt", target):
+        back = exported.translators.translate_all(translations, "mt", target, source)
+    found = []
+    for one, other in combinations(range(len(hits)), 2):
+        margin = float(min(preferred[one, other], preferred[other, one]))
+        if translations[one] != translations[other] and margin > 0:
+            clear = back[one] == back[other] and _places(translations[one], translations[other]) == 1
+            rank = (clear, margin + float(min(near[one], near[other])))
+            found.append((rank, Ambiguous(sentence, target, (hits[one], hits[other]))))
+    return found
+
+
+def _places(text: str, other: str) -> int:
+    """In how many places two sentences differ."""
+    changes = SequenceMatcher(None, text.split(), other.split(), autojunk=False).get_opcodes()
+    return sum(change[0] != "equal" for change in changes)

@@ -1,0 +1,324 @@
+"""A gallery on disk: pictures and captions as a model's vectors, indexed; updated while it is searched.
+
+    gallery/gallery.json              which generation is the present one; replaced in one step
+    gallery/generations/<n>/          pictures.parquet and the index pictures/, the same of captions-<language>
+    gallery/models/<copy>/            the exported model that made them, by a digest of what is in it
+    gallery/parts/<model>/<kind>/     vectors (of pictures also regions and boxes) by the content they are of
+
+An update computes missing vectors, a part at a time, then writes a new generation and points to it. If it is killed at
+any moment, the old generation answers, and the next update reuses the finished parts. The previous generation stays,
+for processes that have just opened it.
+"""
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from data.pictures import composed
+from data.pixels import open_images
+from modules.errors import ModelError
+from modules.search.shards import ShardedIndex
+from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
+from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.vector_cache import VectorCache
+from pipeline.recipes.settings import Recipe
+
+FORMAT = 2
+FIRST, MOST_CAPTIONS = 100, 100  # results that a reranker orders, if it does not say; captions of a language at most
+POINTER = "gallery.json"
+PICTURE_COLUMNS, CAPTION_COLUMNS = ("name", "path", "digest", "state", "store"), ("text",)
+_ALWAYS = {"name", "digest", "text"}  # what each row has
+
+
+class Hit(NamedTuple):
+    """Something that was found.
+
+    Attributes:
+        name: of a picture, or the text of a caption.
+        score: the model's, higher is nearer.
+        path: the picture's file, None where it is not at hand or for a caption.
+        language: of a caption, None for a picture.
+    """
+
+    name: str
+    score: float
+    path: Path | None = None
+    language: str | None = None
+
+
+class Gallery:
+    """One generation of a gallery, opened to be searched.
+
+    Args:
+        folder: of the gallery.
+        exported: the model that made its vectors.
+        generation: which.
+        languages: of its captions.
+    """
+
+    def __init__(self, folder: Path, exported: ExportedModel, generation: str, languages: Sequence[str]) -> None:
+        self.folder, self.exported = folder, exported
+        place = folder / "generations" / generation
+        self._rows = read_table(place / "pictures.parquet", PICTURE_COLUMNS)
+        self._index = _load_index(place / "pictures", exported, len(self)) if len(self) else None
+        self._captions: dict[str, tuple[pa.ChunkedArray, ShardedIndex]] = {}
+        for language in languages:
+            texts = read_table(place / f"captions-{language}.parquet", CAPTION_COLUMNS)["text"]
+            self._captions[language] = texts, _load_index(place / f"captions-{language}", exported, len(texts))
+
+    @classmethod
+    def open(cls, folder: str | Path, exported: ExportedModel | None = None) -> "Gallery":
+        """Open the present generation.
+
+        Args:
+            folder: of the gallery.
+            exported: its model, if that is loaded already; None: it is loaded from the gallery.
+
+        Raises:
+            RecipeError: there is none, it is damaged, or another model made it.
+        """
+        folder = Path(folder)
+        while True:
+            about = read_pointer(folder)
+            if about is None:
+                raise RecipeError(f"{folder}: no gallery here; run `make index`")
+            if exported is not None and about["made_of"] != exported.fingerprint:
+                raise RecipeError(f"{folder}: made by another model ({about['model']}); run `make index` with this one")
+            try:
+                made_by = exported or ExportedModel.load(folder / "models" / about["copy"])
+                return cls(folder, made_by, about["generation"], about["languages"])
+            except (OSError, pa.ArrowException, KeyError, RecipeError) as error:
+                if read_pointer(folder) == about:  # else it was updated while we read
+                    reason = " ".join(str(error).split())
+                    raise RecipeError(f"{folder}: not readable ({reason}); run `make index` again") from None
+
+    def __len__(self) -> int:
+        return int(self._rows.num_rows)
+
+    def rows(self, places: Sequence[int] | None = None) -> list[dict[str, Any]]:
+        """The records of pictures (`name`, `path`, `digest` …) by row number; None: all."""
+        if places is None:
+            return list(self._rows.to_pylist())
+        return [row for place in places for row in self._rows.slice(place, 1).to_pylist()]
+
+    def place_of(self, name: str) -> int | None:
+        """The place of a picture, however the accents of its name are typed; None if it is not in the gallery."""
+        places = (pc.index(self._rows["name"], one).as_py() for one in (name, composed(name)))
+        return next((int(place) for place in places if place >= 0), None)
+
+    def search(
+        self, query: str, top: int = 10, language: str | None = None, reranker: ExportedModel | None = None,
+        first: int | None = None,
+    ) -> list[Hit]:  # fmt: skip
+        """Find the pictures nearest to a sentence.
+
+        Args:
+            query: the sentence; cut at 100 tokens.
+            top: pictures wanted.
+            language: of the query; None: detected.
+            reranker: a model of sets (SCAN) that puts the first ones in its own order and gives their scores; None:
+                the one that was exported with the gallery's model, if it knows the language.
+            first: how many it orders, at least `top`; None: as many as it was tested with. 0: nothing is reranked.
+
+        Raises:
+            RecipeError: the query is empty, or in a language that the model does not know.
+        """
+        if not query.strip():
+            raise RecipeError("search: the query is empty; give a few words")
+        if top < 1:
+            raise RecipeError(f"search: {top} pictures are wanted; expected 1 or more")
+        language = language or self.exported.language_of(query)
+        vector = self.exported.encode_captions([query], language).single()
+        second, count = self._second(language, reranker, first)
+        places = self._near(vector, max(top, count))
+        if second is not None and places:
+            places = self._reranked(second, query, language, [place for place, _ in places])
+        return self._hits(places[:top])
+
+    def describe(
+        self, picture: str | Path | Image.Image, top: int = 5, first: int | None = None
+    ) -> dict[str, list[Hit]]:
+        """Find the captions nearest to a picture, in every language of the gallery.
+
+        Args:
+            picture: a file, or an image.
+            top: captions of each language.
+            first: how many a reranker orders, as for `search`.
+
+        Raises:
+            DataError: the picture cannot be read.
+            RecipeError: the model reads no pixels.
+        """
+        return self.captions_near(self.exported.regions_of(picture)[0], top, first)
+
+    def describe_known(self, name: str, top: int = 5, first: int | None = None) -> dict[str, list[Hit]]:
+        """The same for a picture of the gallery, by its name.
+
+        Raises:
+            RecipeError: there is no such picture.
+        """
+        if (place := self.place_of(name)) is None:
+            raise RecipeError(f"{self.folder}: no picture {name!r} in the gallery")
+        return self.captions_near(self._regions(self.rows([place]), self._parts)[0], top, first)
+
+    def captions_near(self, regions: NDArray[Any], top: int = 5, first: int | None = None) -> dict[str, list[Hit]]:
+        """The same for a picture by its regions (R, D), as the model reads them."""
+        vector = self.exported.encode_regions(regions[None]).single()
+        found = {}
+        for language in self._captions:
+            second, count = self._second(language, None, first)
+            hits = self._nearest(vector, language, max(top, min(count, MOST_CAPTIONS)))
+            if second is not None and hits:
+                captions = second.encode_captions([hit.name for hit in hits], language)
+                scores = second.score(second.encode_regions(regions[None]), captions)[0].tolist()
+                hits = [hit._replace(score=score) for hit, score in zip(hits, scores, strict=True)]
+            found[language] = sorted(hits, key=lambda hit: -hit.score)[:top]
+        return found
+
+    def pictures_near(self, vector: torch.Tensor, top: int = 10) -> list[Hit]:
+        """The pictures nearest to a vector (1, H)."""
+        return self._hits(self._near(vector, top))
+
+    def regions_of(self, hits: Sequence[Hit]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The regions (N, R, D) of pictures of this gallery as the model reads them, and their boxes (N, R, 4)."""
+        rows = self.rows([place for hit in hits if (place := self.place_of(hit.name)) is not None])
+        parts = self._parts
+        return self._regions(rows, parts), parts.take([row["digest"] for row in rows], "boxes")
+
+    @property
+    def languages(self) -> list[str]:
+        """Those of its captions."""
+        return list(self._captions)
+
+    def draw_pictures(self, count: int, seed: int) -> list[Hit]:
+        """Pictures drawn at random, the same for the same seed; all in another order if there are no more."""
+        drawn = random.Random(seed).sample(range(len(self)), min(count, len(self)))
+        return self._hits([(place, 0.0) for place in drawn])
+
+    def draw_captions(self, language: str, count: int, seed: int) -> list[str]:
+        """The same for captions of one of its languages."""
+        texts, _ = self._captions[language]
+        return [texts[row].as_py() for row in random.Random(seed).sample(range(len(texts)), min(count, len(texts)))]
+
+    @property
+    def _parts(self) -> VectorCache:
+        return VectorCache(self.folder / "parts" / self.exported.fingerprint / "pictures")
+
+    def _near(self, vector: torch.Tensor, top: int) -> list[tuple[int, float]]:
+        """Rows of the pictures nearest to a vector (1, H), with their scores."""
+        if self._index is None:
+            return []
+        scores, rows = (part[0].tolist() for part in self._index.search(vector, top))
+        return [(row, score) for score, row in zip(scores, rows, strict=True) if row >= 0]
+
+    def _nearest(self, vector: torch.Tensor, language: str, top: int) -> list[Hit]:
+        texts, index = self._captions[language]
+        scores, rows = (part[0].tolist() for part in index.search(vector, top))
+        return [
+            Hit(texts[row].as_py(), score, None, language) for score, row in zip(scores, rows, strict=True) if row >= 0
+        ]
+
+    def _hits(self, found: Sequence[tuple[int, float]]) -> list[Hit]:
+        rows = self.rows([place for place, _ in found])
+        return [
+            Hit(row["name"], score, Path(row["path"]) if row["path"] else None)
+            for row, (_, score) in zip(rows, found, strict=True)
+        ]
+
+    def _regions(self, rows: Sequence[Mapping[str, Any]], parts: VectorCache) -> NDArray[Any]:
+        """Regions (N, R, D) of pictures, as the model reads them."""
+        stores = {row["store"] for row in rows}
+        if stores == {None}:
+            return parts.take([row["digest"] for row in rows], "regions")
+        store = open_images(Path(next(iter(stores))))
+        return store.take(store.rows([row["name"] for row in rows]))
+
+    def _second(
+        self, language: str, reranker: ExportedModel | None, first: int | None
+    ) -> tuple[ExportedModel | None, int]:
+        """The model that reranks results for a language, and how many; (None, 0) if none does."""
+        own = self.exported.reranker
+        second = reranker or (own if own is not None and language in own.languages else None)
+        count = (self.exported.first_k or FIRST) if first is None else first
+        return (second, count) if second is not None and count else (None, 0)
+
+    def _reranked(
+        self, reranker: ExportedModel, query: str, language: str, places: Sequence[int]
+    ) -> list[tuple[int, float]]:
+        """The same places in the order of a second model, with its scores."""
+        if reranker.reads != self.exported.reads:
+            raise RecipeError(
+                f"{reranker.folder}: it reads other regions than {self.exported.name}; a second model must be trained "
+                "on the same corpus with the same `regions`"
+            )
+        images = reranker.encode_regions(self._regions(self.rows(places), self._parts))
+        scores = reranker.score(images, reranker.encode_captions([query], language))[:, 0]
+        order = scores.argsort(descending=True, stable=True).tolist()
+        return [(places[place], float(scores[place])) for place in order]
+
+
+def read_table(path: Path, columns: Sequence[str]) -> pa.Table:
+    """A table of texts of a generation.
+
+    Raises:
+        OSError, pa.ArrowException: it cannot be read.
+        RecipeError: it has other columns, or a row lacks a text that each has.
+    """
+    table = pq.ParquetFile(path, memory_map=True).read()
+    if table.schema.names != [*columns] or any(
+        one.type != pa.string() or (one.name in _ALWAYS and table[one.name].null_count) for one in table.schema
+    ):
+        raise RecipeError(f"{path}: not what was written")
+    return table
+
+
+def _load_index(folder: Path, exported: ExportedModel, rows: int) -> ShardedIndex:
+    """The index of a generation's table of so many rows; a RecipeError if it is not that."""
+    try:
+        index = ShardedIndex.load(folder, exported.fingerprint)
+    except ModelError as error:
+        raise RecipeError(f"{error}: run `make index` again") from None
+    if len(index) != rows:
+        raise RecipeError(f"{folder}: has {len(index)} vectors for {rows} rows")
+    return index
+
+
+def read_pointer(folder: Path) -> dict[str, Any] | None:
+    """Which generation is the present one; None where there is no gallery.
+
+    Raises:
+        RecipeError: the file is damaged, or of another format.
+    """
+    path = folder / POINTER
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        if about["format"] != FORMAT:
+            raise ValueError(f"format {about['format']}, this code reads {FORMAT}")
+        if not (isinstance(about["generation"], str) and about["generation"].isdigit()):
+            raise ValueError("it names no generation")
+        languages = about["languages"]
+        if not all(isinstance(one, str) and one.isalpha() for one in [*languages]):
+            raise ValueError("its languages are none")
+        if Path(str(about["copy"])).name != about["copy"]:
+            raise ValueError("it names no model")
+        return {name: about[name] for name in ("generation", "made_of", "model", "copy", "languages")}
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = str(error) if type(error) is ValueError else repr(error)
+        raise RecipeError(f"{path}: not readable ({reason}); delete {folder} and run `make index`") from None
+
+
+def gallery_of(recipe: Recipe, workspace: Workspace) -> Path:
+    """Where a recipe's gallery lies, unless the command says otherwise."""
+    return workspace.root / recipe.name / "gallery"

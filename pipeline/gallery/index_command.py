@@ -1,0 +1,81 @@
+"""`index`: a gallery is brought up to date, from the shell."""
+
+from contextlib import suppress
+from pathlib import Path
+
+from data.captions import HUMAN, read_captions
+from data.pixels import PixelExtractor, open_images
+from pipeline.corpus.pixels import pictures_job
+from pipeline.corpus.prepare import pictures_of
+from pipeline.engine.console import info
+from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
+from pipeline.export.export import chosen_row, export, is_export_of
+from pipeline.export.exported_files import model_of
+from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.gallery import gallery_of
+from pipeline.gallery.indexing import update_gallery
+from pipeline.gallery.picture_sources import PictureFolder, StoredRegions
+from pipeline.graph import Graph
+from pipeline.recipes.settings import Recipe
+
+_SHOWN = 20  # left-out files that are named on the screen
+
+
+def index(
+    recipe: Recipe, workspace: Workspace, model: Path | None, gallery: Path | None, pictures: Path | None, workers: int
+) -> None:
+    """Bring a gallery up to date: with the pictures of a folder, or with those of the recipe's corpus.
+
+    Captions are the human ones of the corpus. The recipe's best model is exported where none is given.
+
+    Args:
+        recipe: whose corpus and model.
+        workspace: its artifacts.
+        model: an exported model; None: the recipe's.
+        gallery: where to; None: the recipe's.
+        pictures: a folder; None: those of the corpus.
+        workers: processes that read pictures.
+
+    Raises:
+        RecipeError: there is no model, or it does not read such pictures.
+    """
+    graph = Graph(recipe, workspace)
+    exported = ExportedModel.from_pretrained(model) if model is not None else _own_model(graph)
+    corpus, captions = graph.corpus, None
+    if workspace.done(corpus):
+        folder, captions = workspace.folder(corpus), {language: list[str]() for language in exported.languages}
+        for row in read_captions(folder / "captions.parquet").to_list():
+            if row["source"] == HUMAN and row["language"] in captions:
+                captions[row["language"]].append(row["text"])
+    source = _of_corpus(exported, graph) if pictures is None else PictureFolder(pictures, workers)
+    place = gallery or gallery_of(recipe, workspace)
+    done = update_gallery(place, exported, source, captions)
+    for name, reason in list(done.left.items())[:_SHOWN]:
+        info(f"{name}: {reason}", "left out:", "yellow")
+    if len(done.left) > _SHOWN:
+        info(f"… and {len(done.left) - _SHOWN:,} more; all are in left.json of {place}")
+    counts = ", ".join(f"{count:,} {language}" for language, count in done.captions.items())
+    info(
+        f"{place}: {done.pictures:,} pictures ({done.computed:,} new, {done.gone:,} gone, "
+        f"{len(done.left):,} left out), captions: {counts or 'none'}"
+    )
+
+
+def _of_corpus(exported: ExportedModel, graph: Graph) -> StoredRegions:
+    """The images of a corpus as the model is given them; RecipeError where they have not been made."""
+    workspace, corpus = graph.workspace, graph.corpus
+    folder, reader = workspace.require(corpus), exported.extractor
+    store = folder / "regions"
+    if isinstance(reader, PixelExtractor):
+        store = workspace.require(pictures_job(corpus, reader.size, graph.pictures))
+    return StoredRegions(open_images(store), pictures_of(folder))
+
+
+def _own_model(graph: Graph) -> ExportedModel:
+    """The recipe's exported model; it is exported where it is not, or no longer the best."""
+    row, folder = chosen_row(graph), model_of(graph.recipe, graph.workspace)
+    if is_export_of(folder, graph, row):
+        with suppress(RecipeError):  # it is damaged
+            return ExportedModel.load(folder)
+    return export(graph, folder)

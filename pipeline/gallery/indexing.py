@@ -1,0 +1,323 @@
+"""Updating a gallery: new vectors are computed, the rest comes from the vector cache."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from rich.progress import track
+
+from modules.errors import ModelError
+from modules.search.index import VectorIndex
+from modules.search.shards import ABOUT as ABOUT_SHARDS
+from pipeline.engine.console import info
+from pipeline.engine.files import digest_of, rename_atomically, require_folder, write_atomically
+from pipeline.engine.locks import lock
+from pipeline.errors import RecipeError
+from pipeline.export.exported_files import ABOUT
+from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.gallery import CAPTION_COLUMNS, FORMAT, PICTURE_COLUMNS, POINTER, read_pointer, read_table
+from pipeline.gallery.picture_sources import Pictures, StoredRegions
+from pipeline.gallery.vector_cache import Arrays, VectorCache
+
+SHARD = 1_000_000  # vectors of a file of an index, and in memory while it is built
+LARGE = 200_000  # vectors from which an index is `ivf-pq`: a flat one takes a tenth of a second a query then
+_PART = 256  # pictures or captions computed between two writes
+_LOCK = ".gallery.lock"
+_CONTENT = "content.txt"
+_OURS = {POINTER, "parts", "generations", "models", _LOCK}
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an update did.
+
+    Attributes:
+        pictures: in the gallery now.
+        computed: of them, those that were not known before.
+        gone: pictures that are no longer there.
+        left: what was left out, by name, with the reason.
+        captions: in the gallery now, by language.
+    """
+
+    pictures: int
+    computed: int
+    gone: int
+    left: dict[str, str]
+    captions: dict[str, int]
+
+
+def update_gallery(
+    folder: Path, exported: ExportedModel, pictures: Pictures, captions: Mapping[str, Sequence[str]] | None = None
+) -> Update:
+    """Bring a gallery up to date with pictures and captions; known vectors are not computed again.
+
+    Args:
+        folder: of the gallery; made if it is not there.
+        exported: the model; of one vector an item.
+        pictures: all that it should hold; others leave it.
+        captions: sentences by language; None: those that it has, in languages that the model reads.
+
+    Raises:
+        RecipeError: the model has no single vectors, or the folder holds something else.
+    """
+    if exported.model.score != "inner product":
+        raise RecipeError(f"{exported.folder}: {exported.name} has no single vectors to index; index an inner-product "
+                          "model (san, dan, vse-inf …) and give this one to `search` as --rerank")  # fmt: skip
+    _require_ours(folder)
+    if isinstance(pictures, StoredRegions):
+        _require_same_regions(exported, pictures)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecipeError(f"{folder}: cannot be made ({error.strerror}); choose another gallery") from None
+    require_folder(folder, "index")
+    with lock(folder / _LOCK, f"gallery {folder}"):
+        pointer = read_pointer(folder)
+        same = pointer is not None and pointer["made_of"] == exported.fingerprint
+        before = folder / "generations" / pointer["generation"] if pointer and same else None
+        old, parts = _old_rows(before), VectorCache(folder / "parts" / exported.fingerprint / "pictures", mend=True)
+        rows, computed, left = _take_in(parts, exported, pictures, old)
+        if captions is None:
+            known = _captions_of(folder / "generations" / pointer["generation"] if pointer else None)
+            captions = {language: texts for language, texts in known.items() if language in exported.languages}
+        texts_by_language = {language: list(dict.fromkeys(texts)) for language, texts in captions.items() if texts}
+        _write_generation(folder, exported, rows, parts, texts_by_language, left, pointer)
+        counts = {language: len(texts) for language, texts in texts_by_language.items()}
+        gone = len(old.keys() - {row["name"] for row in rows} - left.keys())
+        return Update(len(rows), computed, gone, left, counts)
+
+
+def _take_in(
+    parts: VectorCache, exported: ExportedModel, pictures: Pictures, old: Mapping[str, dict[str, Any]]
+) -> tuple[list[dict[str, Any]], int, dict[str, str]]:
+    """Rows of all pictures that can be read, how many were computed now, and why others were left out."""
+    left, states, digests = dict(pictures.left), dict[str, str](), dict[str, str]()
+    for name in pictures.paths:
+        try:
+            states[name] = pictures.state(name)
+            known = old.get(name)
+            same = known and (known["state"], known["path"]) == (states[name], _place(pictures, name))
+            digests[name] = known["digest"] if known and same else pictures.digest(name)
+        except OSError as error:  # gone or locked since the folder was listed
+            left[name] = f"cannot be read ({error.strerror})"
+    unread: dict[str, str] = {}  # why, by content
+    first: dict[str, str] = {}  # a name for each content that has to be computed
+    for name, digest in digests.items():
+        if digest not in parts:
+            first.setdefault(digest, name)
+    todo, done = list(first.items()), 0
+    read = pictures.arrays(exported, [name for _, name in todo]) if todo else iter(())
+    batch: list[tuple[str, Arrays]] = []
+    changed = set()  # pictures that were not what they had been when they were identified
+    for (digest, name), found in zip(
+        todo, track(read, "encoding pictures", len(todo), disable=len(todo) < _PART), strict=True
+    ):
+        if not _is_still(pictures, name, states[name]):
+            changed.add(digest)
+        elif isinstance(found, str):
+            unread[digest] = found
+        else:
+            batch.append((digest, found))
+        if len(batch) == _PART:
+            _add_pictures(parts, exported, batch, pictures.stores_regions)
+            done, batch = done + len(batch), []
+    if batch:
+        _add_pictures(parts, exported, batch, pictures.stores_regions)
+        done += len(batch)
+    store = None if pictures.stores_regions else str(pictures.store.folder.absolute())  # type: ignore[union-attr]
+    rows = []
+    for name, digest in digests.items():
+        row = {"name": name, "path": _place(pictures, name), "digest": digest, "state": states[name]}
+        if digest in unread:
+            left[name] = unread[digest]
+        elif digest in changed:
+            left[name] = "changed while it was read; run it again"
+        else:
+            rows.append(row | {"store": store})
+    return rows, done, left
+
+
+def _is_still(pictures: Pictures, name: str, state: str) -> bool:
+    try:
+        return pictures.state(name) == state
+    except OSError:
+        return False
+
+
+def _add_pictures(
+    parts: VectorCache, exported: ExportedModel, batch: Sequence[tuple[str, Arrays]], with_regions: bool
+) -> None:
+    arrays = {name: np.stack([found[name] for _, found in batch]) for name in ("regions", "boxes")}
+    arrays["vectors"] = exported.encode_regions(arrays["regions"]).single().numpy()
+    if not with_regions:
+        del arrays["regions"]
+    parts.add([digest for digest, _ in batch], arrays)
+
+
+def _write_generation(
+    folder: Path, exported: ExportedModel, rows: Sequence[dict[str, Any]], parts: VectorCache,
+    captions: Mapping[str, Sequence[str]], left: Mapping[str, str], pointer: Mapping[str, Any] | None,
+) -> None:  # fmt: skip
+    """Write a generation, point to it, and clear away what neither it nor the one before needs."""
+    number = 1 + (int(pointer["generation"]) if pointer else 0)
+    place = folder / "generations" / str(number)
+    half = place.with_name(f"{number}.partial")
+    for stale in (half, place):
+        shutil.rmtree(stale, ignore_errors=True)
+    half.mkdir(parents=True)
+    made = folder / "parts" / exported.fingerprint
+    made.mkdir(parents=True, exist_ok=True)
+    copy = _keep_model(folder / "models", exported)
+    schema = pa.schema([(name, pa.string()) for name in PICTURE_COLUMNS])
+    pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), half / "pictures.parquet")
+    (half / "left.json").write_text(json.dumps(left, indent=1, ensure_ascii=False), encoding="utf-8")
+    before = folder / "generations" / pointer["generation"] if pointer else None
+    if rows:
+        _index(half / "pictures", parts, [row["digest"] for row in rows], exported, before)
+    vectors = VectorCache(made / "captions", mend=True)
+    digests = {language: [_digest(language, text) for text in texts] for language, texts in captions.items()}
+    for language, texts in captions.items():
+        name = f"captions-{language}"
+        _add_captions(vectors, exported, language, texts, digests[language])
+        pq.write_table(pa.table({"text": pa.array(texts, pa.string())}), half / f"{name}.parquet")
+        _index(half / name, vectors, digests[language], exported, before)
+    rename_atomically(half, place)
+    about = {"format": FORMAT, "generation": str(number), "made_of": exported.fingerprint, "model": exported.name,
+             "copy": copy}  # fmt: skip
+    write_atomically(folder / POINTER, json.dumps(about | {"languages": list(captions)}, indent=1))
+    previous = pointer["generation"] if pointer else None
+    for stale in folder.glob(f"{POINTER}.*.tmp"):  # of an update that was killed
+        stale.unlink(missing_ok=True)
+    for other in (folder / "generations").iterdir():
+        if other.name not in (str(number), previous):
+            shutil.rmtree(other, ignore_errors=True)
+    parts.keep({row["digest"] for row in [*rows, *_old_rows(place.with_name(previous or "-")).values()]})
+    vectors.keep({digest for some in digests.values() for digest in some})
+    kept = {exported.fingerprint, copy} | ({pointer["made_of"], pointer["copy"]} if pointer else set())
+    for other in [*(folder / "parts").iterdir(), *(folder / "models").iterdir()]:
+        if other.name not in kept:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def _place(pictures: Pictures, name: str) -> str | None:
+    """Where a picture lies, if it has a file."""
+    path = pictures.paths[name]
+    return str(path.absolute()) if path else None
+
+
+def _keep_model(models: Path, exported: ExportedModel) -> str:
+    """Copy the model into the gallery, if it is not there; its name."""
+    name = digest_of(exported.folder / ABOUT)[:16]
+    if (models / name).is_dir():
+        with suppress(RecipeError):
+            ExportedModel.load(models / name)
+            return name
+        shutil.rmtree(models / name)  # it is damaged
+    half = models / f"{name}.partial"
+    shutil.rmtree(half, ignore_errors=True)
+    shutil.copytree(exported.folder, half, ignore=shutil.ignore_patterns(".*"))
+    rename_atomically(half, models / name)
+    return name
+
+
+def _require_ours(folder: Path) -> None:
+    """Refuse a folder that holds anything else than a gallery."""
+    if not folder.exists():
+        return
+    names = {one.name for one in folder.iterdir()} if folder.is_dir() else {folder.name}
+    foreign = {name for name in names - _OURS if not (name.startswith(f"{POINTER}.") and name.endswith(".tmp"))}
+    if foreign or (names and _LOCK not in names):
+        raise RecipeError(f"{folder}: is there already and holds something else; choose another folder")
+
+
+def _require_same_regions(exported: ExportedModel, pictures: StoredRegions) -> None:
+    """Refuse a corpus whose regions are not made as those that the model was trained on."""
+    ours, theirs = exported.standard, pictures.standard
+    if (ours is None) != (theirs is None) or (
+        ours is not None and theirs is not None
+        and not all(np.array_equal(one, other) for one, other in zip(ours, theirs, strict=True))
+    ):  # fmt: skip
+        raise RecipeError(
+            f"{pictures.store.folder}: its regions are not made as those that {exported.name} was trained on; index "
+            "the corpus of the model's own recipe, or a folder of pictures"
+        )
+
+
+def _add_captions(
+    parts: VectorCache, exported: ExportedModel, language: str, texts: Sequence[str], digests: Sequence[str]
+) -> None:
+    todo = [(digest, text) for digest, text in zip(digests, texts, strict=True) if digest not in parts]
+    for start in range(0, len(todo), 16 * _PART):
+        some = todo[start : start + 16 * _PART]
+        vectors = exported.encode_captions([text for _, text in some], language).single().numpy()
+        parts.add([digest for digest, _ in some], {"vectors": vectors})
+
+
+def _index(
+    place: Path, parts: VectorCache, digests: Sequence[str], exported: ExportedModel, before: Path | None
+) -> None:
+    """Write an index in shards, one in memory at a time; one that is as in the generation before is taken from it."""
+    starts = range(0, len(digests), SHARD)
+    for number, start in enumerate(starts):
+        some = digests[start : start + SHARD]
+        content, shard = hashlib.sha256("".join(some).encode()).hexdigest(), place / str(number)
+        old = before / place.name / str(number) if before is not None else None
+        if old is not None and _holds(old, content, exported):
+            shutil.copytree(old, shard, copy_function=_link)
+            continue
+        vectors = torch.from_numpy(parts.take(some, "vectors"))
+        VectorIndex(vectors, "ivf-pq" if len(some) >= LARGE else "flat", gpu=-1).save(shard, exported.fingerprint)
+        (shard / _CONTENT).write_text(content, encoding="utf-8")
+    (place / ABOUT_SHARDS).write_text(json.dumps({"shards": len(starts)}), encoding="utf-8")
+
+
+def _link(source: str, target: str) -> None:
+    """A hard link to a file, or a copy where the file system has none."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _holds(shard: Path, content: str, exported: ExportedModel) -> bool:
+    """Is a shard whole, of this model and of these contents?"""
+    try:
+        return (shard / _CONTENT).read_text("utf-8") == content and len(
+            VectorIndex.load(shard, exported.fingerprint)
+        ) > 0
+    except (OSError, ValueError, ModelError):
+        return False
+
+
+def _old_rows(generation: Path | None) -> dict[str, dict[str, Any]]:
+    """The records of a generation's pictures, by name; empty if it cannot be read."""
+    if generation is None:
+        return {}
+    with suppress(OSError, pa.ArrowException, RecipeError):
+        return {row["name"]: row for row in read_table(generation / "pictures.parquet", PICTURE_COLUMNS).to_pylist()}
+    return {}
+
+
+def _captions_of(generation: Path | None) -> dict[str, list[str]]:
+    """The captions of a generation, by language."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(generation.glob("captions-*.parquet")) if generation is not None else ():
+        try:
+            found[path.stem.partition("-")[2]] = read_table(path, CAPTION_COLUMNS)["text"].to_pylist()
+        except (OSError, pa.ArrowException, RecipeError):
+            info(f"{path} cannot be read; its captions are left out", colour="yellow")
+    return found
+
+
+def _digest(language: str, text: str) -> str:
+    return hashlib.sha256(f"{language}\n{text}".encode()).hexdigest()

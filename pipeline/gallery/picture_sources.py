@@ -1,0 +1,79 @@
+"""The sources of a gallery: pictures of a folder, or images of a region store; identified by their contents."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from data.pictures import pictures_in
+from data.regions import RegionStore, read_standard
+from pipeline.engine.files import digest_of
+from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.vector_cache import Arrays
+
+
+class PictureFolder:
+    """Pictures of a folder, read by the model's extractor.
+
+    Args:
+        folder: with pictures, in folders of their own or not.
+        workers: processes that extract regions.
+    """
+
+    def __init__(self, folder: Path, workers: int = 1) -> None:
+        self.paths, self.left = pictures_in(folder)
+        self.workers = workers
+        self.stores_regions = True
+
+    def state(self, name: str) -> str:
+        """A stamp that changes with the file: size and date."""
+        stat = self.paths[name].stat()
+        return f"{stat.st_size}:{stat.st_mtime_ns}"
+
+    def digest(self, name: str) -> str:
+        """Of the file's contents."""
+        return digest_of(self.paths[name])
+
+    def arrays(self, exported: ExportedModel, names: Sequence[str]) -> Iterator[Arrays | str]:
+        """Regions and boxes of each picture, or why it cannot be read."""
+        extractor = exported.require_pixels()
+        paths = [self.paths[name] for name in names]
+        for path, found in zip(paths, extractor.extract_readable(paths, self.workers), strict=True):
+            if isinstance(found, str):
+                yield found.removeprefix(f"{path}: ")
+            else:
+                yield {"regions": exported.standardised(found[0]), "boxes": found[1].astype(np.float32)}
+
+
+class StoredRegions:
+    """Images of a region store, as a prepared corpus has them.
+
+    Args:
+        store: the regions.
+        paths: picture files of some of them.
+    """
+
+    stores_regions = False  # they lie in the store already
+
+    def __init__(self, store: RegionStore, paths: Mapping[str, Path]) -> None:
+        self.store, self.left = store, dict[str, str]()
+        self.standard = read_standard(store.folder)
+        self.paths: dict[str, Path | None] = {name: paths.get(name) for name in store.ids}
+        self._state = f"{store.file('regions.npy').stat().st_size}:{store.file('regions.npy').stat().st_mtime_ns}"
+
+    def state(self, name: str) -> str:
+        """A stamp that changes with the store."""
+        return self._state
+
+    def digest(self, name: str) -> str:
+        """Of the image's regions."""
+        return hashlib.sha256(self.store.regions[self.store.rows([name])[0]].tobytes()).hexdigest()
+
+    def arrays(self, exported: ExportedModel, names: Sequence[str]) -> Iterator[Arrays | str]:
+        """Regions and boxes of each image."""
+        for row in self.store.rows(names):
+            yield {"regions": self.store.regions[row], "boxes": self.store.boxes[row]}
+
+
+Pictures = PictureFolder | StoredRegions

@@ -1,0 +1,147 @@
+"""`search` and `describe`: a gallery is searched from the shell."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from data.lines import read_lines
+from pipeline.engine.console import printable
+from pipeline.engine.files import write_output
+from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
+from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.gallery import Gallery, Hit, gallery_of
+from pipeline.recipes.settings import Recipe
+from pipeline.visualization.pages import render
+from pipeline.visualization.pictures import embedded, read_thumbnail
+
+_SIZE = 220  # pixels of a picture on a contact sheet
+
+
+class Query(NamedTuple):
+    """A query: a sentence, its language if it is given, and how many pictures are requested."""
+
+    text: str
+    language: str | None
+    top: int
+
+
+def search(
+    recipe: Recipe, workspace: Workspace, gallery: Path | None, query: str | None,
+    queries: Path | None, language: str | None, top: int, rerank: Path | None, plain: bool, as_json: bool,
+    sheet: Path | None,
+) -> None:  # fmt: skip
+    """Print the pictures nearest to a sentence, or to each of a file.
+
+    Args:
+        recipe: whose gallery, where none is given.
+        workspace: its artifacts.
+        gallery: what `index` made; it holds its model.
+        query: the sentence.
+        queries: a sentence a line, or in a `.jsonl` file an object a line: `query`, and if wanted `language`, `top`.
+        language: of the queries that name none; None: detected.
+        top: pictures for each query that names no number.
+        rerank: an exported model of sets that orders the first results; None: the gallery's own, if it has one.
+        plain: rerank nothing.
+        as_json: JSON lines in place of a table.
+        sheet: an HTML page with the pictures, written too.
+
+    Raises:
+        RecipeError: there is no query or no gallery, or they do not fit.
+    """
+    if (query is None) == (queries is None):
+        raise RecipeError("search: give a query or --queries FILE, one of the two")
+    requests = [Query(query, language, top)] if query is not None else []
+    if queries is not None:
+        requests = list(_queries(queries, language, top))
+    opened = Gallery.open(gallery or gallery_of(recipe, workspace))
+    second = None if rerank is None else ExportedModel.from_pretrained(rerank)
+    answers = []
+    for one in requests:
+        hits = opened.search(one.text, one.top, one.language, second, 0 if plain else None)
+        language_read = one.language or opened.exported.language_of(one.text)
+        answers.append((one.text, language_read, hits))
+        _print_hits({"query": one.text, "language": language_read}, hits, as_json, heading=len(requests) > 1)
+    if sheet is not None:
+        write_output(sheet, contact_sheet(answers), "search: --sheet")
+
+
+def describe(
+    recipe: Recipe, workspace: Workspace, gallery: Path | None, picture: str | None, top: int, plain: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Print the captions nearest to a picture (a file, or the name of one in the gallery), in every language.
+
+    Args:
+        recipe: whose gallery, where none is given.
+        workspace: its artifacts.
+        gallery: what `index` made; it holds its model.
+        picture: a file, or a name.
+        top: captions of each language.
+        plain: rerank nothing.
+        as_json: JSON lines in place of a table.
+
+    Raises:
+        RecipeError: there is no such picture.
+    """
+    if picture is None:
+        raise RecipeError("describe: give a picture, a file or the name of one in the gallery")
+    if top < 1:
+        raise RecipeError(f"describe: {top} captions are wanted; expected 1 or more")
+    opened = Gallery.open(gallery or gallery_of(recipe, workspace))
+    known = opened.place_of(picture) is not None
+    first = 0 if plain else None
+    found = opened.describe_known(picture, top, first) if known else opened.describe(Path(picture), top, first)
+    if not found:
+        raise RecipeError(f"{opened.folder}: it has no captions; run `make index` with a recipe that has")
+    for language, hits in found.items():
+        _print_hits({"picture": picture, "language": language}, hits, as_json, heading=True)
+
+
+def contact_sheet(answers: Sequence[tuple[str, str, Sequence[Hit]]]) -> str:
+    """One HTML page, its pictures inside it: for each query what was found, best first."""
+    shown = [
+        (query, language, [(hit.name, hit.score, embedded(read_thumbnail(hit.path, _SIZE))) for hit in hits])
+        for query, language, hits in answers
+    ]
+    return render("found.html", title="Bildwort: search", answers=shown)
+
+
+def _queries(path: Path, language: str | None, top: int) -> Iterator[Query]:
+    """The queries of a file; an error names the line."""
+    for number, line in enumerate(read_lines(path, "a query a line"), 1):
+        if path.suffix != ".jsonl":
+            if not line.strip():
+                raise RecipeError(f"{path}:{number}: the query is empty; leave the line out")
+            yield Query(line.strip(), language, top)
+            continue
+        try:
+            content = json.loads(line)
+            query = Query(content["query"], content.get("language", language), content.get("top", top))
+            if not isinstance(query.text, str) or type(query.top) is not int:
+                raise TypeError("query is a text, top a whole number")
+            if not query.text.strip() or query.top < 1:
+                raise ValueError("query is empty" if query.top > 0 else f"top is {query.top}, not 1 or more")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise RecipeError(
+                f'{path}:{number}: {error}; expected {{"query": …}}, "language" and "top" if wanted'
+            ) from None
+        yield query
+
+
+def _print_hits(about: dict[str, Any], hits: Sequence[Hit], as_json: bool, heading: bool) -> None:
+    if as_json:
+        found = [
+            {"name": hit.name, "score": round(hit.score, 5)} | ({"path": str(hit.path)} if hit.path else {})
+            for hit in hits
+        ]
+        print(json.dumps(about | {"hits": found}, ensure_ascii=False))
+        return
+    if heading:
+        print(" ".join(printable(one) for one in about.values()))
+    for rank, hit in enumerate(hits, 1):
+        print(f"{rank:4d}  {hit.score:6.3f}  {printable(str(hit.path or hit.name))}")
+    if not hits:
+        print("nothing: the gallery is empty", file=sys.stderr)

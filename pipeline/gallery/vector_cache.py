@@ -1,0 +1,105 @@
+"""Arrays on disk by a digest of the content they were computed from, so that they are not computed again."""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from pipeline.engine.artifacts import is_texts
+from pipeline.errors import RecipeError
+
+Arrays = dict[str, NDArray[Any]]
+
+_FEW = 16  # rows of a file that are read by themselves
+
+
+class VectorCache:
+    """Arrays kept by the content they were computed from, several of them a file.
+
+    Args:
+        folder: of the files; made when something is added.
+        mend: delete what is damaged, to be computed again; only for the holder of the gallery's lock.
+    """
+
+    def __init__(self, folder: Path, mend: bool = False) -> None:
+        self.folder = folder
+        self._place: dict[str, tuple[str, int]] = {}
+        for path in sorted(folder.glob("*.safetensors")):
+            try:
+                with safe_open(path, "numpy") as file:
+                    digests = json.loads(file.metadata()["digests"])
+                if not is_texts(digests):
+                    raise ValueError("no digests")
+            except FileNotFoundError:  # cleared away just now
+                continue
+            except (SafetensorError, ValueError, KeyError, TypeError, RecursionError):
+                if mend:
+                    path.unlink(missing_ok=True)
+                continue
+            self._place |= {digest: (path.name, row) for row, digest in enumerate(digests)}
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self._place
+
+    def add(self, digests: Sequence[str], arrays: Arrays) -> None:
+        """Keep rows of arrays, a digest a row; whole or not at all."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        name = hashlib.sha256("".join(digests).encode()).hexdigest()[:16] + ".safetensors"
+        half = self.folder / f"{name}.{os.getpid()}.tmp"
+        with half.open("wb") as file:
+            file.write(save(arrays, metadata={"digests": json.dumps(list(digests))}))
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(self.folder / name)
+        self._place |= {digest: (name, row) for row, digest in enumerate(digests)}
+
+    def take(self, digests: Sequence[str], array: str) -> NDArray[Any]:
+        """Rows of an array, in the given order.
+
+        Raises:
+            RecipeError: some are no longer there.
+        """
+        wanted: dict[str, list[tuple[int, int]]] = {}
+        for place, digest in enumerate(digests):
+            if digest not in self._place:
+                raise RecipeError(
+                    f"{self.folder}: the gallery was updated since it was opened, or is damaged; open it again, or "
+                    "run `make index`"
+                )
+            name, row = self._place[digest]
+            wanted.setdefault(name, []).append((place, row))
+        found: NDArray[Any] | None = None
+        for name, rows in wanted.items():
+            try:
+                with safe_open(self.folder / name, "numpy") as file:
+                    if len(rows) > _FEW:
+                        whole = file.get_tensor(array)
+                        taken = [whole[number] for _, number in rows]
+                    else:
+                        part = file.get_slice(array)
+                        taken = [part[number] for _, number in rows]
+            except (OSError, SafetensorError) as error:
+                raise RecipeError(
+                    f"{self.folder / name}: not readable ({error}); open the gallery again, or run `make index`"
+                ) from None
+            if found is None:
+                found = np.empty((len(digests), *taken[0].shape), taken[0].dtype)
+            found[[place for place, _ in rows]] = taken
+        if found is None:
+            raise ValueError("nothing to take")
+        return found
+
+    def keep(self, digests: set[str]) -> None:
+        """Delete the files that hold none of these."""
+        used = {name for digest, (name, _) in self._place.items() if digest in digests}
+        for path in [*self.folder.glob("*.safetensors"), *self.folder.glob("*.tmp")]:
+            if path.name not in used:
+                path.unlink(missing_ok=True)
+        self._place = {digest: place for digest, place in self._place.items() if place[0] in used}

@@ -1,1 +1,0 @@
-"""Running work: jobs and their artifacts on disk, processes and locks, files, costs, Lightning's trainer."""

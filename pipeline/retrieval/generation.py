@@ -1,0 +1,112 @@
+"""What a trained retrieval model generates: captions by its decoder, pictures by its generator."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from data.padding import pad
+from data.regions import RegionStore
+from data.text import TextInput, WordVocabulary
+from modules.retrieval_models import RetrievalModel
+from modules.translators.beam import BeamSettings
+from pipeline.errors import RecipeError
+from pipeline.recipes.settings import TrainerSettings
+from pipeline.training.model_files import load_model
+
+_BATCH = 256  # images
+
+
+def written_captions(
+    model: RetrievalModel, text: TextInput, regions: NDArray[np.floating], language: str, search: BeamSettings
+) -> list[str]:
+    """The caption of each image, a surface sentence, which may be empty.
+
+    Args:
+        model: has a decoder.
+        text: what it reads words with.
+        regions: (N, R, D), or pictures (N, 1, 3·S²), as the model is given them.
+        language: of the captions, one of the model's.
+        search: how words are chosen.
+
+    Raises:
+        ModelError: the model has no decoder.
+    """
+    device, found = next(model.parameters()).device, list[str]()
+    for start in range(0, len(regions), _BATCH):
+        some = torch.from_numpy(regions[start : start + _BATCH].astype(np.float32)).to(device)
+        languages = torch.full((len(some),), model.languages.index(language), device=device)
+        with torch.no_grad():
+            tokens = model.write_captions(*model.see(some, some.new_ones(some.shape[:2]).bool()), languages, search)
+        assert isinstance(text, WordVocabulary)  # a decoder has word vectors
+        found += [text.decode(one, language) for one in tokens]
+    return found
+
+
+def on_device(model: RetrievalModel, trainer: TrainerSettings) -> RetrievalModel:
+    """A model on a GPU if the recipe allows one, else with the recipe's CPU threads."""
+    if trainer.threads is not None:
+        torch.set_num_threads(trainer.threads)
+    return model.to("cuda" if trainer.accelerator != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+class Writer:
+    """A trained model that writes captions of the images of a corpus, on a GPU if the recipe allows one.
+
+    Args:
+        folder: of the job that trained it.
+        images: what it reads of them (`images_in`).
+        trainer: the recipe's.
+        search: how words are chosen.
+
+    Raises:
+        RecipeError: the folder holds no model, or one that reads other regions.
+    """
+
+    def __init__(self, folder: Path, images: RegionStore, trainer: TrainerSettings, search: BeamSettings) -> None:
+        model, self.text = load_model(folder)
+        self.model, self.search = on_device(model, trainer), search
+        self.store = images
+        if self.store.dim != self.model.input_dim:
+            raise RecipeError(f"{self.store.folder}: regions have {self.store.dim} numbers, the model {folder} reads "
+                              f"{self.model.input_dim}; train it on this corpus")  # fmt: skip
+
+    def write(self, images: Sequence[str], language: str) -> dict[str, str]:
+        """Image id → caption; may be empty. Images without regions are left out."""
+        kept, found = [one for one in images if one in self.store], dict[str, str]()
+        for start in range(0, len(kept), _BATCH):
+            some = kept[start : start + _BATCH]
+            regions = self.store.take(self.store.rows(some))
+            texts = written_captions(self.model, self.text, regions, language, self.search)
+            found |= zip(some, texts, strict=True)
+        return found
+
+
+_BATCH = 256  # sentences
+
+
+def drawn_pictures(
+    model: RetrievalModel, text: TextInput, sentences: Sequence[tuple[str, str]], seed: int
+) -> NDArray[np.uint8]:
+    """The picture of each sentence, (N, 3, S, S).
+
+    Args:
+        model: has a generator of pictures.
+        text: what it reads words with.
+        sentences: one or more, each a text and its language, one of the model's.
+        seed: of the noise; each picture has its own.
+
+    Raises:
+        ModelError: the model draws no pictures.
+    """
+    device, found = next(model.parameters()).device, list[NDArray[np.uint8]]()
+    for start in range(0, len(sentences), _BATCH):
+        some = sentences[start : start + _BATCH]
+        numbers = [text.encode(*one) for one in some]
+        languages = torch.tensor([model.languages.index(language) for _, language in some])
+        lengths = torch.tensor([len(one) for one in numbers])
+        drawn = model.draw_images(pad(numbers).to(device), lengths, languages.to(device), seed + start // _BATCH)
+        found.append(((drawn.cpu().numpy() + 1) * 127.5).round().clip(0, 255).astype(np.uint8))
+    return np.concatenate(found)

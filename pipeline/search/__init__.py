@@ -1,1 +1,0 @@
-"""A trained model in use: exported, indexed, searched from the shell and on a page."""

@@ -1,0 +1,1 @@
+"""Lightning's trainer for a job, what it logs, and the models that it leaves."""

@@ -1,0 +1,170 @@
+"""Trained models on disk: their weights, and all that is needed to build a retrieval model again."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save
+from torch import nn
+
+from data.text import PretrainedTokens, TextInput, load_text_input
+from modules.retrieval_models import RetrievalModel, build_model
+from pipeline.engine.artifacts import read_json
+from pipeline.engine.files import fingerprint
+from pipeline.errors import RecipeError
+
+MODEL_FILES = ("network.json", "weights.safetensors", "words.json")
+TEXT = "text"
+"""Folder of the text model that an exported model was made on, in the folder of that model."""
+
+NETWORK = {"model": str, "arguments": {"languages": [str]}}
+"""The form of `network.json` of a retrieval model."""
+
+
+def save_model(folder: Path, name: str, arguments: Mapping[str, Any], model: RetrievalModel) -> None:
+    """Write what `load_model` needs beside the text input's `words.json`."""
+    (folder / "network.json").write_text(json.dumps({"model": name, "arguments": arguments}, indent=1), "utf-8")
+    save_weights(model, folder / "weights.safetensors")
+
+
+def load_model(folder: Path, pretrained: str | None = None) -> tuple[RetrievalModel, TextInput]:
+    """A trained retrieval model, ready to be used, and its text input.
+
+    Args:
+        folder: of the job that trained it, or an exported model's.
+        pretrained: where the text model that it was made on lies now, if it has one; None: in `TEXT`, if that is there,
+            else where it was.
+
+    Raises:
+        RecipeError: the folder holds no model, or its parts do not fit.
+    """
+    name, arguments, text = read_network(folder, pretrained)
+    with refusing_other_code(folder):
+        own = not (arguments.get("pretrained") or arguments.get("image_encoder"))
+        model = build_with_weights(lambda: build_model(name, **arguments), folder / "weights.safetensors", own)
+    model.load_text_model()
+    return model.eval(), text
+
+
+def read_network(folder: Path, pretrained: str | None = None) -> tuple[str, dict[str, Any], TextInput]:
+    """The name and arguments of a trained model, and its text input; arguments and errors as for `load_model`."""
+    path = folder / "network.json"
+    network = read_json(path, NETWORK)
+    name, arguments = network["model"], network["arguments"]
+    if pretrained is None and (folder / TEXT / "config.json").is_file():
+        pretrained = str(folder / TEXT)
+    if pretrained is not None:
+        arguments = arguments | {"pretrained": pretrained}
+    text = load_text_input(folder / "words.json") if pretrained is None else PretrainedTokens(pretrained)
+    if len(text) != arguments.get("vocabulary_size"):
+        raise RecipeError(f"{folder}: words.json has {len(text)} entries, the model {arguments.get('vocabulary_size')}")
+    return name, arguments, text
+
+
+@contextmanager
+def refusing_other_code(folder: Path) -> Iterator[None]:
+    """Turn errors of building a network from a folder into a `RecipeError`."""
+    try:
+        yield
+    except RecipeError:
+        raise
+    except (TypeError, ValueError, LookupError, ArithmeticError, RuntimeError, AttributeError) as error:
+        raise RecipeError(
+            f"{folder / 'network.json'}: not of this code ({error}); run `make stage-vse` with ARGS=--force"
+        ) from None
+
+
+def model_fingerprint(folder: Path) -> str:
+    """A digest of a trained model's weights, settings and text input; models with the same digest give the same
+    vectors.
+
+    Raises:
+        RecipeError: a file is missing.
+    """
+    paths = [folder / name for name in MODEL_FILES]
+    for path in paths:
+        if not path.is_file():
+            raise RecipeError(f"{path}: no such file; delete {folder} and run `make stage-vse`")
+    return fingerprint(paths)
+
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def load_best(module: nn.Module, checkpoint: Path) -> None:
+    """Put the weights of a Lightning checkpoint into the module that it was made of."""
+    module.load_state_dict(torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"])
+
+
+def save_weights(module: nn.Module, path: Path) -> None:
+    """Write a network's weights as safetensors."""
+    path.write_bytes(save({name: tensor.contiguous() for name, tensor in module.state_dict().items()}))
+
+
+def build_with_weights(build: Callable[[], Network], path: Path, sized: bool = True) -> Network:
+    """A network with the weights of a file; no memory is taken for one of another size than these.
+
+    Args:
+        build: makes the network with start values.
+        path: a file that `save_weights` wrote.
+        sized: compare sizes first; False: it has a pretrained part, whose size its own files bound.
+
+    Raises:
+        RecipeError: as `load_weights`.
+    """
+    if sized:
+        _require_sizes(build, path)
+    network = build()
+    load_weights(network, path)
+    return network
+
+
+def _require_sizes(build: Callable[[], nn.Module], path: Path) -> None:
+    """Refuse weights of other sizes than the network's, before either takes memory."""
+    with torch.device("meta"):
+        sizes = {name: list(one.shape) for name, one in build().state_dict().items()}
+    try:
+        with safe_open(path, "pt") as file:
+            found = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118  # no dictionary
+    except Exception as error:
+        raise _unreadable(path, error) from None
+    for name in sorted(found.keys() & sizes.keys()):
+        if found[name] != sizes[name]:
+            raise RecipeError(
+                f"{path}: weights of another network ({name} is {found[name]}, the network's {sizes[name]})"
+            )
+
+
+def load_weights(module: nn.Module, path: Path, strict: bool = True) -> None:
+    """Read a network's weights.
+
+    Args:
+        module: the network.
+        path: a file that `save_weights` wrote.
+        strict: refuse weights that lack a part of the network; else that part keeps its start values.
+
+    Raises:
+        RecipeError: the file is no safetensors file, or its weights do not fit or are not finite.
+    """
+    try:
+        weights = load_file(path)
+    except Exception as error:  # safetensors raises its own error, and OSError
+        raise _unreadable(path, error) from None
+    try:
+        missing, unexpected = module.load_state_dict(weights, strict=strict)
+    except RuntimeError as error:
+        raise RecipeError(f"{path}: weights of another network ({str(error).splitlines()[-1].strip()})") from None
+    if unexpected:
+        raise RecipeError(f"{path}: weights of another network (it has {unexpected[0]})")
+    for name, values in module.named_parameters():
+        if name in weights and not bool(torch.isfinite(values).all()):
+            raise RecipeError(f"{path}: {name} has NaN or infinity; train again, or get the model again")
+    del missing
+
+
+def _unreadable(path: Path, error: Exception) -> RecipeError:
+    return RecipeError(f"{path}: not a readable safetensors file ({error}); run the stage again")

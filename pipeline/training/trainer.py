@@ -1,0 +1,310 @@
+"""Running Lightning for a job: one trainer, one way to resume, one way to keep the best."""
+
+import io
+import logging
+import math
+import os
+import shutil
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import (
+    Callback,
+    EMAWeightAveraging,
+    LearningRateMonitor,
+    ModelCheckpoint,
+    TQDMProgressBar,
+    WeightAveraging,
+)
+from pytorch_lightning.plugins.environments import LightningEnvironment
+from pytorch_lightning.plugins.io import TorchCheckpointIO
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
+from torch import nn
+
+from modules.precision import bfloat16_cost
+from modules.training.base import TrainedModule
+from pipeline.engine.console import CONSOLE, debug, info
+from pipeline.engine.distributed import started_together
+from pipeline.engine.job import DIGITS
+from pipeline.engine.machine import duration
+from pipeline.errors import RecipeError
+from pipeline.recipes.precision import precision_of
+from pipeline.recipes.settings import Recipe, TrainerSettings
+from pipeline.training.loggers import loggers_of
+from pipeline.training.tensorboard import LOG_EVERY, Charts, Pace
+
+LOGS = Path("lightning_logs")
+_PACE_STEPS = 20  # before an estimate is given
+_LONG = 60.0  # seconds; what is shorter needs no estimate
+_SLOW = 1.5  # times float32's
+
+
+logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # it sets its own level when imported
+
+
+warnings.filterwarnings("ignore", "predict returned None")  # Synthesis keeps what it finds
+
+
+warnings.filterwarnings("ignore", r"Found \d+ module\(s\) in eval mode")  # pretrained parts may stay in it
+
+
+warnings.filterwarnings("ignore", "You have overridden `transfer_batch_to_device`")  # lengths stay where they are
+
+
+def log_folder(recipe: Recipe, name: str, key: str) -> Path:
+    """TensorBoard's folder of a job, whose path is the name of its curves: `scenes/mmt-en-de/22a38a`.
+
+    The first digits of the key keep trainings with other settings apart; `bildwort compare` takes them too.
+
+    Args:
+        recipe: whose.
+        name: of the job.
+        key: of the job, or a name that begins with it, as that of the folder that it works in does.
+    """
+    return LOGS / recipe.name / name / key[:DIGITS]
+
+
+class SeedEachEpoch(Callback):
+    """Draw dropout masks by seed, epoch and rank, so that a resumed run sees what it would have seen."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Seed torch's generators for the epoch."""
+        torch.manual_seed((self.seed * 1_000_003 + trainer.current_epoch) * 1_009 + trainer.global_rank)
+
+
+class Estimate(Callback):
+    """Prints how long a training will take, once a few steps have been timed; nothing for a short one."""
+
+    def __init__(self, disk: float) -> None:
+        self.disk = disk
+        self._times: list[float] = []
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        """Take the time; after enough steps, print the estimate."""
+        if len(self._times) > _PACE_STEPS:
+            return
+        self._times.append(time.monotonic())
+        if len(self._times) > _PACE_STEPS:
+            pace = statistics.median(b - a for a, b in zip(self._times, self._times[1:], strict=False))
+            left = int(trainer.estimated_stepping_batches) - trainer.fit_loop.total_batch_idx - 1
+            if left * pace > _LONG:
+                debug(f"  about {duration(left * pace)} for {left:,} steps, validation apart; "
+                       f"up to {self.disk / 1e6:,.0f} MB on disk")  # fmt: skip
+                if trainer.precision == "bf16-mixed" and pl_module.device.type == "cpu":
+                    advise_precision()
+
+
+def advise_precision() -> None:
+    """Print a note where bfloat16 is slower than float32: on processors without instructions for it."""
+    cost = bfloat16_cost()
+    if cost > _SLOW:
+        why = f"a training step takes {cost:.1f} times as long as in float32" if cost < math.inf else "it has no LSTM"
+        info(f"  bfloat16 is slow on this processor ({why}): --trainer.precision=32-true should be quicker, and trains "
+            "anew")  # fmt: skip
+
+
+class AveragedWeights(EMAWeightAveraging):
+    """A moving average of the weights, kept on the device of the training.
+
+    Lightning makes it before it moves the module to a GPU, so that the average would stay on the CPU.
+    """
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Make the average."""
+        self._device = trainer.strategy.root_device
+        super().setup(trainer, pl_module, stage)
+
+
+class WholeCheckpoints(TorchCheckpointIO):
+    """Writes a checkpoint under another name, then renames it: a kill at any moment leaves the old one or the new one.
+
+    Lightning writes to /tmp and moves; from another file system that is a copy, which can stop half-way.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        """Write whole or not at all."""
+        content = io.BytesIO()
+        torch.save(checkpoint, content)  # into memory: on a full disk torch's own writer hides what happened
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_bytes(content.getbuffer())
+        temporary.replace(path)
+
+
+class _Best(ModelCheckpoint):
+    """Keeps the best checkpoint, also after its folder was moved."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the score from the state, and the path from this run."""
+        place = str(Path(str(self.dirpath)) / "best.ckpt")
+        scores = state_dict["best_k_models"].values()
+        here = {"dirpath": self.dirpath, "best_model_path": place, "kth_best_model_path": place}
+        super().load_state_dict(state_dict | here | {"best_k_models": dict.fromkeys([place], *scores)})
+
+
+def disk_for_training(module: nn.Module, folder: Path, averaged: bool = False) -> float:
+    """Bytes that training writes at most: two checkpoints with Adam's two moments, one more while it is written.
+
+    Args:
+        module: what is trained.
+        folder: where checkpoints go.
+        averaged: checkpoints hold the weights and their moving average.
+
+    Raises:
+        RecipeError: the disk has less.
+    """
+    wanted = 4.0 * sum(parameter.numel() for parameter in module.parameters()) * (3 * (3 + averaged) + 1)
+    held = sum(path.stat().st_size for path in (folder / "checkpoints").glob("*"))  # of a run that goes on
+    free = shutil.disk_usage(folder).free + held
+    if free < wanted:
+        raise RecipeError(
+            f"{folder}: training needs {wanted / 1e6:,.0f} MB of disk and {free / 1e6:,.0f} MB are free; make room or "
+            "set BILDWORT_ARTIFACTS"
+        )
+    return wanted
+
+
+class _PassingBar(TQDMProgressBar):
+    """A progress bar that leaves nothing in the terminal."""
+
+    def init_train_tqdm(self) -> Any:
+        """The bar of training."""
+        return _not_left(super().init_train_tqdm())
+
+    def init_predict_tqdm(self) -> Any:
+        """The bar of prediction."""
+        return _not_left(super().init_predict_tqdm())
+
+    def init_validation_tqdm(self) -> Any:
+        """The bar of validation."""
+        return _not_left(super().init_validation_tqdm())
+
+    def init_test_tqdm(self) -> Any:
+        """The bar of the test."""
+        return _not_left(super().init_test_tqdm())
+
+
+def _not_left(bar: Any) -> Any:
+    bar.leave = False
+    return bar
+
+
+def make_trainer(
+    settings: TrainerSettings, log_dir: Path | None = None, callbacks: Sequence[Callback] = (), **more: Any
+) -> pl.Trainer:
+    """A Lightning trainer for a recipe's settings; its progress bars are drawn in a terminal alone.
+
+    Raises:
+        RecipeError: a device is requested that is not there, or a logger that cannot begin.
+    """
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    if settings.accelerator in ("gpu", "cuda") and not torch.cuda.is_available():
+        raise RecipeError(
+            "trainer.accelerator is gpu, but torch sees no GPU here; use --trainer.accelerator=cpu or auto"
+        )
+    logger = False if log_dir is None else loggers_of(settings.loggers, log_dir)
+    bar = [_PassingBar(refresh_rate=10)] if settings.progress and sys.stdout.isatty() and not CONSOLE.quiet else []
+    # Lightning takes every command in an allocation of SLURM's for one that srun has started
+    alone = [LightningEnvironment()] if "SLURM_NTASKS" in os.environ and not started_together() else []
+    try:
+        return pl.Trainer(
+            accelerator=settings.accelerator, devices=settings.devices, num_nodes=settings.num_nodes,
+            strategy=settings.strategy, precision=precision_of(settings),
+            logger=logger, use_distributed_sampler=False, num_sanity_val_steps=0, enable_model_summary=False,
+            enable_progress_bar=bool(bar), log_every_n_steps=LOG_EVERY, callbacks=[*callbacks, *bar],
+            plugins=[WholeCheckpoints(), *alone], **more,
+        )  # fmt: skip
+    except (ValueError, TypeError, MisconfigurationException, ImportError) as error:
+        reason = " ".join(str(error).split())
+        raise RecipeError(f"trainer: Lightning refuses these settings: {reason}") from None
+
+
+def fit(
+    module: TrainedModule, data: pl.LightningDataModule, settings: TrainerSettings, folder: Path, log_dir: Path,
+    epochs: int, monitor: str, seed: int, clip: float, callbacks: Sequence[Callback] = (),
+    languages: Sequence[str] = (),
+) -> Path:  # fmt: skip
+    """Train, from the last checkpoint in `folder` if there is one.
+
+    Args:
+        module: what is trained.
+        data: its batches; the training sampler must give the same batches for the same epoch number.
+        settings: where and how.
+        folder: the job's folder; checkpoints go below it.
+        log_dir: TensorBoard's folder.
+        epochs: in all.
+        monitor: the logged figure whose highest value is best.
+        seed: of dropout.
+        clip: largest norm of the gradient; 0 does not clip.
+        callbacks: more of them.
+        languages: that retrieval is tested in, for TensorBoard's charts.
+
+    Returns:
+        the checkpoint of the best epoch.
+    """
+    checkpoints = folder / "checkpoints"
+    keep = _Best(
+        checkpoints, filename="best", monitor=monitor, mode="max", save_top_k=1,
+        enable_version_counter=False, save_on_train_epoch_end=True,
+    )  # fmt: skip
+    # A callback of its own: `save_last` with `monitor` writes only when an epoch is the best so far.
+    resume = ModelCheckpoint(checkpoints, filename="last", enable_version_counter=False, save_on_train_epoch_end=True)
+    averaged = any(isinstance(callback, WeightAveraging) for callback in callbacks)
+    module.clip = clip
+    trainer = make_trainer(
+        settings, log_dir, max_epochs=epochs,
+        gradient_clip_val=(clip or None) if module.automatic_optimization else None,
+        callbacks=[
+            SeedEachEpoch(seed), LearningRateMonitor("epoch"), Estimate(disk_for_training(module, folder, averaged)),
+            Charts(languages), Pace(), keep, resume, *callbacks,
+        ],
+    )  # fmt: skip
+    last = checkpoints / "last.ckpt"
+    whole = last.is_file() and (checkpoints / "best.ckpt").is_file()  # else they were being deleted
+    if whole:
+        _require_checkpoint(last, module)
+    with stopping():
+        trainer.fit(module, data, ckpt_path=str(last) if whole else None, weights_only=True)
+    trainer.strategy.barrier()
+    return checkpoints / "best.ckpt"
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Raise KeyboardInterrupt on Ctrl-C, where Lightning would end the process without a message."""
+    try:
+        yield
+    except SystemExit:
+        raise KeyboardInterrupt from None
+
+
+def _require_checkpoint(path: Path, module: nn.Module) -> None:
+    """Refuse to go on from a checkpoint that is damaged, no checkpoint, or of another network.
+
+    Raises:
+        RecipeError: it is.
+    """
+    advice = "delete it to begin this training again"
+    try:
+        found = torch.load(path, map_location="meta", weights_only=True, mmap=True)["state_dict"]
+        shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
+    except (MemoryError, PermissionError):
+        raise  # not the file's fault
+    except Exception as error:  # a damaged file can raise anything; a pickle is never run
+        reason = " ".join(str(error).split())[:100] or type(error).__name__
+        raise RecipeError(f"{path}: not a readable checkpoint ({reason}); {advice}") from None
+    if shapes != {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}:
+        raise RecipeError(f"{path}: a checkpoint of another network; {advice}")

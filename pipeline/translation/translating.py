@@ -1,0 +1,116 @@
+"""Translating many sentences with a finished translator, which goes on after a stop where it was."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback
+
+from data.regions import RegionStore
+from data.text import BEGIN, END, SubWords, spaced
+from data.translation import Sentences, in_order_loader
+from modules.distributed import gather_objects
+from modules.training.translation import Synthesis
+from modules.translators.beam import Hypothesis
+from modules.translators.registry import Search, Searched
+from pipeline.engine.files import write_atomically
+from pipeline.errors import RecipeError
+from pipeline.recipes.settings import TrainerSettings
+from pipeline.training.trainer import make_trainer, stopping
+
+
+@dataclass(frozen=True)
+class Translated:
+    """One translation: in surface form, Moses-tokenised; score, features (`modules.translators.beam.Hypothesis`)."""
+
+    text: str
+    tokens: str
+    score: float
+    features: Mapping[str, float] = field(default_factory=dict)
+
+
+def translate_all(
+    translator: Searched, bpe: SubWords, source: Sequence[Sequence[int]], image_ids: Sequence[str | None],
+    regions: RegionStore | None, target: str, search: Search, batch_tokens: int, settings: TrainerSettings,
+    n_best: int = 1, other_ids: Sequence[str | None] = (), kept: Path | None = None,
+) -> list[list[Translated]]:  # fmt: skip
+    """Translate sentences (token numbers) into language `target`, in their order, on all devices of `settings`.
+
+    A text-only translator ignores regions. `other_ids` are other images, for features that need them. `kept` is a
+    folder where translations are written as they are made; a run that finds some there goes on behind them, and ends
+    with the same translations.
+
+    Returns:
+        for each sentence its translations, best first, at most `n_best`.
+    """
+    keeping = [] if kept is None else [KeptTranslations(kept)]
+    trainer = make_trainer(settings, callbacks=keeping)
+    rank, world = trainer.global_rank, trainer.world_size
+    synthesis = Synthesis(translator.eval(), search, BEGIN, END, n_best)
+    for one in keeping:
+        synthesis.found = one.read(rank, world)
+    regions = regions if translator.regions is not None else None
+    sentences = Sentences(source, None, image_ids, other_ids)
+    loader = in_order_loader(sentences, regions, batch_tokens, rank, world, synthesis.found)
+    with stopping():
+        trainer.predict(synthesis, loader, return_predictions=False)
+    found = dict(gather_objects(list(synthesis.found.items()), world))
+    return [[_read(one, bpe, target) for one in found[number]] for number in range(len(source))]
+
+
+def _read(one: Hypothesis, bpe: SubWords, target: str) -> Translated:
+    tokens = spaced(bpe.decode_tokens(one.tokens), target)
+    return Translated(bpe.decode(one.tokens, target), tokens, one.score, one.features)
+
+
+EVERY = 60.0  # seconds between two files
+
+
+class KeptTranslations(Callback):
+    """Writes new translations to a file every minute; a line is a sentence's number and its hypotheses.
+
+    Each rank has files of its own, which hold for the same number of ranks alone: they decide which sentences are
+    translated together.
+
+    Args:
+        folder: where; in a job a folder that is deleted when the job is done.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()  # for ranks above 0 it is a link to that of rank 0, which may not be there yet
+        self.prefix = ""
+        self._written, self._last = 0, time.monotonic()
+
+    def read(self, rank: int, world_size: int) -> dict[int, list[Hypothesis]]:
+        """What a run before has translated, by the sentence's number; later files are this rank's too.
+
+        Raises:
+            RecipeError: a file is damaged.
+        """
+        self.prefix = f"translated-{rank}-of-{world_size}-"
+        found: dict[int, list[Hypothesis]] = {}
+        for path in sorted(self.folder.glob(f"{self.prefix}*.jsonl")):
+            try:
+                lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+                found |= {number: [Hypothesis(**one) for one in best] for number, best in lines}
+            except (OSError, ValueError, TypeError, RecursionError) as error:
+                raise RecipeError(f"{path}: not readable ({error}); delete it and run again") from None
+        self._written = len(found)
+        return found
+
+    def on_predict_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        """Write what is new, if it is time."""
+        assert isinstance(pl_module, Synthesis)
+        if time.monotonic() - self._last < EVERY:
+            return
+        new = islice(pl_module.found.items(), self._written, None)
+        lines = [json.dumps([number, [asdict(one) for one in best]]) for number, best in new]
+        write_atomically(
+            self.folder / f"{self.prefix}{self._written:012d}.jsonl", "".join(f"{line}\n" for line in lines)
+        )
+        self._written, self._last = len(pl_module.found), time.monotonic()

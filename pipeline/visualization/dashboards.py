@@ -1,0 +1,239 @@
+"""A page of examples, and TensorBoard galleries of translations and queries."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from datasets import Dataset as Table
+from numpy.typing import NDArray
+from PIL import Image
+from pytorch_lightning.loggers import TensorBoardLogger
+from pytorch_lightning.utilities import rank_zero_only
+from pytorch_lightning.utilities.seed import isolate_rng
+from torch import nn
+from torch.utils.tensorboard import SummaryWriter
+
+from data.captions import HUMAN
+from data.regions import RegionStore
+from modules.training.base import batches_of
+from pipeline.visualization.encoded import encoded_captions, encoded_images
+from pipeline.visualization.pages import render
+from pipeline.visualization.pictures import (
+    BLACK,
+    GREEN,
+    GREY,
+    Hit,
+    Line,
+    embedded,
+    hit_sheet,
+    picture_sheet,
+    read_thumbnail,
+)
+
+_BLOCK = 128
+_MARKS = r"\`*_[]()!<>&|~#$:"
+
+
+def plain(text: str) -> str:
+    """A text escaped for TensorBoard's Markdown, also in a cell of a table."""
+    return "".join(f"&#{ord(one)};" if one in _MARKS else one for one in " ".join(text.split()))
+
+
+class Example(NamedTuple):
+    """A synthetic caption beside the human one that it came from."""
+
+    image_id: str
+    picture: Path | None
+    human: str
+    synthetic: str
+    score: float | None = None
+
+
+def examples_html(path: Path, title: str, rows: Sequence[Example], languages: tuple[str, str] = ("", "")) -> None:
+    """Write one page, its pictures inside it, human captions beside synthetic ones, in these `languages`."""
+    shown = [(one, embedded(read_thumbnail(one.picture, 176))) for one in rows]
+    page = render("examples.html", title=title, source=languages[0], target=languages[1], rows=shown)
+    path.write_text(page, encoding="utf-8")
+
+
+@rank_zero_only
+def log_translations(
+    log_dir: Path, rows: Sequence[dict[str, Any]], pictures: Mapping[str, Path], count: int = 12
+) -> None:
+    """Show some test translations in TensorBoard, as text and as a sheet (grey source, green reference, hypothesis).
+
+    The rows are `pipeline.translation.mmt.read_translations`'; the same ones are drawn whenever as many are given.
+    """
+    if not rows:
+        return
+    chosen = random.Random(0).sample(rows, min(count, len(rows)))
+    names = ("source", "reference", "hypothesis")
+    lines = ["| " + " | ".join(names) + " |", "|---|---|---|"]
+    lines += ["| " + " | ".join(plain(row[name]) for name in names) + " |" for row in chosen]
+    with SummaryWriter(str(log_dir)) as board:
+        board.add_text("translations/test", "\n".join(lines))
+        if pictures:
+            sheet = picture_sheet([
+                ([pictures.get(row["image_id"])], [(row["source"], GREY), (row["reference"], GREEN), row["hypothesis"]])
+                for row in chosen
+            ])  # fmt: skip
+            board.add_image("translations/test", np.asarray(sheet), dataformats="HWC")
+
+
+@rank_zero_only
+def log_pictures(log_dir: Path, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
+    """Show pictures, pixels (height, width, 3), in TensorBoard, by tag."""
+    with SummaryWriter(str(log_dir)) as board:
+        for tag, pixels in pictures.items():
+            board.add_image(tag, pixels, dataformats="HWC")
+
+
+class Query(NamedTuple):
+    """Words, their language, and the image that they are about."""
+
+    text: str
+    language: str
+    image_id: str
+
+
+class QueryGallery(pl.Callback):
+    """Shows in TensorBoard which images a few fixed queries find, and which captions a few fixed images find.
+
+    It draws on rank 0, if there is a TensorBoard logger; weights, modes and random numbers stay as they are.
+
+    Args:
+        queries: what is searched with; their images are in the gallery.
+        captions: what the images are searched for, in each language.
+        image_ids: the gallery; its first `images` are the ones that captions are found for.
+        encode: the text input's.
+        store: regions of the gallery.
+        pictures: image id → file.
+        top: how many images a query shows.
+        every: epochs between two drawings; the last epoch is drawn too.
+        images: how many images show their captions.
+        tag: what the names in TensorBoard start with.
+    """
+
+    needs_pictures: ClassVar[bool] = True
+
+    def __init__(
+        self, queries: Sequence[Query], captions: Sequence[Query], image_ids: Sequence[str],
+        encode: Callable[[str, str], list[int]], store: RegionStore, pictures: Mapping[str, Path],
+        top: int = 5, every: int = 5, images: int = 4, tag: str = "gallery",
+    ) -> None:  # fmt: skip
+        self.queries, self.captions = list(queries), _by_language(captions)
+        self.image_ids, self.rows = list(image_ids), store.rows(image_ids)
+        self.encode, self.store, self.pictures = encode, store, pictures
+        self.top, self.every, self.images, self.tag = top, every, images, tag
+        self._drawn = -1
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Draw, if it is the epoch's turn."""
+        epoch = trainer.current_epoch
+        due = epoch % self.every == 0 or epoch + 1 == trainer.max_epochs
+        if due and epoch != self._drawn and not trainer.sanity_checking:
+            self._drawn = epoch
+            self._draw(trainer, pl_module)
+
+    def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Draw."""
+        self._draw(trainer, pl_module)
+
+    def _draw(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        boards = [logger.experiment for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
+        if not (boards and trainer.is_global_zero and self.queries and (self.pictures or not self.needs_pictures)):
+            return
+        with (
+            isolate_rng(include_cuda=module.device.type == "cuda"),
+            torch.no_grad(),
+            trainer.precision_plugin.val_step_context(),
+            _evaluating(module),
+        ):
+            self._show(boards[0], module, batches_of(trainer))
+
+    def _show(self, board: SummaryWriter, module: Any, step: int) -> None:
+        sheets = self._found_images(module) | {"image_to_text": self._found_captions(module)}
+        for name, sheet in sheets.items():
+            board.add_image(f"{self.tag}/{name}", np.asarray(sheet), step, dataformats="HWC")
+
+    def _found_images(self, module: Any) -> dict[str, Image.Image]:
+        words = self._encoded(module, self.queries)
+        blocks = (module.model.similarity(self._encoded_images(module, rows), words) for rows in _parts(self.rows))
+        scores = torch.cat([block.float().cpu() for block in blocks])
+        shown: dict[str, list[tuple[Line, list[Hit]]]] = {}
+        for query, column in zip(self.queries, scores.t(), strict=True):
+            own = self.image_ids.index(query.image_id)
+            hits = [
+                (self.pictures.get(self.image_ids[place]), f"{score:.3f}", place == own)
+                for score, place in zip(
+                    *(part.tolist() for part in column.topk(min(self.top, len(column)))), strict=True
+                )
+            ]
+            line = f"{query.text}  (rank {int((column >= column[own]).sum())} of {len(column)})"
+            shown.setdefault(query.language, []).append((line, hits))
+        return {language: hit_sheet(queries) for language, queries in shown.items()}
+
+    def _found_captions(self, module: Any, best: int = 2) -> Image.Image:
+        images = self._encoded_images(module, self.rows[: self.images])
+        lines: list[list[Line]] = [[] for _ in self.image_ids[: self.images]]
+        for language, captions in self.captions.items():
+            blocks = (module.model.similarity(images, self._encoded(module, part)) for part in _parts(captions))
+            scores = torch.cat([block.float().cpu() for block in blocks], dim=1)
+            for row, image_id in enumerate(self.image_ids[: self.images]):
+                found = scores[row].topk(min(best, len(captions)))
+                for score, place in zip(*(part.tolist() for part in found), strict=True):
+                    colour = GREEN if captions[place].image_id == image_id else BLACK
+                    lines[row].append((f"{language} {score:.3f}  {captions[place].text}", colour))
+        return picture_sheet([([self.pictures.get(i)], text) for i, text in zip(self.image_ids, lines, strict=False)])
+
+    def _encoded_images(self, module: Any, rows: np.ndarray) -> Any:
+        return encoded_images(module.model, self.store.regions[rows])
+
+    def _encoded(self, module: Any, sentences: Sequence[Query]) -> Any:
+        return encoded_captions(module.model, self.encode, [(one.text, one.language) for one in sentences])
+
+
+def query_galleries(
+    captions: Table, languages: Sequence[str], encode: Callable[[str, str], list[int]], store: RegionStore,
+    pictures: Mapping[str, Path], split: str = "val", queries: int = 3, most: int = 500,
+    kind: type[QueryGallery] = QueryGallery,
+) -> list[pl.Callback]:  # fmt: skip
+    """A `QueryGallery` of a split: so many `queries` a language, `most` images, always the same; else []."""
+    found: dict[tuple[str, str], Query] = {}
+    for row in captions.to_list():
+        image_id, language = row["image_id"], row["language"]
+        if row["split"] == split and row["source"] == HUMAN and language in languages:
+            found.setdefault((image_id, language), Query(row["text"], language, image_id))
+    shown_ids = pictures if kind.needs_pictures else store
+    seen = sorted({image_id for image_id, _ in found if image_id in shown_ids and image_id in store})
+    image_ids = random.Random(0).sample(seen, min(most, len(seen)))
+    pool = [found[name, language] for language in languages for name in image_ids if (name, language) in found]
+    shown = [query for of_language in _by_language(pool).values() for query in of_language[:queries]]
+    tag = "gallery" if split == "val" else f"gallery/{split}"
+    return [kind(shown, pool, image_ids, encode, store, pictures, tag=tag)] if image_ids else []
+
+
+def _by_language(queries: Sequence[Query]) -> dict[str, list[Query]]:
+    languages = dict.fromkeys(query.language for query in queries)
+    return {language: [query for query in queries if query.language == language] for language in languages}
+
+
+def _parts(items: Any) -> Iterator[Any]:
+    return (items[start : start + _BLOCK] for start in range(0, len(items), _BLOCK))
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside, and after it for each part the mode that it had."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode

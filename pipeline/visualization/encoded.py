@@ -1,0 +1,43 @@
+"""Regions and sentences as a retrieval model encodes them, for pictures of what it has learned."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from data.padding import pad
+from modules.retrieval_models import RetrievalModel
+from modules.search.encodings import Encoding
+
+Encode = Callable[[str, str], list[int]]
+"""A text input's: a sentence and its language -> token numbers."""
+
+
+def encoded_images(model: RetrievalModel, regions: NDArray[np.floating]) -> Encoding:
+    """Images by their regions (N, R, D), all of which are real, or by pictures (N, 1, 3·S²)."""
+    seen = torch.from_numpy(regions).to(device_of(model)).float()
+    return model.encode_images(*model.see(seen, seen.new_ones(seen.shape[:2], dtype=torch.bool)))
+
+
+def encoded_captions(model: RetrievalModel, encode: Encode, sentences: Sequence[tuple[str, str]]) -> Encoding:
+    """Sentences, each a text and its language."""
+    tokens = [encode(text, language) for text, language in sentences]
+    lengths = torch.tensor([len(sentence) for sentence in tokens])
+    languages = torch.tensor([model.languages.index(language) for _, language in sentences])
+    device = device_of(model)
+    return model.encode_captions(pad(tokens).to(device), lengths, languages.to(device))
+
+
+def one_vector_each(encoding: Encoding) -> NDArray[np.floating]:
+    """Vectors (N, H): the mean of an item's vectors, where it has several."""
+    vectors, mask = encoding
+    shares = mask / mask.sum(1, keepdim=True)
+    mean: Tensor = (vectors.detach().float() * shares[..., None]).sum(1)
+    return mean.cpu().numpy()
+
+
+def device_of(model: RetrievalModel) -> torch.device:
+    """Where a model's weights are."""
+    return next(model.parameters()).device

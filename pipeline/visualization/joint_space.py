@@ -1,0 +1,182 @@
+"""A picture of the joint space: images, regions, captions and single words in the plane, by t-SNE."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+from PIL import Image
+
+from data.languages import language_name
+from modules.retrieval_models import RetrievalModel
+from pipeline.visualization.encoded import Encode, encoded_captions, encoded_images, one_vector_each
+from pipeline.visualization.plots import DPI, as_label
+
+IMAGES, REGIONS, CAPTIONS, WORDS = "images", "regions", "captions", "words"
+_SIDE, _LEGEND = 9.0, 0.7  # inches: the plane, the legend below it
+_EDGES = np.array([[0.5, 0.3], [0.5, 0.7]])  # inches that are left free: left and bottom, right and top
+_LETTER, _LINE, _POINTS = 0.082, 0.15, 9  # of a word: inches of a letter and of a line, size in points
+_CROP, _CROPS = 0.34, 24  # inches of a region's picture; how many are shown: those that lie farthest apart
+_RINGS = 5  # how far a word may stand from its point, in lines
+_COLOURS = {IMAGES: ("#7f7f7f",), REGIONS: ("#e69f00",), CAPTIONS: ("#56b4e9", "#cc79a7"),
+            WORDS: ("#0b4f8a", "#a01c5f")}  # fmt: skip
+_MARKS = {IMAGES: "s", REGIONS: "^", CAPTIONS: ".", WORDS: "D"}
+_DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))  # right, up
+HOW = "Each region is encoded as an image of one region, each word as a caption of one word; near is similar."
+CropOf = Callable[[int], Image.Image | None]
+"""What a region looks like, by its row; None where the picture is not at hand."""
+_Box = tuple[float, float, float, float]  # left, bottom, right, top in inches
+
+
+class Contents(NamedTuple):
+    """What a picture of the joint space shows.
+
+    Attributes:
+        images: (N, R, D) their regions.
+        regions: (M, D) some of those, each encoded as an image of one region.
+        crop: what a region looks like, by its row; None where the picture is not at hand.
+        captions: language -> texts.
+        words: language -> words, each encoded as a caption of one word.
+    """
+
+    images: NDArray[np.floating]
+    regions: NDArray[np.floating]
+    crop: CropOf
+    captions: Mapping[str, Sequence[str]]
+    words: Mapping[str, Sequence[str]]
+
+
+Groups = dict[tuple[str, str], NDArray[np.floating]]
+"""Kind (`images`, `regions`, `captions`, `words`) and language (empty for the first two) -> an array, a row an item."""
+
+
+def encoded_contents(model: RetrievalModel, encode: Encode, contents: Contents) -> Groups:
+    """Vectors (…, H) of all contents, of unit norm."""
+    with torch.no_grad():
+        found = {(IMAGES, ""): encoded_images(model, contents.images)}
+        if len(contents.regions):
+            found["regions", ""] = encoded_images(model, contents.regions[:, None])
+        for kind, by_language in (("captions", contents.captions), ("words", contents.words)):
+            for language, texts in by_language.items():
+                if texts:
+                    found[kind, language] = encoded_captions(model, encode, [(text, language) for text in texts])
+    vectors = {group: one_vector_each(encoding) for group, encoding in found.items()}
+    return {group: one / np.linalg.norm(one, axis=1, keepdims=True).clip(1e-12) for group, one in vectors.items()}
+
+
+def t_sne(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
+    """t-SNE (van der Maaten and Hinton 2008): positions (N, 2) of vectors (N, H), with a fixed seed."""
+    from sklearn.manifold import TSNE
+
+    reduced = TSNE(init="pca", random_state=0, perplexity=min(30.0, (len(vectors) - 1) / 3)).fit_transform(vectors)
+    return np.asarray(reduced)
+
+
+def joint_space_figure(title: str, groups: Groups, contents: Contents) -> Figure:
+    """The joint space in the plane: kinds and languages by colour, words with their text, some regions as pictures.
+
+    Args:
+        title: of the model.
+        groups: vectors, as `encoded_contents` gives them.
+        contents: what they are of.
+    """
+    return plane_figure(f"{title}: its joint space by t-SNE", HOW, groups, contents.words, contents.crop)
+
+
+def plane_figure(
+    heading: str, how: str, groups: Groups, words: Mapping[str, Sequence[str]], crop: CropOf = lambda _: None
+) -> Figure:
+    """Vectors in the plane by t-SNE.
+
+    Args:
+        heading: what is shown.
+        how: how the vectors were made.
+        groups: vectors by kind and language.
+        words: language -> the words that its vectors of kind `words` are of.
+        crop: what a region looks like, by its row; None where the picture is not at hand.
+    """
+    places = _in_inches(t_sne(np.concatenate(list(groups.values()))))
+    points = dict(zip(groups, np.split(places, np.cumsum([len(one) for one in groups.values()])[:-1]), strict=True))
+    figure = Figure((_SIDE, _SIDE + _LEGEND), dpi=DPI)
+    axes = figure.add_axes((0, _LEGEND / (_SIDE + _LEGEND), 1, _SIDE / (_SIDE + _LEGEND)))
+    axes.set(xlim=(0, _SIDE), ylim=(0, _SIDE), xticks=[], yticks=[])
+    axes.text(0.1, _SIDE - 0.1, as_label(heading), va="top", size="large", weight="bold")
+    axes.text(0.1, _SIDE - 0.4, how, va="top")
+    languages = list(dict.fromkeys(language for _, language in points if language))
+    colours = {(kind, language): _colour(kind, language, languages) for kind, language in points}
+    for (kind, language), some in points.items():
+        name = f"{kind}, {language_name(language)}" if language else kind
+        axes.scatter(some[:, 0], some[:, 1], s=24, marker=_MARKS[kind], color=colours[kind, language],
+                     alpha=0.7, linewidths=0, label=name)  # fmt: skip
+    taken = _draw_crops(axes, points.get((REGIONS, ""), np.empty((0, 2))), crop)
+    for (kind, language), some in points.items():
+        if kind == WORDS:
+            for place, word in zip(some, words[language], strict=True):
+                taken.append(_write_word(axes, place, word, colours[kind, language], taken))
+    figure.legend(loc="lower center", ncols=3, frameon=False, markerscale=1.5)
+    return figure
+
+
+def _in_inches(places: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Positions (N, 2) spread over the plane."""
+    low, high = places.min(0), places.max(0)
+    return _EDGES[0] + (places - low) / np.maximum(high - low, 1e-12) * (_SIDE - _EDGES.sum(0))
+
+
+def _colour(kind: str, language: str, languages: Sequence[str]) -> str:
+    colours = _COLOURS[kind]
+    return colours[languages.index(language) % len(colours)] if language else colours[0]
+
+
+def _draw_crops(axes: Axes, points: NDArray[np.floating], crop_of: CropOf) -> list[_Box]:
+    """Pictures of those regions that lie farthest apart, and the places that they take."""
+    taken = []
+    for region in farthest(points, _CROPS):
+        crop = crop_of(region)
+        if crop is not None:
+            scale = _CROP / max(crop.size)
+            (x, y), width, height = points[region], crop.width * scale, crop.height * scale
+            box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+            axes.imshow(crop, extent=(box[0], box[2], box[1], box[3]), zorder=2)
+            axes.add_patch(Rectangle(box[:2], width, height, fill=False, edgecolor=_COLOURS[REGIONS][0], zorder=3))
+            taken.append(box)
+    return taken
+
+
+def farthest(points: NDArray[np.floating], count: int) -> list[int]:
+    """Rows of at most `count` of some points (N, 2): the first, then each time the one farthest from those chosen."""
+    chosen: list[int] = []
+    distances = np.full(len(points), np.inf)
+    while len(chosen) < min(count, len(points)):
+        chosen.append(int(distances.argmax()))
+        distances = np.minimum(distances, np.linalg.norm(points - points[chosen[-1]], axis=1))
+    return chosen
+
+
+def _write_word(axes: Axes, place: NDArray[np.floating], word: str, colour: str, taken: Sequence[_Box]) -> _Box:
+    """Write a word next to its point, with a line to it, at the nearest place that is free."""
+    x, y = (float(one) for one in place)
+    wide, boxes = _LETTER * len(word), []
+    for ring, (right, up) in product(range(1, _RINGS + 1), _DIRECTIONS):
+        left, bottom = x + right * (0.06 + wide / 2 + 0.1 * ring) - wide / 2, y + up * _LINE * ring - _LINE / 2
+        boxes.append((left, bottom, left + wide, bottom + _LINE))
+    inside = [one for one in boxes if min(one) > 0 and max(one) < _SIDE] or boxes
+    box = min(inside, key=lambda one: sum(_overlap(one, other) for other in taken))
+    axes.annotate(
+        as_label(word), (x, y), ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2), color=colour, size=_POINTS, ha="center",
+        va="center", arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 4}, zorder=4,
+        weight="bold",
+    )  # fmt: skip
+    return box
+
+
+def _overlap(one: _Box, other: _Box) -> float:
+    """The area that two places share."""
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    return max(0.0, width) * max(0.0, height)

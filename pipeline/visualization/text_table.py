@@ -1,0 +1,61 @@
+"""Tables, in the terminal and in Markdown."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+from modules.metrics.intervals import Difference
+from pipeline.engine.console import CONSOLE, printable
+
+_SENTENCE = 60  # characters; figures and short messages have fewer, longer texts may go on in a further line
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table: title, column heads and rows of text."""
+
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def as_markdown(self) -> str:
+        """The table as Markdown."""
+        lines = [f"**{self.title}**", "", "| " + " | ".join(self.heads) + " |", "|" + "---|" * len(self.heads)]
+        return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in self.rows])
+
+    def show(self) -> None:
+        """Print the table in the terminal."""
+        table = Table(
+            title=Text(printable(self.title)),
+            title_justify="left",
+            header_style="bold",
+            box=SIMPLE_HEAD,
+            collapse_padding=True,
+        )
+        self._print(table)
+
+    def show_lines(self) -> None:
+        """Print heads and rows alone, a line each."""
+        self._print(Table(header_style="bold", box=None, pad_edge=False))
+
+    def _print(self, table: Table) -> None:
+        """Where the terminal is too narrow, heads and the first column go on in a further line; no figure is cut."""
+        for number, (head, *cells) in enumerate(zip_longest(self.heads, *self.rows, fillvalue="")):
+            uncut = cells if number else " ".join(cells).split()
+            widest = min(_SENTENCE, max(map(cell_len, uncut), default=0))
+            table.add_column(
+                Text(printable(head)), justify="right" if number else "left", min_width=widest, overflow="fold"
+            )
+        for row in self.rows:
+            table.add_row(*(Text(printable(cell)) for cell in row))
+        CONSOLE.print(table)
+
+
+def shown_difference(found: Difference) -> list[str]:
+    """A paired difference, its 95 % interval and the p-value, as tables print them."""
+    return [f"{found.value:+.2f}", f"{found.low:+.2f} … {found.high:+.2f}", f"{found.p_value:.3f}"]
