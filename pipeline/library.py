@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.engine.machine import cores
+from pipeline.engine.runner import Runner
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.export import export
@@ -32,9 +33,10 @@ def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[
     if unknown := [one for one in stages or () if one not in STAGES]:
         raise RecipeError(f"train: no stage {unknown[0]!r}; there are {', '.join(STAGES)}")
     graph = Graph(recipe, _workspace(artifacts))
+    runner = Runner(graph.workspace)
     for name in STAGES:
         if stages is None or name in stages:
-            run_stage(name, graph)
+            run_stage(name, graph, runner)
 
 
 def export_model(recipe: Recipe, folder: str | Path, artifacts: str | Path | None = None) -> ExportedModel:

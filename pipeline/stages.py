@@ -11,6 +11,7 @@ from pipeline.corpus.prepare import say_corpus
 from pipeline.engine.console import debug
 from pipeline.engine.job import Job, ordered_in_stage, topological_order
 from pipeline.engine.machine_errors import explained
+from pipeline.engine.runner import Runner
 from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
@@ -98,12 +99,13 @@ STAGES = {stage.name: stage for stage in _STAGES}
 """The stages that perform jobs, in order; after them comes the report."""
 
 
-def run_stage(name: str, graph: Graph, force: bool = False) -> None:
+def run_stage(name: str, graph: Graph, runner: Runner, force: bool = False) -> None:
     """Perform a stage, preparing the corpus if necessary.
 
     Args:
         name: of `STAGES`.
         graph: of the recipe.
+        runner: of its workspace.
         force: its own jobs run again if they are done.
 
     Raises:
@@ -119,17 +121,17 @@ def run_stage(name: str, graph: Graph, force: bool = False) -> None:
             return
         stage.check(graph)
         if stage is not PREPARE:
-            workspace.expect([graph.corpus])
-        workspace.expect(jobs, force)
+            runner.expect([graph.corpus])
+        runner.expect(jobs, force)
         if stage is not PREPARE and not workspace.done(graph.corpus):
-            run_stage("prepare", graph)
+            run_stage("prepare", graph, runner)
         stage.require(graph)
         made = {job.key for job in jobs}
         for other in (other for job in jobs for other in job.inputs.values() if other.key not in made):
             workspace.require(other)
         own = [job for job in jobs if job.stage == stage.name]
-        workspace.perform_many([job for job in jobs if job.stage != stage.name])
-        workspace.perform_many(own, force)
+        runner.run([job for job in jobs if job.stage != stage.name])
+        runner.run(own, force)
         workspace.note(graph.recipe.name, stage.name, {job.name: job for job in own})
         stage.summary(graph, own)
 

@@ -7,9 +7,9 @@ from heapq import nlargest
 
 from pipeline.engine.console import info
 from pipeline.engine.distributed import rank
-from pipeline.engine.estimates import Estimate, Estimates
 from pipeline.engine.job import Job, unique_names
 from pipeline.engine.machine import duration
+from pipeline.engine.progress import Costs, Estimate
 from pipeline.engine.workspace import Workspace
 from pipeline.visualization.text_table import TextTable
 
@@ -44,7 +44,7 @@ def planned(jobs: Iterable[Job], workspace: Workspace, forced: Collection[str] =
     Raises:
         RecipeError: the manifest of a job that is done is damaged, or of another format.
     """
-    known, found = Estimates(workspace), []
+    known, found = Costs(workspace.manifests_of_this_machine(), workspace.root), []
     for job in jobs:
         done, again = workspace.done(job), job.stage in forced
         if done:
@@ -52,7 +52,7 @@ def planned(jobs: Iterable[Job], workspace: Workspace, forced: Collection[str] =
         if done and not again:
             found.append(Planned(job, DONE, None))
         else:
-            does = _AGAIN if done else _GOES_ON if workspace.begun(job) and not again else _RUNS
+            does = _AGAIN if done else _GOES_ON if workspace.beginning(job) and not again else _RUNS
             found.append(Planned(job, does, known.of(job)))
     return found
 

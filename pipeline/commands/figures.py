@@ -16,7 +16,7 @@ from pipeline.commands.options import (
     open_workspace,
     recipe_of,
     refuse_settings,
-    run,
+    runner_for,
 )
 from pipeline.engine.machine_errors import explained
 
@@ -34,8 +34,9 @@ def table(
     with explained("vse"):
         from pipeline.reporting.paper_tables import table as work
 
-        run("table", loaded, lambda graph: work(graph, name), dry_run=dry_run, jobs=jobs,
-            cluster=cluster, table=name)  # fmt: skip
+        with runner_for("table", loaded, dry_run=dry_run, jobs=jobs, cluster=cluster, table=name) as made:
+            if made is not None:
+                work(*made, name)
 
 
 @app.command(epilog=EPILOG)
@@ -48,8 +49,9 @@ def sts(
     with explained("sts"):
         from pipeline.reporting.sts import sts as work
 
-        run("sts", loaded, lambda graph: work(graph, force), force=force, dry_run=dry_run, jobs=jobs,
-            cluster=cluster)  # fmt: skip
+        with runner_for("sts", loaded, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster) as made:
+            if made is not None:
+                work(*made, force)
 
 
 @app.command(epilog=EPILOG)
@@ -62,8 +64,9 @@ def draw(
     with explained("draw"):
         from pipeline.reporting.drawings import draw as work
 
-        run("draw", loaded, lambda graph: work(graph, force), force=force, dry_run=dry_run, jobs=jobs,
-            cluster=cluster)  # fmt: skip
+        with runner_for("draw", loaded, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster) as made:
+            if made is not None:
+                work(*made, force)
 
 
 @app.command()

@@ -1,7 +1,7 @@
 """What commands share: their options, and how they get a recipe, a workspace, and the code that they run."""
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +12,7 @@ from pipeline.engine.console import be_verbose
 from pipeline.errors import RecipeError
 
 if TYPE_CHECKING:
+    from pipeline.engine.runner import Runner
     from pipeline.engine.workspace import Workspace
     from pipeline.graph import Graph
     from pipeline.recipes.settings import Recipe
@@ -90,16 +91,18 @@ def open_workspace() -> "Workspace":
     return Workspace()
 
 
-def run(
-    command: str, recipe: "Recipe", work: Callable[["Graph"], None], *, force: bool = False, dry_run: bool = False,
-    jobs: int | None = None, cluster: str | None = None, table: str | None = None,
-) -> None:  # fmt: skip
-    """Do a command's work, its independent jobs side by side; or only show what it would do.
+@contextmanager
+def runner_for(
+    command: str, recipe: "Recipe", *, force: bool = False, dry_run: bool = False, jobs: int | None = None,
+    cluster: str | None = None, table: str | None = None,
+) -> Iterator["tuple[Graph, Runner] | None"]:  # fmt: skip
+    """The graph of a recipe and what runs its jobs, side by side where it can; an error inside ends all that runs.
+
+    With `--dry-run` it shows what the command would do, and gives None.
 
     Args:
         command: a stage, `all`, `table`, `sts` or `draw`.
         recipe: whose jobs.
-        work: on the graph of its jobs; an error ends all that runs.
         force: finished jobs run again, `--force`.
         dry_run: only show it, `--dry-run`.
         jobs: processes of this machine, `--jobs`.
@@ -110,7 +113,8 @@ def run(
         RecipeError: see `executor_for`.
     """
     from pipeline.commands.dry_run import show_plan
-    from pipeline.engine.side_by_side import SideBySide, executor_for
+    from pipeline.engine.executors import executor_for
+    from pipeline.engine.runner import Processes, Runner
     from pipeline.engine.workspace import Workspace
     from pipeline.graph import Graph
     from pipeline.stages import jobs_of
@@ -122,8 +126,8 @@ def run(
             workspace = Workspace(read_only=True)
             would_run = listed(recipe, workspace)
             forced = ({job.stage for job in would_run} if command == "all" else {command}) if force else ()
-            at_once = 1 if executor is None else executor.at_once
-            show_plan(would_run, workspace, forced, at_once)
+            show_plan(would_run, workspace, forced, 1 if executor is None else executor.at_once)
+            yield None
         else:
-            side_by_side = None if executor is None else SideBySide(recipe, listed, executor)
-            work(Graph(recipe, Workspace(side_by_side=side_by_side)))
+            workspace, processes = Workspace(), None if executor is None else Processes(executor, recipe, listed)
+            yield Graph(recipe, workspace), Runner(workspace, processes)

@@ -3,8 +3,7 @@
 import shlex
 import time
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,13 +17,10 @@ from pipeline.commands.options import (
     RecipeOption,
     Verbose,
     recipe_of,
-    run,
+    runner_for,
 )
 from pipeline.engine.console import info
 from pipeline.engine.machine_errors import explained
-
-if TYPE_CHECKING:
-    from pipeline.graph import Graph
 
 STAGES = {
     "prepare": "Read a corpus: caption table, parallel text, region store, data report.",
@@ -53,8 +49,9 @@ def _add(name: str, text: str) -> None:
             require_reranked(loaded)
         from pipeline.stages import run_stage
 
-        run(name, loaded, partial(run_stage, name, force=force), force=force, dry_run=dry_run, jobs=jobs,
-            cluster=cluster)  # fmt: skip
+        with runner_for(name, loaded, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster) as made:
+            if made is not None:
+                run_stage(name, *made, force)
 
     app.command(name, epilog=EPILOG, help=text)(command)
 
@@ -69,15 +66,12 @@ def report(
     dry_run: DryRun = False, verbose: Verbose = False,
 ) -> None:  # fmt: skip
     """Print and write tables of everything that has been run."""
+    loaded = recipe_of(ctx, recipe, named)
+    from pipeline.reporting.report import report as print_report
 
-    def work(graph: "Graph") -> None:
-        """The report."""
-        from pipeline.reporting.report import report as print_report
-
-        with explained("report"):
-            print_report(graph)
-
-    run("report", recipe_of(ctx, recipe, named), work, dry_run=dry_run, jobs=1)
+    with explained("report"), runner_for("report", loaded, dry_run=dry_run, jobs=1) as made:
+        if made is not None:
+            print_report(made[0])
 
 
 @app.command("all", epilog=EPILOG)
@@ -87,20 +81,18 @@ def run_all(
 ) -> None:  # fmt: skip
     """Run all stages, prepare, mmt, augment, vse, rerank and report, and print a summary."""
     started, loaded = time.monotonic(), recipe_of(ctx, recipe, named)
+    from pipeline.commands.summary import summary
     from pipeline.engine.machine import cpu_seconds, duration
+    from pipeline.stages import all_jobs, run_stage
 
-    def work(graph: "Graph") -> None:
-        """All stages, and the summary."""
-        from pipeline.commands.summary import summary
-        from pipeline.stages import all_jobs, run_stage
-
-        graph.workspace.expect(all_jobs(graph), force)  # refuses what cannot be trained before anything runs
-        for name in STAGES:
-            run_stage(name, graph, force)
-        with explained("report"):
-            summary(graph, _chosen(recipe or named, ctx.obj))
-
-    run("all", loaded, work, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster)
+    with runner_for("all", loaded, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster) as made:
+        if made is not None:
+            graph, runner = made
+            runner.expect(all_jobs(graph), force)  # refuses what cannot be trained before anything runs
+            for name in STAGES:
+                run_stage(name, graph, runner, force)
+            with explained("report"):
+                summary(graph, _chosen(recipe or named, ctx.obj))
     if not dry_run:  # the processes side by side have ended: their CPU time counts
         here = " here" if cluster else ""
         info(f"in all {duration(time.monotonic() - started)}, {duration(cpu_seconds())} of CPU time{here}")

@@ -1,9 +1,11 @@
-"""How far a run is: its jobs, what they took, and how long the rest may take."""
+"""What jobs cost, by like jobs that are done: how long the rest of a run may take, and what a dry run shows."""
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -11,15 +13,63 @@ from pipeline.engine.job import Job, unique_names
 from pipeline.engine.machine import duration
 
 _VARIANT = {"seed", "direction", "languages", "groups", "path"}  # settings that hardly change how long a job takes
-_PACE = ("devices", "num_nodes", "threads")  # of the trainer, that do
+_SPEED = ("devices", "num_nodes", "threads")  # settings of the trainer that do
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a job may cost, or did; None: not known.
+
+    Attributes:
+        seconds: wall time of the whole job.
+        memory_mb: its peak, in megabytes.
+        disk_mb: what it leaves, in megabytes.
+        alike: of jobs that differ in nothing that costs time; else of those of the same kind, model and corpus.
+    """
+
+    seconds: float | None = None
+    memory_mb: float | None = None
+    disk_mb: float | None = None
+    alike: bool = True
+
+
+class Costs:
+    """Costs of jobs that are done, by which those of like jobs are estimated.
+
+    Args:
+        manifests: of these jobs.
+        root: of the workspace that they lie in; None: nothing is known of disk.
+    """
+
+    def __init__(self, manifests: Iterable[Mapping[str, Any]], root: Path | None = None) -> None:
+        self._known: dict[str, list[Estimate]] = {}
+        for manifest in manifests:
+            with suppress(KeyError, TypeError, AttributeError, ValueError):  # a damaged one tells nothing
+                seconds = None if manifest["resumed"] else float(manifest["wall_s"])  # else that of its last part
+                folder = None if root is None else root / "jobs" / manifest["job"] / manifest["key"]
+                disk = None if folder is None else megabytes_in(folder)
+                corpus = manifest["inputs"].get("corpus", {}).get("key")
+                described = manifest["job"], manifest["settings"], corpus, manifest.get("runtime", {})
+                for likeness in _likenesses(manifest["stage"], *described):
+                    cost = Estimate(seconds, manifest.get("peak_memory_mb") or None, disk)
+                    self._known.setdefault(likeness, []).append(cost)
+
+    def of(self, job: Job) -> Estimate:
+        """What a job may cost: medians of like jobs, else of those of its kind, model and corpus."""
+        for alike, likeness in zip((True, False), likenesses(job), strict=False):
+            if costs := self._known.get(likeness):
+                columns = ([getattr(cost, name) for cost in costs] for name in ("seconds", "memory_mb", "disk_mb"))
+                known = ([value for value in column if value is not None] for column in columns)
+                seconds, memory, disk = (median(values) if values else None for values in known)
+                return Estimate(seconds, memory, disk, alike)
+        return Estimate()
 
 
 class Progress:
     """The jobs that a run has to do, and the time that those left may take.
 
-    A job's time is the median of like jobs: those done in this run, else those whose manifests are on disk, else of the
-    jobs of its stage in this run. Jobs are alike if they are of one kind and corpus, and their settings differ in
-    nothing that costs time.
+    A job's time is the median of like jobs: those done in this run, else those done before, else of the jobs of its
+    stage in this run.
 
     Args:
         at_once: how many jobs run side by side.
@@ -27,16 +77,15 @@ class Progress:
 
     def __init__(self, at_once: int = 1) -> None:
         self._at_once = at_once
-        self._waiting: dict[tuple[str, str], Job] = {}
-        self._total = 0
-        self._before: dict[str, list[float]] = {}
-        self._now: dict[str, list[float]] = {}
+        self._waiting: dict[str, Job] = {}
+        self._total = self._width = 0
+        self._before = Costs(())
+        self._now: dict[str, list[float]] = {}  # seconds by likeness and by stage
         self._known: dict[str, Job] = {}
         self._names: dict[str, str] = {}
-        self._width = 0
 
     def line_up(self, jobs: Iterable[Job]) -> None:
-        """Make the names of jobs a column as wide as the longest, and tell those apart that are equal."""
+        """Make the names of jobs a column as wide as the longest; equal names get the first digits of their keys."""
         self._known |= {job.key: job for job in jobs}
         self._names = unique_names(self._known.values())
         self._width = max(map(len, self._names.values()), default=0)
@@ -48,13 +97,10 @@ class Progress:
             jobs: which.
             manifests: of jobs done on this machine before.
         """
-        new = {(job.name, job.key): job for job in jobs}
+        new = {job.key: job for job in jobs}
         self._total += len(new.keys() - self._waiting.keys())
         self._waiting |= new
-        for one in manifests:
-            with suppress(KeyError, TypeError, AttributeError):  # a damaged one tells nothing
-                if not one["resumed"]:  # else its time is that of the last part
-                    self._before.setdefault(likeness_of(one), []).append(float(one["wall_s"]))
+        self._before = Costs(manifests)
 
     def finish(self, job: Job, seconds: float, figure: str, whole: bool) -> str:
         """The line of a job that is done: name, main figure, time, and what is left of the run.
@@ -65,64 +111,59 @@ class Progress:
             figure: what it came to, as text.
             whole: it was not continued from a checkpoint, so its time tells that of others.
         """
-        known = self._waiting.pop((job.name, job.key), None)
+        expected = self._waiting.pop(job.key, None)
         if whole:
-            for name in (likeness(job), job.stage):
-                self._now.setdefault(name, []).append(seconds)
+            for likeness in (next(likenesses(job)), job.stage):
+                self._now.setdefault(likeness, []).append(seconds)
         took = duration(seconds) + ("" if whole else " (continued)")
-        parts = [f"{self._name(job):{self._width}}  {figure:34}  {took:>6}"]
-        if known and self._total > 1:
+        parts = [f"{self._line(job, figure)}  {took:>6}"]
+        if expected and self._total > 1:
             parts += [f"{self._total - len(self._waiting)} of {self._total} jobs", *self.left()]
         return " · ".join(parts)
 
     def skip(self, job: Job, figure: str) -> str:
         """The line of a job that had been done before."""
-        self._waiting.pop((job.name, job.key), None)
-        return f"{self._name(job):{self._width}}  {figure:34}  is up to date"
+        self._waiting.pop(job.key, None)
+        return f"{self._line(job, figure)}  is up to date"
 
-    def _name(self, job: Job) -> str:
-        return self._names.get(job.key, job.name)
+    def _line(self, job: Job, figure: str) -> str:
+        return f"{self._names.get(job.key, job.name):{self._width}}  {figure:34}"
 
     def left(self) -> list[str]:
         """How long the jobs left may take, as text; nothing if none is left."""
-        if not self._waiting:
-            return []
         guesses = [self._guess(job) for job in self._waiting.values()]
         known = [guess for guess in guesses if guess is not None]
         if not known:
-            return ["time left unknown"]
+            return ["time left unknown"] if guesses else []
         seconds = max(1, sum(known) / self._at_once)
         return [f"{'about' if len(known) == len(guesses) else 'more than'} {duration(seconds)} left"]
 
     def _guess(self, job: Job) -> float | None:
-        like = likeness(job)
-        times = self._now.get(like) or self._before.get(like) or self._now.get(job.stage)
-        return median(times) if times else None
+        before = self._before.of(job)
+        if times := self._now.get(next(likenesses(job))):
+            return median(times)
+        if before.alike and before.seconds is not None:
+            return before.seconds
+        return median(self._now[job.stage]) if job.stage in self._now else None
 
 
-def likeness(job: Job) -> str:
-    """What jobs have in common that take about as long, as text."""
-    return _described(job.stage, job.name, job.settings, _corpus(job), job.runtime)
+def likenesses(job: Job) -> Iterator[str]:
+    """What a job has in common with jobs that cost about as much, then with those of its kind, model and corpus."""
+    corpus = job.inputs["corpus"].key if "corpus" in job.inputs else None
+    return _likenesses(job.stage, job.name, job.settings, corpus, job.runtime)
 
 
-def likeness_of(manifest: Mapping[str, Any]) -> str:
-    """The same of a job that is done, by its manifest."""
-    corpus, runtime = manifest["inputs"].get("corpus", {}).get("key"), manifest.get("runtime", {})
-    return _described(manifest["stage"], manifest["job"], manifest["settings"], corpus, runtime)
-
-
-def kind(name: str) -> str:
-    """The kind of a job: `mmt2-en-de` is of the kind `mmt`."""
-    return re.sub(r"\d+$", "", name.partition("-")[0])
-
-
-def _corpus(job: Job) -> str | None:
-    return job.inputs["corpus"].key if "corpus" in job.inputs else None
-
-
-def _described(
+def _likenesses(
     stage: str, name: str, settings: Mapping[str, Any], corpus: str | None, runtime: Mapping[str, Any]
-) -> str:
+) -> Iterator[str]:
+    kind = re.sub(r"\d+$", "", name.partition("-")[0])  # `mmt2-en-de` is of the kind `mmt`
     costly = {key: value for key, value in settings.items() if key not in _VARIANT}
-    where = [runtime.get(one) for one in _PACE]
-    return json.dumps([stage, kind(name), costly, corpus, where], sort_keys=True)
+    speed = [runtime.get(setting) for setting in _SPEED]
+    yield json.dumps([stage, kind, costly, corpus, speed], sort_keys=True)
+    if corpus is not None:
+        yield json.dumps([stage, kind, settings.get("model"), corpus])
+
+
+def megabytes_in(folder: Path) -> float:
+    """The size of the files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6

@@ -19,6 +19,7 @@ from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.console import info
 from pipeline.engine.distributed import rank
 from pipeline.engine.job import Job
+from pipeline.engine.runner import Runner
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
@@ -44,15 +45,15 @@ _WORDS = 25  # of a language
 _SIZE = 320  # pixels of the longer side of a picture
 
 
-def draw(graph: Graph, force: bool = False) -> None:
+def draw(graph: Graph, runner: Runner, force: bool = False) -> None:
     """Draw all retrieval models of a recipe that have been trained.
 
     Raises:
         RecipeError: none has been trained.
     """
     workspace, trained = graph.workspace, trained_drawings(graph)
-    workspace.expect(trained, force)
-    workspace.perform_many(trained, force)
+    runner.expect(trained, force)
+    runner.run(trained, force)
     if rank() > 0:
         return
     workspace.note(graph.recipe.name, "draw", {job.name: job for job in trained})

@@ -7,6 +7,7 @@ from modules.metrics.retrieval import RECALLS
 from pipeline.analyses.registry import ANALYSES
 from pipeline.engine.distributed import rank
 from pipeline.engine.job import Job, ordered_in_stage, topological_order
+from pipeline.engine.runner import Runner
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Table
 from pipeline.reporting.analyses import BESIDE_RECALL, analysis_tables
@@ -51,16 +52,16 @@ def table_jobs(graph: Graph, name: str | None) -> list[Job]:
     ]  # fmt: skip
 
 
-def table(graph: Graph, name: str | None) -> None:
+def table(graph: Graph, runner: Runner, name: str | None) -> None:
     """Train what a table lacks, with all that it needs, and print it.
 
     Raises:
         RecipeError: the recipe has no such table.
     """
     recipe, workspace, jobs = graph.recipe, graph.workspace, table_jobs(graph, name)
-    workspace.expect(topological_order(jobs))
+    runner.expect(topological_order(jobs))
     try:
-        workspace.perform_many(jobs)
+        runner.run(jobs)
     finally:  # what is done is recorded, whatever stops the rest
         variants = variants_of(graph)
         if recipe.report.record and rank() == 0:

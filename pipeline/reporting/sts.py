@@ -7,6 +7,7 @@ from modules.metrics.sentence_similarity import pearson_interval
 from pipeline.engine.console import info
 from pipeline.engine.distributed import rank
 from pipeline.engine.job import Job
+from pipeline.engine.runner import Runner
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.reporting.records import add_records, read_records
@@ -27,7 +28,7 @@ UNDEFINED = "undefined"
 """What stands for r where all predictions, or all gold scores, are equal."""
 
 
-def sts(graph: Graph, force: bool = False) -> None:
+def sts(graph: Graph, runner: Runner, force: bool = False) -> None:
     """Test all models that have been trained, and the floors, and print the tables.
 
     Raises:
@@ -35,8 +36,8 @@ def sts(graph: Graph, force: bool = False) -> None:
         DataError: a set is missing or not as expected.
     """
     recipe, workspace, jobs, rows = graph.recipe, graph.workspace, sts_jobs(graph), sts_rows(graph)
-    workspace.expect(jobs, force)
-    workspace.perform_many(jobs, force)
+    runner.expect(jobs, force)
+    runner.run(jobs, force)
     workspace.note(recipe.name, "sts", {f"{job.name} {job.key}": job for job in jobs})
     if rank() > 0:
         return

@@ -9,6 +9,7 @@ from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.reporting.compare import compare
+from tests.pipeline.tiny import ran
 
 
 @pytest.fixture
@@ -20,8 +21,8 @@ def run(workspace: Workspace, rate: float, score: float, words: int = 5, runtime
     corpus = Job("corpus", "prepare", 1, {"words": words}, {}, lambda folder, inputs: {})
     job = Job("work", "mmt", 1, {"phase": {"rate": rate, "steps": 3}}, {"corpus": corpus},
               lambda folder, inputs: {"test": {"en": {"r1": score}}}, runtime=runtime or {})  # fmt: skip
-    workspace.perform(corpus)
-    return str(workspace.perform(job))
+    ran(workspace, corpus)
+    return str(ran(workspace, job))
 
 
 def said(capsys, *arguments) -> list[list[str]]:

@@ -17,6 +17,7 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.settings import TrainerSettings
 from pipeline.training.trainer import make_trainer
 from tests.pipeline.test_jobs import Work, make
+from tests.pipeline.tiny import ran
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,6 +27,7 @@ import sys, time
 from pathlib import Path
 from pipeline.engine.workspace import Workspace
 from pipeline.engine.job import Job
+from pipeline.engine.runner import Runner
 
 def run(folder, inputs):
     with open(sys.argv[2], "a") as calls:
@@ -34,7 +36,7 @@ def run(folder, inputs):
     time.sleep(1.0)
     return {}
 
-Workspace(Path(sys.argv[1])).perform(Job("work", "mmt", 1, {"rate": 0.1}, {}, run))
+Runner(Workspace(Path(sys.argv[1]))).run([Job("work", "mmt", 1, {"rate": 0.1}, {}, run)])
 """
 
 
@@ -51,7 +53,7 @@ def test_two_processes_at_once_do_the_work_once_and_the_second_waits(
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.01)
-    folder = workspace.perform(job)
+    folder = ran(workspace, job)
     assert process.wait(30) == 0
     assert "another process is working on it" in capsys.readouterr().out
     assert work.calls == 0
@@ -60,10 +62,10 @@ def test_two_processes_at_once_do_the_work_once_and_the_second_waits(
 
 
 def test_force_is_refused_where_ranks_start_by_themselves(workspace: Workspace, monkeypatch) -> None:
-    folder, work = workspace.perform(make(run=Work())), Work()
+    folder, work = ran(workspace, make(run=Work())), Work()
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one")
     with pytest.raises(RecipeError, match=r"torchrun or SLURM; delete"):
-        workspace.perform(make(run=work), force=True)
+        ran(workspace, make(run=work), force=True)
     assert work.calls == 0
     assert (folder / "manifest.json").is_file()
 
@@ -78,7 +80,7 @@ def test_a_rank_above_0_takes_part_in_its_own_copy_and_leaves_the_folder_alone(
     (partial / "weights").write_text("of rank 0")
     monkeypatch.setenv("LOCAL_RANK", "1")
     (partial / "started.json").write_text(json.dumps({"format": 1, "run": run_id()}))
-    workspace.perform(job)
+    ran(workspace, job)
     assert (workspace.folder(job) / "weights").read_text() == "of rank 0"
     assert [path.name for path in workspace.folder(job).parent.iterdir()] == [job.key]
 
@@ -95,9 +97,9 @@ def _take_part(workspace: Workspace, job: Job, folder: Path) -> dict:
 @pytest.mark.parametrize("collective", [True, False])
 def test_a_rank_above_0_gives_up_when_rank_0_is_gone(workspace: Workspace, monkeypatch, collective: bool) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr("pipeline.engine.locks.PATIENCE", 0.3)
+    monkeypatch.setattr("pipeline.engine.perform.PATIENCE", 0.3)
     with pytest.raises(RecipeError, match="rank 0 has not worked on it"):
-        workspace.perform(Job("work", "mmt", 1, {}, {}, lambda folder, inputs: {}, collective=collective))
+        ran(workspace, Job("work", "mmt", 1, {}, {}, lambda folder, inputs: {}, collective=collective))
 
 
 def test_a_rank_above_0_is_patient_while_rank_0_works(workspace: Workspace, monkeypatch) -> None:
@@ -111,11 +113,11 @@ def test_a_rank_above_0_is_patient_while_rank_0_works(workspace: Workspace, monk
         (final / "manifest.json").write_text("{}")
 
     monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr("pipeline.engine.locks.PATIENCE", 0.3)
+    monkeypatch.setattr("pipeline.engine.perform.PATIENCE", 0.3)
     with FileLock(final.with_name(final.name + ".lock")):
         thread = threading.Thread(target=rank_0)
         thread.start()
-        assert workspace.perform(job) == final
+        assert ran(workspace, job) == final
         thread.join()
 
 
@@ -125,9 +127,9 @@ def test_a_rank_above_0_does_not_join_another_run(workspace: Workspace, monkeypa
     partial.mkdir(parents=True)
     (partial / "started.json").write_text(json.dumps({"format": 1, "run": "of another"}))
     monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr("pipeline.engine.locks.PATIENCE", 0.3)
+    monkeypatch.setattr("pipeline.engine.perform.PATIENCE", 0.3)
     with pytest.raises(RecipeError, match="rank 0 has not worked on it"):
-        workspace.perform(job)
+        ran(workspace, job)
 
 
 def test_copies_of_ranks_that_were_killed_are_cleared_away(workspace: Workspace) -> None:
@@ -135,20 +137,20 @@ def test_copies_of_ranks_that_were_killed_are_cleared_away(workspace: Workspace)
     copies = [final.with_name(f"{final.name}.partial-{run}") for run in ("1-1", f"{run_id()}-1")]
     for copy in copies:
         copy.mkdir(parents=True)
-    workspace.perform(make())
+    ran(workspace, make())
     assert [copy.exists() for copy in copies] == [False, True]  # the other one is of a rank of this run
 
 
 _RANK_0 = """
 import os, time
-from pipeline.engine import locks
+from pipeline.engine import perform
 
-locks.GRACE = 0
+perform.GRACE = 0
 if os.fork():
     time.sleep(0.5)
     os._exit(0)
 os.environ["LOCAL_RANK"] = "1"
-with locks.ending_with_rank_0(lambda: {done}):
+with perform._ending_with_rank_0(lambda: {done}):
     time.sleep({seconds})
 """
 

@@ -10,12 +10,12 @@ import pytest
 
 from pipeline.commands.dry_run import NOT_KNOWN, planned, show_plan
 from pipeline.engine.artifacts import read_manifest, write_manifest
-from pipeline.engine.estimates import Estimate, Estimates, megabytes_in
 from pipeline.engine.job import Job
+from pipeline.engine.progress import Costs, Estimate, megabytes_in
 from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
 from pipeline.stages import all_jobs
-from tests.pipeline.tiny import RERANKED, Tiny
+from tests.pipeline.tiny import RERANKED, Tiny, ran
 
 STAGES = ("prepare", "mmt", "augment", "vse", "report", "all")
 
@@ -28,7 +28,7 @@ def finish(jobs: Iterable[Job], workspace: Workspace, seconds: float = 40.0, **c
         return {}
 
     for job in jobs:
-        folder = workspace.perform(replace(job, run=work, headline=lambda _: ""))
+        folder = ran(workspace, replace(job, run=work, headline=lambda _: ""))
         costs = {"wall_s": seconds, "peak_memory_mb": 500.0, **changed}
         write_manifest(folder, read_manifest(folder) | costs)
 
@@ -157,21 +157,25 @@ def made(name: str, seed: int = 1, **settings) -> Job:
     return Job(name, "vse", 1, plain, {"corpus": corpus}, lambda *_: {}, runtime={"threads": 1})
 
 
+def estimated(workspace: Workspace, job: Job) -> Estimate:
+    return Costs(workspace.manifests_of_this_machine(), workspace.root).of(job)
+
+
 def test_an_estimate_is_the_median_of_like_jobs_of_this_machine(workspace: Workspace) -> None:
     first, second, third, fourth = (made(f"vse-san-{seed}", seed) for seed in range(4))
     finish([first.inputs["corpus"]], workspace)
     finish([first], workspace, 10)
     finish([second], workspace, 30)
     disk = median(megabytes_in(workspace.folder(one)) for one in (first, second))  # manifests differ by some bytes
-    assert Estimates(workspace).of(third) == Estimate(20, 500, disk)
+    assert estimated(workspace, third) == Estimate(20, 500, disk)
     finish([third], workspace, 900, resumed=True)  # its time is of the last part
-    assert Estimates(workspace).of(fourth).seconds == 20
+    assert estimated(workspace, fourth).seconds == 20
     finish([fourth], workspace, 9000, machine={"processor": "other"})
-    assert Estimates(workspace).of(third).seconds == 20
+    assert estimated(workspace, third).seconds == 20
     other = replace(fourth, runtime={"threads": 8})
-    assert not Estimates(workspace).of(other).alike  # threads cost time
-    assert Estimates(workspace).of(first.inputs["corpus"]).seconds == 40
-    assert Estimates(workspace).of(Job("text", "mmt", 1, {}, {}, lambda *_: {})) == Estimate()
+    assert not estimated(workspace, other).alike  # threads cost time
+    assert estimated(workspace, first.inputs["corpus"]).seconds == 40
+    assert estimated(workspace, Job("text", "mmt", 1, {}, {}, lambda *_: {})) == Estimate()
 
 
 def test_the_total_counts_jobs_side_by_side(workspace: Workspace, capsys) -> None:

@@ -31,7 +31,7 @@ from pipeline.training.trainer import make_trainer
 from tests.data.layouts import entries, write_folder, write_json
 from tests.data.official import OFFICIAL, pack, write_data
 from tests.modules.text_models import save
-from tests.pipeline.tiny import at
+from tests.pipeline.tiny import at, ran
 
 SMALL = [
     "--trainer.accelerator=cpu", "--trainer.threads=1", "--trainer.progress=false", "--vse.dim=8", "--vse.word_dim=10",
@@ -220,7 +220,7 @@ def test_every_row_of_every_system_takes_a_step(
     with at(tmp_path):
         recipe = local(load_recipe(name, [*SMALL, f"--corpus.root={root}", *OF_RECIPE.get(name, [])]), bert)
         workspace = Workspace(tmp_path / "artifacts")
-        corpus = workspace.perform_all(corpus_job(recipe, workspace))
+        corpus = ran(workspace, corpus_job(recipe, workspace))
         written = {path: synthetic(corpus, path, tmp_path / path.replace(":", "-")) for path in recipe.augment.paths}
         jobs = trainings(recipe, workspace)
         assert len(jobs) >= len(recipe.vse.only or recipe.vse.rows)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,13 +17,13 @@ import pytest
 
 from pipeline.cli import main
 from pipeline.commands import stages
-from pipeline.engine import executors, workspace
+from pipeline.engine import executors, runner
 from pipeline.engine import machine as cost
 from pipeline.engine.console import info
-from pipeline.engine.executors import JobExecutor, LocalProcesses, processes_for
+from pipeline.engine.executors import JobExecutor, LocalProcesses, executor_for, processes_for
 from pipeline.engine.job import Job
 from pipeline.engine.machine import cores
-from pipeline.engine.side_by_side import SideBySide, executor_for
+from pipeline.engine.runner import Processes, Runner
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import load_recipe
@@ -133,16 +133,16 @@ def test_the_gpus_are_those_that_cuda_shows(monkeypatch) -> None:
 def test_a_job_runs_as_soon_as_what_it_needs_is_done(tmp_path: Path, capsys) -> None:
     work = Work()
     with Threads() as threads:
-        workspace = Workspace(tmp_path, SideBySide(None, work.listed, threads))
-        workspace.perform_many(work.jobs[:1])  # and what it needs
+        run = Runner(Workspace(tmp_path), Processes(threads, None, work.listed)).run
+        run(work.jobs[:1])  # and what it needs
         assert sorted(work.runs[:2]) == ["one", "two"]
         assert work.runs[2:] == ["third"]
         assert threads.sent == 3
         capsys.readouterr()
-        workspace.perform_many(work.jobs)
+        run(work.jobs)
         assert threads.sent == 3
         assert capsys.readouterr().out.count("is up to date") == 3
-        workspace.perform_many(work.jobs[1:], force=True)
+        run(work.jobs[1:], force=True)
         assert sorted(work.runs[3:]) == ["one", "two"]
 
 
@@ -160,7 +160,7 @@ def test_what_jobs_say_in_other_processes_is_printed_here(
     two_with_gpus: LocalProcesses, tmp_path: Path, capsys
 ) -> None:
     """Before the line of the job, which is printed once."""
-    Workspace(tmp_path, SideBySide(None, warning, two_with_gpus)).perform_many(warning(None, Workspace(tmp_path)))
+    Runner(Workspace(tmp_path), Processes(two_with_gpus, None, warning)).run(warning(None, Workspace(tmp_path)))
     printed = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
     assert sorted([printed[:2], printed[2:]]) == [["look at one", "one"], ["look at two", "two"]]
 
@@ -169,7 +169,7 @@ def test_a_job_whose_files_have_changed_meanwhile_is_said_in_a_line(tmp_path: Pa
     jobs = [Job(name, "vse", 1, {}, {}, lambda folder, inputs: {}) for name in ("one", "two")]
     said = r"^(one|two): its key is no longer .*run the same command again$"
     with pytest.raises(RecipeError, match=said), Threads() as threads:
-        Workspace(tmp_path, SideBySide(None, lambda *_: [], threads)).perform_many(jobs)
+        Runner(Workspace(tmp_path), Processes(threads, None, lambda *_: [])).run(jobs)
 
 
 def test_what_another_machine_has_done_in_a_folder_of_its_own_is_said_in_a_line(tmp_path: Path, monkeypatch) -> None:
@@ -177,11 +177,11 @@ def test_what_another_machine_has_done_in_a_folder_of_its_own_is_said_in_a_line(
         def submit(self, *args, **kwargs):
             return super().submit(list)
 
-    monkeypatch.setattr(workspace, "_ARRIVAL", 0.3)
+    monkeypatch.setattr(runner, "_ARRIVAL", 0.3)
     jobs = [Job(name, "vse", 1, {}, {}, lambda folder, inputs: {}) for name in ("one", "two")]
     said = r"another process has done it, but .* is not here; all must see the same"
     with pytest.raises(RecipeError, match=said), Elsewhere() as threads:
-        Workspace(tmp_path, SideBySide(None, lambda *_: jobs, threads)).perform_many(jobs)
+        Runner(Workspace(tmp_path), Processes(threads, None, lambda *_: jobs)).run(jobs)
 
 
 @pytest.mark.parametrize("remote", [False, True])
@@ -189,7 +189,7 @@ def test_a_single_job_is_performed_here_unless_others_perform_all(tmp_path: Path
     job = Job("single", "vse", 1, {}, {}, lambda folder, inputs: {})
     with Threads() as threads:
         threads.remote = remote
-        Workspace(tmp_path, SideBySide(None, lambda *_: [job], threads)).perform_many([job])
+        Runner(Workspace(tmp_path), Processes(threads, None, lambda *_: [job])).run([job])
         assert threads.sent == int(remote)
 
 
@@ -199,7 +199,7 @@ def test_an_error_of_a_job_stays_what_it_is(tmp_path: Path) -> None:
 
     jobs = [Job(name, "vse", 1, {}, {}, fails) for name in ("one", "two")]
     with pytest.raises(RecipeError, match=r"^no such word$"), Threads() as threads:
-        Workspace(tmp_path, SideBySide(None, lambda *_: jobs, threads)).perform_many(jobs)
+        Runner(Workspace(tmp_path), Processes(threads, None, lambda *_: jobs)).run(jobs)
 
 
 def test_an_error_ends_the_processes_whatever_they_are_at() -> None:
@@ -300,7 +300,13 @@ def test_the_variable_gives_the_number_of_processes(monkeypatch) -> None:
 
 def test_the_cpu_time_of_the_whole_run_is_asked_when_its_processes_have_ended(monkeypatch, capsys) -> None:
     asked = []
-    monkeypatch.setattr(stages, "run", lambda *_, **__: asked.append("run"))
+
+    @contextmanager
+    def runs(*_, **__):
+        yield None
+        asked.append("run")
+
+    monkeypatch.setattr(stages, "runner_for", runs)
     monkeypatch.setattr(cost, "cpu_seconds", lambda: asked.append("time") or 7.0)
     assert main(["all", "scenes"]) == 0
     assert asked == ["run", "time"]

@@ -15,6 +15,7 @@ from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from tests.pipeline.test_jobs import make
+from tests.pipeline.tiny import ran
 
 
 def test_a_fingerprint_is_of_content_and_name(tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_an_artifact_is_on_the_disk_before_it_has_its_name(workspace: Workspace,
         settled[str(Path(f"/proc/self/fd/{descriptor}").readlink())] = final.exists()
 
     monkeypatch.setattr(os, "fsync", note)
-    workspace.perform(job)
+    ran(workspace, job)
     inside = {"", "/weights", "/pictures", "/pictures/1.png", "/manifest.json"}
     assert {f"{final}.partial{name}" for name in inside} <= {path for path, named in settled.items() if not named}
     assert settled[str(final.parent)]

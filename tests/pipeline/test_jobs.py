@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -11,11 +12,14 @@ from unittest.mock import Mock
 import pytest
 
 from pipeline.engine import machine as cost
-from pipeline.engine import workspace as jobs
+from pipeline.engine import perform as performing
+from pipeline.engine import runner
 from pipeline.engine.artifacts import FORMAT
 from pipeline.engine.job import Job
+from pipeline.engine.runner import Runner
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
+from tests.pipeline.tiny import ran
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,8 +67,8 @@ def test_a_key_does_not_change_with_the_order_of_settings_the_stage_or_the_code(
 
 def test_work_is_done_once(workspace: Workspace, capsys) -> None:
     work = Work()
-    folder = workspace.perform(make(run=work))
-    assert folder == workspace.perform(make(run=work)) == workspace.root / "jobs" / "work" / make().key
+    folder = ran(workspace, make(run=work))
+    assert folder == ran(workspace, make(run=work)) == workspace.root / "jobs" / "work" / make().key
     assert work.calls == 1
     assert (folder / "result.txt").read_text() == "whole"
     assert "up to date" in capsys.readouterr().out
@@ -72,19 +76,19 @@ def test_work_is_done_once(workspace: Workspace, capsys) -> None:
 
 def test_force_does_it_again_from_nothing(workspace: Workspace) -> None:
     work = Work()
-    folder = workspace.perform(make(run=work))
+    folder = ran(workspace, make(run=work))
     (folder / "stale.txt").touch()
     partial = folder.with_name(folder.name + ".partial")
     partial.mkdir()
     (partial / "stale.txt").touch()
-    workspace.perform(make(run=work), force=True)
+    ran(workspace, make(run=work), force=True)
     assert work.calls == 2
     assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "result.txt"]
     assert not partial.exists()
 
 
 def test_force_keeps_what_was_there_until_the_new_one_is_whole(workspace: Workspace) -> None:
-    folder = workspace.perform(make(run=Work()))
+    folder = ran(workspace, make(run=Work()))
     before = (folder / "manifest.json").read_bytes()
 
     def fails(partial: Path, inputs: dict[str, Path]) -> dict:
@@ -92,7 +96,7 @@ def test_force_keeps_what_was_there_until_the_new_one_is_whole(workspace: Worksp
         raise RecipeError("no")
 
     with pytest.raises(RecipeError, match=r"^no$"):
-        workspace.perform(make(run=fails), force=True)
+        ran(workspace, make(run=fails), force=True)
     assert (folder / "manifest.json").read_bytes() == before
 
 
@@ -105,15 +109,15 @@ def test_half_of_an_old_artifact_never_takes_the_place_of_a_new_one(workspace: W
         raise RecipeError("no")
 
     with pytest.raises(RecipeError, match=r"^no$"):
-        workspace.perform(make(run=fails))
+        ran(workspace, make(run=fails))
     assert not workspace.folder(make()).exists()
-    workspace.perform(make())
+    ran(workspace, make())
     assert not before.exists()
 
 
 def test_the_manifest_says_all_about_the_work(workspace: Workspace) -> None:
     start = make("corpus", stage="prepare")
-    workspace.perform(start)
+    ran(workspace, start)
 
     def slow(folder: Path, inputs: dict[str, Path]) -> dict:
         block = bytearray(30_000_000)
@@ -122,7 +126,7 @@ def test_the_manifest_says_all_about_the_work(workspace: Workspace) -> None:
 
     job = make(inputs={"corpus": start}, version=3, run=slow)
     before = time.time()
-    workspace.perform(job)
+    ran(workspace, job)
     manifest = workspace.manifest(job)
     assert manifest["format"] == FORMAT
     assert (manifest["job"], manifest["key"], manifest["version"]) == ("work", job.key, 3)
@@ -131,7 +135,7 @@ def test_the_manifest_says_all_about_the_work(workspace: Workspace) -> None:
     assert manifest["metrics"] == {"bleu": 30.5, "bytes": 30_000_000}
     assert {"torch", "pytorch-lightning", "numpy"} <= set(manifest["libraries"])
     assert manifest["python"].startswith(f"{sys.version_info.major}.{sys.version_info.minor}")
-    assert manifest["source"] == jobs.source_digest()
+    assert manifest["source"] == performing.source_digest()
     assert 1.1 <= manifest["wall_s"] < 60
     assert manifest["peak_memory_mb"] > 30
     assert manifest["resumed"] is False
@@ -141,8 +145,8 @@ def test_the_manifest_says_all_about_the_work(workspace: Workspace) -> None:
 
 def test_inputs_are_handed_over_by_their_names(workspace: Workspace) -> None:
     start, work = make("corpus"), Work()
-    workspace.perform(start)
-    workspace.perform(make(inputs={"pictures": start}, run=work))
+    ran(workspace, start)
+    ran(workspace, make(inputs={"pictures": start}, run=work))
     assert work.given == {"pictures": workspace.folder(start)}
 
 
@@ -150,7 +154,7 @@ def test_a_missing_input_names_itself_and_the_make_line_and_nothing_is_written(w
     work = Work()
     job = make(inputs={"corpus": make("corpus", stage="prepare")}, run=work)
     with pytest.raises(RecipeError, match=r"^corpus: not done yet .*`make stage-prepare`"):
-        workspace.perform(job)
+        performing.perform(job, workspace)
     assert work.calls == 0
     assert not workspace.root.exists()
 
@@ -162,7 +166,7 @@ def test_work_that_fails_leaves_its_part_and_goes_on_from_it(workspace: Workspac
 
     job = make(run=fails)
     with pytest.raises(ValueError, match="no luck"):
-        workspace.perform(job)
+        ran(workspace, job)
     partial = workspace.folder(job).with_name(job.key + ".partial")
     assert not workspace.done(job)
     assert not workspace.folder(job).exists()
@@ -173,7 +177,7 @@ def test_work_that_fails_leaves_its_part_and_goes_on_from_it(workspace: Workspac
         return {"from": (folder / "checkpoint").read_text()}
 
     again = make(run=goes_on)
-    workspace.perform(again)
+    ran(workspace, again)
     assert workspace.manifest(again)["metrics"] == {"from": "step 5"}
     assert workspace.manifest(again)["resumed"] is True
     assert not partial.exists()
@@ -187,7 +191,7 @@ def test_a_folder_without_a_manifest_is_not_finished(workspace: Workspace) -> No
     (workspace.folder(job) / "half.txt").touch()
     with pytest.raises(RecipeError, match="not done yet"):
         workspace.require(job)
-    workspace.perform(job)
+    ran(workspace, job)
     assert work.calls == 1
     assert not (workspace.folder(job) / "half.txt").exists()
 
@@ -198,18 +202,18 @@ def test_a_folder_without_a_manifest_is_not_finished(workspace: Workspace) -> No
 @pytest.mark.parametrize("content", ["", "{", "[]", "3", '{"format": 1'])
 def test_a_damaged_manifest_is_one_line_with_what_to_do(workspace: Workspace, content: str) -> None:
     job = make()
-    (workspace.perform(job) / "manifest.json").write_text(content)
-    for read in (workspace.manifest, workspace.perform):
+    (ran(workspace, job) / "manifest.json").write_text(content)
+    for read in (workspace.manifest, partial(ran, workspace)):
         with pytest.raises(RecipeError, match=r"manifest\.json: .*; delete the folder and run again") as caught:
             read(job)
         assert "\n" not in str(caught.value)
-    workspace.perform(job, force=True)
+    ran(workspace, job, force=True)
     assert workspace.manifest(job)["metrics"] == {"score": 1.5}
 
 
 def test_another_format_says_which_command_makes_it_anew(workspace: Workspace) -> None:
     job = make()
-    path = workspace.perform(job) / "manifest.json"
+    path = ran(workspace, job) / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": FORMAT + 1}))
     with pytest.raises(RecipeError, match=rf"format {FORMAT + 1}, this code reads {FORMAT}; run `make stage-mmt`"):
         workspace.manifest(job)
@@ -218,24 +222,23 @@ def test_another_format_says_which_command_makes_it_anew(workspace: Workspace) -
 def test_artifacts_that_cannot_be_written_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "artifacts").write_text("a file in the place of the folder")
     with pytest.raises(RecipeError, match=r"cannot be written .*BILDWORT_ARTIFACTS") as caught:
-        Workspace(tmp_path / "artifacts").perform(make())
+        ran(Workspace(tmp_path / "artifacts"), make())
     assert "\n" not in str(caught.value)
 
 
 def test_changed_source_at_the_same_version_warns_once(workspace: Workspace, capsys, monkeypatch) -> None:
     both = [make("one"), make("two")]
     for job in both:
-        workspace.perform(job)
-    workspace.perform(both[0])
+        ran(workspace, job)
+    ran(workspace, both[0])
     assert "source has changed" not in capsys.readouterr().out
-    monkeypatch.setattr(jobs, "source_digest", lambda: "another")
-    for job in both:
-        workspace.perform(job)
+    monkeypatch.setattr(runner, "source_digest", lambda: "another")
+    Runner(workspace).run(both)
     assert capsys.readouterr().out.count("source has changed") == 1
 
 
 def test_a_forced_run_that_was_stopped_goes_on_when_it_is_forced_again(workspace: Workspace) -> None:
-    folder = workspace.perform(make(run=Work()))
+    folder = ran(workspace, make(run=Work()))
 
     def stops(partial: Path, inputs: dict[str, Path]) -> dict:
         (partial / "half.txt").touch()
@@ -246,9 +249,9 @@ def test_a_forced_run_that_was_stopped_goes_on_when_it_is_forced_again(workspace
         return {}
 
     with pytest.raises(KeyboardInterrupt):
-        workspace.perform(make(run=stops), force=True)
-    assert workspace.perform(make(run=Work()), force=False) == folder  # what was there is there
-    workspace.perform(make(run=goes_on), force=True)
+        ran(workspace, make(run=stops), force=True)
+    assert ran(workspace, make(run=Work()), force=False) == folder  # what was there is there
+    ran(workspace, make(run=goes_on), force=True)
     assert (folder / "half.txt").is_file()
 
 
@@ -257,15 +260,15 @@ def test_what_was_begun_in_another_format_is_refused(workspace: Workspace) -> No
     partial.mkdir(parents=True)
     (partial / "started.json").write_text(json.dumps({"format": 0, "source": "x", "forced": False}))
     with pytest.raises(RecipeError, match="begun in format 0"):
-        workspace.perform(make(run=Work()))
+        ran(workspace, make(run=Work()))
 
 
 def test_an_input_of_another_format_is_refused(workspace: Workspace) -> None:
     start = make("start", run=Work())
-    path = workspace.perform(start) / "manifest.json"
+    path = ran(workspace, start) / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 0}))
     with pytest.raises(RecipeError, match="format 0"):
-        workspace.perform(make(inputs={"start": start}, run=Work()))
+        ran(workspace, make(inputs={"start": start}, run=Work()))
 
 
 def test_the_artifacts_folder_can_be_chosen(tmp_path: Path, monkeypatch) -> None:

@@ -10,13 +10,14 @@ import pytest
 from pipeline.commands.summary import retrieval_table, translation_table
 from pipeline.engine.job import Job, topological_order
 from pipeline.engine.progress import Progress
+from pipeline.engine.runner import Runner
 from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
 from pipeline.recipes.settings import TrainerSettings
 from pipeline.reporting.records import Result
 from pipeline.stages import all_jobs
 from pipeline.training import trainer as training
-from tests.pipeline.tiny import Tiny
+from tests.pipeline.tiny import Tiny, ran
 
 
 def job(name: str, stage: str = "mmt", corpus: str = "a", **settings) -> Job:
@@ -91,14 +92,14 @@ def test_everything_that_a_job_needs_comes_once_and_before_it() -> None:
 def test_a_workspace_counts_what_is_not_done(workspace: Workspace, capsys) -> None:
     work = [job(f"mt{number}-en-de", seed=number) for number in range(3)]
     for one in {one.inputs["corpus"].key: one.inputs["corpus"] for one in work}.values():
-        workspace.perform(one)
-    workspace.perform(work[0])
+        ran(workspace, one)
+    ran(workspace, work[0])
     capsys.readouterr()
     for force, counts in ((False, ["1 of 2", "2 of 2"]), (True, ["1 of 3", "2 of 3", "3 of 3"])):
-        again = Workspace(workspace.root)
+        again = Runner(Workspace(workspace.root))
         again.expect(work, force)
         for one in work:
-            again.perform(one, force)
+            again.run([one], force)
         lines = capsys.readouterr().out.splitlines()
         assert re.findall(r"\d of \d", " ".join(lines)) == counts
         assert len([line for line in lines if "n 3" in line]) == len(lines) == 3

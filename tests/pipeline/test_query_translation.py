@@ -25,7 +25,7 @@ from pipeline.reporting.report import report
 from pipeline.retrieval.ranks import read_ranks
 from pipeline.training.model_files import save_model
 from tests.data.official import OWN, write_data
-from tests.pipeline.tiny import at
+from tests.pipeline.tiny import at, ran
 
 THREE = "--vse.translate=[mt:de-en,mt:fr-en,mt:cs-en]"
 SMALL = ["--trainer.accelerator=cpu", "--trainer.threads=1", "--trainer.progress=false", "--trainer.precision=32-true",
@@ -75,7 +75,7 @@ def test_queries_of_three_languages_are_translated_each_by_its_translator(root: 
     monkeypatch.setattr(query_translation, "load_translator", load)
     monkeypatch.setattr(query_translation, "translate_all", translate_all)
     with at(root):
-        corpus = workspace.perform_all(corpus_job(recipe, workspace))
+        corpus = ran(workspace, corpus_job(recipe, workspace))
         inputs = {"corpus": corpus, "model": untrained(root / "model")}
         inputs |= {place: root / job.name for place, job in row.job.inputs.items() if place.startswith("translator")}
         (root / "out").mkdir()
@@ -158,7 +158,7 @@ def test_each_figure_names_the_task_of_its_language_and_its_queries(root: Path, 
     titles = [line for line in text.splitlines() if line.startswith("**Retrieval, ")]
     assert [sum(f"own split ({task})" in title for title in titles) for task in ("task1", "task2")] == [2, 2]
     with at(root):
-        about = about_corpus(workspace.perform_all(corpus_job(recipe, workspace)))
+        about = about_corpus(ran(workspace, corpus_job(recipe, workspace)))
     card = model_card(recipe, row, "a model", ["cs", "de", "en", "fr"], test, about, None, [], None)
     assert "| fr (task1) | 50.0" in card
     assert "| de (task2) | 50.0" in card

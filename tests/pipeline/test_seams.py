@@ -12,7 +12,7 @@ from pipeline.graph import Graph
 from pipeline.reporting.results import Figures, finished_records
 from pipeline.retrieval.rows import Row
 from pipeline.training.model_files import load_model
-from tests.pipeline.tiny import Tiny
+from tests.pipeline.tiny import Tiny, ran
 
 
 def nearest_captions(row: Row, corpus: Job) -> Job:
@@ -46,10 +46,10 @@ def test_a_stage_that_evaluates_trained_models_otherwise(tiny: Tiny, tmp_path: P
     jobs = {row.name: nearest_captions(row, corpus) for row in Graph(recipe, workspace).rows}
     for job in jobs.values():
         assert [one.name for one in needed(job, "nearest")] == ["corpus", job.name.replace("nearest", "vse")]
-        workspace.perform_all(job)
+        ran(workspace, job)
     capsys.readouterr()
     for job in jobs.values():
-        workspace.perform_all(job)
+        ran(workspace, job)
     assert capsys.readouterr().out.count("is up to date") == 2
     figures = Figures(Graph(recipe, workspace), [])
     for name, job in jobs.items():

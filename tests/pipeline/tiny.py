@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import torch
 
 from pipeline.cli import main
+from pipeline.engine.job import Job
+from pipeline.engine.runner import Runner
 from pipeline.engine.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import Recipe
@@ -136,3 +138,9 @@ class Tiny:
         for path in (other.workspace.root / "jobs").glob(pattern):
             shutil.rmtree(path)
         return other
+
+
+def ran(workspace: Workspace, job: Job, force: bool = False) -> Path:
+    """The folder of a job that is run, if it has not been."""
+    Runner(workspace).run([job], force)
+    return workspace.folder(job)

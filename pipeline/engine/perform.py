@@ -1,0 +1,227 @@
+"""Performing one job in this process: one run at a time works on it, the others wait for it through the file system."""
+
+import os
+import platform
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from pipeline.engine.artifacts import FORMAT, source_digest, write_manifest
+from pipeline.engine.console import debug, error_line, info, status
+from pipeline.engine.distributed import rank, run_id, started_together
+from pipeline.engine.files import rename_atomically
+from pipeline.engine.job import Job
+from pipeline.engine.locks import is_held, lock
+from pipeline.engine.machine import Cost, library_versions, this_machine
+from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
+
+PATIENCE = 300.0  # seconds that ranks above 0 wait for a rank 0 that shows no sign of life
+GRACE = 5.0  # seconds that ranks above 0 have to end by themselves once rank 0 is gone
+
+
+def perform(job: Job, workspace: Workspace, force: bool = False) -> bool:
+    """Perform a job in this process unless it is done; its inputs must be done.
+
+    Returns:
+        whether it was performed; False: it was done before, or another process did it meanwhile.
+
+    Raises:
+        RecipeError: an input is missing, or the folder cannot be written.
+    """
+    assert not workspace.read_only
+    inputs = {name: workspace.require(needed) for name, needed in job.inputs.items()}
+    final, before = workspace.folder(job), _before(workspace, job)
+    if workspace.done(job) and not force and not before.exists():
+        return False
+    if force and started_together():
+        raise RecipeError(f"{job.name}: --force does not work under torchrun or SLURM; delete {final} instead")
+    if rank() > 0:
+        if force:
+            _barrier()
+        with _ending_with_rank_0(lambda: workspace.done(job)):
+            _take_part(job, workspace, inputs)
+        return True
+    with lock(_lock_file(final), job.name):
+        if workspace.done(job) and not force:  # by another process while we waited, or one killed while clearing up
+            _delete(before)
+            return False
+        _clear_up(job, workspace, force)
+        if force:
+            _barrier()
+        try:
+            _work(job, workspace, inputs, force)
+        except BaseException:
+            if (before / "manifest.json").is_file() and not final.exists():
+                before.rename(final)
+            raise
+        _delete(before)
+    return True
+
+
+def _clear_up(job: Job, workspace: Workspace, force: bool) -> None:
+    """Delete what killed ranks left; with `force` what is there is kept aside until the new one is whole."""
+    final, partial = workspace.folder(job), workspace.partial(job)
+    for copy in final.parent.glob(f"{partial.name}-*"):
+        if not copy.name.startswith(f"{partial.name}-{run_id()}-"):
+            shutil.rmtree(copy, ignore_errors=True)
+    if force:
+        if not workspace.beginning(job).get("forced"):
+            shutil.rmtree(partial, ignore_errors=True)
+        if workspace.done(job):
+            _delete(_before(workspace, job))
+            final.rename(_before(workspace, job))
+    shutil.rmtree(final, ignore_errors=True)  # a folder without a manifest is no artifact
+
+
+def _work(job: Job, workspace: Workspace, inputs: dict[str, Path], forced: bool) -> None:
+    """Run a job in its partial folder, and rename the folder when it is complete."""
+    partial = workspace.partial(job)
+    resumed = partial.exists()
+    partial.mkdir(parents=True, exist_ok=True)
+    if not (partial / "manifest.json").is_file():  # else it was stopped just before it got its name
+        debug(f"{job.key} {'continues' if resumed else 'starts'}", job.name)
+        description, cost = _described(job), Cost()
+        _begin(job, workspace, description["source"], forced)
+        with status(f"{job.name} …"):
+            figures = job.run(partial, inputs)
+        spent = cost.stop()
+        finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        write_manifest(partial, description | spent | {"finished": finished, "resumed": resumed, "metrics": figures})
+    shutil.rmtree(partial / "checkpoints", ignore_errors=True)  # no sooner: without them it would train again
+    workspace.note_beginning(job, None)
+    rename_atomically(partial, workspace.folder(job))
+
+
+def _begin(job: Job, workspace: Workspace, source: str, forced: bool) -> None:
+    """Write down how a job was begun and which run works on it, or warn that it was begun by other code.
+
+    Raises:
+        RecipeError: it was begun in another format.
+    """
+    begun, partial = workspace.beginning(job), workspace.partial(job)
+    if begun and begun.get("format") != FORMAT:
+        raise RecipeError(f"{partial}: begun in format {begun.get('format')}, this code writes {FORMAT}; delete it")
+    if begun and begun.get("source") != source:
+        info(f"the source has changed since this was begun; delete {partial} to begin again", colour="yellow")
+    workspace.note_beginning(job, {"format": FORMAT, "source": source, "forced": forced, **begun, "run": run_id()})
+
+
+def _described(job: Job) -> dict[str, Any]:
+    """What a manifest says of a job before it runs."""
+    return {
+        "format": FORMAT,
+        "job": job.name,
+        "stage": job.stage,
+        "key": job.key,
+        "version": job.version,
+        "settings": dict(job.settings),
+        "inputs": {name: {"job": needed.name, "key": needed.key} for name, needed in job.inputs.items()},
+        "python": platform.python_version(),
+        "libraries": library_versions(),
+        "source": source_digest(),
+        "runtime": dict(job.runtime),
+        "machine": this_machine(),
+    }
+
+
+def _before(workspace: Workspace, job: Job) -> Path:
+    """Where the artifact lies that --force is replacing."""
+    return workspace.root / "jobs" / job.name / f"{job.key}.before"
+
+
+def _delete(artifact: Path) -> None:
+    """Delete an artifact if it is there; its manifest first, so that half of one is not taken for complete."""
+    with suppress(OSError):
+        (artifact / "manifest.json").unlink(missing_ok=True)
+        shutil.rmtree(artifact, ignore_errors=True)
+
+
+def _lock_file(final: Path) -> Path:
+    return final.with_name(f"{final.name}.lock")
+
+
+def _take_part(job: Job, workspace: Workspace, inputs: Mapping[str, Path]) -> None:
+    """What ranks above 0 do: take part in collective work, then wait until rank 0 has finished the folder."""
+    partial = workspace.partial(job)
+    if job.collective:
+        _wait_for_rank_0(lambda: workspace.done(job) or workspace.beginning(job).get("run") == run_id(), workspace, job)
+        if not (partial / "manifest.json").is_file() and not workspace.done(job):
+            # A copy of its own: rank 0 may rename its folder while we still write.
+            own = partial.with_name(f"{partial.name}-{run_id()}-{rank()}")
+            shutil.rmtree(own, ignore_errors=True)
+            own.mkdir()
+            (own / "checkpoints").symlink_to((partial / "checkpoints").absolute())
+            job.run(own, dict(inputs))
+            shutil.rmtree(own)
+    _wait_for_rank_0(lambda: workspace.done(job), workspace, job)
+
+
+def _barrier() -> None:
+    """Wait until all ranks are here, so that none takes what --force deletes for done; nothing before they are one."""
+    import torch.distributed
+
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier()
+
+
+@contextmanager
+def _ending_with_rank_0(done: Callable[[], bool]) -> Iterator[None]:
+    """On a rank above 0: end soon after Lightning's rank 0, the parent, if that leaves work undone.
+
+    This one may be waiting for it elsewhere, for hours. (Rank 0 ends when another one does: Lightning looks after
+    that, as torchrun and SLURM do after all ranks.)
+    """
+    parent, over = psutil.Process().parent(), threading.Event()
+
+    def watch() -> None:
+        """End the process once the parent is gone and the time for ending by itself has passed."""
+        while parent is not None and _runs(parent):
+            if over.wait(1):
+                return
+        if not over.wait(GRACE) and not done():
+            error_line("rank 0 has ended; the same command continues from the last checkpoint")
+            os._exit(1)
+
+    if not started_together():
+        threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _runs(process: psutil.Process) -> bool:
+    """Has a process not ended?"""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _wait_for_rank_0(ready: Callable[[], bool], workspace: Workspace, job: Job) -> None:
+    """Sleep until `ready`.
+
+    Rank 0 holds the job's lock while it works, so a lock that is free for long means that it has died.
+
+    Raises:
+        RecipeError: nobody has worked on the job for `PATIENCE` seconds.
+    """
+    seen = looked = time.monotonic()
+    while not ready():
+        time.sleep(0.1)
+        now = time.monotonic()
+        if now - looked > PATIENCE / 60:
+            looked = now
+            if is_held(_lock_file(workspace.folder(job))):
+                seen = now
+            elif now - seen > PATIENCE and not ready():
+                raise RecipeError(
+                    f"{job.name}: rank 0 has not worked on it for {PATIENCE:.0f} s; start all ranks again"
+                )

@@ -1,0 +1,161 @@
+"""Running jobs: in order or side by side, what each needs before it; says what becomes of each."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.engine.artifacts import source_digest
+from pipeline.engine.console import Message, debug, info, unsaid
+from pipeline.engine.distributed import rank, started_together
+from pipeline.engine.executors import JobExecutor
+from pipeline.engine.job import Job, topological_order
+from pipeline.engine.machine_errors import explained
+from pipeline.engine.perform import perform
+from pipeline.engine.progress import Progress
+from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
+from pipeline.recipes.settings import Recipe
+
+_ARRIVAL = 60.0  # seconds that a file written on another machine may take to be seen here
+_LOOK = 1.0  # seconds between looks at the executor
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Other processes that perform jobs.
+
+    Attributes:
+        executor: starts them.
+        recipe: whose jobs.
+        list_jobs: all of its jobs in a workspace; a function that the processes can import, for jobs themselves cannot
+            be sent there.
+    """
+
+    executor: JobExecutor
+    recipe: Recipe
+    list_jobs: Callable[[Recipe, Workspace], list[Job]]
+
+
+class Runner:
+    """Runs jobs.
+
+    Args:
+        workspace: their artifacts.
+        processes: perform independent jobs side by side; None: one job after the other, in this process.
+    """
+
+    def __init__(self, workspace: Workspace, processes: Processes | None = None) -> None:
+        self.workspace, self._processes, self._warned = workspace, processes, False
+        self._progress = Progress(1 if processes is None else processes.executor.at_once)
+
+    def expect(self, jobs: Iterable[Job], force: bool = False) -> None:
+        """Say which jobs this run is about to perform, so that each one's line tells how much is left.
+
+        Args:
+            jobs: in any order; one may be named several times.
+            force: those that are done will be done again.
+        """
+        named = list(jobs)
+        wanted = [job for job in named if force or not self.workspace.done(job)]
+        if rank() == 0:
+            self._progress.line_up(named)
+            if wanted:
+                self._progress.expect(wanted, self.workspace.manifests_of_this_machine())
+
+    def run(self, jobs: Iterable[Job], force: bool = False) -> None:
+        """Run jobs and, before them, the inputs that are not done; `force` applies to the jobs themselves.
+
+        Raises:
+            RecipeError: a job cannot be done, or what performs it has ended.
+        """
+        named = list(jobs)
+        keys = {job.key for job in named}
+        wanted = [job for job in topological_order(named) if job.key in keys or not self.workspace.done(job)]
+        undone = [job for job in wanted if not self.workspace.done(job) or (force and job.key in keys)]
+        processes = self._processes
+        if processes is None or started_together() or not (len(undone) > 1 or processes.executor.remote):
+            for job in wanted:
+                self._say(job, perform(job, self.workspace, force and job.key in keys))
+            return
+        for job in wanted:
+            if job not in undone:
+                self._say(job, performed=False)
+        for job, messages in self._side_by_side(processes, undone, keys if force else ()):
+            for message in messages:
+                info(*message)
+            self._await(job)
+            self._say(job, performed=True)
+
+    def _side_by_side(
+        self, processes: Processes, jobs: Sequence[Job], forced: Collection[str]
+    ) -> Iterator[tuple[Job, list[Message]]]:
+        """Perform jobs, each as soon as what it needs is done; yield each when it is done, with its messages."""
+        waiting, running = list(jobs), dict[Future[list[Message]], Job]()
+        undone, executor = {job.key for job in jobs}, processes.executor
+        try:
+            while waiting or running:
+                for job in [job for job in waiting if not undone & {needed.key for needed in job.inputs.values()}]:
+                    waiting.remove(job)
+                    task = (processes.recipe, processes.list_jobs, self.workspace.root, job.name, job.key)
+                    running[executor.submit(_perform, *task, job.key in forced)] = job
+                for future in wait(running, timeout=_LOOK, return_when=FIRST_COMPLETED).done:
+                    job = running.pop(future)
+                    messages = future.result()
+                    undone.remove(job.key)
+                    yield job, messages
+                executor.check()
+        except Exception as error:
+            if (line := executor.lost(error)) is None:
+                raise
+            raise RecipeError(line) from None
+
+    def _await(self, job: Job) -> None:
+        """Wait for the files of a job that another process has finished: a network's file system shows them later."""
+        until, folder = time.monotonic() + _ARRIVAL, self.workspace.folder(job)
+        while not self.workspace.done(job) and time.monotonic() < until:
+            with suppress(OSError):
+                list(folder.parent.iterdir())  # makes NFS look again
+            time.sleep(0.1)
+        if not self.workspace.done(job):
+            raise RecipeError(
+                f"{job.name}: another process has done it, but {folder} is not here; all must see the same folders "
+                "under the same paths"
+            )
+
+    def _say(self, job: Job, performed: bool) -> None:
+        """Say what has become of a job, on rank 0."""
+        if rank() > 0:
+            return
+        manifest = self.workspace.manifest(job)
+        figure = job.headline(manifest.get("metrics", {}))
+        if performed:
+            info(self._progress.finish(job, manifest["wall_s"], figure, whole=not manifest["resumed"]))
+            used = f"{manifest['cpu_s']:.0f} s of CPU time, {manifest['peak_memory_mb']:.0f} MB at most"
+            debug(f"  {used}: {self.workspace.folder(job)}")
+            return
+        info(self._progress.skip(job, figure), colour="dim")
+        if not self._warned and manifest.get("source") != source_digest():
+            self._warned = True
+            info(
+                "the source has changed since at least one of these jobs ran; ARGS=--force runs them again",
+                colour="yellow",
+            )
+
+
+def _perform(
+    recipe: Recipe, list_jobs: Callable[[Recipe, Workspace], list[Job]], root: Path, name: str, key: str, force: bool
+) -> list[Message]:
+    """In another process: perform one job, which is found by its key; returns what it said."""
+    workspace = Workspace(root)
+    job = next((job for job in topological_order(list_jobs(recipe, workspace)) if job.key == key), None)
+    if job is None:
+        raise RecipeError(
+            f"{name}: its key is no longer {key}, so a file that it reads has changed since the command began, or is "
+            "another one where the job runs; run the same command again"
+        )
+    with explained(job.stage):
+        perform(job, workspace, force)
+    return unsaid()
