@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,8 @@ class ExtractorSettings:
         model: a detector or vision backbone of `transformers` (folder or hub name); None is the built-in extractor.
     """
 
-    regions: int = 9
-    size: int = 256
+    regions: int = field(default=9, metadata={"most": 1000})
+    size: int = field(default=256, metadata={"most": 4096})
     model: str | None = None
 
 

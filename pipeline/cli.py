@@ -9,6 +9,7 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,12 +24,12 @@ from pipeline.commands import figures, models, recipes, stages
 from pipeline.engine.console import be_verbose, error_line, info_aside
 from pipeline.engine.machine_errors import line_of, quieten
 from pipeline.errors import RecipeError
-from pipeline.recipes.command_line import split_settings
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # Typer does not export it
 _INTERRUPTED = 130  # by Ctrl-C, as shells and Typer have it
 _CLOSED_PIPE = "PacifyFlushWrapper"  # what Typer puts for the standard output when its reader has closed it
 _GOES_ON = {"all", "prepare", "mmt", "augment", "vse", "rerank", "table", "sts", "draw", "embed", "index"}
+_SETTING = re.compile(r"--(?:seed|\w+(?:\.[\w-]+)+)(=|$)", re.DOTALL)
 
 app = typer.Typer(
     name="bildwort", help="Multilingual image-text retrieval, trained with captions that a translator writes.",
@@ -36,6 +37,34 @@ app = typer.Typer(
 )  # fmt: skip
 for _group in (stages, figures, models, recipes):  # help lists the commands in this order
     app.add_typer(_group.app)
+
+
+def split_settings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Part the settings of a recipe from the rest of a command line.
+
+    Args:
+        arguments: `--vse.epochs=30` and `--vse.epochs 30` are settings, up to a `--`.
+
+    Returns:
+        the settings as `--section.key=value`, and the rest.
+
+    Raises:
+        RecipeError: a setting has no value.
+    """
+    settings, rest, left = list[str](), list[str](), list(arguments)
+    while left:
+        argument = left.pop(0)
+        if argument == "--":
+            return settings, [*rest, argument, *left]
+        if (found := _SETTING.match(argument)) is None:
+            rest.append(argument)
+        elif found[1]:
+            settings.append(argument)
+        elif not left or left[0].startswith("--"):
+            raise RecipeError(f"argument {argument!r}: no value; expected {argument} VALUE")
+        else:
+            settings.append(f"{argument}={left.pop(0)}")
+    return settings, rest
 
 
 def _show_version(wanted: bool) -> None:

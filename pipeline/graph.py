@@ -16,8 +16,9 @@ from pipeline.engine.job import Job, ordered_in_stage
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import lender, translator_recipe
-from pipeline.recipes.settings import Recipe, VseSettings
-from pipeline.recipes.starts import ALONE, captioner_settings, reranker_settings
+from pipeline.recipes.overlays import ALONE, captioner_settings, reranker_settings
+from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CAPTION, CHANNEL, directions_of, members_of, parse_path
 from pipeline.retrieval.reranking import can_rerank, reranked_row
 from pipeline.retrieval.rows import Cells, Row

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.recipes.command_line import split_settings
+from pipeline.cli import split_settings
 from pipeline.recipes.loading import CONFIGS, load_recipe
 
 ROOT = Path(__file__).parents[1]

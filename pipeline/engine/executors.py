@@ -19,7 +19,8 @@ from pipeline.engine.distributed import started_together
 from pipeline.engine.machine import cores
 from pipeline.engine.machine_errors import quieten
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import Recipe, TrainerSettings
+from pipeline.recipes.settings import Recipe
+from pipeline.recipes.trainer_settings import TrainerSettings
 
 _MOST_JOBS = 1024
 _MEMORY = 1.5e9  # bytes of a process; a job of the demo takes 1.0e9 at most

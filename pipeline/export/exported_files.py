@@ -11,8 +11,8 @@ from pipeline.engine.artifacts import is_texts, read_json
 from pipeline.engine.files import digest_of
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.recipes.bounds import check_bounds
 from pipeline.recipes.settings import Recipe
+from pipeline.recipes.typed import check_values, located
 from pipeline.training.model_files import TEXT
 from pipeline.translation.translator_files import RETRIEVAL, files_of, lies_elsewhere
 
@@ -50,7 +50,8 @@ def read_about(folder: Path) -> dict[str, Any]:
         raise RecipeError(f"{path}: no exported model here ({error!r}); run `make export`") from None
     if about["format"] != FORMAT:
         raise RecipeError(f"{path}: format {about['format']}, this code reads {FORMAT}; run `make export` again")
-    check_bounds(regions, str(path), "regions")
+    with located(str(path)):
+        check_values(regions, "regions")
     return dict(about)
 
 

@@ -11,7 +11,8 @@ import yaml
 from data.corpora.registry import CORPORA
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import SECTIONS
-from pipeline.recipes.settings import CorpusSettings, Recipe, TrainerSettings
+from pipeline.recipes.settings import CorpusSettings, Recipe
+from pipeline.recipes.trainer_settings import TrainerSettings
 
 _WIDTH = 110
 _OF_A_RECIPE = (

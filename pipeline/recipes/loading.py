@@ -14,22 +14,12 @@ from data.lines import read_text
 from data.pictures import unfit_name
 from data.sts import StsSettings
 from pipeline.errors import RecipeError
-from pipeline.recipes.caption_checks import check_captioning_row
-from pipeline.recipes.checks import check, refuse_unknown
-from pipeline.recipes.settings import (
-    AugmentSettings,
-    CorpusSettings,
-    MmtSettings,
-    Recipe,
-    ReportSettings,
-    System,
-    TrainerSettings,
-    VseSettings,
-)
-from pipeline.recipes.settings import Table as TableSettings
-from pipeline.recipes.starts import ALONE, OF_A_START, OF_ANOTHER, OVERLAID, captioner_settings
-from pipeline.recipes.table_checks import check_compared, check_published, check_system
-from pipeline.recipes.typed import names_of, typed
+from pipeline.recipes.overlays import check_overlays, laid_over, mapping_of, read_table
+from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.settings import AugmentSettings, CorpusSettings, Recipe, ReportSettings
+from pipeline.recipes.trainer_settings import TrainerSettings
+from pipeline.recipes.translator_settings import MmtSettings
+from pipeline.recipes.typed import located, names_of, refuse_unknown, typed
 from pipeline.recipes.yaml_files import parse_yaml, read_mapping
 
 _COMMAND_LINE = "the command line"
@@ -50,10 +40,6 @@ _OF_A_SYSTEM = {
     "pretrained", "pretrained_rate", "pretrained_vectors", "pretrained_layer", "drop_regions", "drop_words", "rows",
     "only", "select", "test", "folds", "start", "image_encoder", "image_encoder_rate", "image_encoder_size",
 }  # fmt: skip
-_GOES_WITH = (
-    ("network", "network_options"), ("model", "options"), ("model", "start"), ("pretrained", "word_vectors"),
-    ("image_encoder", "image_encoder_rate"), ("image_encoder", "image_encoder_size"),
-)  # fmt: skip
 _NEUTRAL = {"vse.seeds", "vse.only", "corpus.root"}  # they choose what is run, not how
 _TOP = {"base", "seed", "trainer", "corpus", "tables", *SECTIONS}
 
@@ -73,8 +59,11 @@ def load_recipe(name: str | Path, overrides: Iterable[str] = (), networks: bool 
     raw = _read_with_base(path)
     whole = raw
     for override in sorted(given, key=lambda one: not one.startswith(_OTHERS)):  # they drop what belongs to another
-        whole = _merge(whole, _parse_override(override), _COMMAND_LINE)
-    file_vse = _mapping(raw, "vse", str(path))
+        values = _parse_override(override)
+        with located(_COMMAND_LINE):
+            whole = laid_over(whole, values)
+    with located(str(path)):
+        file_vse = mapping_of(raw, "vse")
     try:
         recipe = build_recipe(whole, path.stem, str(path), file_vse)
     except RecipeError:
@@ -85,7 +74,7 @@ def load_recipe(name: str | Path, overrides: Iterable[str] = (), networks: bool 
         for reason in own.refused.values():
             raise RecipeError(reason)
     if networks:
-        from pipeline.recipes.network_checks import check_networks  # imports torch, so it comes after the cheap checks
+        from pipeline.recipes.networks import check_networks  # imports torch, so it comes after the cheap checks
         from pipeline.recipes.precision import with_precision
 
         try:
@@ -150,116 +139,32 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
     Tables lie over the `vse` section, but what makes a system is taken from `file_vse`, the file's own, if given. Those
     that cannot be made are in `Recipe.refused`.
     """
-    refuse_unknown(raw, _TOP, where, "")
-    trainer = raw.get("trainer") or {}
-    refuse_unknown(trainer, names_of(TrainerSettings), where, "trainer.")
-    sections: dict[str, Any] = {}
-    values_of: dict[str, dict[str, Any]] = {}
-    for section, kind in SECTIONS.items():
-        values = values_of[section] = _mapping(raw, section, where)
-        if "trainer" in names_of(kind):
-            values["trainer"] = {**trainer, **_mapping(values, "trainer", where, f"{section}.")}
-        sections[section] = typed(kind, values, where, section)
-    seed = raw.get("seed", 0)
-    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-        raise RecipeError(f"{where}: seed is {seed!r}; expected a whole number from 0")
-    recipe = Recipe(name=name, seed=seed, corpus=_corpus(_mapping(raw, "corpus", where), where), **sections)
-    check(recipe, where)
-    _check_reranker(recipe, values_of["vse"], where)
-    _check_starts(recipe, recipe.vse, values_of["vse"], where, "vse")
-    _check_features(recipe, values_of["vse"], where)
-    _check_captioner(recipe, values_of["vse"], where)
+    with located(where):
+        refuse_unknown(raw, _TOP, "")
+        trainer = raw.get("trainer") or {}
+        refuse_unknown(trainer, names_of(TrainerSettings), "trainer.")
+        sections: dict[str, Any] = {}
+        values_of = {section: mapping_of(raw, section) for section in SECTIONS}
+        for section, kind in SECTIONS.items():
+            values = values_of[section]
+            if "trainer" in names_of(kind):
+                values["trainer"] = {**trainer, **mapping_of(values, "trainer", f"{section}.")}
+            sections[section] = typed(kind, values, section)
+        seed = raw.get("seed", 0)
+        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+            raise RecipeError(f"seed is {seed!r}; expected a whole number from 0")
+        recipe = Recipe(name=name, seed=seed, corpus=_corpus(mapping_of(raw, "corpus")), **sections)
+        recipe.check()
+        check_overlays(recipe, values_of["vse"])
+        tables = mapping_of(raw, "tables")
     below = {key: value for key, value in values_of["vse"].items() if file_vse is None or key not in _OF_A_SYSTEM}
     below |= {key: value for key, value in (file_vse or {}).items() if key in _OF_A_SYSTEM}
-    for title, table in _mapping(raw, "tables", where).items():
+    for title, table in tables.items():
         try:
-            recipe.tables[str(title)] = _table(recipe, table, below, where, f"tables.{title}")
+            recipe.tables[str(title)] = read_table(recipe, table, below, f"tables.{title}")
         except RecipeError as error:
-            recipe.refused[str(title)] = str(error)
+            recipe.refused[str(title)] = f"{where}: {error}"
     return recipe
-
-
-def _check_reranker(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
-    """Refuse a reranker that names no row or model, or whose settings make no sense."""
-    own = dict(recipe.vse.reranker)
-    if own.get("model", "") is None or not own:
-        return
-    refuse_unknown(own, OVERLAID | {"row", "first_k", "retrieved_captions"}, where, "vse.reranker.")
-    for key in ("row", "model"):
-        if key not in own:
-            raise RecipeError(f"{where}: vse.reranker.{key} is missing; expected a row of vse.rows, and a model")
-    if str(row := own.pop("row")) not in recipe.vse.rows:
-        raise RecipeError(f"{where}: vse.reranker.row is {row!r}, but vse.rows has {', '.join(recipe.vse.rows)}")
-    second = {**vse, **OF_ANOTHER, **own}
-    check(replace(recipe, vse=typed(VseSettings, second, where, "vse")), f"{where}: vse.reranker")
-
-
-def _check_starts(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any], where: str, key: str) -> None:
-    """Refuse a training of `start` whose settings make no sense; the others get the types of settings."""
-    for number, own in enumerate(settings.start):
-        place = f"{key}.start[{number}]"
-        refuse_unknown(own, OF_A_START, where, f"{place}.")
-        options = settings.options | _mapping(own, "options", where, f"{place}.")
-        plain = {**vse, **own, "options": options, "start": []}
-        of_start = typed(VseSettings, plain, where, place)
-        check(replace(recipe, vse=of_start), f"{where}: {place}")
-        settings.start[number] = {name: own[name] if name == "options" else getattr(of_start, name) for name in own}
-
-
-def _check_features(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
-    """Refuse a retrieval model of `mmt.rerank` that cannot be trained."""
-    own, key = dict(recipe.mmt.rerank.retrieval), "mmt.rerank.retrieval"
-    if not own:
-        return
-    refuse_unknown(own, OVERLAID | {"row", "seeds"}, where, f"{key}.")
-    if str(row := own.pop("row", None)) not in recipe.vse.rows:
-        raise RecipeError(f"{where}: {key}.row is {row!r}; expected one of vse.rows: {', '.join(recipe.vse.rows)}")
-    check(replace(recipe, vse=typed(VseSettings, {**vse, **own, **ALONE}, where, "vse")), f"{where}: {key}")
-
-
-def _check_captioner(recipe: Recipe, vse: Mapping[str, Any], where: str) -> None:
-    """Refuse a retrieval model of `augment.captioner` that cannot be trained."""
-    own, key = dict(recipe.augment.captioner), "augment.captioner"
-    if not own:
-        return
-    refuse_unknown(own, OVERLAID - {"trainer"} | {"row", "seeds"}, where, f"{key}.")
-    check_captioning_row(recipe, where)
-    own.pop("row")
-    typed(VseSettings, {**vse, **own, **ALONE}, where, key)
-    check(replace(recipe, vse=captioner_settings(recipe.vse, recipe.augment.captioner)), f"{where}: {key}")
-
-
-def _table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], where: str, prefix: str) -> TableSettings:
-    """A table whose systems' settings are laid over the recipe's own, each checked like a recipe."""
-    refuse_unknown(raw, names_of(TableSettings), where, f"{prefix}.")
-    systems = {}
-    for name, values in _mapping(raw, "systems", where, f"{prefix}.").items():
-        inner = f"{prefix}.systems.{name}"
-        refuse_unknown(values, names_of(System), where, f"{inner}.")
-        laid = _merge(dict(vse), _mapping(values, "vse", where, f"{inner}."), where)
-        rows = values.get("rows") or list(laid.get("rows") or VseSettings().rows)
-        settings = typed(VseSettings, laid | {"only": rows}, where, f"{inner}.vse")
-        check(replace(recipe, vse=settings), f"{where}: {inner}")
-        _check_starts(recipe, settings, laid, where, f"{inner}.vse")
-        check_system(raw, settings, f"{where}: {prefix}")
-        published = _mapping(values, "published", where, f"{inner}.")
-        for row, figures in published.items():
-            if row not in rows:
-                raise RecipeError(f"{where}: {inner}.published.{row}: expected one of its rows, {', '.join(rows)}")
-            check_published(raw, figures, f"{where}: {inner}.published.{row}")
-        systems[str(name)] = System(rows, settings, published)
-    for name, figures in _mapping(raw, "published", where, f"{prefix}.").items():
-        check_published(raw, figures, f"{where}: {prefix}.published.{name}")
-    check_compared(raw, f"{where}: {prefix}")
-    plain = {key: value for key, value in raw.items() if key != "systems"}
-    return replace(typed(TableSettings, plain, where, prefix), systems=systems)
-
-
-def _mapping(values: Mapping[str, Any], key: str, where: str, prefix: str = "") -> dict[str, Any]:
-    value = values.get(key) or {}
-    if not isinstance(value, Mapping):
-        raise RecipeError(f"{where}: {prefix}{key} is {value!r}; expected keys with values")
-    return dict(value)
 
 
 def _find(name: str, folder: Path = Path()) -> Path:
@@ -291,29 +196,13 @@ def _read_with_base(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     if _corpus_name(raw) not in (None, _corpus_name(below) or CorpusSettings.name):
         below.pop("corpus", None)  # another corpus has other keys
     below.pop("tables", None)  # their figures were published for the base's own settings
-    return _merge(below, raw, str(path))
+    with located(str(path)):
+        return laid_over(below, raw)
 
 
 def _corpus_name(raw: Mapping[str, Any]) -> Any:
     corpus = raw.get("corpus")
     return corpus.get("name") if isinstance(corpus, Mapping) else None
-
-
-def _merge(below: dict[str, Any], above: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Lay one mapping over another; `rows` and other mappings are laid over key by key, lists replaced."""
-    merged = dict(below)
-    for kind, own in _GOES_WITH:
-        if above.get(kind, below.get(kind)) != below.get(kind):
-            merged.pop(own, None)  # another network or model has other options, a pretrained one reads no vectors
-    for key, value in above.items():
-        if isinstance(value, Mapping) and isinstance(merged.get(key), dict):
-            merged[key] = _merge(merged[key], value, where)
-        elif isinstance(merged.get(key), dict):
-            if value is not None:  # a section without keys changes nothing
-                raise RecipeError(f"{where}: {key} is a section; expected {key}.KEY, found {value!r}")
-        else:
-            merged[key] = value
-    return merged
 
 
 def _parse_override(argument: str) -> dict[str, Any]:
@@ -332,11 +221,11 @@ def _parse_override(argument: str) -> dict[str, Any]:
     return value
 
 
-def _corpus(values: dict[str, Any], where: str) -> CorpusSettings:
+def _corpus(values: dict[str, Any]) -> CorpusSettings:
     name = values.pop("name", "scenes")
     root = values.pop("root", None) or os.environ.get("BILDWORT_DATA") or None
     if not isinstance(name, str) or name not in CORPORA:
         near = difflib.get_close_matches(str(name), list(CORPORA), 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(CORPORA)}"
-        raise RecipeError(f"{where}: corpus.name is {name!r}; {hint}")
-    return CorpusSettings(name, root, typed(CORPORA[name].settings, values, where, "corpus"))
+        raise RecipeError(f"corpus.name is {name!r}; {hint}")
+    return CorpusSettings(name, root, typed(CORPORA[name].settings, values, "corpus"))

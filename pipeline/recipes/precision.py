@@ -13,7 +13,8 @@ import torch
 from filelock import FileLock
 
 from modules.precision import bfloat16_cost
-from pipeline.recipes.settings import Recipe, TrainerSettings
+from pipeline.recipes.settings import Recipe
+from pipeline.recipes.trainer_settings import TrainerSettings
 
 Precision = Literal["32-true", "bf16-mixed"]
 _ENOUGH = 0.85  # of float32's time; processors with instructions for bfloat16 take 0.5 to 0.75, others twice

@@ -1,42 +1,19 @@
 """All settings of a recipe, section by section. The defaults are the main paper's settings where it names them."""
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
 from data.extractor import ExtractorSettings
-from data.sts import StsSettings
-from pipeline.recipes.rerank_settings import ChannelSettings, RerankSettings
-from pipeline.recipes.translator_settings import DecodingSettings, Phase, PretrainedSettings
-
-
-@dataclass
-class TrainerSettings:
-    """Where and how training runs; `<stage>.trainer` overlays the recipe's top-level `trainer`."""
-
-    accelerator: str = "auto"
-    """`auto`, `cpu` or `gpu` (Lightning's names)."""
-    devices: int | str = 1
-    """How many devices on each machine, or `auto` for all; more than one trains by DDP."""
-    num_nodes: int = 1
-    """How many machines (started by torchrun or SLURM)."""
-    strategy: str = "auto"
-    """Lightning's strategy; `auto` is right unless you know better."""
-    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
-    """`32-true`, or `bf16-mixed` for matrix products in bfloat16; `auto`: `bf16-mixed` where the device is fast at it.
-    A job's key has what `auto` comes to."""
-    threads: int | None = None
-    """CPU threads a process; null leaves the choice to torch."""
-    workers: int = 0
-    """Processes that prepare batches; 0 prepares them in the training process."""
-    progress: bool = True
-    """Show progress bars."""
-    loggers: list[Literal["csv", "wandb"]] = field(default_factory=list)
-    """Where training curves go beside TensorBoard: `csv` (`csv/version_0/metrics.csv` in TensorBoard's folder of the
-    run), `wandb` (Weights & Biases, which must be installed)."""
-
-
-RUNTIME_ONLY = {"accelerator", "devices", "num_nodes", "strategy", "threads", "workers", "progress", "loggers"}
-"""Trainer settings that do not change a result, so they stay out of a job's key."""
+from data.slots import parse_group
+from data.sts import GOLD, INPUT, StsSettings
+from pipeline.errors import RecipeError
+from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.systems import CAPTION, HUB, directions_of, is_pretrained, members_of, parse_path, parse_system
+from pipeline.recipes.trainer_settings import TrainerSettings
+from pipeline.recipes.translator_settings import DecodingSettings, MmtSettings
+from pipeline.recipes.typed import check_values, located, number
 
 
 @dataclass
@@ -49,62 +26,6 @@ class CorpusSettings:
     """Folder that the corpus's paths start from; null: the environment's BILDWORT_DATA."""
     options: Any = None
     """The corpus's own settings (a dataclass), filled from the section's other keys."""
-
-
-@dataclass
-class MmtSettings:
-    """Translators: NMT on text, then MT and MMT on captions with the same pairs and steps."""
-
-    directions: list[str] = field(default_factory=lambda: ["en-de", "de-en"])
-    """source-target."""
-    systems: list[str] = field(default_factory=lambda: ["mt", "mmt"])
-    """What translates: `mt`, `mmt`; `mt2`, `mt3` … with other seeds from the start, NMT included; `mt2+mmt` are two of
-    them in one search; `mt+channel`, `mt2+mmt+channel` … re-rank its n-best lists with the `mt` of the opposite
-    direction: this recipe's, or the one that `back_translate` borrows; a name of `pretrained` is that translator."""
-    pretrained: dict[str, PretrainedSettings] = field(default_factory=dict)
-    """Name → a translator of `transformers`, which `systems` can name."""
-    channel: ChannelSettings = field(default_factory=ChannelSettings)
-    """Of the systems that end in `+channel`."""
-    rerank: RerankSettings = field(default_factory=RerankSettings)
-    """Of the systems that end in a name of `rerank.systems`, `mt+picture`."""
-    network: Literal["bilstm", "transformer"] = "bilstm"
-    """The paper's Bi-LSTM over threads, or a small Transformer."""
-    network_options: dict[str, Any] = field(default_factory=dict)
-    """The Transformer's own settings: `layers`, `heads`, `look` (`gate`, `tokens`), `gate_bias` (the gate's start)."""
-    vocabulary: int = 10000
-    """Sub-words of the joint BPE."""
-    embedding_dim: int = 512
-    """E, size of a word vector; of all states of a Transformer."""
-    hidden_dim: int = 256
-    """H, size of an encoder state in each direction, the decoder's is 2H; a Transformer's feed-forward width."""
-    repeat: dict[str, int] = field(default_factory=dict)
-    """How often a pass of pre-training reads the pairs of an origin (`task1: 5`); others once."""
-    dropout: float = 0.3
-    """Share of numbers dropped."""
-    label_smoothing: float = 0.1
-    """Share of probability spread over the vocabulary."""
-    batch_tokens: int = 2048
-    """Padded tokens of a batch, over all devices."""
-    clip: float = 1.0
-    """Largest norm of the gradient."""
-    pretrain: Phase = field(default_factory=Phase)
-    """NMT on pairs without regions (on all pairs where each has regions)."""
-    pretrain_captions: bool = False
-    """NMT reads the pairs that MT and MMT are fine-tuned on as well."""
-    back_translate: dict[str, str] = field(default_factory=dict)
-    """Direction → a recipe whose `mt` of the opposite direction translates the training sentences that have no
-    source; pre-training reads both (Sennrich et al. 2016)."""
-    finetune: Phase = field(default_factory=lambda: Phase(4000, 400, 5e-4, 100))
-    """MT and MMT on pairs with regions."""
-    without_regions: Literal["text", "captions"] = "text"
-    """Pairs about pictures that have no regions: `text` to pre-train on, or `captions` to fine-tune and test on like
-    the others; an MMT reads zeros for their regions."""
-    beam_size: int = 5
-    """Of the test translations."""
-    length_penalty: float = 1.0
-    """α of log p / length^α."""
-    trainer: TrainerSettings = field(default_factory=TrainerSettings)
-    """Overlay of the recipe's trainer."""
 
 
 @dataclass
@@ -123,160 +44,21 @@ class AugmentSettings:
     captioner: dict[str, Any] = field(default_factory=dict)
     """The retrieval model that writes the captions of `caption:de`: its `row` of `vse.rows`, and what else differs from
     `vse` (`model: gxn`, `options: {generate: [i2t]}`, `seeds: [2]` …)."""
-    beam_size: int = 5
+    beam_size: int = number(5, 1, 1000)
     """Hypotheses kept while searching."""
-    length_penalty: float = 1.0
+    length_penalty: float = number(1.0, 0)
     """α of log p / length^α."""
-    batch_tokens: int = 2048
+    batch_tokens: int = number(2048, 1, 10**7)
     """Padded source tokens of a batch."""
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     """Overlay of the recipe's trainer."""
-
-
-RANKED_BY = ("by_likelihood", "first", "fuse", "translate")
-"""Settings of `vse`, one at most, by which something else than the scores of `vse.model` ranks."""
-
-
-@dataclass
-class TrainingSettings:
-    """How one retrieval model is trained: what its job's key has."""
-
-    model: str = "san"
-    """One of `modules.retrieval_models`."""
-    options: dict[str, Any] = field(default_factory=dict)
-    """The model's own settings."""
-    dim: int = 512
-    """H, size of the joint space."""
-    word_dim: int = 300
-    """Size of a word vector."""
-    words: Literal["random", "fasttext"] = "random"
-    """Start of the word vectors: random, or fastText trained on the row's training captions."""
-    min_count: int = 4
-    """Words seen less often in training captions are unknown."""
-    share_words: bool = True
-    """Languages share words that are written alike."""
-    segment: Literal["characters", "words"] = "characters"
-    """What Chinese and Japanese are read by: `characters`, or `words` that a segmenter finds (extra `asian`)."""
-    margin: float = 0.2
-    """α of the ranking loss (Eq. 9 of Huang et al. 2020, which names no value)."""
-    type_weights: dict[str, float] = field(default_factory=dict)
-    """β of Eq. 9 (Huang et al. 2020) for each slot `language/source`; empty: equal."""
-    warmup_epochs: int = 1
-    """Epochs with the mean of hinges over all negatives before the hardest, or the K most violated; 0 leaves it out."""
-    batch_size: int = 128
-    """Images with their captions a batch, over all devices."""
-    epochs: int = 24
-    """Passes over the row's captions."""
-    steps: int | None = None
-    """Steps an epoch, to compare rows at equal steps; null: as many as the row's captions fill."""
-    learning_rate: float = 5e-4
-    """Adam's."""
-    decay_epoch: int = 15
-    """After this epoch the learning rate is multiplied by `decay`."""
-    decay: float = 0.1
-    """Factor of the learning rate after `decay_epoch`."""
-    clip: float = 2.0
-    """Largest norm of the gradient; 0 does not clip."""
-    dropout: float = 0.0
-    """Share of word vectors' numbers dropped."""
-    select: list[str] = field(default_factory=lambda: ["en"])
-    """Languages whose validation rsum chooses the epoch."""
-    test: list[str] = field(default_factory=lambda: ["en", "de"])
-    """Languages tested, on human captions."""
-    loss: str | None = None
-    """One of `modules.losses.registry.LOSSES`, such as `hardest` (Eq. 9-10) or `infonce`; null: the model's own."""
-    negatives: int = 10
-    """K of the loss `hardest-k`: the most violated negatives of an anchor."""
-    distance: Literal["cosine", "euclidean"] = "cosine"
-    """What the ranking loss compares: scores, or minus the Euclidean distance of unit vectors."""
-    decay_every: int = 0
-    """After `decay_epoch` the learning rate is multiplied by `decay` again every so many epochs; 0: it is not."""
-    drop_regions: float = 0.0
-    """Share of an image's regions left out while training."""
-    drop_words: float = 0.0
-    """Share of a caption's words left out while training."""
-    pretrained: str | None = None
-    """A text model of `transformers` (folder or hub name) whose states stand for word vectors; null: none."""
-    pretrained_rate: float = 0.0
-    """Its learning rate as a share of `learning_rate`; 0 freezes it."""
-    pretrained_vectors: Literal["words", "sentences"] = "words"
-    """A vector of it for each sub-word, or one for each caption: the mean over its sub-words, computed once for all
-    rows and seeds and kept on disk, by the frozen model."""
-    pretrained_layer: int = -1
-    """Whose states `sentences` averages, counted from the end: -1 is the last layer."""
-    word_vectors: dict[str, str] = field(default_factory=dict)
-    """Language → file of published vectors (.vec, .vec.gz, .bin), below the data root, that its words start from."""
-    caption_loss: float = 0.0
-    """Weight of the ranking loss between captions of an image in two languages, which `rows` must draw together
-    (`en/human + de/human`); 0 leaves it out."""
-    weight_decay: float = 0.0
-    """Adam's, added to the gradient."""
-    image_encoder: str | None = None
-    """A vision network of `transformers` (folder or hub name), like a ResNet, that reads the corpus's pictures: its
-    feature map stands for the regions. null: stored regions."""
-    image_encoder_rate: float = 0.0
-    """Its learning rate as a share of `learning_rate`; 0 freezes it."""
-    image_encoder_size: int = 224
-    """Height and width in pixels of the pictures that it reads: their middle squares, resized."""
-    start: list[dict[str, Any]] = field(default_factory=list)
-    """Trainings that come first and give their weights to this one, each said by what differs from these settings
-    (`options: {generate: [i2t]}`, `epochs: 10`); a part that several have is the first one's. The scale of a
-    contrastive loss is not among them."""
-    trainer: TrainerSettings = field(default_factory=TrainerSettings)
-    """Overlay of the recipe's trainer."""
-
-
-@dataclass
-class EvaluationSettings:
-    """What is trained, once for each row and seed, and how it is tested: no part of a training's key."""
-
-    rows: dict[str, list[str]] = field(default_factory=lambda: {"none": ["en/human"]})
-    """Training configuration, a row of the tables → its caption mix: groups that fill batches in equal shares, each a
-    slot `language/source`, or slots of one image joined by ` + `, with counts (`2*en/human + de/human`); `0*de/human`
-    takes only images without such captions."""
-    only: list[str] = field(default_factory=list)
-    """Training configurations to train and show; empty: all."""
-    seeds: list[int] = field(default_factory=lambda: [1])
-    """Seeds; one model is trained for each, in each training configuration."""
-    unseen: Literal["mark", "error"] = "mark"
-    """A tested language without training captions: its figures are marked, or the configuration is refused."""
-    folds: int = 1
-    """Equal parts of the test images, in the order of the corpus, each ranked by itself; the means of their figures
-    stand beside those on all images (COCO's 1K and 5K: 5). Not with `fuse`, `translate`, `first` or `by_likelihood`."""
-    retrieved_captions: bool = True
-    """The captions that a model retrieves for the test images are scored as captions of them, by BLEU and CIDEr-D. Not
-    with `fuse`, `translate`, `first` or `by_likelihood`."""
-    fuse: list[str] = field(default_factory=list)
-    """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
-    translate: str | list[str] | None = None
-    """Query translation, `mt:de-en` or a list: test captions are translated and ranked by a model of that language."""
-    first: str | None = None
-    """An indexed model, trained with these settings too, whose first results `model` reranks; null: none."""
-    by_likelihood: bool = False
-    """`model` reranks its own first results by log p(caption | image) of its decoder."""
-    first_k: int = 100
-    """How many first results are reranked, with `first` or `by_likelihood`."""
-    reranker: dict[str, Any] = field(default_factory=dict)
-    """A second model, trained beside the rows, tested on what `model` finds first, and exported with it: search reranks
-    by it. Its `row`, its `model`, and what else differs from these settings (`first_k`, `epochs` …). Empty or `model:
-    null`: none. It is left out where its row is, or `model` cannot be indexed."""
-
-    @property
-    def ranked_by(self) -> list[str]:
-        """Which of `RANKED_BY` are set."""
-        return [name for name in RANKED_BY if getattr(self, name)]
-
-
-@dataclass
-class VseSettings(EvaluationSettings, TrainingSettings):
-    """Retrieval models: one job for each training configuration and seed."""
 
 
 @dataclass
 class ReportSettings:
     """Tables."""
 
-    resamples: int = 1000
+    resamples: int = number(1000, 100, 10**6)
     """Bootstrap resamples of the images."""
     record: bool = False
     """Append finished runs to the committed `pipeline/results/<recipe>.csv`."""
@@ -341,10 +123,108 @@ class Recipe:
     variant: str = field(default="", compare=False)
     """Overrides that change figures, in the order of their keys: `vse.epochs=30 vse.loss=infonce`; empty: its own."""
 
+    def check(self) -> None:
+        """Refuse settings that contradict one another; what depends on networks is checked by `check_networks`.
 
-def job_settings(settings: Any) -> dict[str, Any]:
-    """The settings of a section that name a job's result: all but where and how fast it runs."""
-    plain = asdict(settings)
-    if "trainer" in plain:
-        plain["trainer"] = {key: value for key, value in plain["trainer"].items() if key not in RUNTIME_ONLY}
-    return plain
+        Tables are not looked into: each of their systems is checked as a recipe of its own.
+
+        Raises:
+            RecipeError: two do; it names both.
+        """
+        check_values({name: value for name, value in vars(self).items() if name != "tables"})
+        self.vse.check()
+        self.mmt.check()
+        self._check_translations()
+        for language in self.report.words:
+            if language not in self.vse.test:
+                raise RecipeError(f"report.words names {language!r}, but vse.test has {', '.join(self.vse.test)}")
+        for name in self.augment.searches:
+            if not re.fullmatch(r"\w+", name):
+                raise RecipeError(f"augment.searches has {name!r}; expected letters and digits")
+        for path in self.augment.paths:
+            with located(f"augment.paths has {path!r}"):
+                (self._check_captions_of if parse_path(path)[0] == CAPTION else self._check_path)(path)
+        _check_sts(self.sts)
+
+    def _check_translations(self) -> None:
+        """Refuse query translation by translators that are not there, need a picture, or read another language."""
+        vse, mmt = self.vse, self.mmt
+        for translation, (system, direction) in vse.translations.items():
+            names, reranks = members_of(system)
+            blind = system in mmt.systems and not mmt.rerank.needs_retrieval(reranks)
+            blind = blind and all(name in mmt.pretrained or parse_system(name)[0] == "mt" for name in names)
+            known = directions_of(mmt, system)
+            if not blind or direction not in known or not set(direction.split("-")) <= set(vse.test):
+                raise RecipeError(
+                    f"vse.translate is {translation!r}; expected mt:de-en (a query has no picture), its direction one "
+                    f"of mmt.directions ({', '.join(known)}) and its languages of vse.test"
+                )
+        sources = {direction.partition("-")[0] for _, direction in vse.translations.values()}
+        if isinstance(vse.translate, list) and len(sources) < max(1, len(vse.translate)):
+            raise RecipeError(
+                f"vse.translate is {vse.translate}; expected one translation or more, each from another language"
+            )
+
+    def _check_path(self, path: str) -> None:
+        """Refuse a path that the recipe's translators cannot make."""
+        mmt, searches = self.mmt, self.augment.searches
+        system, languages, search = parse_path(path)
+        if system == HUB:  # `/`, `:` and `-` of a model's name have other meanings in paths and groups
+            raise RecipeError("name the model as mmt.pretrained.NAME.model, add NAME to mmt.systems, write NAME:en-de")
+        if system not in mmt.systems or len(languages) < 2:
+            raise RecipeError(
+                f"expected SYSTEM:en-de, SYSTEM:en-de-en … with a SYSTEM of mmt.systems ({', '.join(mmt.systems)})"
+            )
+        if search is not None and search not in searches:
+            raise RecipeError(f"augment.searches has {', '.join(searches) or 'none'}")
+        if search is not None and members_of(system)[1] is not None:
+            wanted = searches[search]
+            if wanted.method != "beam" or wanted.groups > 1:
+                other = "has groups" if wanted.method == "beam" else "draws"
+                raise RecipeError(f"it re-ranks a plain beam, but augment.searches.{search} {other}; leave one out")
+        if search is not None and is_pretrained(mmt, system) and searches[search].groups > 1:
+            raise RecipeError(
+                f"a pretrained translator has no diverse beam search (augment.searches.{search}.groups); leave groups "
+                "out, or sample"
+            )
+        for hop in pairwise(languages):
+            if "-".join(hop) not in (known := directions_of(mmt, system)):
+                key = "mmt.directions" if known is mmt.directions else f"mmt.pretrained.{system}.directions"
+                raise RecipeError(f"{key} lacks {'-'.join(hop)!r}")
+
+    def _check_captions_of(self, path: str) -> None:
+        """Refuse a path `caption:de` that has another form, or that no `augment.captioner` writes."""
+        captioner, (_, languages, search) = self.augment.captioner, parse_path(path)
+        if len(languages) != 1 or not re.fullmatch(r"[a-z]{2,3}", languages[0]) or search is not None:
+            raise RecipeError(f"expected {CAPTION}:de, with one language and no search")
+        if not captioner:
+            raise RecipeError(
+                "nothing writes captions; set augment.captioner.row to a row of vse.rows and augment.captioner.model "
+                "to a model with a decoder (gxn)"
+            )
+        groups = self.vse.rows.get(str(captioner.get("row")), [])
+        known = sorted({slot.language for text in groups for slot in parse_group(text)})
+        if known and languages[0] not in known:
+            raise RecipeError(
+                f"augment.captioner.row {captioner['row']!r} is trained on {', '.join(known)}; name one of these, or "
+                "another row"
+            )
+
+
+def _check_sts(sts: StsSettings) -> None:
+    """Refuse sets whose files or figures could not be told from others."""
+    for name, path in sts.sets.items():
+        if not re.fullmatch(r"[\w-]+", name) or name.endswith("-clean"):
+            raise RecipeError(f"sts.sets has {name!r}; expected letters, digits and -, not -clean at the end")
+        if INPUT not in path.rpartition("/")[2]:
+            raise RecipeError(
+                f"sts.sets.{name} is {path!r}; expected the file of the pairs, STS2014{INPUT}images.txt, with the gold "
+                f"scores beside it, STS2014{GOLD}images.txt"
+            )
+    for system, values in sts.published.items():
+        if unknown := sorted(values.keys() - sts.sets.keys()):
+            raise RecipeError(
+                f"sts.published.{system} names {unknown[0]!r}; sts.sets has {', '.join(sts.sets) or 'none'}"
+            )
+    if not re.fullmatch(r"[a-z]{2,3}", sts.language):
+        raise RecipeError(f"sts.language is {sts.language!r}; expected a code like en")

@@ -1,27 +1,68 @@
-"""Settings of a section from plain values: keys and types are checked."""
+"""Settings of a section from plain values: keys, types, bounds of numbers, texts that a file or a terminal can hold."""
 
-from collections.abc import Mapping
+import difflib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from jsonargparse import ArgumentError, ArgumentParser
 
+from data.pictures import unfit_name
 from pipeline.errors import RecipeError
-from pipeline.recipes.checks import refuse_unknown
 
 T = TypeVar("T")
+LARGEST = 2**31 - 1
+"""Of any whole number."""
+_LONGEST_TEXT, LONGEST_NAME = 4096, 100  # letters; names stand in names of files, of which systems allow 255 bytes
+_SEPARATORS = set('<>:"/\\|?*')
 _READ: dict[tuple[type, str], Any] = {}
 _PARSERS: dict[type, ArgumentParser] = {}
 
 
-def typed(kind: type[T], values: Mapping[str, Any], where: str, section: str) -> T:
+def number(
+    default: T, least: float | None = None, most: float | None = None, above: float | None = None,
+    below: float | None = None, hint: str = "",
+) -> T:  # fmt: skip
+    """A field of a settings class with bounds; of a list or a mapping they are those of its numbers.
+
+    Args:
+        default: of the field; a list or a mapping is copied.
+        least: the smallest number; None: there is none.
+        most: the largest; None: `LARGEST` of whole numbers.
+        above: every number is larger.
+        below: every number is smaller.
+        hint: what an error says further.
+    """
+    bounds = {"least": least, "most": most, "above": above, "below": below, "hint": hint}
+    factory: Callable[[], T] = lambda: deepcopy(default)  # noqa: E731
+    made: T = field(default_factory=factory, metadata=bounds) if isinstance(default, list | dict) else field(
+        default=default, metadata=bounds
+    )  # fmt: skip
+    return made
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Say, before the text of an error that is raised inside, where it stands.
+
+    Raises:
+        RecipeError: with `where` before it.
+    """
+    try:
+        yield
+    except RecipeError as error:
+        raise RecipeError(f"{where}: {error}") from None
+
+
+def typed(kind: type[T], values: Mapping[str, Any], section: str) -> T:
     """Make settings of plain values; those that were read before are not read again, as those of several tables.
 
     Args:
         kind: the dataclass of the section.
         values: as they stand in a recipe.
-        where: file, for messages.
         section: its name, for messages.
 
     Raises:
@@ -30,15 +71,14 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str, section: str) ->
     known: T | None = _READ.get((kind, repr(values)))
     if known is not None:
         return deepcopy(known)
-    _check_keys(kind, values, where, section)
+    _check_keys(kind, values, section)
     parser = _parser_of(kind)
     try:
         made: T = parser.instantiate_classes(parser.parse_object({"it": deepcopy(dict(values))})).it
     except (ArgumentError, TypeError, ValueError) as error:
-        text = (
-            " ".join(str(error).split()).replace('Parser key "it.', f'key "{section}.').replace('"it"', f'"{section}"')
-        )
-        raise RecipeError(f"{where}: {text}") from None
+        text = " ".join(str(error).split())
+        text = text.replace('Parser key "it.', f'key "{section}.').replace('"it"', f'"{section}"')
+        raise RecipeError(text) from None
     _READ[kind, repr(values)] = deepcopy(made)
     return made
 
@@ -53,18 +93,111 @@ def _parser_of(kind: type) -> ArgumentParser:
 
 def names_of(kind: type) -> set[str]:
     """The names of the settings of a class."""
-    return {field.name for field in fields(kind)}
+    return {setting.name for setting in fields(kind)}
 
 
-def _check_keys(kind: type, values: Mapping[str, Any], where: str, prefix: str) -> None:
-    refuse_unknown(values, names_of(kind), where, f"{prefix}.")
+def refuse_unknown(values: Any, known: set[str], prefix: str) -> None:
+    """Refuse keys that are not known, and name the nearest.
+
+    Raises:
+        RecipeError: there is one, or `values` has no keys.
+    """
+    if not isinstance(values, Mapping):
+        raise RecipeError(f"{prefix.rstrip('.')} is {values!r}; expected keys with values")
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, 1)
+            hint = f"did you mean {prefix}{near[0]}?" if near else f"known are {', '.join(sorted(known))}"
+            raise RecipeError(f"unknown key {prefix}{key}; {hint}")
+
+
+def _check_keys(kind: type, values: Mapping[str, Any], prefix: str) -> None:
+    refuse_unknown(values, names_of(kind), f"{prefix}.")
     hints = get_type_hints(kind)
     for key, value in values.items():
         if value is None and hints[key] is not Any and type(None) not in get_args(hints[key]):
-            raise RecipeError(f"{where}: {prefix}.{key} is empty; expected a value, or leave the key out")
-        inner = next((t for t in (hints[key], *get_args(hints[key])) if is_dataclass(t)), None)
+            raise RecipeError(f"{prefix}.{key} is empty; expected a value, or leave the key out")
+        inner = next((hint for hint in (hints[key], *get_args(hints[key])) if is_dataclass(hint)), None)
         if inner is not None and isinstance(value, Mapping):
             named = value if get_origin(hints[key]) is dict else {None: value}
-            for name, one in named.items():
-                where_in = f"{prefix}.{key}" if name is None else f"{prefix}.{key}.{name}"
-                _check_keys(inner, one, where, where_in)  # type: ignore[arg-type]
+            for name, values_in in named.items():
+                place = f"{prefix}.{key}" if name is None else f"{prefix}.{key}.{name}"
+                _check_keys(inner, values_in, place)  # type: ignore[arg-type]
+
+
+def check_values(values: Any, key: str = "", bounds: Mapping[str, Any] | None = None) -> None:
+    """Refuse numbers outside their bounds, and texts with control characters, wherever they stand.
+
+    Args:
+        values: settings, or plain values.
+        key: where they stand.
+        bounds: of the numbers in them, as `number` says them.
+
+    Raises:
+        RecipeError: there is one; it names the key.
+    """
+    if isinstance(values, int | float) and not isinstance(values, bool):
+        _check_number(values, key, bounds or {})
+    if isinstance(values, str):
+        _check_text(values, key)
+    items: Iterable[tuple[str, Any, Any]] = ()
+    if is_dataclass(values):
+        items = ((each.name, getattr(values, each.name), each.metadata) for each in fields(values))
+    elif isinstance(values, Mapping):
+        items = ((name, value, bounds) for name, value in values.items())
+    elif isinstance(values, list | tuple):
+        items = ((str(place), value, bounds) for place, value in enumerate(values))
+    for name, value, own_bounds in items:
+        _check_text(str(name), f"a key of {key}")
+        check_values(value, f"{key}.{name}" if key else str(name), own_bounds)
+
+
+def _check_number(value: float, key: str, bounds: Mapping[str, Any]) -> None:
+    """Refuse a number outside its bounds, by a RecipeError."""
+    if not math.isfinite(value):
+        raise RecipeError(f"{key} is {value}; expected a finite number")
+    least, most, above, below = (bounds.get(name) for name in ("least", "most", "above", "below"))
+    largest = LARGEST if most is None and isinstance(value, int) else most
+    if isinstance(value, int) and abs(value) > (largest or LARGEST):
+        raise RecipeError(f"{key} is {value}; expected {largest or LARGEST:,} at most")
+    outside = (
+        (least is not None and value < least) or (above is not None and value <= above)
+        or (below is not None and value >= below) or (largest is not None and value > largest)
+    )  # fmt: skip
+    if outside:
+        if below is not None or (most is not None and isinstance(value, float)):
+            low = f"from {least:g}" if above is None else f"more than {above:g}"
+            expected = f"{low} to below {below:g}" if below is not None else f"{low} and at most {most:g}"
+        else:
+            expected = f"{least:g} or more" if above is None else f"more than {above:g}"
+        raise RecipeError(f"{key} is {value}; expected {expected}{bounds.get('hint', '')}")
+
+
+def _check_text(text: str, what: str) -> None:
+    if len(text) > _LONGEST_TEXT:
+        raise RecipeError(f"{what} has {len(text):,} letters; expected {_LONGEST_TEXT:,} at most")
+    if reason := unfit_name(text):
+        raise RecipeError(f"{what} is {text!r}: {reason.removeprefix('its name ')}; write it without")
+
+
+def check_file_name(name: str, what: str) -> None:
+    """Refuse a name that becomes part of a file's and cannot.
+
+    Raises:
+        RecipeError: it cannot; `what` says where it stands.
+    """
+    if separators := set(name) & _SEPARATORS:
+        raise RecipeError(f"{what} has {name!r}, whose {min(separators)} no file name has; name it otherwise")
+    if not name.strip(" .") or len(name.encode("utf-8", "surrogatepass")) > LONGEST_NAME or unfit_name(name):
+        raise RecipeError(f"{what} has {name!r}, which no file can be called; expected 1 to {LONGEST_NAME} letters")
+
+
+def refuse_twice(values: Iterable[Any], what: str) -> None:
+    """Refuse a list with an entry that stands twice in it.
+
+    Raises:
+        RecipeError: there is one; `what` says where.
+    """
+    listed = [str(value) for value in values]
+    if len({*listed}) < len(listed):
+        raise RecipeError(f"{what} has an entry twice: {', '.join(listed)}")

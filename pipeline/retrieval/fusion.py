@@ -14,7 +14,7 @@ from modules.metrics.retrieval import RetrievalRanks, retrieval_ranks
 from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import VseSettings
+from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.ranks import load_module, rank_split, validation_scores, write_ranks
 from pipeline.retrieval.rows import Row, Training, recall_headline

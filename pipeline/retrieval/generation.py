@@ -13,7 +13,7 @@ from data.text import TextInput, WordVocabulary
 from modules.retrieval_models import RetrievalModel
 from modules.translators.beam import BeamSettings
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import TrainerSettings
+from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.model_files import load_model
 
 _BATCH = 256  # images

@@ -11,7 +11,7 @@ from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.corpus.pixels import pictures_job, pixels_job
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
-from pipeline.recipes.settings import VseSettings
+from pipeline.recipes.retrieval_settings import VseSettings
 
 IMAGES = "images"
 """Name of the input of a job that holds pictures."""

@@ -13,7 +13,7 @@ from data.text import WORDS
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.engine.console import info
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import VseSettings
+from pipeline.recipes.retrieval_settings import VseSettings
 
 
 def require_segmenters(settings: VseSettings) -> None:

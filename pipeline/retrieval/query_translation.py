@@ -11,8 +11,8 @@ from data.captions import HUMAN, Caption, read_captions, write_captions
 from modules.translators.beam import BeamSettings
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
-from pipeline.recipes.checks import translations
-from pipeline.recipes.settings import AugmentSettings, VseSettings
+from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.settings import AugmentSettings
 from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.ranks import load_module, rank_split, write_ranks
 from pipeline.retrieval.rows import Row, Training, recall_headline
@@ -31,18 +31,18 @@ def by_translation(training: Training) -> Row:
     """
     recipe, settings = training.recipe, training.recipe.vse
     known, translators = training.translators(), dict[str, Job]()
-    for translation, (system, direction) in translations(settings).items():
+    for translation, (system, direction) in settings.translations.items():
         if (title := f"{system}-{direction}") not in known:
             other = recipe.augment.captions or recipe.augment.translators
             raise RecipeError(f"vse.translate is {translation!r}, but {other} trains no {title}")
         translators[direction] = known[title]
     trained = training.train(settings.model)
-    titles = "+".join(one.replace(":", "-") for one in translations(settings))
+    titles = "+".join(one.replace(":", "-") for one in settings.translations)
     name = f"search-{titles}-{settings.model}-{training.name}-{training.seed}"
     job = translated_job(name, trained, training.corpus, translators, settings, recipe.augment)
     target_of = dict(direction.split("-") for direction in translators)
     unseen = {one for one, target in target_of.items() if target not in training.languages}  # it reads the translation
-    return training.row(job, [trained], f"{settings.model} by {', '.join(translations(settings))}", target_of, unseen)
+    return training.row(job, [trained], f"{settings.model} by {', '.join(settings.translations)}", target_of, unseen)
 
 
 def translated_job(

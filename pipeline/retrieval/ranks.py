@@ -20,7 +20,8 @@ from modules.training.retrieval import Retrieval
 from pipeline.engine.artifacts import read_arrays, read_manifest
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import TrainerSettings, VseSettings
+from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.rows import Row, Training, recall_headline
 from pipeline.training.model_files import load_weights, read_network, refusing_other_code

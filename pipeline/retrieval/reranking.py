@@ -24,7 +24,7 @@ from modules.search.reranking import FirstLists, exact_lists, first_lists, reran
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import VseSettings
+from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.retrieval.generation import on_device
 from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.ranks import encode_test, load_module, rank_split, read_ranks, write_ranks

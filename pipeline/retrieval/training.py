@@ -23,8 +23,10 @@ from pipeline.engine.artifacts import read_tensors
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import Recipe, TrainingSettings, VseSettings, job_settings
-from pipeline.recipes.starts import overlaid
+from pipeline.recipes.overlays import overlaid
+from pipeline.recipes.retrieval_settings import TrainingSettings, VseSettings
+from pipeline.recipes.settings import Recipe
+from pipeline.recipes.trainer_settings import job_settings
 from pipeline.recipes.typed import names_of
 from pipeline.retrieval.images import (
     files_of_images,

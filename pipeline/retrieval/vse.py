@@ -17,7 +17,8 @@ from pipeline.engine.console import debug
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import Recipe, VseSettings
+from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import parse_path
 from pipeline.retrieval.fusion import fused
 from pipeline.retrieval.generation import Writer

@@ -22,7 +22,9 @@ from pipeline.engine.console import debug, info, status
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import Recipe, TrainerSettings, VseSettings
+from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.settings import Recipe
+from pipeline.recipes.trainer_settings import TrainerSettings
 
 _READ_BY_TRANSFORMERS = (".json", ".txt", ".model", ".safetensors", ".bin")
 

@@ -10,7 +10,8 @@ from modules.metrics.sentence_similarity import pair_similarity
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
-from pipeline.recipes.settings import Recipe, VseSettings
+from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.settings import Recipe
 from pipeline.retrieval.rows import Row
 from pipeline.similarity.floors import FLOORS, floor_job
 from pipeline.similarity.sets import digests, headline, read_sets, training_text, write_sets

@@ -8,7 +8,7 @@ from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger, Wand
 from pytorch_lightning.utilities import rank_zero_only
 
 from pipeline.errors import RecipeError
-from pipeline.recipes.network_checks import require_loggers
+from pipeline.recipes.networks import require_loggers
 
 CSV, WANDB = "csv", "wandb"
 
@@ -47,7 +47,7 @@ class _Run(WandbLogger):
 
 def _wandb(log_dir: Path) -> WandbLogger:
     """A logger whose run has begun."""
-    require_loggers([WANDB], "the settings")
+    require_loggers([WANDB])
     from wandb.errors import Error
 
     run, project = log_dir.parts[-3:], os.environ.get("WANDB_PROJECT", "bildwort")

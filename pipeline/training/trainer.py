@@ -37,7 +37,8 @@ from pipeline.engine.job import DIGITS
 from pipeline.engine.machine import duration
 from pipeline.errors import RecipeError
 from pipeline.recipes.precision import precision_of
-from pipeline.recipes.settings import Recipe, TrainerSettings
+from pipeline.recipes.settings import Recipe
+from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.loggers import loggers_of
 from pipeline.training.tensorboard import LOG_EVERY, Charts, Pace
 

@@ -16,9 +16,10 @@ from pipeline.engine.console import debug
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.recipes.decoding import decoding_of
-from pipeline.recipes.settings import Recipe, job_settings
+from pipeline.recipes.networks import decoding_of
+from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CAPTION, parse_path
+from pipeline.recipes.trainer_settings import job_settings
 from pipeline.recipes.translator_settings import DecodingSettings
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.translation.translating import Translated, translate_all

@@ -12,7 +12,7 @@ from data.text import JointBPE
 from modules.translators.beam import BeamSettings
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import MmtSettings
+from pipeline.recipes.translator_settings import MmtSettings
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.translation.parallel_text import BACK
 from pipeline.translation.translating import translate_all

@@ -14,7 +14,8 @@ from modules.translators.beam import BeamSettings
 from modules.translators.registry import Searched
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.artifacts import read_rows
-from pipeline.recipes.settings import MmtSettings, Recipe
+from pipeline.recipes.settings import Recipe
+from pipeline.recipes.translator_settings import MmtSettings
 from pipeline.training.trainer import log_folder
 from pipeline.translation.parallel_text import ParallelText
 from pipeline.translation.translating import Translated, translate_all

@@ -24,7 +24,7 @@ from modules.translators.noisy_channel import log_likelihoods
 from modules.translators.registry import Translator
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.job import Job
-from pipeline.recipes.settings import MmtSettings
+from pipeline.recipes.translator_settings import MmtSettings
 from pipeline.translation.parallel_text import ParallelText
 from pipeline.translation.translating import translate_all
 from pipeline.translation.translator_files import load_translator

@@ -23,9 +23,10 @@ from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import lender
-from pipeline.recipes.settings import MmtSettings, Recipe, job_settings
+from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CHANNEL, members_of, opposite, parse_system, translators_wanted
-from pipeline.recipes.translator_settings import Phase
+from pipeline.recipes.trainer_settings import job_settings
+from pipeline.recipes.translator_settings import MmtSettings, Phase
 from pipeline.training.model_files import load_best, load_weights, save_weights
 from pipeline.training.tensorboard import log_result
 from pipeline.training.trainer import AveragedWeights, fit, log_folder

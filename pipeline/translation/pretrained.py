@@ -10,7 +10,8 @@ from data.regions import RegionStore
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import Recipe, job_settings
+from pipeline.recipes.settings import Recipe
+from pipeline.recipes.trainer_settings import job_settings
 from pipeline.translation.evaluation import evaluate_translator, show_translations, translation_headline
 from pipeline.translation.parallel_text import ParallelText
 from pipeline.translation.translator_files import PRETRAINED, load_pretrained

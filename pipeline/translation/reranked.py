@@ -24,9 +24,9 @@ from modules.translators.mira import MiraSettings
 from pipeline.engine.artifacts import read_rows
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
-from pipeline.recipes.rerank_settings import CONTROL, OF_RETRIEVAL
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CHANNEL, members_of, opposite, translators_wanted
+from pipeline.recipes.translator_settings import CONTROL, OF_RETRIEVAL
 from pipeline.translation.evaluation import evaluate_translator, translation_headline
 from pipeline.translation.incongruent_images import another
 from pipeline.translation.nbest import Lists, compare, tuned

@@ -20,7 +20,7 @@ from modules.translators.beam import Hypothesis
 from modules.translators.registry import Search, Searched
 from pipeline.engine.files import write_atomically
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import TrainerSettings
+from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.trainer import make_trainer, stopping
 
 

@@ -19,8 +19,8 @@ from modules.translators.registry import Searched, build_translator
 from modules.translators.rerankers import Feature, Length, LogProbability, Reranker, Similarity
 from pipeline.engine.artifacts import read_json
 from pipeline.errors import RecipeError
-from pipeline.recipes.rerank_settings import CONTROL, OF_RETRIEVAL
 from pipeline.recipes.systems import CHANNEL
+from pipeline.recipes.translator_settings import CONTROL, OF_RETRIEVAL
 from pipeline.training.model_files import MODEL_FILES, build_with_weights, load_model
 
 LOGP, RERANKING, RETRIEVAL, PRETRAINED = "logp", "reranking", "retrieval", "pretrained"

@@ -21,7 +21,7 @@ from modules.training.translation import rate_factor
 from pipeline.corpus.prepare import corpus_job
 from pipeline.engine.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.settings import MmtSettings
+from pipeline.recipes.translator_settings import MmtSettings
 from tests.benchmarks.learners import LONGEST, marian
 from tests.benchmarks.timing import BF16
 from tests.modules.translation_models import save_marian_tokenizer

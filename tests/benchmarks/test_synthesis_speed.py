@@ -28,7 +28,7 @@ from modules.translators.transformer import TransformerTranslator
 from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.settings import TrainerSettings
+from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.model_files import save_weights
 from pipeline.translation.translating import translate_all
 from pipeline.translation.translator_files import load_translator, save_network

@@ -15,7 +15,7 @@ from data.retrieval import RetrievalData
 from data.slots import parse_group
 from data.text import WordVocabulary
 from modules.training.retrieval import Retrieval
-from pipeline.recipes.settings import TrainerSettings
+from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.trainer import make_trainer
 from tests.benchmarks.timing import BATCH, REGION_DIM, REGIONS
 

@@ -20,7 +20,7 @@ from modules.training.retrieval import Retrieval
 from modules.training.translation import Translation
 from modules.translators.beam import BeamSettings
 from modules.translators.regional import RegionalTranslator
-from pipeline.recipes.settings import TrainerSettings
+from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.translation.translating import translate_all
 from tests.modules.small import Corpus, Diary, OneLanguageARank, make_trainer
 from tests.modules.test_plugins import PLUGINS

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import main
+from pipeline.cli import main, split_settings
 from pipeline.commands.options import recipe_names
 from pipeline.commands.stages import STAGES
 from pipeline.engine.console import info
 from pipeline.errors import RecipeError
-from pipeline.recipes.command_line import split_settings
 from pipeline.recipes.documentation import documented_keys, documented_recipe
 from pipeline.recipes.loading import CONFIGS, load_recipe
 from tests.pipeline.tiny import ROOT, Tiny

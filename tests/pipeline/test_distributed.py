@@ -14,7 +14,7 @@ from pipeline.engine.distributed import rank, run_id, started_together
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import TrainerSettings
+from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.trainer import make_trainer
 from tests.pipeline.test_jobs import Work, make
 from tests.pipeline.tiny import ran

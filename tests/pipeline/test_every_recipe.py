@@ -25,8 +25,9 @@ from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
 from pipeline.recipes.loading import CONFIGS, load_recipe
-from pipeline.recipes.settings import Recipe, TrainerSettings
+from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import parse_path
+from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.trainer import make_trainer
 from tests.data.layouts import entries, write_folder, write_json
 from tests.data.official import OFFICIAL, pack, write_data

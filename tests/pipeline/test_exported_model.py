@@ -24,7 +24,7 @@ from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.indexing import update_gallery
 from pipeline.gallery.picture_sources import PictureFolder
 from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.settings import TrainerSettings
+from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.translation.evaluation import read_translations
 from pipeline.translation.translating import translate_all
 from pipeline.translation.translator_files import load_translator

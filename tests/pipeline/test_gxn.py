@@ -16,7 +16,7 @@ from pipeline.export.exported_model import ExportedModel
 from pipeline.export.generation import captions_of, picture_of
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.starts import overlaid
+from pipeline.recipes.overlays import overlaid
 from pipeline.retrieval.training import start_weights
 from pipeline.retrieval.vse import of_model
 from tests.modules.text_models import save

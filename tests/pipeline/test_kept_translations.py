@@ -11,7 +11,7 @@ from torch import nn
 from modules.training.translation import Synthesis
 from modules.translators.beam import BeamSettings, Hypothesis
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import TrainerSettings
+from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.translation import translating as kept_translations
 from pipeline.translation.evaluation import read_translations
 from pipeline.translation.translating import KeptTranslations, Translated, translate_all

@@ -12,7 +12,7 @@ from modules.metrics.retrieval import retrieval_ranks
 from modules.search.ranking import exact_ranks
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.recipes.settings import TrainerSettings
+from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.retrieval.ranks import encode_test, load_module, read_ranks
 from tests.modules.test_ranking import assert_same
 from tests.pipeline.test_two_processes import run_on_two

@@ -9,7 +9,7 @@ import pytest
 from pytorch_lightning.loggers import wandb as of_lightning
 
 from pipeline.errors import RecipeError
-from pipeline.recipes import network_checks
+from pipeline.recipes import networks
 from pipeline.recipes.loading import load_recipe
 from pipeline.training.loggers import loggers_of
 from tests.pipeline.tiny import Tiny
@@ -90,7 +90,7 @@ def test_curves_of_a_stopped_training_are_kept(tmp_path: Path) -> None:
 
 
 def test_wandb_that_is_not_installed_is_one_line_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network_checks, "find_spec", lambda name: None)
+    monkeypatch.setattr(networks, "find_spec", lambda name: None)
     said = r"trainer\.loggers names wandb, which is not installed; run `make setup EXTRA=wandb`, or leave it out"
     with pytest.raises(RecipeError, match=said):
         load_recipe("scenes", ["--trainer.loggers=[wandb]"])

@@ -13,7 +13,7 @@ from pipeline.engine.progress import Progress
 from pipeline.engine.runner import Runner
 from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
-from pipeline.recipes.settings import TrainerSettings
+from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.reporting.records import Result
 from pipeline.stages import all_jobs
 from pipeline.training import trainer as training

@@ -225,7 +225,7 @@ def test_a_stage_trainer_overlays_the_top_level_one(tmp_path: Path) -> None:
             ["--mmt.finetune.steps=50", "--mmt.finetune.eval_every=20"],
             ("mmt.finetune.steps", "mmt.finetune.eval_every"),
         ),
-        (["--mmt.finetune.eval_every=0"], ("mmt.finetune.eval_every 0",)),
+        (["--mmt.finetune.eval_every=0"], ("mmt.finetune.eval_every is 0",)),
         (["--mmt.finetune.steps=0"], ("mmt.finetune.steps is 0",)),
         (["--vse.warmup_epochs=9", "--vse.epochs=8"], ("vse.warmup_epochs 9", "vse.epochs 8")),
         (["--vse.epochs=0", "--vse.warmup_epochs=0"], ("vse.epochs is 0",)),

@@ -17,7 +17,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.settings import TrainerSettings
+from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.reporting.results import Figures, finished_records
 from pipeline.reporting.retrieved import retrieved_tables
 from pipeline.retrieval.ranks import load_module, rank_split

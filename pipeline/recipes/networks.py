@@ -1,0 +1,167 @@
+"""Settings that depend on networks: which models, losses and searches exist, and what they take."""
+
+import inspect
+from collections.abc import Collection, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any, Literal, get_args, get_origin
+
+import torch
+from jsonargparse import ArgumentError, ArgumentParser
+
+from modules.errors import ModelError
+from modules.losses.registry import LOSSES
+from modules.retrieval_models import build_model, model_class, option_names
+from modules.translators.beam import BeamSettings
+from modules.translators.registry import NETWORKS, Search, build_translator, network_options
+from modules.translators.sampling import SampleSettings
+from pipeline.errors import RecipeError
+from pipeline.recipes.overlays import captioner_settings, overlaid, reranker_settings
+from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.settings import Recipe
+from pipeline.recipes.translator_settings import DecodingSettings, MmtSettings
+from pipeline.recipes.typed import located, refuse_unknown
+
+_OF_BEAM, _OF_SAMPLE = ("beam_size", "groups", "diversity"), ("temperature", "top_p")
+
+
+def check_networks(recipe: Recipe, where: str) -> None:
+    """Refuse models, losses, networks and searches that do not exist or do not take such settings, in tables too.
+
+    Raises:
+        ModelError: there is no such retrieval model.
+        RecipeError: there is no such loss, network or search, or it does not take a setting.
+    """
+    trainings = {"": recipe.vse} | {
+        f"tables.{title}.systems.{name}": system.vse
+        for title, table in recipe.tables.items()
+        for name, system in table.systems.items()
+    }
+    if recipe.vse.reranker.get("model") is not None:
+        trainings["vse.reranker"] = reranker_settings(recipe.vse)
+    if recipe.augment.captioner:
+        trainings["augment.captioner"] = captioner_settings(recipe.vse, recipe.augment.captioner)
+    checked = set[str]()  # systems of a table often differ in other settings, and tables of languages have the same
+    for key, vse in trainings.items():
+        starts = {f"{key or 'vse'}.start[{number}]": overlaid(vse, own) for number, own in enumerate(vse.start)}
+        for its_key, its in (starts | {key: vse}).items():
+            if (models := repr((its.model, its.fuse, its.first, its.options))) not in checked:
+                with located(": ".join(filter(None, (where, its_key)))):
+                    _check_retrieval_models(its)
+                checked.add(models)
+        with located(": ".join(filter(None, (where, key)))):
+            _check_loss(vse)
+            if key == "augment.captioner":
+                _check_decoder(vse)
+    with located(where):
+        _check_translator(recipe.mmt)
+        for stage in (recipe.mmt, recipe.augment, recipe.vse):
+            require_loggers(stage.trainer.loggers)
+        for name, settings in recipe.augment.searches.items():
+            try:
+                decoding_of(settings, recipe.seed)
+            except ModelError as error:
+                raise RecipeError(f"augment.searches.{name}: {error}") from None
+
+
+def require_loggers(names: Collection[str]) -> None:
+    """Refuse settings that name a logger that is not installed.
+
+    Args:
+        names: of `trainer.loggers`.
+
+    Raises:
+        RecipeError: it is not.
+    """
+    if "wandb" in names and find_spec("wandb") is None:
+        raise RecipeError(
+            "trainer.loggers names wandb, which is not installed; run `make setup EXTRA=wandb`, or leave it out"
+        )
+
+
+def _check_retrieval_models(vse: VseSettings) -> None:
+    """Refuse models that do not exist, options that none of them takes, and first models that cannot be indexed."""
+    models = vse.fuse or [vse.model, *([vse.first] if vse.first else [])]
+    known = set[str]().union(*(option_names(model_class(name)) for name in models))
+    refuse_unknown(vse.options, known, "vse.options.")
+    for name in models:
+        own = option_names(model_class(name))
+        _check_options(name, {key: one for key, one in vse.options.items() if key in own})
+    if vse.first is not None and (score := model_class(vse.first).score_with(**vse.options)) != "inner product":
+        raise RecipeError(f"vse.first is {vse.first!r}, whose score is of {score}; expected an inner product")
+
+
+def _check_options(model: str, options: dict[str, Any]) -> None:
+    """Refuse values of options by which a retrieval model cannot be built."""
+    _check_types(model_class(model), options, "vse.options.")
+    try:
+        with torch.device("meta"):  # shapes alone
+            build_model(model, region_dim=4, vocabulary_size=4, languages=["en"], dim=4, word_dim=4, **options)
+    except (ModelError, TypeError, ValueError, RuntimeError) as error:
+        raise RecipeError(f"vse.model {model!r}, vse.options: {error}") from None
+
+
+def _check_types(kind: type, options: Mapping[str, Any], prefix: str) -> None:
+    """Refuse options that are not of the types that a class's arguments are annotated with."""
+    parameters = inspect.signature(kind).parameters
+    for name, value in options.items():
+        parser, kind_of_value = ArgumentParser(exit_on_error=False), parameters[name].annotation
+        parser.add_argument(f"--{name}", type=kind_of_value)
+        try:
+            fits = parser.parse_object({name: value})[name] == value  # a text that could be read as a number does not
+        except ArgumentError:
+            fits = False
+        if not fits:
+            raise RecipeError(f"{prefix}{name} is {value!r}; expected {_shown(kind_of_value)}")
+
+
+def _shown(hint: Any) -> str:
+    """A type in short: `int`, `float | None`, `one of a, b`, `a list of a, b`."""
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(map(str, get_args(hint)))}"
+    if get_origin(hint) is Sequence:
+        return f"a list of {_shown(get_args(hint)[0]).removeprefix('one of ')}"
+    return hint.__name__ if isinstance(hint, type) else str(hint)
+
+
+def _check_decoder(vse: VseSettings) -> None:
+    """Refuse a model that is to write captions and has no decoder."""
+    if not model_class(vse.model).writes_with(**vse.options):
+        raise RecipeError(f"{vse.model!r} has no decoder with these options, so it writes no captions; "
+                          "expected model: gxn with options.generate: [i2t]")  # fmt: skip
+
+
+def _check_loss(vse: VseSettings) -> None:
+    """Refuse losses that do not exist, and weights that the loss does not read."""
+    if vse.loss not in (None, *LOSSES):
+        raise RecipeError(f"vse.loss is {vse.loss!r}; expected one of {', '.join(LOSSES)}")
+    if vse.type_weights and (vse.loss or model_class(vse.model).loss) != "hardest":
+        raise RecipeError("vse.type_weights weighs the hardest negatives, but vse.loss is not `hardest`")
+
+
+def _check_translator(mmt: MmtSettings) -> None:
+    """Refuse a network of translators that cannot be built."""
+    refuse_unknown(mmt.network_options, set(network_options(mmt.network)), "mmt.network_options.")
+    _check_types(NETWORKS[mmt.network], mmt.network_options, "mmt.network_options.")
+    sizes = {"vocabulary_size": 4, "embedding_dim": mmt.embedding_dim, "hidden_dim": mmt.hidden_dim}
+    try:
+        with torch.device("meta"):  # shapes alone
+            build_translator(mmt.network, region_dim=1, **sizes, **mmt.network_options)
+    except (ModelError, TypeError, RuntimeError) as error:
+        raise RecipeError(f"mmt.network {mmt.network!r}, mmt.network_options: {error}") from None
+
+
+def decoding_of(settings: DecodingSettings, seed: int) -> Search:
+    """The search that settings describe.
+
+    Raises:
+        ModelError: they do not fit, or belong to the other method.
+    """
+    for name in _OF_SAMPLE if settings.method == "beam" else _OF_BEAM:
+        if getattr(settings, name) != getattr(DecodingSettings(), name):
+            raise ModelError(f"{name} is nothing to method {settings.method}; leave it out or take the other method")
+    normalised = {"length_penalty": settings.length_penalty}
+    if settings.method == "sample":
+        return SampleSettings(settings.captions, settings.temperature, settings.top_p, seed=seed, **normalised)
+    if not 1 <= settings.captions <= settings.beam_size:
+        raise ModelError(f"captions is {settings.captions}; expected 1 to beam_size ({settings.beam_size})")
+    return BeamSettings(settings.beam_size, groups=settings.groups, diversity=settings.diversity, **normalised)

@@ -1,0 +1,228 @@
+"""Settings laid over `vse`: trainings beside those of the rows, as settings, and the systems of tables.
+
+Trainings beside those of the rows are of `vse.start`, `vse.reranker`, `augment.captioner` and `mmt.rerank.retrieval`.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from data.slots import parse_group
+from pipeline.errors import RecipeError
+from pipeline.recipes.retrieval_settings import RANKED_BY, EvaluationSettings, TrainingSettings, VseSettings
+from pipeline.recipes.settings import Recipe, System, Table
+from pipeline.recipes.systems import CAPTION, parse_path
+from pipeline.recipes.typed import located, names_of, refuse_unknown, typed
+
+MEASURES_OF_CAPTIONS, DEPTH = 5, 5
+"""BLEU-1 to 4 and CIDEr-D, of the captions at ranks 1 … 5."""
+_GOES_WITH = (
+    ("network", "network_options"), ("model", "options"), ("model", "start"), ("pretrained", "word_vectors"),
+    ("image_encoder", "image_encoder_rate"), ("image_encoder", "image_encoder_size"),
+)  # fmt: skip
+_OF_ROWS = ("rows", "only", "seeds", "unseen", "first_k")
+ALONE: dict[str, Any] = {
+    name: getattr(EvaluationSettings(), name) for name in names_of(EvaluationSettings) if name not in _OF_ROWS
+} | {"retrieved_captions": False}
+"""Settings of a model that is trained for another job, without evaluations of its own."""
+OF_ANOTHER: dict[str, Any] = {
+    **ALONE, "options": {}, "pretrained": None, "pretrained_rate": 0.0, "pretrained_vectors": "words",
+    "pretrained_layer": -1, "start": [],
+}  # fmt: skip
+"""Those of a second model, which has options, a text model and starts of its own."""
+OF_A_START = {
+    "options", "epochs", "steps", "batch_size", "learning_rate", "decay_epoch", "decay", "decay_every", "warmup_epochs",
+    "loss", "margin", "image_encoder_rate",
+}  # fmt: skip
+"""Settings of an entry of `vse.start`: not what decides how words and images are read, as a later training goes on with
+the same parts."""
+OVERLAID = names_of(TrainingSettings) - {
+    "pretrained", "pretrained_vectors", "pretrained_layer", "select", "test", "image_encoder", "image_encoder_size",
+}  # fmt: skip
+"""Settings of trainings that a section lays over `vse`: they read the same words and images."""
+
+
+def reranker_settings(settings: VseSettings) -> VseSettings:
+    """The settings of the training of `vse.reranker`, of its row and the first seed."""
+    own = {key: value for key, value in settings.reranker.items() if key != "row"}
+    return replace(settings, **{**OF_ANOTHER, "only": [settings.reranker["row"]], "seeds": settings.seeds[:1], **own})
+
+
+def overlaid(settings: VseSettings, change: Mapping[str, Any]) -> VseSettings:
+    """The settings of a training that comes before one with `settings`: `change` is an entry of `vse.start`."""
+    options = settings.options | change.get("options", {})
+    return replace(settings, **{**change, "options": options, "start": []})
+
+
+def captioner_settings(settings: VseSettings, captioner: Mapping[str, Any]) -> VseSettings:
+    """The settings of the training of `augment.captioner`; another model has options and starts of its own."""
+    own = {key: value for key, value in captioner.items() if key != "row"}
+    others: dict[str, Any] = {} if own.get("model", settings.model) == settings.model else {"options": {}, "start": []}
+    return replace(settings, **{"seeds": settings.seeds[:1], **others, **own, **ALONE, "only": [captioner["row"]]})
+
+
+def check_overlays(recipe: Recipe, vse: Mapping[str, Any]) -> None:
+    """Refuse trainings beside those of the rows whose settings make no sense; those of `vse.start` get their types.
+
+    Args:
+        recipe: whose.
+        vse: plain values of its section.
+
+    Raises:
+        RecipeError: there is one.
+    """
+    reranker, captioner, retrieval = recipe.vse.reranker, recipe.augment.captioner, recipe.mmt.rerank.retrieval
+    if reranker and reranker.get("model", "") is not None:
+        for key in ("row", "model"):
+            if key not in reranker:
+                raise RecipeError(f"vse.reranker.{key} is missing; expected a row of vse.rows, and a model")
+        own = _own(recipe, reranker, OVERLAID | {"first_k", "retrieved_captions"}, "vse.reranker")
+        _check_over(recipe, {**vse, **OF_ANOTHER, **own}, "vse.reranker")
+    check_starts(recipe, recipe.vse, vse, "vse")
+    if retrieval:
+        own = _own(recipe, retrieval, OVERLAID | {"seeds"}, "mmt.rerank.retrieval")
+        _check_over(recipe, {**vse, **own, **ALONE}, "mmt.rerank.retrieval")
+    if captioner:
+        own = _own(recipe, captioner, OVERLAID - {"trainer"} | {"seeds"}, "augment.captioner")
+        sources = sorted({slot.source for text in recipe.vse.rows[captioner["row"]] for slot in parse_group(text)})
+        if written := [source for source in sources if parse_path(source)[0] == CAPTION]:
+            raise RecipeError(
+                f"augment.captioner.row is {captioner['row']!r}, which trains on {written[0]!r}, captions that it is "
+                "to write itself; name a row without them"
+            )
+        typed(VseSettings, {**vse, **own, **ALONE}, "augment.captioner")
+        with located("augment.captioner"):
+            replace(recipe, vse=captioner_settings(recipe.vse, captioner)).check()
+
+
+def _own(recipe: Recipe, overlay: Mapping[str, Any], known: set[str], key: str) -> dict[str, Any]:
+    """The settings of an overlay but for its row, which is refused if it is none of `vse.rows`."""
+    refuse_unknown(overlay, known | {"row"}, f"{key}.")
+    row = overlay.get("row")
+    if not isinstance(row, str) or row not in recipe.vse.rows:
+        raise RecipeError(f"{key}.row is {row!r}; expected one of vse.rows: {', '.join(recipe.vse.rows)}")
+    return {name: value for name, value in overlay.items() if name != "row"}
+
+
+def _check_over(recipe: Recipe, values: Mapping[str, Any], key: str) -> VseSettings:
+    """The settings of plain values that are laid over a recipe's `vse`, checked with the rest of the recipe."""
+    settings = typed(VseSettings, values, key)
+    with located(key):
+        replace(recipe, vse=settings).check()
+    return settings
+
+
+def check_starts(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any], key: str) -> None:
+    """Refuse a training of `start` whose settings make no sense; the others get the types of settings.
+
+    Raises:
+        RecipeError: there is one.
+    """
+    for number, own in enumerate(settings.start):
+        place = f"{key}.start[{number}]"
+        refuse_unknown(own, OF_A_START, f"{place}.")
+        options = settings.options | mapping_of(own, "options", f"{place}.")
+        of_start = _check_over(recipe, {**vse, **own, "options": options, "start": []}, place)
+        settings.start[number] = {name: own[name] if name == "options" else getattr(of_start, name) for name in own}
+
+
+def mapping_of(values: Mapping[str, Any], key: str, prefix: str = "") -> dict[str, Any]:
+    """The plain values of a key that has keys itself; empty if it is not there.
+
+    Raises:
+        RecipeError: it is something else.
+    """
+    value = values.get(key) or {}
+    if not isinstance(value, Mapping):
+        raise RecipeError(f"{prefix}{key} is {value!r}; expected keys with values")
+    return dict(value)
+
+
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """One mapping over another; `rows` and other mappings are laid over key by key, lists replaced.
+
+    Raises:
+        RecipeError: a section has a value instead of keys.
+    """
+    merged = dict(below)
+    for kind, own in _GOES_WITH:
+        if above.get(kind, below.get(kind)) != below.get(kind):
+            merged.pop(own, None)  # another network or model has other options, a pretrained one reads no vectors
+    for key, value in above.items():
+        if isinstance(value, Mapping) and isinstance(merged.get(key), dict):
+            merged[key] = laid_over(merged[key], value)
+        elif not isinstance(merged.get(key), dict):
+            merged[key] = value
+        elif value is not None:  # a section without keys changes nothing
+            raise RecipeError(f"{key} is a section; expected {key}.KEY, found {value!r}")
+    return merged
+
+
+def read_table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], key: str) -> Table:
+    """A table whose systems' settings are laid over the recipe's own, each checked like a recipe.
+
+    Args:
+        recipe: whose.
+        raw: plain values of the table.
+        vse: plain values below those of its systems.
+        key: of the table.
+
+    Raises:
+        RecipeError: a system cannot be trained, does not give the figures of the table, or published ones do not fit.
+    """
+    refuse_unknown(raw, names_of(Table), f"{key}.")
+    systems = {}
+    for name, values in mapping_of(raw, "systems", f"{key}.").items():
+        inner = f"{key}.systems.{name}"
+        refuse_unknown(values, names_of(System), f"{inner}.")
+        laid = laid_over(vse, mapping_of(values, "vse", f"{inner}."))
+        rows = values.get("rows") or list(laid.get("rows") or VseSettings().rows)
+        settings = typed(VseSettings, laid | {"only": rows}, f"{inner}.vse")
+        with located(inner):
+            replace(recipe, vse=settings).check()
+        check_starts(recipe, settings, laid, f"{inner}.vse")
+        _check_system(raw, settings, key)
+        published = mapping_of(values, "published", f"{inner}.")
+        for row, figures in published.items():
+            if row not in rows:
+                raise RecipeError(f"{inner}.published.{row}: expected one of its rows, {', '.join(rows)}")
+            _check_published(raw, figures, f"{inner}.published.{row}")
+        systems[str(name)] = System(rows, settings, published)
+    for name, figures in mapping_of(raw, "published", f"{key}.").items():
+        _check_published(raw, figures, f"{key}.published.{name}")
+    for pair in raw.get("compare") or ():
+        known = isinstance(pair, list) and all(str(name) in systems for name in pair)
+        if not known or len(pair) != 2 or pair[0] == pair[1]:
+            raise RecipeError(f"{key}.compare: {pair!r}; expected two systems of the table: {', '.join(systems)}")
+    return replace(typed(Table, {name: raw[name] for name in raw if name != "systems"}, key), systems=systems)
+
+
+def _check_system(table: Mapping[str, Any], vse: VseSettings, key: str) -> None:
+    """Refuse a system whose settings do not give the figures of its table, by a RecipeError."""
+    without = f"without vse.{', vse.'.join(RANKED_BY)}"
+    if table.get("folds") and (vse.folds == 1 or vse.ranked_by):
+        raise RecipeError(f"{key}.folds needs vse.folds of 2 or more, {without}")
+    if table.get("captions") and (not vse.retrieved_captions or vse.ranked_by):
+        raise RecipeError(f"{key}.captions needs vse.retrieved_captions, {without}")
+    if (language := table.get("language", "en")) not in vse.test:
+        raise RecipeError(f"{key}.language is {language!r}, which vse.test lacks")
+
+
+def _check_published(table: Mapping[str, Any], figures: Any, key: str) -> None:
+    """Refuse published figures that are not numbers, or not as many as the table shows, by a RecipeError."""
+    listed = isinstance(figures, list) and all(
+        value is None or (isinstance(value, int | float) and math.isfinite(value)) for value in figures
+    )
+    if table.get("captions"):
+        ranks = [MEASURES_OF_CAPTIONS * rank for rank in range(1, DEPTH + 1)]
+        if not listed or len(figures) not in ranks:
+            raise RecipeError(
+                f"{key}: expected BLEU-1 to 4 and CIDEr-D × 100 of the captions at rank 1, or at ranks 1 to 2, 3, 4 or "
+                "5; null where one was not published"
+            )
+    elif not listed or len(figures) not in (1, 6, 8):
+        raise RecipeError(
+            f"{key}: expected R@1, 5, 10 both ways, with or without the median rank behind each three, or the mean of "
+            "the six alone; null where one was not published"
+        )

@@ -1,0 +1,44 @@
+"""Where and how training runs."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from pipeline.recipes.typed import number
+
+
+@dataclass
+class TrainerSettings:
+    """Where and how training runs; `<stage>.trainer` overlays the recipe's top-level `trainer`."""
+
+    accelerator: str = "auto"
+    """`auto`, `cpu` or `gpu` (Lightning's names)."""
+    devices: int | str = number(1, 1, 1024)
+    """How many devices on each machine, or `auto` for all; more than one trains by DDP."""
+    num_nodes: int = number(1, 1, 10**5)
+    """How many machines (started by torchrun or SLURM)."""
+    strategy: str = "auto"
+    """Lightning's strategy; `auto` is right unless you know better."""
+    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
+    """`32-true`, or `bf16-mixed` for matrix products in bfloat16; `auto`: `bf16-mixed` where the device is fast at it.
+    A job's key has what `auto` comes to."""
+    threads: int | None = number(None, 1, 1024, hint=", or null")
+    """CPU threads a process; null leaves the choice to torch."""
+    workers: int = number(0, 0, 1024)
+    """Processes that prepare batches; 0 prepares them in the training process."""
+    progress: bool = True
+    """Show progress bars."""
+    loggers: list[Literal["csv", "wandb"]] = field(default_factory=list)
+    """Where training curves go beside TensorBoard: `csv` (`csv/version_0/metrics.csv` in TensorBoard's folder of the
+    run), `wandb` (Weights & Biases, which must be installed)."""
+
+
+RUNTIME_ONLY = {"accelerator", "devices", "num_nodes", "strategy", "threads", "workers", "progress", "loggers"}
+"""Trainer settings that do not change a result, so they stay out of a job's key."""
+
+
+def job_settings(settings: Any) -> dict[str, Any]:
+    """The settings of a section that name a job's result: all but where and how fast it runs."""
+    plain = asdict(settings)
+    if "trainer" in plain:
+        plain["trainer"] = {key: value for key, value in plain["trainer"].items() if key not in RUNTIME_ONLY}
+    return plain
