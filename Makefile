@@ -58,13 +58,9 @@ if [ "$$(cat $(STAMP)-$(1) 2>/dev/null)" != "$(WANTED)" ]; then \
   $(INSTALL) -e '.[$(1)]' && for extra in $(1) $(HOLDS_$(1)); do echo "$(WANTED)" > $(STAMP)-$$extra; done; \
 fi
 endef
-# fastText is added when the settings or the recipe's file ask for it; what finds Chinese and Japanese words also when a
-# recipe of pipeline/configs asks for it, or one that the recipe is based on.
-READ_RECIPES = file="$$RECIPE"; for base in 1 2 3 4 5 6 7 8; do \
-  [ -f "$$file" ] || file="pipeline/configs/$$file.yaml"; [ -f "$$file" ] || break; \
-  cat -- "$$file"; file=$$(awk '$$1 == "base:" {print $$2}' "$$file"); done
-WORDS = if { printf '%s\n' "$$ARGS"; cat -- "$$RECIPE" 2>/dev/null; } | grep -q 'words.*fasttext'; then $(call ADD,fasttext); fi; \
-  if ! printf '%s\n' "$$ARGS" | grep -q 'segment[= ]*characters' && { printf '%s\n' "$$ARGS"; $(READ_RECIPES); } | grep -q '^[^\#]*segment[=: ]*words'; then $(call ADD,asian); fi
+# Add the extras that the recipe needs with its settings: `names: the command that adds them`.
+NEEDS = needs=$$($(PIPELINE) extras $(1)) || exit 1; \
+  [ -z "$$needs" ] || $(MAKE) --no-print-directory setup "EXTRA=$${needs%%:*}"
 
 # What targets need; `make setup EXTRA=name` adds the same, or another one.
 ADDED := extra-app extra-dev extra-translators
@@ -95,7 +91,7 @@ init: extra-translators ## look at a folder of your own pictures and captions (P
 	@$(PIPELINE) init "$$PICTURES"
 
 demo: setup ## the main job on rendered pictures, from nothing to a table of R@K in two languages
-	@$(WORDS)
+	@$(call NEEDS,--recipe scenes)
 	@$(PIPELINE) all --recipe scenes
 
 test: extra-dev ## the tests (minutes)
@@ -114,17 +110,18 @@ stage-prepare: setup ## corpus -> caption table, parallel table, region store, d
 	@$(PIPELINE) prepare $(OPTIONS)
 
 stage-mmt: setup ## (prepare and) train translators: NMT, then MT and MMT, in each direction
+	@$(call NEEDS,$(OPTIONS))
 	@$(PIPELINE) mmt $(OPTIONS)
 
 stage-augment: setup ## translate training captions into synthetic ones
 	@$(PIPELINE) augment $(OPTIONS)
 
 stage-vse: setup ## train and test retrieval models
-	@$(WORDS)
+	@$(call NEEDS,$(OPTIONS))
 	@$(PIPELINE) vse $(OPTIONS)
 
 stage-rerank: setup ## tune re-ranked translators (mmt.rerank) and compare features
-	@$(WORDS)
+	@$(call NEEDS,$(OPTIONS))
 	@$(PIPELINE) rerank $(OPTIONS)
 
 sts: setup ## sentence similarity of every trained retrieval model: Pearson's r on the recipe's sts.sets
@@ -155,7 +152,7 @@ screenshots: extra-dev ## the README's pictures of the page, of the scenes alone
 	@$(PY) -m tests.screenshots
 
 table: setup ## a table of the paper (TABLE=1): trains what is missing, prints ours beside the published figures
-	@$(WORDS)
+	@$(call NEEDS,--table "$$TABLE" $(OPTIONS))
 	@$(PIPELINE) table --table "$$TABLE" $(OPTIONS)
 
 doctor: setup ## what is in a recipe's data and what is wrong with it, with file and line; changes nothing

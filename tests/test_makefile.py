@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -26,13 +27,14 @@ TOLD = (
 PYTHON = """#!/bin/sh
 # Makes an environment of itself, and writes down what pip is told to install.
 case "$2" in
+  "$WITH_ARGS") shift 3; [ "$1" != extras ] || exec {python} -c "$WITH_ARGS" {python} -m pipeline "$@" ;;
   venv) rm -rf "$4" && mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
   pip) for last; do :; done; echo "$last" >> "{log}"; [ ! -e "{log}.fails" ] ;;
   streamlit) for last; do case "$last" in --server.allowedHosts=*) printf '%s' "$last" >> "{log}.hosts";; esac; done
     echo "$last" ;;
 esac
 """
-NEEDED = ("sh", "cat", "cksum", "ls", "rm", "mkdir", "cp", "grep", "make", "awk")
+NEEDED = ("sh", "cat", "cksum", "ls", "rm", "mkdir", "cp", "grep", "make")
 
 
 class Checkout:
@@ -46,7 +48,7 @@ class Checkout:
         (folder / "bin").mkdir()
         for name in NEEDED:
             (folder / "bin" / name).symlink_to(str(shutil.which(name)))
-        self.program("python3", PYTHON.format(log=self.log))
+        self.program("python3", PYTHON.format(log=self.log, python=sys.executable))
 
     def program(self, name: str, text: str = "#!/bin/sh\n") -> None:
         """Put a program on the PATH."""
@@ -139,7 +141,7 @@ def test_a_compiler_is_asked_for_where_fasttext_is_compiled(checkout: Checkout) 
 @pytest.mark.parametrize("target", ["stage-vse", "table"])
 def test_fasttext_is_added_when_settings_or_the_recipe_ask_for_it(checkout: Checkout, target: str) -> None:
     checkout.program("g++")
-    (checkout.folder / "my recipe.yaml").write_text("base: own\nvse: {words: fasttext}\n")
+    (checkout.folder / "my recipe.yaml").write_text("base: scenes\nvse: {words: fasttext}\n")
     checkout.make("setup")
     assert checkout.make(target, "ARGS=--vse.words=random")[0] == []
     assert checkout.make(target, "ARGS=--seed=2 --vse.words fasttext")[0] == [".[fasttext]"]
@@ -173,15 +175,12 @@ def test_the_page_is_served_by_names_of_this_machine_alone(checkout: Checkout) -
 def test_what_finds_words_is_added_when_settings_a_recipe_or_its_base_ask_for_it(
     checkout: Checkout, target: str
 ) -> None:
-    for name in ("coco-3", "coco-mule", "multi30k-mule"):
-        (checkout.folder / "pipeline" / "configs").mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / "pipeline" / "configs" / f"{name}.yaml", checkout.folder / "pipeline" / "configs")
-    (checkout.folder / "mine.yaml").write_text("base: coco-mule\n")
+    (checkout.folder / "mine.yaml").write_text("base: coco-3\n")
     checkout.make("setup")
-    for nothing in ("ARGS=--vse.segment=characters", "RECIPE=multi30k-mule", "RECIPE=coco-4"):
+    for nothing in ("ARGS=--vse.segment=words --force", "RECIPE=multi30k", "RECIPE=coco-4"):
         assert checkout.make(target, nothing)[0] == []
     assert checkout.make(target, "RECIPE=coco-3", "ARGS=--vse.segment characters")[0] == []
-    for asks in ("RECIPE=coco-3", "RECIPE=coco-mule", "RECIPE=mine.yaml", "ARGS=--vse.segment words"):
+    for asks in ("RECIPE=coco-3", "RECIPE=mine.yaml"):
         assert checkout.make(target, asks)[0] == [".[asian]"]
         assert checkout.make(target, asks)[0] == []
         (checkout.venv / ".setup-asian").unlink()

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,9 @@ from pipeline.commands.options import (
     recipe_of,
     refuse_settings,
 )
+
+if TYPE_CHECKING:
+    from pipeline.recipes.settings import Recipe
 
 app = typer.Typer()
 config = typer.Typer(help="Show the settings of a recipe, or all settings there are.", no_args_is_help=True)
@@ -66,6 +69,17 @@ def recipes(ctx: typer.Context) -> None:
         print(f"{name:{width}}{re.split(r'(?<=[.:]) |:$', text)[0].rstrip(':')}")
 
 
+@app.command(epilog=EPILOG, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def extras(
+    ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
+    table: Annotated[str | None, typer.Option("--table", help="with what this table needs")] = None,
+) -> None:  # fmt: skip
+    """Print the extras that a recipe needs, and the command that adds them; nothing where it needs none."""
+    name = None if recipe and recipe.startswith("-") else recipe  # an option of the command that `make` runs next
+    if needed := _extras_of(recipe_of(ctx, name, named, networks=False), table):
+        print(f'{" ".join(needed)}: make setup EXTRA="{" ".join(needed)}"')
+
+
 @config.command("show", epilog=EPILOG)
 def show(ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None) -> None:
     """Print a recipe's settings, each with its documentation; the output is a recipe too, without the tables."""
@@ -84,3 +98,23 @@ def keys(
 
     for line in documented_keys(section):
         print(line)
+
+
+def _extras_of(recipe: "Recipe", table: str | None) -> list[str]:
+    """The extras of `pyproject.toml` that a recipe needs, or a table of it too."""
+    from data.segmentation import PACKAGES
+    from data.slots import parse_group
+
+    systems = recipe.tables[table].systems.values() if table in recipe.tables else ()
+    trainings = [recipe.vse, *(system.vse for system in systems)]
+    groups = [parse_group(text) for vse in trainings for row in vse.only or vse.rows for text in vse.rows[row]]
+    languages = {slot.language for group in groups for slot in group}.union(*(vse.test for vse in trainings))
+    loggers = {name for stage in (recipe.mmt, recipe.augment, recipe.vse) for name in stage.trainer.loggers}
+    files = {file for vse in trainings for file in vse.word_vectors.values()}
+    needed = {
+        "fasttext": any(vse.words == "fasttext" for vse in trainings) or any(file.endswith(".bin") for file in files),
+        "asian": any(vse.segment == "words" for vse in trainings) and not languages.isdisjoint(PACKAGES),
+        "translators": bool(recipe.mmt.pretrained),
+        "wandb": "wandb" in loggers,
+    }
+    return [name for name, wanted in needed.items() if wanted]

@@ -54,6 +54,8 @@ SET_BY_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "DEVICE", "G
 
 PROGRAM = """#!{python}
 import json, os, sys
+if sys.argv[1:2] == ["extras"]:  # which needs none
+    sys.exit()
 if sys.argv[1:2] == ["-c"]:  # a line of the Makefile's own
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 print(json.dumps([os.path.basename(sys.argv[0]), *sys.argv[1:]]))
