@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
@@ -151,10 +151,7 @@ class Pictures:
         """A digest of the folder, and of name, size and date of each picture."""
         digest = hashlib.sha256(f"{self.folder.resolve()}\n".encode())
         for name in self._names:
-            stamp = "gone"
-            with suppress(OSError):
-                stamp = self._found.state(name)
-            digest.update(f"{name}\n{stamp}\n".encode())
+            digest.update(f"{name}\n{self._found.state(name)}\n".encode())
         return digest.hexdigest()
 
     def parts(self, exported: ExportedModel, done: int) -> Iterator[Part]:
@@ -275,7 +272,7 @@ def _write_parts(exported: ExportedModel, items: Items, partial: Path) -> dict[s
         model = f"{exported.name} {exported.fingerprint}"
         todo = shown(items.parts(exported, done), "encoding", total - done)
         for number, part in enumerate(todo, done):
-            with _Whole(_part(partial, number), partial) as file:
+            with _whole(_part(partial, number), partial) as file:
                 pq.write_table(_table(part, model), file)
     left: dict[str, str] = {}
     for number in range(total):
@@ -303,14 +300,14 @@ def _join(partial: Path, total: int, output: Path, left: Mapping[str, str]) -> i
         name, reason = next(iter(left.items()))
         raise RecipeError(f"embed: none of {len(left)} pictures can be read ({name}: {reason}); give others")
     if output.suffix == ".parquet":
-        with _Whole(output, partial) as file, pq.ParquetWriter(file, schema.remove_metadata()) as writer:
+        with _whole(output, partial) as file, pq.ParquetWriter(file, schema.remove_metadata()) as writer:
             for path in files:
                 writer.write_table(pq.read_table(path).replace_schema_metadata(None))
         return count
-    with _Whole(ids_of(output), partial) as file:
+    with _whole(ids_of(output), partial) as file:
         for path in files:
             file.write("".join(f"{one}\n" for one in pq.read_table(path, columns=["id"])["id"].to_pylist()).encode())
-    with _Whole(output, partial) as file:
+    with _whole(output, partial) as file:
         shape = (count, schema.field("vector").type.list_size)
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
         for path in files:
@@ -319,23 +316,15 @@ def _join(partial: Path, total: int, output: Path, left: Mapping[str, str]) -> i
     return count
 
 
-class _Whole:
+@contextmanager
+def _whole(path: Path, partial: Path) -> Iterator[IO[bytes]]:
     """A file that is written whole or not at all: as `half` in the folder of parts, then renamed."""
-
-    def __init__(self, path: Path, partial: Path) -> None:
-        self._path, self._half = path, partial / _HALF
-
-    def __enter__(self) -> IO[bytes]:
-        self._file = self._half.open("wb")
-        return self._file
-
-    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
-        if failure is None:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self._file.close()
-        if failure is None:
-            self._half.replace(self._path)
+    half = partial / _HALF
+    with half.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    half.replace(path)
 
 
 def _clear(partial: Path) -> None:

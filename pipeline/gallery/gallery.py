@@ -175,9 +175,10 @@ class Gallery:
         """The same for a picture by its regions (R, D), as the model reads them."""
         vector = self.exported.encode_regions(regions[None]).single()
         found = {}
-        for language in self._captions:
+        for language, (texts, index) in self._captions.items():
             second, count = self._second(language, None, first)
-            hits = self._nearest(vector, language, max(top, min(count, MOST_CAPTIONS)))
+            near = _nearest(index, vector, max(top, min(count, MOST_CAPTIONS)))
+            hits = [Hit(texts[row].as_py(), score, None, language) for row, score in near]
             if second is not None and hits:
                 captions = second.encode_captions([hit.name for hit in hits], language)
                 scores = second.score(second.encode_regions(regions[None]), captions)[0].tolist()
@@ -216,17 +217,7 @@ class Gallery:
 
     def _near(self, vector: torch.Tensor, top: int) -> list[tuple[int, float]]:
         """Rows of the pictures nearest to a vector (1, H), with their scores."""
-        if self._index is None:
-            return []
-        scores, rows = (part[0].tolist() for part in self._index.search(vector, top))
-        return [(row, score) for score, row in zip(scores, rows, strict=True) if row >= 0]
-
-    def _nearest(self, vector: torch.Tensor, language: str, top: int) -> list[Hit]:
-        texts, index = self._captions[language]
-        scores, rows = (part[0].tolist() for part in index.search(vector, top))
-        return [
-            Hit(texts[row].as_py(), score, None, language) for score, row in zip(scores, rows, strict=True) if row >= 0
-        ]
+        return [] if self._index is None else _nearest(self._index, vector, top)
 
     def _hits(self, found: Sequence[tuple[int, float]]) -> list[Hit]:
         rows = self.rows([place for place, _ in found])
@@ -280,6 +271,12 @@ def read_table(path: Path, columns: Sequence[str]) -> pa.Table:
     ):
         raise RecipeError(f"{path}: not what was written")
     return table
+
+
+def _nearest(index: ShardedIndex, vector: torch.Tensor, top: int) -> list[tuple[int, float]]:
+    """Rows of an index nearest to a vector (1, H), with their scores."""
+    scores, rows = (part[0].tolist() for part in index.search(vector, top))
+    return [(row, score) for score, row in zip(scores, rows, strict=True) if row >= 0]
 
 
 def _load_index(folder: Path, exported: ExportedModel, rows: int) -> ShardedIndex:

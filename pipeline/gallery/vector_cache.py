@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from pipeline.engine.artifacts import is_texts
+from pipeline.engine.files import write_atomically
 from pipeline.errors import RecipeError
 
 Arrays = dict[str, NDArray[Any]]
@@ -50,14 +50,8 @@ class VectorCache:
 
     def add(self, digests: Sequence[str], arrays: Arrays) -> None:
         """Keep rows of arrays, a digest a row; whole or not at all."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         name = hashlib.sha256("".join(digests).encode()).hexdigest()[:16] + ".safetensors"
-        half = self.folder / f"{name}.{os.getpid()}.tmp"
-        with half.open("wb") as file:
-            file.write(save(arrays, metadata={"digests": json.dumps(list(digests))}))
-            file.flush()
-            os.fsync(file.fileno())
-        half.replace(self.folder / name)
+        write_atomically(self.folder / name, save(arrays, metadata={"digests": json.dumps(list(digests))}))
         self._place |= {digest: (name, row) for row, digest in enumerate(digests)}
 
     def take(self, digests: Sequence[str], array: str) -> NDArray[Any]:
