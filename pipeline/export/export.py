@@ -1,9 +1,10 @@
-"""`export`: a trained retrieval model as a self-contained folder (loaded by `ExportedModel`)."""
+"""`export`: a trained retrieval model as a folder that `ExportedModel` loads; if wanted as ONNX, and on the hub."""
 
 import json
 import math
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,11 @@ from pipeline.engine.job import Job
 from pipeline.engine.locks import lock
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.export.exported_files import ABOUT, CARD, FORMAT, OF_OWNERS, RERANKER, TRANSLATORS, read_about
+from pipeline.export.exported_files import ABOUT, CARD, FORMAT, OF_OWNERS, RERANKER, TRANSLATORS, model_of, read_about
 from pipeline.export.exported_model import ExportedModel
+from pipeline.export.hub import check_push, push
 from pipeline.export.model_card import languages_of, model_card, shown_name
+from pipeline.export.onnx_export import require_onnx, write_onnx
 from pipeline.export.picture_reading import PIXELS, STANDARD, VISION
 from pipeline.export.seen import SEEN, Seen
 from pipeline.graph import Graph
@@ -37,6 +40,55 @@ from pipeline.translation.translator_files import RETRIEVAL, files_of
 
 _MARK = ".exporting"
 _BESIDE = ("partial", "ready", "before")
+
+
+def export_and_share(
+    recipe: Recipe, workspace: Workspace, output: Path | None, license_id: str | None, hub_name: str | None,
+    private: bool, onnx: Path | None,
+) -> None:  # fmt: skip
+    """Export the recipe's best model; then write it as ONNX, and upload it, where that is asked for.
+
+    Args:
+        recipe: whose model.
+        workspace: its artifacts.
+        output: the model's folder; None: the recipe's.
+        license_id: for the model card; None: nobody has named one.
+        hub_name: `USER/NAME` on the hub; None: it is not uploaded.
+        private: only its owner can read it on the hub.
+        onnx: a folder for the ONNX files; None: none are written.
+
+    Raises:
+        RecipeError: there is no model, or one of these cannot be done; what can be checked is checked first.
+    """
+    if hub_name is not None:
+        check_push(hub_name)
+    elif private:
+        raise RecipeError("export: --private needs --push USER/NAME")
+    output = output or model_of(recipe, workspace)
+    if onnx is not None:
+        require_onnx(onnx, output)
+    exported = export(Graph(recipe, workspace), output, license_id, hub_name)
+    if onnx is not None:
+        difference = write_onnx(exported, onnx)
+        info(f"{onnx}: ONNX; vectors differ from torch's by at most {difference:.1e}")
+    if hub_name is not None:
+        info(push(exported.folder, hub_name, private))
+
+
+def up_to_date(graph: Graph) -> ExportedModel:
+    """The recipe's exported model; it is exported where it is not, or is damaged, or its parts are no longer the best.
+
+    Raises:
+        RecipeError: as `export`.
+    """
+    folder, chosen, reranker = model_of(graph.recipe, graph.workspace), chosen_row(graph), trained_reranker(graph)
+    translators = {job.name: job.key for job in exported_translators(graph, chosen)}
+    wanted = (chosen.job.key, translators, None if reranker is None else reranker.job.key)
+    with suppress(RecipeError):
+        about = read_about(folder)
+        if (about.get("key"), about.get("translators"), (about.get("reranker") or {}).get("key")) == wanted:
+            return ExportedModel.load(folder)
+    return export(graph, folder)
 
 
 def export(graph: Graph, output: Path, license_id: str | None = None, hub_name: str | None = None) -> ExportedModel:
@@ -111,7 +163,11 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
         _copy_translator(workspace.folder(one), half / TRANSLATORS / one.name)
     second = None
     if (reranker := trained_reranker(graph)) is not None:
-        second = _about_reranker(recipe, workspace, reranker)
+        second = {
+            "name": f"{recipe.vse.reranker['model']}, {reranker.name}", "languages": languages_of(recipe, reranker),
+            "first_k": reranker.job.settings["first_k"], "key": reranker.job.key,
+            "test": workspace.manifest(reranker.job)["metrics"]["test"],
+        }  # fmt: skip
         (half / RERANKER).mkdir()
         _copy_model(workspace.folder(reranker.trained[0]), half / RERANKER)
     if (seen := Seen.of(chosen.job, workspace)) is not None:
@@ -121,9 +177,10 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     )
     languages = languages_of(recipe, chosen)
     name = f"{network['model']}, {chosen.name}, {recipe.name}"
+    single = model_class(network["model"]).score_with(**network["arguments"]) == "inner product"
     card = model_card(
         recipe, chosen, name, languages, manifest["metrics"]["test"], about_corpus(corpus), regions,
-        [one.name for one in translators], second, single=_is_single(network),
+        [one.name for one in translators], second, single=single,
         parameters=manifest["metrics"].get("parameters"), license_id=license_id, hub_name=hub_name,
     )  # fmt: skip
     (half / CARD).write_text(card, encoding="utf-8")
@@ -138,11 +195,6 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     }  # fmt: skip
     (half / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
     return name
-
-
-def _is_single(network: Mapping[str, Any]) -> bool:
-    """Does a model have one vector an item, compared by inner product?"""
-    return model_class(network["model"]).score_with(**network["arguments"]) == "inner product"
 
 
 def _copy_model(source: Path, target: Path) -> None:
@@ -170,14 +222,6 @@ def trained_reranker(graph: Graph) -> Row | None:
     """The recipe's reranker, if it has one that has been trained and tested."""
     row, workspace = graph.reranker, graph.workspace
     return row if row is not None and workspace.done(row.job) and workspace.done(row.trained[0]) else None
-
-
-def _about_reranker(recipe: Recipe, workspace: Workspace, row: Row) -> dict[str, Any]:
-    return {
-        "name": f"{recipe.vse.reranker['model']}, {row.name}", "languages": languages_of(recipe, row),
-        "first_k": row.job.settings["first_k"], "key": row.job.key,
-        "test": workspace.manifest(row.job)["metrics"]["test"],
-    }  # fmt: skip
 
 
 def _write_regions(recipe: Recipe, corpus: Path, half: Path, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -260,19 +304,6 @@ def exported_translators(graph: Graph, chosen: Row) -> list[Job]:
         if (not looks or (corpus is not None and job.inputs["corpus"].key == corpus.key)) and workspace.done(job):
             found.append(job)
     return found
-
-
-def is_export_of(folder: Path, graph: Graph, chosen: Row) -> bool:
-    """Does a folder hold this model, with the translators that there are now?"""
-    try:
-        about = read_about(folder)
-        translators = {job.name: job.key for job in exported_translators(graph, chosen)}
-        second = trained_reranker(graph)
-        reranker = None if second is None else second.job.key
-        held = (about["key"], about["translators"], (about.get("reranker") or {}).get("key"))
-        return held == (chosen.job.key, translators, reranker)
-    except (RecipeError, KeyError):
-        return False
 
 
 def _copy_text_model(name: str, folder: Path) -> None:

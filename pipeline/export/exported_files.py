@@ -43,28 +43,17 @@ def read_about(folder: Path) -> dict[str, Any]:
             raise ValueError("it is not complete")
         if any(Path(name).is_absolute() or ".." in Path(name).parts for name in about["files"]):
             raise ValueError("it names files outside the folder")
-        for one in (about, about.get("reranker")):
-            if one is not None:
-                _require_languages(one)
+        for model in [about] if about.get("reranker") is None else [about, about["reranker"]]:
+            if not is_texts(model["languages"]):
+                raise ValueError("its languages are none")
+            if not all(0 <= float(scores["t2i_r1"]) <= 100 for scores in (model.get("test") or {}).values()):
+                raise ValueError("its test has no shares of right answers")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RecipeError(f"{path}: no exported model here ({error!r}); run `make export`") from None
     if about["format"] != FORMAT:
         raise RecipeError(f"{path}: format {about['format']}, this code reads {FORMAT}; run `make export` again")
     check_bounds(regions, str(path), "regions")
     return dict(about)
-
-
-def _require_languages(about: Mapping[str, Any]) -> None:
-    """Refuse a model whose languages are no texts, or whose share of right answers by language (`test`) is no number.
-
-    Raises:
-        ValueError, KeyError, TypeError, AttributeError: it is so.
-    """
-    if not is_texts(about["languages"]):
-        raise ValueError("its languages are none")
-    for scores in (about.get("test") or {}).values():
-        if not 0 <= float(scores["t2i_r1"]) <= 100:
-            raise ValueError("its test has no shares of right answers")
 
 
 def translators_in(folder: Path, files: Mapping[str, str]) -> list[str]:
@@ -99,28 +88,33 @@ def require_text_models(models: Sequence[Path]) -> None:
         RecipeError: there is one.
     """
     for folder in models:
-        if _names_text_model(folder) and not (folder / TEXT / "config.json").is_file():
+        named = False
+        with suppress(ValueError, KeyError, TypeError, AttributeError):  # `load_model` says what is wrong
+            network, words = (read_json(folder / name) for name in ("network.json", "words.json"))
+            named = network["arguments"].get("pretrained") is not None or "pretrained" in words
+        if named and not (folder / TEXT / "config.json").is_file():
             raise RecipeError(f"{folder}: its text model ({TEXT}/) is missing; get the model folder again")
 
 
-def _names_text_model(folder: Path) -> bool:
-    """Does an exported model name a text model, which would be loaded from elsewhere?"""
-    with suppress(ValueError, KeyError, TypeError, AttributeError):  # `load_model` says what is wrong
-        network, words = (read_json(folder / name) for name in ("network.json", "words.json"))
-        return network["arguments"].get("pretrained") is not None or "pretrained" in words
-    return False
-
-
-def check_files(folder: Path, files: Mapping[str, str]) -> None:
+def check_files(folder: Path) -> dict[str, Any]:
     """Refuse a model folder whose files are not those that were exported, or could run code.
+
+    Returns:
+        the contents of its `model.json`, as `read_about`.
 
     Raises:
         RecipeError: it is so; it names the file.
     """
+    about = read_about(folder)
+    files = about["files"]
     paths = [path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir()]
     present = {path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts)} - {ABOUT}
-    for name in sorted(present):
-        _refuse_code(folder / name)
+    for path in (folder / name for name in sorted(present)):
+        if path.suffix in _PICKLES:
+            raise RecipeError(f"{path}: can be a pickle, which runs code when it is read; an exported model has "
+                              "safetensors only: delete the file, or get the model from elsewhere")  # fmt: skip
+        if path.suffix in (".py", ".so", ".pyc"):
+            raise RecipeError(f"{path}: code in a model folder is not run; delete it, or get the model from elsewhere")
     for name in sorted({"network.json", "weights.safetensors", "words.json", *files}):
         if name not in files:
             raise RecipeError(f"{folder / ABOUT}: names no {name}; get the model folder again")
@@ -132,15 +126,7 @@ def check_files(folder: Path, files: Mapping[str, str]) -> None:
             raise RecipeError(f"{folder / name}: is not what was exported; get the model folder again")
     if foreign := sorted(present - files.keys() - OF_OWNERS):
         raise RecipeError(f"{folder / foreign[0]}: was not exported; move it out of the model folder")
-
-
-def _refuse_code(path: Path) -> None:
-    """Refuse a file that is a program, or that could run one when it is read, by a RecipeError."""
-    if path.suffix in _PICKLES:
-        raise RecipeError(f"{path}: can be a pickle, which runs code when it is read; an exported model has "
-                          "safetensors only: delete the file, or get the model from elsewhere")  # fmt: skip
-    if path.suffix in (".py", ".so", ".pyc"):
-        raise RecipeError(f"{path}: code in a model folder is not run; delete it, or get the model from elsewhere")
+    return about
 
 
 def model_of(recipe: Recipe, workspace: Workspace) -> Path:

@@ -34,7 +34,6 @@ from pipeline.export.exported_files import (
     RERANKER,
     TRANSLATORS,
     check_files,
-    read_about,
     require_text_models,
     translators_in,
 )
@@ -92,8 +91,7 @@ class ExportedModel:
             RecipeError: a file is missing, has changed, or is of another format.
         """
         folder = Path(folder)
-        about = read_about(folder)
-        check_files(folder, about["files"])
+        about = check_files(folder)
         names = translators_in(folder, about["files"])
         require_text_models([folder, folder / RERANKER, *(folder / TRANSLATORS / name / RETRIEVAL for name in names)])
         model, text = load_model(folder)
@@ -111,7 +109,7 @@ class ExportedModel:
             first_right=_first_right(about),
         )  # fmt: skip
         second = about.get("reranker")
-        return exported if second is None else replace(exported, **_with_reranker(exported, second))
+        return exported if second is None else _with_reranker(exported, second)
 
     @classmethod
     def from_pretrained(cls, name: str | Path, revision: str | None = None) -> "ExportedModel":
@@ -259,8 +257,8 @@ class ExportedModel:
         return language_of(text, self.languages)
 
 
-def _with_reranker(exported: ExportedModel, about: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an exported model that its second model fills."""
+def _with_reranker(exported: ExportedModel, about: Mapping[str, Any]) -> ExportedModel:
+    """An exported model with the second model in its folder."""
     folder = exported.folder / RERANKER
     try:
         name, languages, first_k = str(about["name"]), list(about["languages"]), int(about["first_k"])
@@ -273,7 +271,7 @@ def _with_reranker(exported: ExportedModel, about: Mapping[str, Any]) -> dict[st
         exported, folder=folder, name=name, languages=languages, model=model, text=text, translator_names=[],
         fingerprint=model_fingerprint(folder),
     )  # fmt: skip
-    return {"reranker": second, "first_k": first_k, "first_right": _first_right(about) or exported.first_right}
+    return replace(exported, reranker=second, first_k=first_k, first_right=_first_right(about) or exported.first_right)
 
 
 def _first_right(about: Mapping[str, Any]) -> dict[str, float]:

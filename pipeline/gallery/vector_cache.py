@@ -73,12 +73,8 @@ class VectorCache:
         for name, rows in wanted.items():
             try:
                 with safe_open(self.folder / name, "numpy") as file:
-                    if len(rows) > _FEW:
-                        whole = file.get_tensor(array)
-                        taken = [whole[number] for _, number in rows]
-                    else:
-                        part = file.get_slice(array)
-                        taken = [part[number] for _, number in rows]
+                    part = file.get_tensor(array) if len(rows) > _FEW else file.get_slice(array)
+                    taken = [part[number] for _, number in rows]
             except (OSError, SafetensorError) as error:
                 raise RecipeError(
                     f"{self.folder / name}: not readable ({error}); open the gallery again, or run `make index`"
