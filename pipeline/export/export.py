@@ -159,8 +159,8 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     _copy_model(source, half)
     regions = _write_regions(recipe, corpus, half, network["arguments"])
     translators = exported_translators(graph, chosen)
-    for one in translators:
-        _copy_translator(workspace.folder(one), half / TRANSLATORS / one.name)
+    for translator in translators:
+        _copy_translator(workspace.folder(translator), half / TRANSLATORS / translator.name)
     second = None
     if (reranker := trained_reranker(graph)) is not None:
         second = {
@@ -180,7 +180,7 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     single = model_class(network["model"]).score_with(**network["arguments"]) == "inner product"
     card = model_card(
         recipe, chosen, name, languages, manifest["metrics"]["test"], about_corpus(corpus), regions,
-        [one.name for one in translators], second, single=single,
+        [job.name for job in translators], second, single=single,
         parameters=manifest["metrics"].get("parameters"), license_id=license_id, hub_name=hub_name,
     )  # fmt: skip
     (half / CARD).write_text(card, encoding="utf-8")
@@ -188,7 +188,7 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     about = {
         "format": FORMAT, "name": name, "languages": languages, "regions": regions, "row": chosen.name,
         "seed": chosen.seed, "job": chosen.job.name, "key": chosen.job.key, "test": manifest["metrics"]["test"],
-        "translators": {one.name: one.key for one in translators},
+        "translators": {job.name: job.key for job in translators},
         "without_regions": graph.of_translators.recipe.mmt.without_regions,
         "reranker": second,
         "files": {path.relative_to(half).as_posix(): digest_of(path) for path in files},
@@ -248,20 +248,20 @@ def chosen_row(graph: Graph) -> Row:
         RecipeError: none has been, or the settings are of several models.
     """
     recipe, workspace = graph.recipe, graph.workspace
-    rows = [one for one in graph.rows if one.trained == (one.job,)]
+    rows = [row for row in graph.rows if row.trained == (row.job,)]
     if not rows:
         raise RecipeError("export: these settings fuse, rerank or translate; export one model (vse.model) of them")
-    done = [one for one in rows if workspace.done(one.job)]
+    done = [row for row in rows if workspace.done(row.job)]
     if not done:
         raise RecipeError(
             f"export: {rows[0].job.name} has not been trained, nor another of vse.only and vse.seeds; run `make "
             "stage-vse` with the same recipe and settings"
         )
 
-    def merit(one: Row) -> tuple[int, float]:
+    def merit(row: Row) -> tuple[int, float]:
         """How many languages it knows, and its validation."""
-        languages = languages_of(recipe, one)
-        validated = workspace.manifest(one.job)["metrics"].get("val", {})
+        languages = languages_of(recipe, row)
+        validated = workspace.manifest(row.job)["metrics"].get("val", {})
         scores = [scores["rsum"] for language, scores in validated.items() if language in languages]
         return len(languages), sum(scores) / max(1, len(scores))
 
@@ -283,9 +283,9 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
 def _without_places(value: Any) -> Any:
     """Settings in which whole paths are replaced by the names of their files or folders."""
     if isinstance(value, Mapping):
-        return {key: _without_places(one) for key, one in value.items()}
+        return {key: _without_places(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_places(one) for one in value]
+        return [_without_places(part) for part in value]
     return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
 
 
@@ -294,16 +294,16 @@ def exported_translators(graph: Graph, chosen: Row) -> list[Job]:
 
     Those that look at pictures must read regions as the model does; a model with an image encoder reads none.
     """
-    corpus, found = chosen.job.inputs["corpus"] if IMAGES not in chosen.job.inputs else None, []
+    corpus, translators = chosen.job.inputs["corpus"] if IMAGES not in chosen.job.inputs else None, []
     mmt, workspace = graph.of_translators.recipe.mmt, graph.workspace
     for name, job in graph.translators.items():
         members, reranks = members_of(name.partition("-")[0])
         if (members not in (["mt"], ["mmt"]) and reranks is None) or members[0] in mmt.pretrained:
             continue
-        looks = any(one.startswith("mmt") for one in members) or "image" in job.settings.get("features", ())
+        looks = any(member.startswith("mmt") for member in members) or "image" in job.settings.get("features", ())
         if (not looks or (corpus is not None and job.inputs["corpus"].key == corpus.key)) and workspace.done(job):
-            found.append(job)
-    return found
+            translators.append(job)
+    return translators
 
 
 def _copy_text_model(name: str, folder: Path) -> None:

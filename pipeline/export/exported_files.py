@@ -37,7 +37,7 @@ def read_about(folder: Path) -> dict[str, Any]:
         about = json.loads(path.read_text(encoding="utf-8"))
         kinds = {"format": int, "name": str, "languages": list, "files": dict}
         whole = all(isinstance(about[name], kind) for name, kind in kinds.items())
-        whole = whole and all(isinstance(one, str) for one in about["files"].values())
+        whole = whole and all(isinstance(digest, str) for digest in about["files"].values())
         regions = about["regions"]
         if not whole or not (regions is None or {type(regions[name]) for name in _OF_REGIONS} == {int}):
             raise ValueError("it is not complete")
@@ -62,20 +62,20 @@ def translators_in(folder: Path, files: Mapping[str, str]) -> list[str]:
     Raises:
         RecipeError: one is not.
     """
-    found: dict[str, set[str]] = {}
+    translators: dict[str, set[str]] = {}
     for name in files:
         if name.startswith(f"{TRANSLATORS}/"):
             of, _, file = name.removeprefix(f"{TRANSLATORS}/").partition("/")
-            found.setdefault(of, set())
+            translators.setdefault(of, set())
             if not file.startswith(f"{RETRIEVAL}/{TEXT}/"):
-                found[of].add(file)
-    for name, held in found.items():
+                translators[of].add(file)
+    for name, held in translators.items():
         place = folder / TRANSLATORS / name
         if not _TRANSLATOR.fullmatch(name) or "network.json" not in held or held != files_of(place):
             raise RecipeError(f"{place}: no whole translator; get the model folder again")
         if lies_elsewhere(place):
             raise RecipeError(f"{place}: names a pretrained translator that lies elsewhere; an exported model has none")
-    return sorted(found)
+    return sorted(translators)
 
 
 def require_text_models(models: Sequence[Path]) -> None:

@@ -44,8 +44,9 @@ def picture_reader(folder: Path, about: Mapping[str, Any], dim: int) -> tuple[Ex
         raise RecipeError(f"{folder}: its vision network ({VISION}/) is missing; get the model folder again")
     extractor = Extractor(ExtractorSettings(settings["regions"], settings["size"], network))
     standard = read_standard(folder / STANDARD, dim)
+    numbers = b"".join(array.astype(np.float32).tobytes() for array in standard)
     made = [f"{EXTRACTOR_VERSION} {settings['regions']} {settings['size']}", *map(" ".join, vision.items())]
-    return extractor, standard, _digest(" ".join(made), b"".join(one.astype(np.float32).tobytes() for one in standard))
+    return extractor, standard, _digest(" ".join(made), numbers)
 
 
 def read_standard(path: Path, dim: int) -> Regions:

@@ -160,8 +160,8 @@ class Pictures:
         names = self._names[done * self.size :]
         read = zip(names, self._found.arrays(exported, names), strict=True)
         while some := list(islice(read, self.size)):
-            left = {name: found for name, found in some if isinstance(found, str)}
-            regions = [found["regions"] for _, found in some if not isinstance(found, str)]
+            left = {name: arrays for name, arrays in some if isinstance(arrays, str)}
+            regions = [arrays["regions"] for _, arrays in some if not isinstance(arrays, str)]
             vectors = exported.encode_regions(np.stack(regions)).single().numpy() if regions else exported.encode([])
             yield Part([name for name, _ in some if name not in left], vectors, left)
 
@@ -297,7 +297,7 @@ def _join(files: Sequence[Path], output: Path, partial: Path) -> tuple[int, dict
         return count, left
     with _whole(ids_of(output), partial) as file:
         for path in files:
-            file.write("".join(f"{one}\n" for one in pq.read_table(path, columns=["id"])["id"].to_pylist()).encode())
+            file.write("".join(f"{name}\n" for name in pq.read_table(path, columns=["id"])["id"].to_pylist()).encode())
     with _whole(output, partial) as file:
         shape = (count, schema.field("vector").type.list_size)
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
@@ -320,6 +320,6 @@ def _whole(path: Path, partial: Path) -> Iterator[IO[bytes]]:
 
 def _clear(partial: Path) -> None:
     """Delete the parts, what they are of last."""
-    for path in sorted(partial.iterdir(), key=lambda one: one.name == ABOUT):
+    for path in sorted(partial.iterdir(), key=lambda path: path.name == ABOUT):
         path.unlink()
     partial.rmdir()

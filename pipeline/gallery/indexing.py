@@ -207,7 +207,7 @@ def _require_ours(folder: Path) -> None:
     """Refuse a folder that holds anything else than a gallery."""
     if not folder.exists():
         return
-    names = {one.name for one in folder.iterdir()} if folder.is_dir() else {folder.name}
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
     foreign = {name for name in names - _OURS if not (name.startswith(f"{POINTER}.") and name.endswith(".tmp"))}
     if foreign or (names and _LOCK not in names):
         raise RecipeError(f"{folder}: is there already and holds something else; choose another folder")
@@ -283,13 +283,13 @@ def _old_rows(generation: Path | None) -> dict[str, dict[str, Any]]:
 
 def _captions_of(generation: Path | None) -> dict[str, list[str]]:
     """The captions of a generation, by language."""
-    found: dict[str, list[str]] = {}
+    captions: dict[str, list[str]] = {}
     for path in sorted(generation.glob("captions-*.parquet")) if generation is not None else ():
         try:
-            found[path.stem.partition("-")[2]] = read_table(path, CAPTION_COLUMNS)["text"].to_pylist()
+            captions[path.stem.partition("-")[2]] = read_table(path, CAPTION_COLUMNS)["text"].to_pylist()
         except (OSError, pa.ArrowException, RecipeError):
             info(f"{path} cannot be read; its captions are left out", colour="yellow")
-    return found
+    return captions
 
 
 def _digest(language: str, text: str) -> str:

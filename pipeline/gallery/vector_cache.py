@@ -69,7 +69,7 @@ class VectorCache:
                 )
             name, row = self._place[digest]
             wanted.setdefault(name, []).append((place, row))
-        found: NDArray[Any] | None = None
+        gathered: NDArray[Any] | None = None
         for name, rows in wanted.items():
             try:
                 with safe_open(self.folder / name, "numpy") as file:
@@ -79,12 +79,12 @@ class VectorCache:
                 raise RecipeError(
                     f"{self.folder / name}: not readable ({error}); open the gallery again, or run `make index`"
                 ) from None
-            if found is None:
-                found = np.empty((len(digests), *taken[0].shape), taken[0].dtype)
-            found[[place for place, _ in rows]] = taken
-        if found is None:
+            if gathered is None:
+                gathered = np.empty((len(digests), *taken[0].shape), taken[0].dtype)
+            gathered[[place for place, _ in rows]] = taken
+        if gathered is None:
             raise ValueError("nothing to take")
-        return found
+        return gathered
 
     def keep(self, digests: set[str]) -> None:
         """Delete the files that hold none of these."""
