@@ -13,7 +13,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.bounds import check_bounds
 from pipeline.recipes.settings import Recipe
-from pipeline.training.model_files import TEXT
+from pipeline.training.model_files import MODEL_FILES, TEXT
 from pipeline.translation.translator_files import RETRIEVAL, files_of, lies_elsewhere
 
 FORMAT = 1
@@ -115,7 +115,7 @@ def check_files(folder: Path) -> dict[str, Any]:
                               "safetensors only: delete the file, or get the model from elsewhere")  # fmt: skip
         if path.suffix in (".py", ".so", ".pyc"):
             raise RecipeError(f"{path}: code in a model folder is not run; delete it, or get the model from elsewhere")
-    for name in sorted({"network.json", "weights.safetensors", "words.json", *files}):
+    for name in sorted({*MODEL_FILES, *files}):
         if name not in files:
             raise RecipeError(f"{folder / ABOUT}: names no {name}; get the model folder again")
         if name not in present:
