@@ -107,7 +107,7 @@ def export(
 ) -> None:  # fmt: skip
     """Write the best trained model to a folder that can be moved and shared."""
     loaded, workspace = recipe_of(ctx, recipe, named), open_workspace()
-    from pipeline.export.export_command import export_and_share as run
+    from pipeline.export.export import export_and_share as run
 
     run(loaded, workspace, output, license_id, push, private, onnx)
 

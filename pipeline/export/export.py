@@ -1,9 +1,10 @@
-"""`export`: a trained retrieval model as a self-contained folder (loaded by `ExportedModel`)."""
+"""`export`: a trained retrieval model as a folder that `ExportedModel` loads; if wanted as ONNX, and on the hub."""
 
 import json
 import math
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,11 @@ from pipeline.engine.job import Job
 from pipeline.engine.locks import lock
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.export.exported_files import ABOUT, CARD, FORMAT, OF_OWNERS, RERANKER, TRANSLATORS, read_about
+from pipeline.export.exported_files import ABOUT, CARD, FORMAT, OF_OWNERS, RERANKER, TRANSLATORS, model_of, read_about
 from pipeline.export.exported_model import ExportedModel
+from pipeline.export.hub import check_push, push
 from pipeline.export.model_card import languages_of, model_card, shown_name
+from pipeline.export.onnx_export import require_onnx, write_onnx
 from pipeline.export.picture_reading import PIXELS, STANDARD, VISION
 from pipeline.export.seen import SEEN, Seen
 from pipeline.graph import Graph
@@ -37,6 +40,55 @@ from pipeline.translation.translator_files import RETRIEVAL, files_of
 
 _MARK = ".exporting"
 _BESIDE = ("partial", "ready", "before")
+
+
+def export_and_share(
+    recipe: Recipe, workspace: Workspace, output: Path | None, license_id: str | None, hub_name: str | None,
+    private: bool, onnx: Path | None,
+) -> None:  # fmt: skip
+    """Export the recipe's best model; then write it as ONNX, and upload it, where that is asked for.
+
+    Args:
+        recipe: whose model.
+        workspace: its artifacts.
+        output: the model's folder; None: the recipe's.
+        license_id: for the model card; None: nobody has named one.
+        hub_name: `USER/NAME` on the hub; None: it is not uploaded.
+        private: only its owner can read it on the hub.
+        onnx: a folder for the ONNX files; None: none are written.
+
+    Raises:
+        RecipeError: there is no model, or one of these cannot be done; what can be checked is checked first.
+    """
+    if hub_name is not None:
+        check_push(hub_name)
+    elif private:
+        raise RecipeError("export: --private needs --push USER/NAME")
+    output = output or model_of(recipe, workspace)
+    if onnx is not None:
+        require_onnx(onnx, output)
+    exported = export(Graph(recipe, workspace), output, license_id, hub_name)
+    if onnx is not None:
+        difference = write_onnx(exported, onnx)
+        info(f"{onnx}: ONNX; vectors differ from torch's by at most {difference:.1e}")
+    if hub_name is not None:
+        info(push(exported.folder, hub_name, private))
+
+
+def up_to_date(graph: Graph) -> ExportedModel:
+    """The recipe's exported model; it is exported where it is not, or is damaged, or its parts are no longer the best.
+
+    Raises:
+        RecipeError: as `export`.
+    """
+    folder, chosen, reranker = model_of(graph.recipe, graph.workspace), chosen_row(graph), trained_reranker(graph)
+    translators = {job.name: job.key for job in exported_translators(graph, chosen)}
+    wanted = (chosen.job.key, translators, None if reranker is None else reranker.job.key)
+    with suppress(RecipeError):
+        about = read_about(folder)
+        if (about.get("key"), about.get("translators"), (about.get("reranker") or {}).get("key")) == wanted:
+            return ExportedModel.load(folder)
+    return export(graph, folder)
 
 
 def export(graph: Graph, output: Path, license_id: str | None = None, hub_name: str | None = None) -> ExportedModel:
@@ -107,11 +159,15 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     _copy_model(source, half)
     regions = _write_regions(recipe, corpus, half, network["arguments"])
     translators = exported_translators(graph, chosen)
-    for one in translators:
-        _copy_translator(workspace.folder(one), half / TRANSLATORS / one.name)
+    for translator in translators:
+        _copy_translator(workspace.folder(translator), half / TRANSLATORS / translator.name)
     second = None
     if (reranker := trained_reranker(graph)) is not None:
-        second = _about_reranker(recipe, workspace, reranker)
+        second = {
+            "name": f"{recipe.vse.reranker['model']}, {reranker.name}", "languages": languages_of(recipe, reranker),
+            "first_k": reranker.job.settings["first_k"], "key": reranker.job.key,
+            "test": workspace.manifest(reranker.job)["metrics"]["test"],
+        }  # fmt: skip
         (half / RERANKER).mkdir()
         _copy_model(workspace.folder(reranker.trained[0]), half / RERANKER)
     if (seen := Seen.of(chosen.job, workspace)) is not None:
@@ -121,9 +177,10 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     )
     languages = languages_of(recipe, chosen)
     name = f"{network['model']}, {chosen.name}, {recipe.name}"
+    single = model_class(network["model"]).score_with(**network["arguments"]) == "inner product"
     card = model_card(
         recipe, chosen, name, languages, manifest["metrics"]["test"], about_corpus(corpus), regions,
-        [one.name for one in translators], second, single=_is_single(network),
+        [job.name for job in translators], second, single=single,
         parameters=manifest["metrics"].get("parameters"), license_id=license_id, hub_name=hub_name,
     )  # fmt: skip
     (half / CARD).write_text(card, encoding="utf-8")
@@ -131,18 +188,13 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     about = {
         "format": FORMAT, "name": name, "languages": languages, "regions": regions, "row": chosen.name,
         "seed": chosen.seed, "job": chosen.job.name, "key": chosen.job.key, "test": manifest["metrics"]["test"],
-        "translators": {one.name: one.key for one in translators},
+        "translators": {job.name: job.key for job in translators},
         "without_regions": graph.of_translators.recipe.mmt.without_regions,
         "reranker": second,
         "files": {path.relative_to(half).as_posix(): digest_of(path) for path in files},
     }  # fmt: skip
     (half / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
     return name
-
-
-def _is_single(network: Mapping[str, Any]) -> bool:
-    """Does a model have one vector an item, compared by inner product?"""
-    return model_class(network["model"]).score_with(**network["arguments"]) == "inner product"
 
 
 def _copy_model(source: Path, target: Path) -> None:
@@ -172,14 +224,6 @@ def trained_reranker(graph: Graph) -> Row | None:
     return row if row is not None and workspace.done(row.job) and workspace.done(row.trained[0]) else None
 
 
-def _about_reranker(recipe: Recipe, workspace: Workspace, row: Row) -> dict[str, Any]:
-    return {
-        "name": f"{recipe.vse.reranker['model']}, {row.name}", "languages": languages_of(recipe, row),
-        "first_k": row.job.settings["first_k"], "key": row.job.key,
-        "test": workspace.manifest(row.job)["metrics"]["test"],
-    }  # fmt: skip
-
-
 def _write_regions(recipe: Recipe, corpus: Path, half: Path, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
     """How regions are found in pixels, or pixels are read; None where regions were made elsewhere."""
     if "image_encoder" in arguments:
@@ -204,20 +248,20 @@ def chosen_row(graph: Graph) -> Row:
         RecipeError: none has been, or the settings are of several models.
     """
     recipe, workspace = graph.recipe, graph.workspace
-    rows = [one for one in graph.rows if one.trained == (one.job,)]
+    rows = [row for row in graph.rows if row.trained == (row.job,)]
     if not rows:
         raise RecipeError("export: these settings fuse, rerank or translate; export one model (vse.model) of them")
-    done = [one for one in rows if workspace.done(one.job)]
+    done = [row for row in rows if workspace.done(row.job)]
     if not done:
         raise RecipeError(
             f"export: {rows[0].job.name} has not been trained, nor another of vse.only and vse.seeds; run `make "
             "stage-vse` with the same recipe and settings"
         )
 
-    def merit(one: Row) -> tuple[int, float]:
+    def merit(row: Row) -> tuple[int, float]:
         """How many languages it knows, and its validation."""
-        languages = languages_of(recipe, one)
-        validated = workspace.manifest(one.job)["metrics"].get("val", {})
+        languages = languages_of(recipe, row)
+        validated = workspace.manifest(row.job)["metrics"].get("val", {})
         scores = [scores["rsum"] for language, scores in validated.items() if language in languages]
         return len(languages), sum(scores) / max(1, len(scores))
 
@@ -239,9 +283,9 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
 def _without_places(value: Any) -> Any:
     """Settings in which whole paths are replaced by the names of their files or folders."""
     if isinstance(value, Mapping):
-        return {key: _without_places(one) for key, one in value.items()}
+        return {key: _without_places(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_places(one) for one in value]
+        return [_without_places(part) for part in value]
     return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
 
 
@@ -250,29 +294,16 @@ def exported_translators(graph: Graph, chosen: Row) -> list[Job]:
 
     Those that look at pictures must read regions as the model does; a model with an image encoder reads none.
     """
-    corpus, found = chosen.job.inputs["corpus"] if IMAGES not in chosen.job.inputs else None, []
+    corpus, translators = chosen.job.inputs["corpus"] if IMAGES not in chosen.job.inputs else None, []
     mmt, workspace = graph.of_translators.recipe.mmt, graph.workspace
     for name, job in graph.translators.items():
         members, reranks = members_of(name.partition("-")[0])
         if (members not in (["mt"], ["mmt"]) and reranks is None) or members[0] in mmt.pretrained:
             continue
-        looks = any(one.startswith("mmt") for one in members) or "image" in job.settings.get("features", ())
+        looks = any(member.startswith("mmt") for member in members) or "image" in job.settings.get("features", ())
         if (not looks or (corpus is not None and job.inputs["corpus"].key == corpus.key)) and workspace.done(job):
-            found.append(job)
-    return found
-
-
-def is_export_of(folder: Path, graph: Graph, chosen: Row) -> bool:
-    """Does a folder hold this model, with the translators that there are now?"""
-    try:
-        about = read_about(folder)
-        translators = {job.name: job.key for job in exported_translators(graph, chosen)}
-        second = trained_reranker(graph)
-        reranker = None if second is None else second.job.key
-        held = (about["key"], about["translators"], (about.get("reranker") or {}).get("key"))
-        return held == (chosen.job.key, translators, reranker)
-    except (RecipeError, KeyError):
-        return False
+            translators.append(job)
+    return translators
 
 
 def _copy_text_model(name: str, folder: Path) -> None:

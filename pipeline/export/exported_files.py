@@ -13,7 +13,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.typed import check_values, located
-from pipeline.training.model_files import TEXT
+from pipeline.training.model_files import MODEL_FILES, TEXT
 from pipeline.translation.translator_files import RETRIEVAL, files_of, lies_elsewhere
 
 FORMAT = 1
@@ -37,15 +37,17 @@ def read_about(folder: Path) -> dict[str, Any]:
         about = json.loads(path.read_text(encoding="utf-8"))
         kinds = {"format": int, "name": str, "languages": list, "files": dict}
         whole = all(isinstance(about[name], kind) for name, kind in kinds.items())
-        whole = whole and all(isinstance(one, str) for one in about["files"].values())
+        whole = whole and all(isinstance(digest, str) for digest in about["files"].values())
         regions = about["regions"]
         if not whole or not (regions is None or {type(regions[name]) for name in _OF_REGIONS} == {int}):
             raise ValueError("it is not complete")
         if any(Path(name).is_absolute() or ".." in Path(name).parts for name in about["files"]):
             raise ValueError("it names files outside the folder")
-        for one in (about, about.get("reranker")):
-            if one is not None:
-                _require_languages(one)
+        for model in [about] if about.get("reranker") is None else [about, about["reranker"]]:
+            if not is_texts(model["languages"]):
+                raise ValueError("its languages are none")
+            if not all(0 <= float(scores["t2i_r1"]) <= 100 for scores in (model.get("test") or {}).values()):
+                raise ValueError("its test has no shares of right answers")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RecipeError(f"{path}: no exported model here ({error!r}); run `make export`") from None
     if about["format"] != FORMAT:
@@ -55,39 +57,26 @@ def read_about(folder: Path) -> dict[str, Any]:
     return dict(about)
 
 
-def _require_languages(about: Mapping[str, Any]) -> None:
-    """Refuse a model whose languages are no texts, or whose share of right answers by language (`test`) is no number.
-
-    Raises:
-        ValueError, KeyError, TypeError, AttributeError: it is so.
-    """
-    if not is_texts(about["languages"]):
-        raise ValueError("its languages are none")
-    for scores in (about.get("test") or {}).values():
-        if not 0 <= float(scores["t2i_r1"]) <= 100:
-            raise ValueError("its test has no shares of right answers")
-
-
 def translators_in(folder: Path, files: Mapping[str, str]) -> list[str]:
     """The names of the translators of an exported model, each whole and by itself.
 
     Raises:
         RecipeError: one is not.
     """
-    found: dict[str, set[str]] = {}
+    translators: dict[str, set[str]] = {}
     for name in files:
         if name.startswith(f"{TRANSLATORS}/"):
             of, _, file = name.removeprefix(f"{TRANSLATORS}/").partition("/")
-            found.setdefault(of, set())
+            translators.setdefault(of, set())
             if not file.startswith(f"{RETRIEVAL}/{TEXT}/"):
-                found[of].add(file)
-    for name, held in found.items():
+                translators[of].add(file)
+    for name, held in translators.items():
         place = folder / TRANSLATORS / name
         if not _TRANSLATOR.fullmatch(name) or "network.json" not in held or held != files_of(place):
             raise RecipeError(f"{place}: no whole translator; get the model folder again")
         if lies_elsewhere(place):
             raise RecipeError(f"{place}: names a pretrained translator that lies elsewhere; an exported model has none")
-    return sorted(found)
+    return sorted(translators)
 
 
 def require_text_models(models: Sequence[Path]) -> None:
@@ -100,29 +89,34 @@ def require_text_models(models: Sequence[Path]) -> None:
         RecipeError: there is one.
     """
     for folder in models:
-        if _names_text_model(folder) and not (folder / TEXT / "config.json").is_file():
+        named = False
+        with suppress(ValueError, KeyError, TypeError, AttributeError):  # `load_model` says what is wrong
+            network, words = (read_json(folder / name) for name in ("network.json", "words.json"))
+            named = network["arguments"].get("pretrained") is not None or "pretrained" in words
+        if named and not (folder / TEXT / "config.json").is_file():
             raise RecipeError(f"{folder}: its text model ({TEXT}/) is missing; get the model folder again")
 
 
-def _names_text_model(folder: Path) -> bool:
-    """Does an exported model name a text model, which would be loaded from elsewhere?"""
-    with suppress(ValueError, KeyError, TypeError, AttributeError):  # `load_model` says what is wrong
-        network, words = (read_json(folder / name) for name in ("network.json", "words.json"))
-        return network["arguments"].get("pretrained") is not None or "pretrained" in words
-    return False
-
-
-def check_files(folder: Path, files: Mapping[str, str]) -> None:
+def check_files(folder: Path) -> dict[str, Any]:
     """Refuse a model folder whose files are not those that were exported, or could run code.
+
+    Returns:
+        the contents of its `model.json`, as `read_about`.
 
     Raises:
         RecipeError: it is so; it names the file.
     """
+    about = read_about(folder)
+    files = about["files"]
     paths = [path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir()]
     present = {path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts)} - {ABOUT}
-    for name in sorted(present):
-        _refuse_code(folder / name)
-    for name in sorted({"network.json", "weights.safetensors", "words.json", *files}):
+    for path in (folder / name for name in sorted(present)):
+        if path.suffix in _PICKLES:
+            raise RecipeError(f"{path}: can be a pickle, which runs code when it is read; an exported model has "
+                              "safetensors only: delete the file, or get the model from elsewhere")  # fmt: skip
+        if path.suffix in (".py", ".so", ".pyc"):
+            raise RecipeError(f"{path}: code in a model folder is not run; delete it, or get the model from elsewhere")
+    for name in sorted({*MODEL_FILES, *files}):
         if name not in files:
             raise RecipeError(f"{folder / ABOUT}: names no {name}; get the model folder again")
         if name not in present:
@@ -133,15 +127,7 @@ def check_files(folder: Path, files: Mapping[str, str]) -> None:
             raise RecipeError(f"{folder / name}: is not what was exported; get the model folder again")
     if foreign := sorted(present - files.keys() - OF_OWNERS):
         raise RecipeError(f"{folder / foreign[0]}: was not exported; move it out of the model folder")
-
-
-def _refuse_code(path: Path) -> None:
-    """Refuse a file that is a program, or that could run one when it is read, by a RecipeError."""
-    if path.suffix in _PICKLES:
-        raise RecipeError(f"{path}: can be a pickle, which runs code when it is read; an exported model has "
-                          "safetensors only: delete the file, or get the model from elsewhere")  # fmt: skip
-    if path.suffix in (".py", ".so", ".pyc"):
-        raise RecipeError(f"{path}: code in a model folder is not run; delete it, or get the model from elsewhere")
+    return about
 
 
 def model_of(recipe: Recipe, workspace: Workspace) -> Path:

@@ -23,7 +23,6 @@ from PIL import Image
 
 from data.extractor import Extractor
 from data.languages import language_of
-from data.padding import pad
 from data.regions import standardised
 from data.text import TextInput
 from modules.retrieval_models.base import RetrievalModel
@@ -34,7 +33,6 @@ from pipeline.export.exported_files import (
     RERANKER,
     TRANSLATORS,
     check_files,
-    read_about,
     require_text_models,
     translators_in,
 )
@@ -42,6 +40,7 @@ from pipeline.export.hub import folder_of
 from pipeline.export.picture_reading import Regions, picture_reader
 from pipeline.training.model_files import load_model, model_fingerprint
 from pipeline.translation.translator_files import RETRIEVAL
+from pipeline.visualization.encoded import encoded_captions, encoded_images
 
 if TYPE_CHECKING:
     from pipeline.export.exported_translators import ExportedTranslators
@@ -92,8 +91,7 @@ class ExportedModel:
             RecipeError: a file is missing, has changed, or is of another format.
         """
         folder = Path(folder)
-        about = read_about(folder)
-        check_files(folder, about["files"])
+        about = check_files(folder)
         names = translators_in(folder, about["files"])
         require_text_models([folder, folder / RERANKER, *(folder / TRANSLATORS / name / RETRIEVAL for name in names)])
         model, text = load_model(folder)
@@ -111,7 +109,7 @@ class ExportedModel:
             first_right=_first_right(about),
         )  # fmt: skip
         second = about.get("reranker")
-        return exported if second is None else replace(exported, **_with_reranker(exported, second))
+        return exported if second is None else _with_reranker(exported, second)
 
     @classmethod
     def from_pretrained(cls, name: str | Path, revision: str | None = None) -> "ExportedModel":
@@ -204,9 +202,8 @@ class ExportedModel:
         parts: list[torch.Tensor] = []
         with torch.inference_mode():
             for start in range(0, len(regions), _BATCH):
-                some = torch.from_numpy(regions[start : start + _BATCH].astype(np.float32))
-                seen = self.model.see(some, torch.ones(some.shape[:2]).bool())
-                parts += Encodings.of(self.model.encode_images(*seen)).parts
+                some = regions[start : start + _BATCH].astype(np.float32)
+                parts += Encodings.of(encoded_images(self.model, some)).parts
         return Encodings(parts)
 
     def require_width(self, regions: NDArray[np.floating]) -> None:
@@ -232,18 +229,17 @@ class ExportedModel:
         """
         languages = [self.language_of(text) if language is None else self.require_language(language) for text in texts]
         for text in texts:
-            if not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text):
+            if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
                 raise RecipeError(f"{text.encode('utf-8', 'backslashreplace').decode()!r}: not UTF-8; convert it")
-        numbers = [self.text.encode(text, one) for text, one in zip(texts, languages, strict=True)]
-        places = torch.tensor([self.model.languages.index(one) for one in languages])
-        order = sorted(range(len(texts)), key=lambda place: len(numbers[place]))
+        sentences = list(zip(texts, languages, strict=True))
+        numbers = {sentence: self.text.encode(*sentence) for sentence in sentences}
+        order = sorted(range(len(texts)), key=lambda place: len(numbers[sentences[place]]))
         found: dict[int, torch.Tensor] = {}
         with torch.inference_mode():
             for start in range(0, len(order), _BATCH):
                 some = order[start : start + _BATCH]
-                tokens = pad([numbers[place] for place in some])
-                lengths = torch.tensor([len(numbers[place]) for place in some])
-                encoded = self.model.encode_captions(tokens, lengths, places[some])
+                read = [sentences[place] for place in some]
+                encoded = encoded_captions(self.model, lambda *sentence: numbers[sentence], read)
                 found |= zip(some, Encodings.of(encoded).parts, strict=True)
         return Encodings([found[place] for place in range(len(texts))])
 
@@ -259,8 +255,8 @@ class ExportedModel:
         return language_of(text, self.languages)
 
 
-def _with_reranker(exported: ExportedModel, about: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an exported model that its second model fills."""
+def _with_reranker(exported: ExportedModel, about: Mapping[str, Any]) -> ExportedModel:
+    """An exported model with the second model in its folder."""
     folder = exported.folder / RERANKER
     try:
         name, languages, first_k = str(about["name"]), list(about["languages"]), int(about["first_k"])
@@ -273,7 +269,7 @@ def _with_reranker(exported: ExportedModel, about: Mapping[str, Any]) -> dict[st
         exported, folder=folder, name=name, languages=languages, model=model, text=text, translator_names=[],
         fingerprint=model_fingerprint(folder),
     )  # fmt: skip
-    return {"reranker": second, "first_k": first_k, "first_right": _first_right(about) or exported.first_right}
+    return replace(exported, reranker=second, first_k=first_k, first_right=_first_right(about) or exported.first_right)
 
 
 def _first_right(about: Mapping[str, Any]) -> dict[str, float]:

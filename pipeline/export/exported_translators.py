@@ -27,6 +27,7 @@ class ExportedTranslators:
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self.names, self._folder = list(names), folder
+        self._ways = [name.split("-") for name in names]  # system, source and target of each
         self._load = cache(lambda name: load_translator(folder / name))
 
     def load(self, system: str, direction: str) -> tuple[Searched, SubWords]:
@@ -37,23 +38,23 @@ class ExportedTranslators:
 
     def sources(self, system: str) -> list[str]:
         """The languages that a system translates from."""
-        return sorted({name.split("-")[1] for name in self.names if name.split("-")[0] == system})
+        return sorted({source for known, source, _ in self._ways if known == system})
 
     def targets(self, system: str, language: str) -> list[str]:
         """The languages that a system translates a language into."""
-        return [name.split("-")[2] for name in self.names if name.split("-")[:2] == [system, language]]
+        return [target for *way, target in self._ways if way == [system, language]]
 
     def systems(self, source: str, target: str) -> list[str]:
         """The systems that translate one language into another: `mt`, `mmt`, then those that are re-ranked."""
-        found = [name.split("-")[0] for name in self.names if name.split("-")[1:] == [source, target]]
-        return sorted(found, key=lambda system: ("+" in system, len(system), system))
+        systems = [system for system, *way in self._ways if way == [source, target]]
+        return sorted(systems, key=lambda system: ("+" in system, len(system), system))
 
     def looking(self, source: str) -> dict[str, str]:
         """Target language → the first of `systems` that looks at pictures, where there is one."""
-        targets = dict.fromkeys(name.split("-")[2] for name in self.names if name.split("-")[1] == source)
-        looking = {one: [system for system in self.systems(source, one) if self.looks(system, source, one)]
-                   for one in targets}  # fmt: skip
-        return {target: found[0] for target, found in looking.items() if found}
+        targets = dict.fromkeys(target for _, language, target in self._ways if language == source)
+        looking = {target: [system for system in self.systems(source, target) if self.looks(system, source, target)]
+                   for target in targets}  # fmt: skip
+        return {target: systems[0] for target, systems in looking.items() if systems}
 
     def looks(self, system: str, source: str, target: str) -> bool:
         """Does a system, or what re-ranks it, read the regions of a picture?"""

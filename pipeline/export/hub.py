@@ -71,8 +71,7 @@ def push(folder: Path, name: str, private: bool = False) -> str:
             name something else.
     """
     check_push(name)
-    about = read_about(folder)
-    check_files(folder, about["files"])
+    about = check_files(folder)
     from huggingface_hub import HfApi
 
     api = HfApi()

@@ -30,7 +30,6 @@ TOLERANCE = 1e-4
 IMAGES, CAPTIONS, ABOUT_ONNX, _WORDS = "images.onnx", "captions.onnx", "onnx.json", "words.json"
 _OURS = {IMAGES, CAPTIONS, ABOUT_ONNX, _WORDS, f"{IMAGES}.data", f"{CAPTIONS}.data"}  # .data: weights above 2 GB
 _PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-_LOGGERS = ("onnxscript", "onnx_ir", "torch.onnx")
 _TRACED, _CHECKED = 2, (1, 3, 5)  # sizes of batches
 _LONGEST = 12  # words of a caption that is checked
 
@@ -104,18 +103,14 @@ def write_onnx(exported: ExportedModel, folder: Path) -> float:
     shutil.rmtree(half, ignore_errors=True)
     half.mkdir(parents=True)
     try:
-        difference = max(_write(exported, side, half / name) for name, side in _sides(exported.model).items())
+        sides = {IMAGES: _Images(exported.model).eval(), CAPTIONS: _Captions(exported.model).eval()}
+        difference = max(_write(exported, side, half / name) for name, side in sides.items())
         _write_about(exported, half, difference)
         shutil.rmtree(folder, ignore_errors=True)
         rename_atomically(half, folder)
     finally:
         shutil.rmtree(half, ignore_errors=True)
     return difference
-
-
-def _sides(model: RetrievalModel) -> dict[str, nn.Module]:
-    """File → what it computes."""
-    return {IMAGES: _Images(model).eval(), CAPTIONS: _Captions(model).eval()}
 
 
 def _write(exported: ExportedModel, side: nn.Module, path: Path) -> float:
@@ -180,13 +175,10 @@ def _write_about(exported: ExportedModel, folder: Path, difference: float) -> No
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without what the exporter says about its own steps."""
-    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
-        for name in _LOGGERS:
-            logging.getLogger(name).setLevel(logging.ERROR)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
+        logging.disable(before)

@@ -38,8 +38,15 @@ def picture_reader(folder: Path, about: Mapping[str, Any], dim: int) -> tuple[Ex
         return PixelExtractor(settings["size"]), None, _digest(f"{PIXELS} {settings['size']}")
     if settings["version"] != EXTRACTOR_VERSION:
         raise RecipeError(f"{folder}: its regions were found by another version of the extractor; train again")
-    extractor, standard = _extractor(folder, about), read_standard(folder / STANDARD, dim)
-    return extractor, standard, _reads_of(about, standard)
+    vision = {name: digest for name, digest in sorted(about["files"].items()) if name.startswith(f"{VISION}/")}
+    network = None if settings.get("model") is None else str(folder / VISION)
+    if network is not None and f"{VISION}/config.json" not in vision:
+        raise RecipeError(f"{folder}: its vision network ({VISION}/) is missing; get the model folder again")
+    extractor = Extractor(ExtractorSettings(settings["regions"], settings["size"], network))
+    standard = read_standard(folder / STANDARD, dim)
+    numbers = b"".join(array.astype(np.float32).tobytes() for array in standard)
+    made = [f"{EXTRACTOR_VERSION} {settings['regions']} {settings['size']}", *map(" ".join, vision.items())]
+    return extractor, standard, _digest(" ".join(made), numbers)
 
 
 def read_standard(path: Path, dim: int) -> Regions:
@@ -56,27 +63,6 @@ def read_standard(path: Path, dim: int) -> Regions:
     except Exception as error:  # safetensors raises its own error
         raise RecipeError(f"{path}: not readable ({error!r}); get the model folder again") from None
     return mean, scale
-
-
-def _extractor(folder: Path, about: Mapping[str, Any]) -> Extractor:
-    """What finds regions in pixels as it did for training."""
-    settings = about["regions"]
-    network = None
-    if settings.get("model") is not None:
-        network = str(folder / VISION)
-        if f"{VISION}/config.json" not in about["files"]:
-            raise RecipeError(f"{folder}: its vision network ({VISION}/) is missing; get the model folder again")
-    return Extractor(ExtractorSettings(settings["regions"], settings["size"], network))
-
-
-def _reads_of(about: Mapping[str, Any], standard: Regions) -> str:
-    """A digest of how regions are made from pixels."""
-    settings = about["regions"]
-    networks = [
-        f" {name} {content}" for name, content in sorted(about["files"].items()) if name.startswith(f"{VISION}/")
-    ]
-    numbers = b"".join(array.astype(np.float32).tobytes() for array in standard)
-    return _digest(f"{EXTRACTOR_VERSION} {settings['regions']} {settings['size']}" + "".join(networks), numbers)
 
 
 def _digest(text: str, numbers: bytes = b"") -> str:

@@ -122,7 +122,8 @@ class Seen:
 
 def name_hash(image_id: str) -> int:
     """A number that images of one name share, in whatever corpus (`pipeline.translation.leakage.name_of`)."""
-    return _number(name_of(image_id).encode("utf-8", "surrogatepass"))
+    digest = hashlib.blake2b(name_of(image_id).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1  # 63 bits, as those of `sentence_hash`
 
 
 def picture_hash(digest: str) -> int:
@@ -142,8 +143,3 @@ def _hashes(rows: Sequence[Mapping[str, Any]], digests: Mapping[str, str]) -> di
 
 def _count(hashes: Iterable[int], known: Hashes) -> int:
     return int(np.isin(np.fromiter(hashes, np.int64), known).sum())
-
-
-def _number(content: bytes) -> int:
-    """63 bits, as those of `sentence_hash`."""
-    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") >> 1

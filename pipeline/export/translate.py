@@ -17,9 +17,7 @@ from data.regions import RegionStore, write_regions
 from data.text import MAX_TOKENS, SubWords
 from modules.translators.beam import BeamSettings
 from modules.translators.registry import Searched
-from pipeline.corpus.prepare import corpus_job
 from pipeline.engine.files import write_output
-from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.exported_files import read_about
@@ -78,31 +76,6 @@ class Sight:
     missing: str
 
 
-def translate(
-    recipe: Recipe, workspace: Workspace, request: Request, translators: Mapping[str, Job], options: AugmentSettings
-) -> None:  # fmt: skip
-    """Translate a file line by line with a recipe's translators; `images` are ids of their corpus.
-
-    Args:
-        recipe: the one that trains them.
-        workspace: its artifacts.
-        request: what to translate.
-        translators: by `system-direction`.
-        options: beam, length penalty, batches and devices.
-
-    Raises:
-        RecipeError: there is no such translator, it has not been trained, or the files do not fit.
-    """
-    folders = _translators(recipe, workspace, request, translators)
-    regions = workspace.require(corpus_job(recipe, workspace)) / "regions"
-    sight = Sight(
-        lambda names: RegionStore(regions, check_values=False), recipe.mmt.without_regions == "captions",
-        f"has no regions in the corpus of recipe {recipe.name}; leave its line out, or set mmt.without_regions to "
-        "captions and train so",
-    )  # fmt: skip
-    translate_lines(request, lambda: [load_translator(folder) for folder in folders], options, sight)
-
-
 def translate_lines(
     request: Request, load: Callable[[], list[tuple[Searched, SubWords]]], options: AugmentSettings, sight: Sight
 ) -> None:
@@ -148,15 +121,11 @@ def translate_lines(
             found = dict(zip(sentences, translations, strict=True))
         silent += len(places) - sum(bool(best.text.strip()) for best, *_ in found.values())
         written += (_moses if request.moses else _lines)(start, min(start + _BLOCK, len(lines)), found, request.n_best)
-    _write("".join(f"{line}\n" for line in written), request.output)
+    text = "".join(f"{line}\n" for line in written)
+    sys.stdout.write(text) if request.output is None else write_output(request.output, text, "translate: --output")
     blind = [place for place, filled in enumerate(not_empty, 1) if seen and filled and seen[place - 1] is None]
     counts = {"empty": not_empty.count(False), "silent": silent, "cut": len(cut)}
     _tell(len(lines), request.path, counts, blind)
-
-
-def _write(text: str, output: Path | None) -> None:
-    """Write to a file, or to standard output."""
-    sys.stdout.write(text) if output is None else write_output(output, text, "translate: --output")
 
 
 def _tell(lines: int, path: str, counts: Mapping[str, int], blind: Sequence[int]) -> None:
@@ -170,24 +139,6 @@ def _tell(lines: int, path: str, counts: Mapping[str, int], blind: Sequence[int]
         f"{len(blind):,} lines without regions, zeros in their place (lines {named})": blind,
     }
     print("; ".join(note for note, count in notes.items() if count), file=sys.stderr)
-
-
-def _translators(
-    recipe: Recipe, workspace: Workspace, request: Request, jobs: Mapping[str, Job]
-) -> list[Path]:  # fmt: skip
-    """The folders of a path's translators, hop by hop.
-
-    Raises:
-        RecipeError: the path names a search, or one is not of the recipe or not trained.
-    """
-    directions, system = request.directions, parse_path(request.path)[0]
-    known = directions_of(recipe.mmt, system)
-    for direction in directions or [""]:
-        if f"{system}-{direction}" not in jobs:
-            raise RecipeError(f"translate: {request.path!r} needs {system}:{direction}, which recipe {recipe.name} "
-                              f"does not train; its systems: {', '.join(['nmt', *recipe.mmt.systems])}; directions: "
-                              f"{', '.join(known)}")  # fmt: skip
-    return [workspace.require(jobs[f"{system}-{direction}"]) for direction in directions]
 
 
 def _standard_input() -> list[str]:
@@ -254,9 +205,31 @@ def _moses(start: int, end: int, found: dict[int, list[Translated]], n_best: int
 
 
 def translate_by_recipe(recipe: Recipe, workspace: Workspace, request: Request) -> None:
-    """Translate a file line by line with a recipe's translators, its own or borrowed; see `translate`."""
+    """Translate a file line by line with a recipe's translators, its own or borrowed; `images` are ids of their corpus.
+
+    Args:
+        recipe: whose translators; its `augment` has beam, length penalty, batches and devices.
+        workspace: its artifacts.
+        request: what to translate.
+
+    Raises:
+        RecipeError: there is no such translator, it has not been trained, or the files do not fit.
+    """
     own = Graph(recipe, workspace).of_translators
-    translate(own.recipe, workspace, request, own.translators, recipe.augment)
+    directions, system = request.directions, parse_path(request.path)[0]
+    for direction in directions or [""]:
+        if f"{system}-{direction}" not in own.translators:
+            raise RecipeError(f"translate: {request.path!r} needs {system}:{direction}, which recipe {own.recipe.name} "
+                              f"does not train; its systems: {', '.join(['nmt', *own.recipe.mmt.systems])}; "
+                              f"directions: {', '.join(directions_of(own.recipe.mmt, system))}")  # fmt: skip
+    folders = [workspace.require(own.translators[f"{system}-{direction}"]) for direction in directions]
+    regions = workspace.require(own.corpus) / "regions"
+    sight = Sight(
+        lambda names: RegionStore(regions, check_values=False), own.recipe.mmt.without_regions == "captions",
+        f"has no regions in the corpus of recipe {own.recipe.name}; leave its line out, or set mmt.without_regions to "
+        "captions and train so",
+    )  # fmt: skip
+    translate_lines(request, lambda: [load_translator(folder) for folder in folders], recipe.augment, sight)
 
 
 def translate_exported(model: Path, options: AugmentSettings, request: Request) -> None:

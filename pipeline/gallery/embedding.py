@@ -6,8 +6,8 @@ While it works, `FILE.partial/` holds the vectors of a fixed number of items a f
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from data.errors import DataError
 from data.lines import byte_lines
 from data.progress import shown
+from pipeline.engine.artifacts import read_json
 from pipeline.engine.console import info
 from pipeline.engine.files import require_output, write_atomically
 from pipeline.engine.locks import lock
@@ -151,10 +152,7 @@ class Pictures:
         """A digest of the folder, and of name, size and date of each picture."""
         digest = hashlib.sha256(f"{self.folder.resolve()}\n".encode())
         for name in self._names:
-            stamp = "gone"
-            with suppress(OSError):
-                stamp = self._found.state(name)
-            digest.update(f"{name}\n{stamp}\n".encode())
+            digest.update(f"{name}\n{self._found.state(name)}\n".encode())
         return digest.hexdigest()
 
     def parts(self, exported: ExportedModel, done: int) -> Iterator[Part]:
@@ -162,8 +160,8 @@ class Pictures:
         names = self._names[done * self.size :]
         read = zip(names, self._found.arrays(exported, names), strict=True)
         while some := list(islice(read, self.size)):
-            left = {name: found for name, found in some if isinstance(found, str)}
-            regions = [found["regions"] for _, found in some if not isinstance(found, str)]
+            left = {name: arrays for name, arrays in some if isinstance(arrays, str)}
+            regions = [arrays["regions"] for _, arrays in some if not isinstance(arrays, str)]
             vectors = exported.encode_regions(np.stack(regions)).single().numpy() if regions else exported.encode([])
             yield Part([name for name, _ in some if name not in left], vectors, left)
 
@@ -212,14 +210,15 @@ def embed(exported: ExportedModel, items: Items, output: Path, force: bool = Fal
     output.parent.mkdir(parents=True, exist_ok=True)
     with lock(output.with_name(f"{output.name}.lock"), f"embed {output}"):
         partial, state = output.with_name(f"{output.name}.partial"), items.state()
+        files = [partial / f"{number:08d}.parquet" for number in range(-(-items.count // items.size))]
         if _is_finished(output, partial, {"model": exported.fingerprint, "items": state}, force):
             _clear(partial)
             info(f"{output}: it is complete")
             return
-        left = _write_parts(exported, items, partial)
+        _write_parts(exported, items, files, partial)
         if items.state() != state:
             raise RecipeError(f"{partial}: its input changed while it was read; delete this folder and start again")
-        count = _join(partial, -(-items.count // items.size), output, left)
+        count, left = _join(files, output, partial)
         _clear(partial)
     for name, reason in left.items():
         info(f"{name}: {reason}", "left out:", "yellow")
@@ -237,7 +236,9 @@ def _is_finished(output: Path, partial: Path, about: Mapping[str, Any], force: b
     Raises:
         RecipeError: the output exists, or an unfinished one is of another model or input.
     """
-    begun = _read_about(partial)
+    begun: dict[str, Any] = {}
+    with suppress(RecipeError):
+        begun = read_json(partial / ABOUT, dict)
     same = {name: begun.get(name) for name in about} == about
     outputs = [output] if output.suffix == ".parquet" else [output, ids_of(output)]
     existing = next((path for path in outputs if path.exists()), None)
@@ -255,36 +256,20 @@ def _is_finished(output: Path, partial: Path, about: Mapping[str, Any], force: b
     return False
 
 
-def _read_about(partial: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError, TypeError, RecursionError):
-        return dict(json.loads((partial / ABOUT).read_text(encoding="utf-8")))
-    return {}
-
-
 def _is_bare(partial: Path) -> bool:
     """Has a run been killed before it wrote anything?"""
     return partial.is_dir() and all(path.suffix == ".tmp" for path in partial.iterdir())
 
 
-def _write_parts(exported: ExportedModel, items: Items, partial: Path) -> dict[str, str]:
-    """Write the parts that are not there; what is left out of all of them."""
-    total, done = -(-items.count // items.size), 0
-    while _part(partial, done).exists():
-        done += 1
-    if done < total:
+def _write_parts(exported: ExportedModel, items: Items, files: Sequence[Path], partial: Path) -> None:
+    """Write the parts that are not there."""
+    done = next((number for number, file in enumerate(files) if not file.exists()), len(files))
+    if done < len(files):
         model = f"{exported.name} {exported.fingerprint}"
-        todo = shown(items.parts(exported, done), "encoding", total - done)
-        for number, part in enumerate(todo, done):
-            with _Whole(_part(partial, number), partial) as file:
+        todo = shown(items.parts(exported, done), "encoding", len(files) - done)
+        for part, path in zip(todo, files[done:], strict=False):  # input that changes is found out afterwards
+            with _whole(path, partial) as file:
                 pq.write_table(_table(part, model), file)
-    left: dict[str, str] = {}
-    for number in range(total):
-        left |= json.loads(pq.read_schema(_part(partial, number)).metadata[_LEFT])
-    return left
-
-
-def _part(partial: Path, number: int) -> Path:
-    return partial / f"{number:08d}.parquet"
 
 
 def _table(part: Part, model: str) -> pa.Table:
@@ -294,52 +279,47 @@ def _table(part: Part, model: str) -> pa.Table:
     return pa.table(columns).replace_schema_metadata({_LEFT: json.dumps(dict(part.left))})
 
 
-def _join(partial: Path, total: int, output: Path, left: Mapping[str, str]) -> int:
-    """Join parts, one in memory at a time; the number of vectors."""
-    files = [_part(partial, number) for number in range(total)]
-    count, schema = sum(pq.read_metadata(file).num_rows for file in files), pq.read_schema(files[0])
+def _join(files: Sequence[Path], output: Path, partial: Path) -> tuple[int, dict[str, str]]:
+    """Join parts, one in memory at a time; the number of vectors, and what is left out of all."""
+    count, schema, left = 0, pq.read_schema(files[0]), dict[str, str]()
+    for path in files:
+        about = pq.read_metadata(path)
+        count += about.num_rows
+        left |= json.loads(about.metadata[_LEFT])
     if not count:
         _clear(partial)
         name, reason = next(iter(left.items()))
         raise RecipeError(f"embed: none of {len(left)} pictures can be read ({name}: {reason}); give others")
     if output.suffix == ".parquet":
-        with _Whole(output, partial) as file, pq.ParquetWriter(file, schema.remove_metadata()) as writer:
+        with _whole(output, partial) as file, pq.ParquetWriter(file, schema.remove_metadata()) as writer:
             for path in files:
                 writer.write_table(pq.read_table(path).replace_schema_metadata(None))
-        return count
-    with _Whole(ids_of(output), partial) as file:
+        return count, left
+    with _whole(ids_of(output), partial) as file:
         for path in files:
-            file.write("".join(f"{one}\n" for one in pq.read_table(path, columns=["id"])["id"].to_pylist()).encode())
-    with _Whole(output, partial) as file:
+            file.write("".join(f"{name}\n" for name in pq.read_table(path, columns=["id"])["id"].to_pylist()).encode())
+    with _whole(output, partial) as file:
         shape = (count, schema.field("vector").type.list_size)
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
         for path in files:
             for vectors in pq.read_table(path, columns=["vector"])["vector"].chunks:
                 file.write(vectors.flatten().to_numpy().astype("<f4").tobytes())
-    return count
+    return count, left
 
 
-class _Whole:
+@contextmanager
+def _whole(path: Path, partial: Path) -> Iterator[IO[bytes]]:
     """A file that is written whole or not at all: as `half` in the folder of parts, then renamed."""
-
-    def __init__(self, path: Path, partial: Path) -> None:
-        self._path, self._half = path, partial / _HALF
-
-    def __enter__(self) -> IO[bytes]:
-        self._file = self._half.open("wb")
-        return self._file
-
-    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
-        if failure is None:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self._file.close()
-        if failure is None:
-            self._half.replace(self._path)
+    half = partial / _HALF
+    with half.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    half.replace(path)
 
 
 def _clear(partial: Path) -> None:
     """Delete the parts, what they are of last."""
-    for path in sorted(partial.iterdir(), key=lambda one: one.name == ABOUT):
+    for path in sorted(partial.iterdir(), key=lambda path: path.name == ABOUT):
         path.unlink()
     partial.rmdir()

@@ -113,7 +113,7 @@ class Gallery:
 
     def place_of(self, name: str) -> int | None:
         """The place of a picture, however the accents of its name are typed; None if it is not in the gallery."""
-        places = (pc.index(self._rows["name"], one).as_py() for one in (name, composed(name)))
+        places = (pc.index(self._rows["name"], spelled).as_py() for spelled in (name, composed(name)))
         return next((int(place) for place in places if place >= 0), None)
 
     def search(
@@ -174,16 +174,17 @@ class Gallery:
     def captions_near(self, regions: NDArray[Any], top: int = 5, first: int | None = None) -> dict[str, list[Hit]]:
         """The same for a picture by its regions (R, D), as the model reads them."""
         vector = self.exported.encode_regions(regions[None]).single()
-        found = {}
-        for language in self._captions:
+        captions_of = {}
+        for language, (texts, index) in self._captions.items():
             second, count = self._second(language, None, first)
-            hits = self._nearest(vector, language, max(top, min(count, MOST_CAPTIONS)))
+            near = _nearest(index, vector, max(top, min(count, MOST_CAPTIONS)))
+            hits = [Hit(texts[row].as_py(), score, None, language) for row, score in near]
             if second is not None and hits:
                 captions = second.encode_captions([hit.name for hit in hits], language)
                 scores = second.score(second.encode_regions(regions[None]), captions)[0].tolist()
                 hits = [hit._replace(score=score) for hit, score in zip(hits, scores, strict=True)]
-            found[language] = sorted(hits, key=lambda hit: -hit.score)[:top]
-        return found
+            captions_of[language] = sorted(hits, key=lambda hit: -hit.score)[:top]
+        return captions_of
 
     def pictures_near(self, vector: torch.Tensor, top: int = 10) -> list[Hit]:
         """The pictures nearest to a vector (1, H)."""
@@ -216,23 +217,13 @@ class Gallery:
 
     def _near(self, vector: torch.Tensor, top: int) -> list[tuple[int, float]]:
         """Rows of the pictures nearest to a vector (1, H), with their scores."""
-        if self._index is None:
-            return []
-        scores, rows = (part[0].tolist() for part in self._index.search(vector, top))
-        return [(row, score) for score, row in zip(scores, rows, strict=True) if row >= 0]
+        return [] if self._index is None else _nearest(self._index, vector, top)
 
-    def _nearest(self, vector: torch.Tensor, language: str, top: int) -> list[Hit]:
-        texts, index = self._captions[language]
-        scores, rows = (part[0].tolist() for part in index.search(vector, top))
-        return [
-            Hit(texts[row].as_py(), score, None, language) for score, row in zip(scores, rows, strict=True) if row >= 0
-        ]
-
-    def _hits(self, found: Sequence[tuple[int, float]]) -> list[Hit]:
-        rows = self.rows([place for place, _ in found])
+    def _hits(self, places: Sequence[tuple[int, float]]) -> list[Hit]:
+        rows = self.rows([row for row, _ in places])
         return [
             Hit(row["name"], score, Path(row["path"]) if row["path"] else None)
-            for row, (_, score) in zip(rows, found, strict=True)
+            for row, (_, score) in zip(rows, places, strict=True)
         ]
 
     def _regions(self, rows: Sequence[Mapping[str, Any]], parts: VectorCache) -> NDArray[Any]:
@@ -276,10 +267,17 @@ def read_table(path: Path, columns: Sequence[str]) -> pa.Table:
     """
     table = pq.ParquetFile(path, memory_map=True).read()
     if table.schema.names != [*columns] or any(
-        one.type != pa.string() or (one.name in _ALWAYS and table[one.name].null_count) for one in table.schema
+        column.type != pa.string() or (column.name in _ALWAYS and table[column.name].null_count)
+        for column in table.schema
     ):
         raise RecipeError(f"{path}: not what was written")
     return table
+
+
+def _nearest(index: ShardedIndex, vector: torch.Tensor, top: int) -> list[tuple[int, float]]:
+    """Rows of an index nearest to a vector (1, H), with their scores."""
+    scores, rows = (part[0].tolist() for part in index.search(vector, top))
+    return [(row, score) for score, row in zip(scores, rows, strict=True) if row >= 0]
 
 
 def _load_index(folder: Path, exported: ExportedModel, rows: int) -> ShardedIndex:
@@ -307,7 +305,7 @@ def read_pointer(folder: Path) -> dict[str, Any] | None:
         if not (isinstance(about["generation"], str) and about["generation"].isdigit()):
             raise ValueError("it names no generation")
         languages = about["languages"]
-        if not all(isinstance(one, str) and one.isalpha() for one in [*languages]):
+        if not all(isinstance(language, str) and language.isalpha() for language in [*languages]):
             raise ValueError("its languages are none")
         if Path(str(about["copy"])).name != about["copy"]:
             raise ValueError("it names no model")

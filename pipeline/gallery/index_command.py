@@ -1,6 +1,5 @@
 """`index`: a gallery is brought up to date, from the shell."""
 
-from contextlib import suppress
 from pathlib import Path
 
 from data.captions import HUMAN, read_captions
@@ -9,9 +8,7 @@ from pipeline.corpus.pixels import pictures_job
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.console import info
 from pipeline.engine.workspace import Workspace
-from pipeline.errors import RecipeError
-from pipeline.export.export import chosen_row, export, is_export_of
-from pipeline.export.exported_files import model_of
+from pipeline.export.export import up_to_date
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import gallery_of
 from pipeline.gallery.indexing import update_gallery
@@ -41,7 +38,7 @@ def index(
         RecipeError: there is no model, or it does not read such pictures.
     """
     graph = Graph(recipe, workspace)
-    exported = ExportedModel.from_pretrained(model) if model is not None else _own_model(graph)
+    exported = ExportedModel.from_pretrained(model) if model is not None else up_to_date(graph)
     corpus, captions = graph.corpus, None
     if workspace.done(corpus):
         folder, captions = workspace.folder(corpus), {language: list[str]() for language in exported.languages}
@@ -70,12 +67,3 @@ def _of_corpus(exported: ExportedModel, graph: Graph) -> StoredRegions:
     if isinstance(reader, PixelExtractor):
         store = workspace.require(pictures_job(corpus, reader.size, graph.pictures))
     return StoredRegions(open_images(store), pictures_of(folder))
-
-
-def _own_model(graph: Graph) -> ExportedModel:
-    """The recipe's exported model; it is exported where it is not, or no longer the best."""
-    row, folder = chosen_row(graph), model_of(graph.recipe, graph.workspace)
-    if is_export_of(folder, graph, row):
-        with suppress(RecipeError):  # it is damaged
-            return ExportedModel.load(folder)
-    return export(graph, folder)

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +84,13 @@ def update_gallery(
     require_folder(folder, "index")
     with lock(folder / _LOCK, f"gallery {folder}"):
         pointer = read_pointer(folder)
+        before = folder / "generations" / pointer["generation"] if pointer else None
         same = pointer is not None and pointer["made_of"] == exported.fingerprint
-        before = folder / "generations" / pointer["generation"] if pointer and same else None
-        old, parts = _old_rows(before), VectorCache(folder / "parts" / exported.fingerprint / "pictures", mend=True)
+        old = _old_rows(before if same else None)
+        parts = VectorCache(folder / "parts" / exported.fingerprint / "pictures", mend=True)
         rows, computed, left = _take_in(parts, exported, pictures, old)
         if captions is None:
-            known = _captions_of(folder / "generations" / pointer["generation"] if pointer else None)
+            known = _captions_of(before)
             captions = {language: texts for language, texts in known.items() if language in exported.languages}
         texts_by_language = {language: list(dict.fromkeys(texts)) for language, texts in captions.items() if texts}
         _write_generation(folder, exported, rows, parts, texts_by_language, left, pointer)
@@ -101,67 +103,50 @@ def _take_in(
     parts: VectorCache, exported: ExportedModel, pictures: Pictures, old: Mapping[str, dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], int, dict[str, str]]:
     """Rows of all pictures that can be read, how many were computed now, and why others were left out."""
-    left, states, digests = dict(pictures.left), dict[str, str](), dict[str, str]()
-    for name in pictures.paths:
+    left, known_rows = dict(pictures.left), list[dict[str, Any]]()
+    store = None if pictures.store is None else str(pictures.store.folder.absolute())
+    for name, file in pictures.paths.items():
+        path, state, known = str(file.absolute()) if file else None, pictures.state(name), old.get(name)
+        same = known is not None and (known["state"], known["path"]) == (state, path)
         try:
-            states[name] = pictures.state(name)
-            known = old.get(name)
-            same = known and (known["state"], known["path"]) == (states[name], _place(pictures, name))
-            digests[name] = known["digest"] if known and same else pictures.digest(name)
+            digest = known["digest"] if known and same else pictures.digest(name)
         except OSError as error:  # gone or locked since the folder was listed
             left[name] = f"cannot be read ({error.strerror})"
-    unread: dict[str, str] = {}  # why, by content
-    first: dict[str, str] = {}  # a name for each content that has to be computed
-    for name, digest in digests.items():
-        if digest not in parts:
-            first.setdefault(digest, name)
-    todo, done = list(first.items()), 0
-    read = pictures.arrays(exported, [name for _, name in todo]) if todo else iter(())
-    batch: list[tuple[str, Arrays]] = []
-    changed = set()  # pictures that were not what they had been when they were identified
-    for (digest, name), found in zip(
-        todo, track(read, "encoding pictures", len(todo), disable=len(todo) < _PART), strict=True
-    ):
-        if not _is_still(pictures, name, states[name]):
-            changed.add(digest)
-        elif isinstance(found, str):
-            unread[digest] = found
         else:
-            batch.append((digest, found))
-        if len(batch) == _PART:
-            _add_pictures(parts, exported, batch, pictures.stores_regions)
-            done, batch = done + len(batch), []
-    if batch:
-        _add_pictures(parts, exported, batch, pictures.stores_regions)
-        done += len(batch)
-    store = None if pictures.stores_regions else str(pictures.store.folder.absolute())  # type: ignore[union-attr]
-    rows = []
-    for name, digest in digests.items():
-        row = {"name": name, "path": _place(pictures, name), "digest": digest, "state": states[name]}
-        if digest in unread:
-            left[name] = unread[digest]
-        elif digest in changed:
-            left[name] = "changed while it was read; run it again"
-        else:
-            rows.append(row | {"store": store})
-    return rows, done, left
+            known_rows.append({"name": name, "path": path, "digest": digest, "state": state, "store": store})
+    computed, unread = _compute(parts, exported, pictures, known_rows)
+    left |= {row["name"]: unread[row["digest"]] for row in known_rows if row["digest"] in unread}
+    return [row for row in known_rows if row["digest"] not in unread], computed, left
 
 
-def _is_still(pictures: Pictures, name: str, state: str) -> bool:
-    try:
-        return pictures.state(name) == state
-    except OSError:
-        return False
-
-
-def _add_pictures(
-    parts: VectorCache, exported: ExportedModel, batch: Sequence[tuple[str, Arrays]], with_regions: bool
-) -> None:
-    arrays = {name: np.stack([found[name] for _, found in batch]) for name in ("regions", "boxes")}
-    arrays["vectors"] = exported.encode_regions(arrays["regions"]).single().numpy()
-    if not with_regions:
-        del arrays["regions"]
-    parts.add([digest for digest, _ in batch], arrays)
+def _compute(
+    parts: VectorCache, exported: ExportedModel, pictures: Pictures, rows: Sequence[Mapping[str, Any]]
+) -> tuple[int, dict[str, str]]:
+    """Add the contents that the cache lacks, each once; how many, and why others cannot be computed, by digest."""
+    first: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        if row["digest"] not in parts:
+            first.setdefault(row["digest"], row)
+    computed, unread, count = 0, dict[str, str](), len(first)
+    read = pictures.arrays(exported, [row["name"] for row in first.values()]) if first else iter(())
+    todo = zip(first.values(), track(read, "encoding pictures", count, disable=count < _PART), strict=True)
+    while some := list(islice(todo, _PART)):
+        batch: dict[str, Arrays] = {}
+        for row, arrays in some:
+            if pictures.state(row["name"]) != row["state"]:
+                unread[row["digest"]] = "changed while it was read; run it again"
+            elif isinstance(arrays, str):
+                unread[row["digest"]] = arrays
+            else:
+                batch[row["digest"]] = arrays
+        if batch:
+            stacked = {name: np.stack([arrays[name] for arrays in batch.values()]) for name in ("regions", "boxes")}
+            vectors = {"vectors": exported.encode_regions(stacked["regions"]).single().numpy()}
+            if pictures.store is not None:  # regions lie there already
+                del stacked["regions"]
+            parts.add(list(batch), stacked | vectors)
+            computed += len(batch)
+    return computed, unread
 
 
 def _write_generation(
@@ -171,20 +156,18 @@ def _write_generation(
     """Write a generation, point to it, and clear away what neither it nor the one before needs."""
     number = 1 + (int(pointer["generation"]) if pointer else 0)
     place = folder / "generations" / str(number)
+    before = place.with_name(pointer["generation"]) if pointer else None
     half = place.with_name(f"{number}.partial")
     for stale in (half, place):
         shutil.rmtree(stale, ignore_errors=True)
     half.mkdir(parents=True)
-    made = folder / "parts" / exported.fingerprint
-    made.mkdir(parents=True, exist_ok=True)
     copy = _keep_model(folder / "models", exported)
     schema = pa.schema([(name, pa.string()) for name in PICTURE_COLUMNS])
     pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), half / "pictures.parquet")
     (half / "left.json").write_text(json.dumps(left, indent=1, ensure_ascii=False), encoding="utf-8")
-    before = folder / "generations" / pointer["generation"] if pointer else None
     if rows:
         _index(half / "pictures", parts, [row["digest"] for row in rows], exported, before)
-    vectors = VectorCache(made / "captions", mend=True)
+    vectors = VectorCache(parts.folder.with_name("captions"), mend=True)
     digests = {language: [_digest(language, text) for text in texts] for language, texts in captions.items()}
     for language, texts in captions.items():
         name = f"captions-{language}"
@@ -193,26 +176,16 @@ def _write_generation(
         _index(half / name, vectors, digests[language], exported, before)
     rename_atomically(half, place)
     about = {"format": FORMAT, "generation": str(number), "made_of": exported.fingerprint, "model": exported.name,
-             "copy": copy}  # fmt: skip
-    write_atomically(folder / POINTER, json.dumps(about | {"languages": list(captions)}, indent=1))
-    previous = pointer["generation"] if pointer else None
+             "copy": copy, "languages": list(captions)}  # fmt: skip
+    write_atomically(folder / POINTER, json.dumps(about, indent=1))
     for stale in folder.glob(f"{POINTER}.*.tmp"):  # of an update that was killed
         stale.unlink(missing_ok=True)
-    for other in (folder / "generations").iterdir():
-        if other.name not in (str(number), previous):
-            shutil.rmtree(other, ignore_errors=True)
-    parts.keep({row["digest"] for row in [*rows, *_old_rows(place.with_name(previous or "-")).values()]})
+    parts.keep({row["digest"] for row in [*rows, *_old_rows(before).values()]})
     vectors.keep({digest for some in digests.values() for digest in some})
-    kept = {exported.fingerprint, copy} | ({pointer["made_of"], pointer["copy"]} if pointer else set())
-    for other in [*(folder / "parts").iterdir(), *(folder / "models").iterdir()]:
-        if other.name not in kept:
-            shutil.rmtree(other, ignore_errors=True)
-
-
-def _place(pictures: Pictures, name: str) -> str | None:
-    """Where a picture lies, if it has a file."""
-    path = pictures.paths[name]
-    return str(path.absolute()) if path else None
+    for kind, key in (("generations", "generation"), ("parts", "made_of"), ("models", "copy")):
+        for stale in (folder / kind).glob("*"):
+            if stale.name not in {known[key] for known in (about, pointer) if known}:
+                shutil.rmtree(stale, ignore_errors=True)
 
 
 def _keep_model(models: Path, exported: ExportedModel) -> str:
@@ -234,7 +207,7 @@ def _require_ours(folder: Path) -> None:
     """Refuse a folder that holds anything else than a gallery."""
     if not folder.exists():
         return
-    names = {one.name for one in folder.iterdir()} if folder.is_dir() else {folder.name}
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
     foreign = {name for name in names - _OURS if not (name.startswith(f"{POINTER}.") and name.endswith(".tmp"))}
     if foreign or (names and _LOCK not in names):
         raise RecipeError(f"{folder}: is there already and holds something else; choose another folder")
@@ -310,13 +283,13 @@ def _old_rows(generation: Path | None) -> dict[str, dict[str, Any]]:
 
 def _captions_of(generation: Path | None) -> dict[str, list[str]]:
     """The captions of a generation, by language."""
-    found: dict[str, list[str]] = {}
+    captions: dict[str, list[str]] = {}
     for path in sorted(generation.glob("captions-*.parquet")) if generation is not None else ():
         try:
-            found[path.stem.partition("-")[2]] = read_table(path, CAPTION_COLUMNS)["text"].to_pylist()
+            captions[path.stem.partition("-")[2]] = read_table(path, CAPTION_COLUMNS)["text"].to_pylist()
         except (OSError, pa.ArrowException, RecipeError):
             info(f"{path} cannot be read; its captions are left out", colour="yellow")
-    return found
+    return captions
 
 
 def _digest(language: str, text: str) -> str:

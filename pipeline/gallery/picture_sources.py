@@ -24,12 +24,14 @@ class PictureFolder:
     def __init__(self, folder: Path, workers: int = 1) -> None:
         self.paths, self.left = pictures_in(folder)
         self.workers = workers
-        self.stores_regions = True
+        self.store = None
 
     def state(self, name: str) -> str:
-        """A stamp that changes with the file: size and date."""
-        stat = self.paths[name].stat()
-        return f"{stat.st_size}:{stat.st_mtime_ns}"
+        """A stamp that changes with the file: size and date, or that it is gone."""
+        try:
+            return _stamp(self.paths[name])
+        except OSError:
+            return "gone"
 
     def digest(self, name: str) -> str:
         """Of the file's contents."""
@@ -54,13 +56,11 @@ class StoredRegions:
         paths: picture files of some of them.
     """
 
-    stores_regions = False  # they lie in the store already
-
     def __init__(self, store: RegionStore, paths: Mapping[str, Path]) -> None:
         self.store, self.left = store, dict[str, str]()
         self.standard = read_standard(store.folder)
         self.paths: dict[str, Path | None] = {name: paths.get(name) for name in store.ids}
-        self._state = f"{store.file('regions.npy').stat().st_size}:{store.file('regions.npy').stat().st_mtime_ns}"
+        self._state = _stamp(store.file("regions.npy"))
 
     def state(self, name: str) -> str:
         """A stamp that changes with the store."""
@@ -74,6 +74,12 @@ class StoredRegions:
         """Regions and boxes of each image."""
         for row in self.store.rows(names):
             yield {"regions": self.store.regions[row], "boxes": self.store.boxes[row]}
+
+
+def _stamp(path: Path) -> str:
+    """Size and date of a file."""
+    stat = path.stat()
+    return f"{stat.st_size}:{stat.st_mtime_ns}"
 
 
 Pictures = PictureFolder | StoredRegions

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from pipeline.engine.artifacts import is_texts
+from pipeline.engine.files import write_atomically
 from pipeline.errors import RecipeError
 
 Arrays = dict[str, NDArray[Any]]
@@ -50,14 +50,8 @@ class VectorCache:
 
     def add(self, digests: Sequence[str], arrays: Arrays) -> None:
         """Keep rows of arrays, a digest a row; whole or not at all."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         name = hashlib.sha256("".join(digests).encode()).hexdigest()[:16] + ".safetensors"
-        half = self.folder / f"{name}.{os.getpid()}.tmp"
-        with half.open("wb") as file:
-            file.write(save(arrays, metadata={"digests": json.dumps(list(digests))}))
-            file.flush()
-            os.fsync(file.fileno())
-        half.replace(self.folder / name)
+        write_atomically(self.folder / name, save(arrays, metadata={"digests": json.dumps(list(digests))}))
         self._place |= {digest: (name, row) for row, digest in enumerate(digests)}
 
     def take(self, digests: Sequence[str], array: str) -> NDArray[Any]:
@@ -75,26 +69,22 @@ class VectorCache:
                 )
             name, row = self._place[digest]
             wanted.setdefault(name, []).append((place, row))
-        found: NDArray[Any] | None = None
+        gathered: NDArray[Any] | None = None
         for name, rows in wanted.items():
             try:
                 with safe_open(self.folder / name, "numpy") as file:
-                    if len(rows) > _FEW:
-                        whole = file.get_tensor(array)
-                        taken = [whole[number] for _, number in rows]
-                    else:
-                        part = file.get_slice(array)
-                        taken = [part[number] for _, number in rows]
+                    part = file.get_tensor(array) if len(rows) > _FEW else file.get_slice(array)
+                    taken = [part[number] for _, number in rows]
             except (OSError, SafetensorError) as error:
                 raise RecipeError(
                     f"{self.folder / name}: not readable ({error}); open the gallery again, or run `make index`"
                 ) from None
-            if found is None:
-                found = np.empty((len(digests), *taken[0].shape), taken[0].dtype)
-            found[[place for place, _ in rows]] = taken
-        if found is None:
+            if gathered is None:
+                gathered = np.empty((len(digests), *taken[0].shape), taken[0].dtype)
+            gathered[[place for place, _ in rows]] = taken
+        if gathered is None:
             raise ValueError("nothing to take")
-        return found
+        return gathered
 
     def keep(self, digests: set[str]) -> None:
         """Delete the files that hold none of these."""
