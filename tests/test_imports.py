@@ -7,6 +7,7 @@ import ast
 import re
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -19,6 +20,7 @@ ROOMS = [
     "analyses", "graph", "similarity", "export", "gallery", "app", "reporting", "evaluation", "stages", "library",
     "bildwort", "commands",
 ]  # fmt: skip
+MOST_FILES = 12
 FILES = {"errors", "graph", "library", "stages"}  # rooms of one file
 APART = {("reporting", "export"), ("reporting", "gallery"), ("reporting", "app")}  # neither knows the other
 
@@ -57,6 +59,36 @@ def test_a_room_imports_only_the_rooms_before_it(room: str) -> None:
     for path in files:
         used = {name.split(".")[1] for name in imported(path) if name.startswith("pipeline.")}
         assert used <= allowed, f"{path} imports {used - allowed}"
+
+
+@pytest.mark.parametrize("package", ["pipeline", "modules"])
+def test_a_room_has_twelve_files_at_most(package: str) -> None:
+    for folder in (path for path in (ROOT / package).iterdir() if path.is_dir()):
+        files = [path.name for path in folder.glob("*.py") if path.name != "__init__.py"]
+        assert len(files) <= MOST_FILES or folder.name == "retrieval_models", folder
+
+
+def test_no_import_leads_back() -> None:
+    """Of files, wherever in them an import stands; what only types need is left out. (A model names its training.)"""
+    files = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): path
+        for package in ("data", "pipeline")
+        for path in (ROOT / package).rglob("*.py")
+    }
+    needs = {name: set[str]() for name in files}
+    for name, path in files.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+                node.body = []
+        for node in (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)):
+            needs[name] |= {
+                used
+                for alias in node.names
+                for used in (f"{node.module}.{alias.name}", str(node.module))
+                if used in files and used != name
+            }
+    TopologicalSorter(needs).prepare()  # a CycleError names the circle
 
 
 OF_EXTRAS = {

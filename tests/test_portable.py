@@ -16,7 +16,7 @@ ALLOWED = {
     ("pipeline/engine/machine.py", "resource"): "macOS: the peak of memory, which psutil lacks there",
     ("pipeline/engine/machine.py", "getrusage"): "the same",
     ("pipeline/engine/machine.py", "/proc"): "Linux: the peak since a job began",
-    ("pipeline/engine/distributed.py", "getppid"): "of a rank that Lightning has started, while its parent lives",
+    ("pipeline/engine/machine.py", "getppid"): "of a rank that Lightning has started, while its parent lives",
     ("pipeline/gallery/indexing.py", "link"): "a copy where it fails",
     ("data/regions.py", "posix_fallocate"): "where there is one",
 }

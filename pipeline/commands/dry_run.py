@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from heapq import nlargest
 
 from pipeline.engine.console import info
-from pipeline.engine.distributed import rank
 from pipeline.engine.job import Job, unique_names
-from pipeline.engine.machine import duration
+from pipeline.engine.machine import duration, rank
 from pipeline.engine.progress import Costs, Estimate
 from pipeline.engine.workspace import Workspace
 from pipeline.visualization.text_table import TextTable

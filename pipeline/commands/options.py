@@ -113,8 +113,7 @@ def runner_for(
         RecipeError: see `executor_for`.
     """
     from pipeline.commands.dry_run import show_plan
-    from pipeline.engine.executors import executor_for
-    from pipeline.engine.runner import Processes, Runner
+    from pipeline.engine.runner import Processes, Runner, executor_for
     from pipeline.engine.workspace import Workspace
     from pipeline.graph import Graph
     from pipeline.stages import jobs_of

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pipeline.engine.console import info, is_verbose
-from pipeline.engine.distributed import rank
+from pipeline.engine.machine import rank
 from pipeline.graph import Graph
 from pipeline.reporting.records import Result
 from pipeline.reporting.report import write_report

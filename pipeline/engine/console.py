@@ -9,7 +9,7 @@ from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
-from pipeline.engine.distributed import rank
+from pipeline.engine.machine import rank
 
 CONSOLE = Console(highlight=False, soft_wrap=True)
 ERRORS = Console(highlight=False, soft_wrap=True, stderr=True)  # never among translations or hits

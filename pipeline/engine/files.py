@@ -1,15 +1,18 @@
-"""Files: written so that no reader ever sees half of one, be it after a power cut; identified by their contents."""
+"""Files: written whole, where a person says, by one process at a time; identified by their contents."""
 
 import hashlib
 import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
+from filelock import AcquireReturnProxy, FileLock, Timeout
+
+from pipeline.engine.console import info
 from pipeline.errors import RecipeError
 
 _OWN = 0o600
@@ -182,3 +185,38 @@ def write_output(path: Path, content: str | bytes, option: str) -> None:
         write_atomically(path, content)
     except OSError as error:
         raise RecipeError(f"{option} {path}: {error.strerror}; choose another file") from None
+
+
+def is_held(path: Path) -> bool:
+    """Does another process hold a lock?"""
+    if not path.exists():
+        return False  # nobody has begun
+    try:
+        with FileLock(path, blocking=False):
+            return False
+    except Timeout:
+        return True
+
+
+@contextmanager
+def lock(path: Path, name: str) -> Iterator[None]:
+    """Let one run at a time work on a job; another one says so and waits. What is in the file means nothing.
+
+    Raises:
+        RecipeError: the folder cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        held = _acquired(path, name)
+    except OSError as error:
+        raise RecipeError(f"{path.parent}: cannot be written ({error.strerror}); set BILDWORT_ARTIFACTS") from None
+    with held:
+        yield
+
+
+def _acquired(path: Path, name: str) -> AcquireReturnProxy:
+    try:
+        return FileLock(path).acquire(blocking=False)
+    except Timeout:
+        info(f"{name}: another process is working on it; waiting")
+        return FileLock(path).acquire()

@@ -14,11 +14,9 @@ import psutil
 
 from pipeline.engine.artifacts import FORMAT, source_digest, write_manifest
 from pipeline.engine.console import debug, error_line, info, status
-from pipeline.engine.distributed import rank, run_id, started_together
-from pipeline.engine.files import rename_atomically
+from pipeline.engine.files import is_held, lock, rename_atomically
 from pipeline.engine.job import Job
-from pipeline.engine.locks import is_held, lock
-from pipeline.engine.machine import Cost, library_versions, this_machine
+from pipeline.engine.machine import Cost, library_versions, rank, run_id, started_together, this_machine
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 

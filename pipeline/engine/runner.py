@@ -1,5 +1,6 @@
 """Running jobs: in order or side by side, what each needs before it; says what becomes of each."""
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -9,9 +10,9 @@ from pathlib import Path
 
 from pipeline.engine.artifacts import source_digest
 from pipeline.engine.console import Message, debug, info, unsaid
-from pipeline.engine.distributed import rank, started_together
-from pipeline.engine.executors import JobExecutor
+from pipeline.engine.executors import JobExecutor, LocalProcesses, gpus_of, processes_for, trains_alone
 from pipeline.engine.job import Job, topological_order
+from pipeline.engine.machine import rank, started_together
 from pipeline.engine.machine_errors import explained
 from pipeline.engine.perform import perform
 from pipeline.engine.progress import Progress
@@ -20,6 +21,7 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
 
 _ARRIVAL = 60.0  # seconds that a file written on another machine may take to be seen here
+_MOST_JOBS = 1024
 _LOOK = 1.0  # seconds between looks at the executor
 
 
@@ -143,6 +145,44 @@ class Runner:
                 "the source has changed since at least one of these jobs ran; ARGS=--force runs them again",
                 colour="yellow",
             )
+
+
+def executor_for(recipe: Recipe, jobs: int | None = None, cluster: str | None = None) -> JobExecutor | None:
+    """What performs a recipe's jobs side by side; None: one after the other, in this process.
+
+    Args:
+        recipe: whose jobs.
+        jobs: processes of this machine; None: BILDWORT_JOBS, else as many as suit it (`processes_for`).
+        cluster: address of a Dask scheduler, whose workers perform the jobs instead.
+
+    Raises:
+        RecipeError: both are given, the number is not positive, trainings run in several processes, or the cluster
+            cannot be reached.
+    """
+    if jobs is not None and cluster is not None:
+        raise RecipeError("--jobs counts processes of this machine and --cluster uses other ones; give one of them")
+    option = "--jobs" if jobs is not None else "BILDWORT_JOBS"
+    if jobs is None and cluster is None and (wanted := os.environ.get(option)):
+        jobs = int(wanted) if wanted.isdecimal() and len(wanted) < 10 else 0
+    if jobs is not None and not 1 <= jobs <= _MOST_JOBS:
+        given = jobs if option == "--jobs" else repr(os.environ[option])
+        raise RecipeError(f"{option} is {given}; expected 1 to {_MOST_JOBS} processes; without {option} their number "
+                          "is chosen")  # fmt: skip
+    if (cluster is not None or (jobs or 1) > 1) and (started_together() or not trains_alone(recipe)):
+        option = "--cluster" if cluster is not None else f"{option}={jobs}"
+        raise RecipeError(
+            f"{option} performs each job in one process, but trainings run in several here; set trainer.devices and "
+            f"trainer.num_nodes to 1, without torchrun or srun, or leave {option} out"
+        )
+    if cluster is not None:
+        from pipeline.engine.cluster import Cluster
+
+        return Cluster(cluster, recipe)
+    if jobs == 1 or started_together():
+        return None
+    gpus = gpus_of(recipe)
+    many = processes_for(recipe, gpus) if jobs is None else jobs
+    return LocalProcesses(many, gpus) if many > 1 else None
 
 
 def _perform(

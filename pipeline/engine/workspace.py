@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.engine.artifacts import read_manifest
-from pipeline.engine.distributed import rank
 from pipeline.engine.files import digests, fingerprint, write_atomically
 from pipeline.engine.job import Job
-from pipeline.engine.machine import same_machine, this_machine
+from pipeline.engine.machine import rank, same_machine, this_machine
 from pipeline.errors import RecipeError
 
 _BEGUN = "started.json"

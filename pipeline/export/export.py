@@ -18,9 +18,8 @@ from modules.retrieval_models import model_class
 from pipeline.corpus.prepare import about_corpus
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.console import info
-from pipeline.engine.files import digest_of, rename_atomically
+from pipeline.engine.files import digest_of, lock, rename_atomically
 from pipeline.engine.job import Job
-from pipeline.engine.locks import lock
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.exported_files import ABOUT, CARD, FORMAT, OF_OWNERS, RERANKER, TRANSLATORS, model_of, read_about

@@ -22,8 +22,7 @@ from data.lines import byte_lines
 from data.progress import shown
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.console import info
-from pipeline.engine.files import require_output, write_atomically
-from pipeline.engine.locks import lock
+from pipeline.engine.files import lock, require_output, write_atomically
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.picture_sources import PictureFolder

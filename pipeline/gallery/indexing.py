@@ -21,8 +21,7 @@ from modules.errors import ModelError
 from modules.search.index import VectorIndex
 from modules.search.shards import ABOUT as ABOUT_SHARDS
 from pipeline.engine.console import info
-from pipeline.engine.files import digest_of, rename_atomically, require_folder, write_atomically
-from pipeline.engine.locks import lock
+from pipeline.engine.files import digest_of, lock, rename_atomically, require_folder, write_atomically
 from pipeline.errors import RecipeError
 from pipeline.export.exported_files import ABOUT
 from pipeline.export.exported_model import ExportedModel

@@ -17,8 +17,8 @@ from data.text import TextInput, WordVocabulary
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.console import info
-from pipeline.engine.distributed import rank
 from pipeline.engine.job import Job
+from pipeline.engine.machine import rank
 from pipeline.engine.runner import Runner
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph

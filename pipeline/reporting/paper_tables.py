@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from modules.metrics.retrieval import RECALLS
 from pipeline.analyses.registry import ANALYSES
-from pipeline.engine.distributed import rank
 from pipeline.engine.job import Job, ordered_in_stage, topological_order
+from pipeline.engine.machine import rank
 from pipeline.engine.runner import Runner
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Table

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from pipeline.engine.files import write_atomically
-from pipeline.engine.locks import lock
+from pipeline.engine.files import lock, write_atomically
 from pipeline.errors import RecipeError
 
 RECORDS = Path(__file__).parents[1] / "results"

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from modules.metrics.intervals import Difference
 from modules.metrics.surface_scores import SURFACE_MEASURES
-from pipeline.engine.distributed import rank
 from pipeline.engine.job import Job
+from pipeline.engine.machine import rank
 from pipeline.graph import Graph
 from pipeline.reporting.records import add_records, read_records
 from pipeline.reporting.results import NOT_RUN, ONE_SEED, Figures, finished_records

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from modules.metrics.intervals import Interval
 from modules.metrics.sentence_similarity import pearson_interval
 from pipeline.engine.console import info
-from pipeline.engine.distributed import rank
 from pipeline.engine.job import Job
+from pipeline.engine.machine import rank
 from pipeline.engine.runner import Runner
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph

@@ -32,9 +32,8 @@ from torch import nn
 from modules.precision import bfloat16_cost
 from modules.training.base import TrainedModule
 from pipeline.engine.console import CONSOLE, debug, info
-from pipeline.engine.distributed import started_together
 from pipeline.engine.job import DIGITS
-from pipeline.engine.machine import duration
+from pipeline.engine.machine import duration, started_together
 from pipeline.errors import RecipeError
 from pipeline.recipes.precision import precision_of
 from pipeline.recipes.settings import Recipe

@@ -295,7 +295,7 @@ def test_a_command_of_a_readme_is_accepted(of_bildwort, line: str, monkeypatch, 
         return Stub() if of_command and name.startswith(WORK) else real(name, globals, *more, **named)
 
     monkeypatch.setattr(builtins, "__import__", stubbed)
-    monkeypatch.setattr("pipeline.engine.side_by_side.executor_for", lambda *given: None)
+    monkeypatch.setattr("pipeline.engine.runner.executor_for", lambda *given: None)
     monkeypatch.setenv("BILDWORT_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     for name in ("cnn", "holiday", "longer", "marian", "mine", "pictures", "short"):  # as a user would write it

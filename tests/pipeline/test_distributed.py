@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from pipeline.engine.distributed import rank, run_id, started_together
 from pipeline.engine.job import Job
+from pipeline.engine.machine import rank, run_id, started_together
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings

@@ -20,10 +20,10 @@ from pipeline.commands import stages
 from pipeline.engine import executors, runner
 from pipeline.engine import machine as cost
 from pipeline.engine.console import info
-from pipeline.engine.executors import JobExecutor, LocalProcesses, executor_for, processes_for
+from pipeline.engine.executors import JobExecutor, LocalProcesses, processes_for
 from pipeline.engine.job import Job
 from pipeline.engine.machine import cores
-from pipeline.engine.runner import Processes, Runner
+from pipeline.engine.runner import Processes, Runner, executor_for
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import load_recipe
