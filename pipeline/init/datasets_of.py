@@ -61,7 +61,10 @@ def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> Fo
         lines = writing.lines
         if not any(line[2] for line in lines):
             raise DataError(f"{source}: no captions in its columns; expected text beside each picture")
-        if writing.inside:  # all are files of the folder
+        if writing.inside and writing.written:
+            raise DataError(f"{source}: some pictures are files in it and some are not; save it by `save_to_disk`, "
+                            "which keeps its pictures")  # fmt: skip
+        if writing.inside:
             (folder / "pictures").rmdir()
         form += _draw_missing(lines, writing.look_into_folder() if writing.inside else {})
         text = "".join("\t".join(line) + "\n" for line in lines)
@@ -93,7 +96,8 @@ class _Writing:
         lines: picture, language, caption (empty where a row has none), split.
         detected: the languages that were detected last.
         left: what was left out → where.
-        inside: are all pictures files of the data set's folder? None while there are none.
+        inside: are there pictures that are files of the data set's folder?
+        written: digest → name of the others.
     """
 
     source: str
@@ -102,8 +106,8 @@ class _Writing:
     lines: list[list[str]] = field(default_factory=list)
     detected: Detected | None = None
     left: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    inside: bool | None = None
-    _written: dict[bytes, str] = field(default_factory=dict)  # digest → name
+    inside: bool = False
+    written: dict[bytes, str] = field(default_factory=dict)
 
     def add(self, part: Part, several: bool) -> None:
         """Add the rows of a part; of several, its name is the split of rows that have none."""
@@ -160,23 +164,15 @@ class _Writing:
                 raise DataError(f"{str(file)!r}: no such picture, which the data set names; get the data set again")
             here, root = file.parent.resolve() / file.name, Path(self.source).resolve()
             if here.is_relative_to(root):
-                self._require_same(inside=True)
+                self.inside = True
                 return composed(here.relative_to(root).as_posix())
             content = file.read_bytes()
-        self._require_same(inside=False)
         ending = f".{str(format_of(content)).lower()}"  # of no picture: the data report will name it
         name += ending if ending in SUFFIXES - {".jpeg"} else ".jpg"  # a camera's MPO; Pillow does not go by the name
-        name = self._written.setdefault(hashlib.sha256(content).digest(), name)
+        name = self.written.setdefault(hashlib.sha256(content).digest(), name)
         if not (self.folder / name).exists():
             (self.folder / name).write_bytes(content)
         return name
-
-    def _require_same(self, inside: bool) -> None:
-        """Refuse a data set of which some pictures are files of its folder, and some are not."""
-        if self.inside not in (None, inside):
-            raise DataError(f"{self.source}: some pictures are files in it and some are not; save it by "
-                            "`save_to_disk`, which keeps its pictures")  # fmt: skip
-        self.inside = inside
 
 
 def _split_of(name: str) -> str:

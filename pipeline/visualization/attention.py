@@ -18,20 +18,6 @@ _REGIONS = 3  # drawn a word, the strongest
 _COLOURS = ("#d1242f", "#bf8700", "#0969da")
 
 
-def frame(picture: Image.Image, boxes: NDArray[np.floating], shares: NDArray[np.floating], thickest: float = 6) -> None:
-    """Draw frames around the three regions with the largest shares, red before yellow before blue, as thick as those.
-
-    Args:
-        picture: drawn on.
-        boxes: (R, 4) corners x1, y1, x2, y2 in 0…1.
-        shares: (R,) of sum 1; a region with none is not framed.
-        thickest: pixels of the frame of a region with all attention.
-    """
-    strongest = [region for region in shares.argsort()[::-1][:_REGIONS] if shares[region] > 0]
-    for colour, region in reversed(list(zip(_COLOURS, strongest, strict=False))):
-        outline(picture, boxes[region], colour, max(1, round(thickest * float(shares[region]))))
-
-
 def outline(picture: Image.Image, box: NDArray[np.floating], colour: str, width: int) -> None:
     """Draw the frame of a box (4,), corners x1, y1, x2, y2 in 0…1, on a picture."""
     x1, y1, x2, y2 = box.clip(0, 1) * np.tile([picture.width - 1, picture.height - 1], 2)
@@ -61,7 +47,11 @@ class Seen(NamedTuple):
 
 def attention_html(path: Path, title: str, sentences: Sequence[Seen], languages: tuple[str, str]) -> None:
     """Write one page, its pictures inside it: the regions with most attention framed, the strongest red."""
-    shown = [(one, [_figure(one, *word) for word in _sharpest(one, _WORDS)]) for one in sentences]
+    shown = []
+    for one in sentences:
+        words = _sharpest(one, _WORDS)
+        figures = [(word, f"{100 * share.max():.0f}", embedded(_framed(one, share))) for word, share in words]
+        shown.append((one, figures))
     page = render("attention.html", title=title, sentences=shown, languages=languages)
     path.write_text(page, encoding="utf-8")
 
@@ -101,11 +91,6 @@ def words_of(tokens: Sequence[str], weights: Sequence[Sequence[float]]) -> list[
     return [(word, np.array(shares).mean(0)) for word, shares in words]
 
 
-def _figure(one: Seen, word: str, share: NDArray[np.floating]) -> tuple[str, str, str]:
-    """A word, the percentage of its first region, and the picture with the frames."""
-    return word, f"{100 * share.max():.0f}", embedded(_framed(one, share))
-
-
 def _sharpest(one: Seen, count: int) -> list[tuple[str, NDArray[np.floating]]]:
     """The words with the sharpest attention, in the order of the sentence, with their weights."""
     words = [(word, share) for word, share in words_of(one.tokens, one.weights) if any(map(str.isalnum, word))]
@@ -114,8 +99,17 @@ def _sharpest(one: Seen, count: int) -> list[tuple[str, NDArray[np.floating]]]:
 
 
 def _framed(one: Seen, share: NDArray[np.floating], size: int = _SIZE, thickest: float = 6) -> Image.Image | None:
-    """The picture with frames around the regions that a word attends to most, as thick as its attention is strong."""
-    picture = read_thumbnail(one.picture, size)
-    if picture is not None:
-        frame(picture, one.boxes, share, thickest)
+    """The picture with frames around the three regions with the largest shares, red before yellow before blue.
+
+    Args:
+        one: the sentence, whose picture it is.
+        share: (R,) of sum 1; a region with none is not framed.
+        size: pixels of the longer side.
+        thickest: pixels of the frame of a region with all attention; others are thinner.
+    """
+    if (picture := read_thumbnail(one.picture, size)) is None:
+        return None
+    strongest = [region for region in share.argsort()[::-1][:_REGIONS] if share[region] > 0]
+    for colour, region in reversed(list(zip(_COLOURS, strongest, strict=False))):
+        outline(picture, one.boxes[region], colour, max(1, round(thickest * float(share[region]))))
     return picture
