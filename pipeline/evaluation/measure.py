@@ -20,6 +20,7 @@ from pipeline.evaluation.sets import EvaluationSet
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.seen import TRAIN, VAL, Overlap, Seen, picture_hash
 
+_ENDS = ("value", "low", "high")
 _PICTURES = 256  # regions of so many are in memory at once
 
 
@@ -47,11 +48,12 @@ class Measured:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
-        figures = {name: dict(zip(("value", "low", "high"), map(_rounded, one), strict=True))
-                   for name, one in self.figures.items()}  # fmt: skip
-        seen = None if self.seen is None else {split: found._asdict() for split, found in self.seen.items()}
-        counts = {"gallery": self.gallery, "images": self.images, "captions": self.captions}
-        return {"language": self.language, "split": self.split, **counts, "figures": figures, "seen": seen}
+        figures = {
+            name: {end: None if value is None else round(value, 4) for end, value in zip(_ENDS, values, strict=True)}
+            for name, values in self.figures.items()
+        }
+        seen = None if self.seen is None else {split: overlap._asdict() for split, overlap in self.seen.items()}
+        return vars(self) | {"figures": figures, "seen": seen}
 
 
 def known_languages(exported: ExportedModel, languages: Collection[str], where: str) -> list[str]:
@@ -150,7 +152,3 @@ def _from_pixels(
         if isinstance(found, str):
             raise DataError(found)
         yield exported.standardised(found[0])
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)

@@ -1,5 +1,6 @@
 """`init`: a recipe for a folder of pictures, from what is found in it."""
 
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -109,9 +110,7 @@ def _output(source: str, wishes: InitOptions) -> Path:
     known = {path.stem for path in CONFIGS.glob("*.yaml")}
     output = wishes.output
     if output is None:
-        stem = (
-            "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in name).strip("-") or "pictures"
-        )
+        stem = re.sub(r"[^\w-]", "-", name).strip("-") or "pictures"
         output = Path(f"{stem}-pictures.yaml" if stem in known else f"{stem}.yaml")
     if output.suffix not in (".yaml", ".yml"):
         raise RecipeError(f"--output: {output}; expected a file that ends in .yaml")

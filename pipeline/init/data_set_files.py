@@ -146,15 +146,15 @@ def _tables_in(folder: Path) -> list[Path]:
 
 def _chosen(tables: Sequence[Path], folder: Path) -> tuple[list[Path], list[str]]:
     """The tables in the folder itself, else in its `data`, else in the one folder that has some; and the others."""
-    of: dict[Path, list[Path]] = defaultdict(list)
+    tables_of: dict[Path, list[Path]] = defaultdict(list)
     for path in tables:
-        of[path.parent].append(path)
-    chosen = next((one for one in (folder, folder / "data") if one in of), None)
-    if chosen is None and len(of) > 1:
-        names = ", ".join(path.name for path in of)
+        tables_of[path.parent].append(path)
+    chosen = next((place for place in (folder, folder / "data") if place in tables_of), None)
+    if chosen is None and len(tables_of) > 1:
+        names = ", ".join(place.name for place in tables_of)
         raise DataError(f"{folder}: several folders hold Parquet files: {names}; name one of them")
-    chosen = next(iter(of)) if chosen is None else chosen
-    return of[chosen], [str(path.relative_to(folder)) for path in tables if path.parent != chosen]
+    chosen = next(iter(tables_of)) if chosen is None else chosen
+    return tables_of[chosen], [str(path.relative_to(folder)) for path in tables if path.parent != chosen]
 
 
 def _grouped(files: Sequence[Path]) -> dict[str, list[Path]]:

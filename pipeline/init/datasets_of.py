@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +59,7 @@ def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> Fo
             for part in parts:
                 writing.add(part, several=len(parts) > 1)
         lines = writing.lines
-        if not any(line[2] for line in lines):
+        if not any(line.text for line in lines):
             raise DataError(f"{source}: no captions in its columns; expected text beside each picture")
         if writing.inside and writing.written:
             raise DataError(f"{source}: some pictures are files in it and some are not; save it by `save_to_disk`, "
@@ -67,22 +67,32 @@ def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> Fo
         if writing.inside:
             (folder / "pictures").rmdir()
         form += _draw_missing(lines, writing.look_into_folder() if writing.inside else {})
-        text = "".join("\t".join(line) + "\n" for line in lines)
+        text = "".join("\t".join(astuple(line)) + "\n" for line in lines)
         (folder / "captions.tsv").write_text(text, encoding="utf-8")
         (folder / _MARK).touch()
         if data.exists():
             shutil.rmtree(data)
         folder.rename(data)
-    drawn = not any(line[3] for line in lines)
+    drawn = not any(line.split for line in lines)
     root, pictures = (Path(source).resolve(), ".") if writing.inside else (data.absolute(), "pictures")
     corpus = {"name": "folder", "captions": path_from(data.absolute() / "captions.tsv", root), "pictures": pictures}
     left = {what: where for what, where in writing.left.items() if where}
-    return Found(form, root, corpus, [line[0] for line in lines], writing.detected, drawn, left)
+    return Found(form, root, corpus, [line.picture for line in lines], writing.detected, drawn, left)
 
 
 def is_written(data: Path) -> bool:
     """Has `write_data_set` written this folder?"""
     return (data / _MARK).is_file()
+
+
+@dataclass
+class _Line:
+    """A line of the TSV; `text` is empty where a row has no caption, `split` where none is given."""
+
+    picture: str
+    language: str
+    text: str
+    split: str
 
 
 @dataclass
@@ -93,7 +103,7 @@ class _Writing:
         source: the data set.
         folder: of pictures that are no files of it.
         given: languages, where they were named; else empty.
-        lines: picture, language, caption (empty where a row has none), split.
+        lines: in the order of the rows.
         detected: the languages that were detected last.
         left: what was left out → where.
         inside: are there pictures that are files of the data set's folder?
@@ -103,7 +113,7 @@ class _Writing:
     source: str
     folder: Path
     given: Sequence[str]
-    lines: list[list[str]] = field(default_factory=list)
+    lines: list[_Line] = field(default_factory=list)
     detected: Detected | None = None
     left: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     inside: bool = False
@@ -120,11 +130,11 @@ class _Writing:
             if held is None:
                 raise DataError(f"{self.source}: row {number} of {where}: no picture; leave the row out")
             name = self._picture(held, f"{part.split or 'picture'}-{number:07d}")
-            of = _split_of(str(row[own])) if own else _split_of(part.split) if several and part.split else ""
+            split = _split_of(str(row[own])) if own else _split_of(part.split) if several and part.split else ""
             texts = [(text, languages[column]) for column in captions for text in _texts(row[column])]
             if not any(text for text, _ in texts):
                 self.left[NO_CAPTION].append(f"row {number} of {where}")
-            self.lines += [[name, language_of(text, known), text, of] for text, known in texts]
+            self.lines += [_Line(name, language_of(text, known), text, split) for text, known in texts]
 
     def look_into_folder(self) -> Mapping[str, str]:
         """Where no row has a split, take it from the pictures' folders, `train/1.png`; note pictures that no row names.
@@ -132,13 +142,13 @@ class _Writing:
         Returns:
             pictures that are copies of others; those that are written are written once.
         """
-        root, named = Path(self.source), {line[0] for line in self.lines}
+        root, named = Path(self.source), {line.picture for line in self.lines}
         folders = {name.partition("/")[0].lower() for name in named if "/" in name}
-        if not any(line[3] for line in self.lines) and sum(map(_names_split, folders)) > 1:
+        if not any(line.split for line in self.lines) and sum(map(_names_split, folders)) > 1:
             for line in self.lines:
-                line[3] = _split_of(line[0].partition("/")[0])
+                line.split = _split_of(line.picture.partition("/")[0])
         self.left[UNNAMED] = [name for name in pictures_in(root)[0] if name not in named]
-        return copies_of({line[0]: root / line[0] for line in self.lines})
+        return copies_of({line.picture: root / line.picture for line in self.lines})
 
     def _languages_of(self, column: str, rows: "Dataset") -> Sequence[str]:
         """The languages of a column: the one that its name ends in, else those that are given or detected."""
@@ -218,7 +228,7 @@ def _some_texts(rows: "Dataset", column: str) -> list[str]:
     return [text for row in few for text in _texts(row[column]) if text]
 
 
-def _draw_missing(lines: list[list[str]], copies: Mapping[str, str]) -> str:
+def _draw_missing(lines: list[_Line], copies: Mapping[str, str]) -> str:
     """Give some training pictures to validation or test, where no picture is of that split but others have one.
 
     Args:
@@ -228,15 +238,15 @@ def _draw_missing(lines: list[list[str]], copies: Mapping[str, str]) -> str:
     Returns:
         what was drawn, in words; an empty text if nothing was.
     """
-    splits, missing = {line[3] for line in lines} - {""}, list[str]()
+    splits, missing = {line.split for line in lines} - {""}, list[str]()
+    originals = [copies.get(line.picture, line.picture) for line in lines]
     for number, split in enumerate(("val", "test")):
         if splits and split not in splits:
-            held = {copies.get(line[0], line[0]) for line in lines if line[3] != "train"}
-            left = {copies.get(line[0], line[0]) for line in lines} - held
-            order = sorted(left, key=lambda name: hashlib.sha256(f"{number} {name}".encode()).digest())
+            held = {original for line, original in zip(lines, originals, strict=True) if line.split != "train"}
+            order = sorted({*originals} - held, key=lambda name: hashlib.sha256(f"{number} {name}".encode()).digest())
             drawn = {*order[: max(1, round(_SHARE * len(order)))]}
-            for line in lines:
-                if copies.get(line[0], line[0]) in drawn:
-                    line[3] = split
+            for line, original in zip(lines, originals, strict=True):
+                if original in drawn:
+                    line.split = split
             missing.append(split)
     return f", its {' and '.join(missing)} drawn from train" if missing else ""

@@ -112,9 +112,13 @@ def recipe_text(plan: Plan) -> str:
         regions=_regions(plan.backbone),
         translation=_translation(plan, direction),
         rows="\n".join(f"    {name}: {_plain(mix)}" for name, mix in rows.items()),
-        row=plan.row, languages=_plain(plan.languages), min_count=1 if count < _FEW_CAPTIONS else 2, size=size,
-        epochs=epochs, decay_epoch=3 * epochs // 4,
-    )  # fmt: skip
+        row=plan.row,
+        languages=_plain(plan.languages),
+        min_count=1 if count < _FEW_CAPTIONS else 2,
+        size=size,
+        epochs=epochs,
+        decay_epoch=3 * epochs // 4,
+    )
 
 
 def _plain(value: Any) -> str:

@@ -71,9 +71,13 @@ def digests(recipe: Recipe, workspace: Workspace) -> dict[str, str | None]:
 
 
 def sts_job(
-    name: str, recipe: Recipe, settings: Mapping[str, Any], inputs: dict[str, Job], types: Collection[str],
+    name: str,
+    recipe: Recipe,
+    settings: Mapping[str, Any],
+    inputs: dict[str, Job],
+    types: Collection[str],
     predict: Predict,
-) -> Job:  # fmt: skip
+) -> Job:
     """A job that predicts the similarity of the pairs of each set, and leaves `<set>.npz`.
 
     Its figures are by set, and by set with `CLEAN`, then by language: `pairs`, and `pearson` unless it is undefined.
