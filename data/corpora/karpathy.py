@@ -188,7 +188,7 @@ def _read_images(path: Path, keep_suffix: bool) -> dict[str, _Image]:
     """Image id → its entry, in the order of the file."""
     images: dict[str, _Image] = {}
     places: dict[str, int] = {}
-    for number, entry in enumerate(_load(path)):
+    for number, entry in enumerate(read_entries(path)):
         place = entry.get("place", number) if isinstance(entry, dict) else number
         where = f"{path}: images[{place}]"
         image = _image(entry, where)
@@ -201,8 +201,14 @@ def _read_images(path: Path, keep_suffix: bool) -> dict[str, _Image]:
     return images
 
 
-def _load(path: Path) -> list[Any]:
-    """Karpathy's list of images; of every object only what is needed is kept: COCO's tokens are most of it."""
+def read_entries(path: Path) -> list[Any]:
+    """Karpathy's list of images, unchecked, or one of COCO's form as such a list.
+
+    Of every object only what is needed is kept: COCO's tokens are most of it.
+
+    Raises:
+        DataError: the file is no whole JSON with such a list, or an entry of COCO's form does not fit.
+    """
     try:
         content = json.loads(read_text(path, _EXPECTED), object_hook=_slim)
     except json.JSONDecodeError as error:

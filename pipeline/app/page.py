@@ -73,7 +73,7 @@ def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
     with left:
         field, button = st.columns([5, 1], vertical_alignment="bottom")
         typed = field.text_input("Search with words", key=_QUERY, max_chars=LONGEST, icon=":material/search:",
-                                 placeholder="describe a picture", on_change=_forget)  # fmt: skip
+                                 placeholder="describe a picture", on_change=_demonstrate, args=(False,))  # fmt: skip
         button.button("Search", type="primary", width="stretch")
         with st.container(horizontal=True, vertical_alignment="center"):
             why = st.toggle("Why?", help="frames the regions that the words of the query depend on, in their colours")
@@ -116,13 +116,9 @@ def _ask(example: Sentence) -> None:
     st.session_state[_QUERY], st.session_state[_EXAMPLE] = example.text, example
 
 
-def _demonstrate() -> None:
-    st.session_state[_DEMONSTRATED] = True
-
-
-def _forget() -> None:
-    """The demonstration is not shown again after a search."""
-    st.session_state[_DEMONSTRATED] = False
+def _demonstrate(shown: bool = True) -> None:
+    """Show the demonstration, or no longer: not again after a search."""
+    st.session_state[_DEMONSTRATED] = shown
 
 
 def _reset() -> None:

@@ -10,11 +10,11 @@ from data.errors import DataError
 from data.languages import language_name
 from pipeline.app.page_results import WHY, Request, explained, show_hits
 from pipeline.app.page_text import SIZE, plain, scaled
-from pipeline.app.page_translation import TITLE, Seen, can_compare, compare_translations
+from pipeline.app.page_translation import TITLE, Seen, compare_translations, targets_of
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.generation import captions_of_regions, generating
 from pipeline.gallery.examples import Sentence
-from pipeline.gallery.gallery import Gallery, Hit
+from pipeline.gallery.gallery import Gallery
 from pipeline.visualization.pictures import read_thumbnail
 
 _CAPTIONS = 3  # nearest ones that are shown, of each language
@@ -48,10 +48,15 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> N
         if request.why:
             st.caption(WHY)
     with right:
-        _captions(captions)
+        found = {
+            language: [f"{hit.score:.3f}  {plain(hit.name)}" for hit in hits] for language, hits in captions.items()
+        }
+        _columns("Nearest captions", found)
         if (writer := generating(exported, "writes")) is not None:
-            _written(writer, seen)
-    translated = next((one for one in sentences if can_compare(exported, one.language)), None)
+            own = {one: captions_of_regions(writer, seen.regions[None], one) for one in writer.languages}
+            written = {one: [plain(text) or "*an empty caption*" for text in texts] for one, texts in own.items()}
+            _columns("The model's own caption", written)
+    translated = next((one for one in sentences if targets_of(exported, one.language)), None)
     if translated is not None:
         st.subheader(TITLE, anchor=False)
         compare_translations(exported, translated, [seen])
@@ -71,19 +76,10 @@ def _read(exported: ExportedModel, content: bytes, name: str) -> Seen:
         return Seen(scaled(read_thumbnail(path, SIZE)), name, regions, boxes)
 
 
-def _captions(captions: Mapping[str, Sequence[Hit]]) -> None:
-    """The nearest captions, a column for each language."""
-    for place, (language, found) in zip(st.columns(max(1, len(captions))), captions.items(), strict=False):
+def _columns(title: str, lines: Mapping[str, Sequence[str]]) -> None:
+    """Lines of Markdown below a title, a column for each language."""
+    for place, (language, texts) in zip(st.columns(max(1, len(lines))), lines.items(), strict=False):
         with place.container(gap="xxsmall"):
-            st.markdown(f"**Nearest captions, {plain(language_name(language))}**")
-            for hit in found:
-                st.markdown(f"{hit.score:.3f}  {plain(hit.name)}")
-
-
-def _written(writer: ExportedModel, seen: Seen) -> None:
-    """The caption that the model itself writes of the picture, a column for each language."""
-    for place, language in zip(st.columns(len(writer.languages)), writer.languages, strict=True):
-        with place.container(gap="xxsmall"):
-            st.markdown(f"**The model's own caption, {plain(language_name(language))}**")
-            (text,) = captions_of_regions(writer, seen.regions[None], language)
-            st.markdown(plain(text) or "*an empty caption*")
+            st.markdown(f"**{title}, {plain(language_name(language))}**")
+            for text in texts:
+                st.markdown(text)

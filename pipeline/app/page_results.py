@@ -10,7 +10,7 @@ from PIL import Image
 
 from data.languages import language_name
 from pipeline.app.page_text import COLOURS, plain, runs
-from pipeline.app.page_translation import Seen, can_compare, seen_in, translation_dialog
+from pipeline.app.page_translation import Seen, seen_in, targets_of, translation_dialog
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.generation import generating, picture_of
 from pipeline.gallery.examples import Sentence
@@ -118,20 +118,17 @@ def _judge(exported: ExportedModel, language: str) -> ExportedModel:
 def coloured_words(picture: Image.Image | None, words: Sequence[Word], boxes: NDArray[np.floating]) -> str:
     """Frame the regions (R, 4) that words depend on, and give the words in the colours of their frames, as Markdown."""
     least = _LEAST * max((word.effect for word in words), default=0.0)
+    regions = [word.region if word.effect >= least else None for word in words]
     effects: dict[int, float] = {}  # by region, in the order of the words
-    for word in words:
-        if word.region is not None and word.effect >= least:
-            effects[word.region] = effects.get(word.region, 0.0) + word.effect
+    for word, region in zip(words, regions, strict=True):
+        if region is not None:
+            effects[region] = effects.get(region, 0.0) + word.effect
     kept = sorted(effects, key=lambda region: -effects[region])[: len(COLOURS)]
     colours = dict(zip([region for region in effects if region in kept], COLOURS, strict=False))
     for region, frame in colours.items():
         if picture is not None:
             outline(picture, boxes[region], frame, 4)
-    texts = [word.text for word in words]
-    return runs(
-        texts,
-        [colours.get(-1 if word.region is None else word.region) if word.effect >= least else None for word in words],
-    )
+    return runs([word.text for word in words], [None if region is None else colours.get(region) for region in regions])
 
 
 def _below(gallery: Gallery, rank: int, hit: Hit, sentence: Sentence | None) -> None:
@@ -143,7 +140,7 @@ def _below(gallery: Gallery, rank: int, hit: Hit, sentence: Sentence | None) -> 
         st.caption(f"nearest caption: {plain(max(near, key=lambda one: one.score).name)}")
     if (
         sentence is not None
-        and can_compare(gallery.exported, sentence.language)
+        and targets_of(gallery.exported, sentence.language)
         and st.button("Translate with picture", key=f"{sentence.language}-{rank}", icon=":material/translate:",
                       type="tertiary", help="this query, with and without this picture")
     ):  # fmt: skip

@@ -6,7 +6,7 @@ import streamlit as st
 
 from data.languages import language_name
 from pipeline.app.page_text import choice_of, plain, thumbnail
-from pipeline.app.page_translation import can_compare
+from pipeline.app.page_translation import targets_of
 from pipeline.gallery.examples import Sentence, example_queries
 from pipeline.gallery.gallery import Gallery
 
@@ -40,7 +40,7 @@ def start(gallery: Gallery, ask: Callable[[Sentence], None], demonstrate: Callab
         demonstrate: is called if the demonstration is wanted.
     """
     queries = example_queries(gallery)
-    comparable = any(can_compare(gallery.exported, one) for one in gallery.languages)
+    comparable = any(targets_of(gallery.exported, one) for one in gallery.languages)
     places = st.columns([3, 2] if queries and comparable else 1)
     if queries:
         with places[0].container(border=True, height="stretch", gap=None):
@@ -63,10 +63,10 @@ def start(gallery: Gallery, ask: Callable[[Sentence], None], demonstrate: Callab
 
 def _strip(gallery: Gallery) -> None:
     """Some of the gallery's pictures, in rows as wide as the window."""
-    drawn = [(one.name, thumbnail(one)) for one in gallery.draw_pictures(_PICTURES, _SEED)]
-    if any(picture is not None for _, picture in drawn):
+    drawn = [(hit.name, thumbnail(hit)) for hit in gallery.draw_pictures(_PICTURES, _SEED)]
+    shown = [(name, picture) for name, picture in drawn if picture is not None]
+    if shown:
         st.markdown("**Some of the pictures**")
         with st.container(horizontal=True, horizontal_alignment="distribute"):
-            for name, picture in drawn:
-                if picture is not None:
-                    st.image(picture, width=_WIDTH, alt=name)
+            for name, picture in shown:
+                st.image(picture, width=_WIDTH, alt=name)

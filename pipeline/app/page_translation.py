@@ -63,9 +63,10 @@ def seen_in(gallery: Gallery, hits: Sequence[Hit]) -> list[Seen]:
     return [Seen(thumbnail(hit), hit.name, *one) for hit, *one in zip(hits, *gallery.regions_of(hits), strict=True)]
 
 
-def can_compare(exported: ExportedModel, language: str) -> bool:
-    """Does the model bring MT and a system that looks at pictures from this language into the same one?"""
-    return bool(_targets(exported, language))
+def targets_of(exported: ExportedModel, source: str) -> list[str]:
+    """The languages that both MT and a system that looks at pictures translate a language into."""
+    looking = exported.translators.looking(source)
+    return [one for one in exported.translators.targets("mt", source) if one in looking]
 
 
 def compare_translations(exported: ExportedModel, sentence: Sentence, seen: Sequence[Seen]) -> None:
@@ -74,7 +75,7 @@ def compare_translations(exported: ExportedModel, sentence: Sentence, seen: Sequ
     typed = st.text_input(f"Sentence to translate ({language_name(source)})", text, max_chars=300, key=f"to-{text}")
     if not (typed or "").strip():
         return
-    for target in _targets(exported, source):
+    for target in targets_of(exported, source):
         systems = _chosen(exported, text, source, target)
         found = {one: _translated(exported, typed, one, (source, target), seen) for one in systems}
         rows = [(one, [found[system][place] for system in systems]) for place, one in enumerate(seen)]
@@ -129,9 +130,3 @@ def _row(seen: Seen, titles: Sequence[str], texts: Sequence[str]) -> None:
         with place.container(border=True, gap="xxsmall"):
             st.caption(plain(title + (", the same" if number and text == other else "")))
             st.markdown(marked(text, other, GREEN if number else BROWN))
-
-
-def _targets(exported: ExportedModel, source: str) -> list[str]:
-    """The languages that both MT and a system that looks at pictures translate a language into."""
-    looking = exported.translators.looking(source)
-    return [one for one in exported.translators.targets("mt", source) if one in looking]

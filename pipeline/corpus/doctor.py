@@ -9,7 +9,7 @@ from typing import Any
 from data.corpora import Corpus
 from data.corpora.registry import CORPORA
 from data.findings import Finding
-from data.report import DataReport, data_report
+from data.report import data_report
 from pipeline.engine.console import info
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
@@ -27,9 +27,11 @@ def doctor(recipe: Recipe, examples: int) -> None:
 
     Raises:
         DataError: the data cannot be read.
-        RecipeError: a finding would spoil results.
+        RecipeError: there are neither regions nor pictures, or a finding would spoil results.
     """
-    report = diagnose(recipe, examples)
+    with tempfile.TemporaryDirectory(prefix="bildwort-") as folder:  # for corpora that make pictures
+        content = read_corpus(recipe, Path(folder))
+        report = data_report(content, content.open_regions(), examples)  # none are extracted
     for title, rows in report.counts().items():
         _sheet(title, rows).show()
     say_findings(report.findings, examples)
@@ -38,29 +40,23 @@ def doctor(recipe: Recipe, examples: int) -> None:
         raise RecipeError(f"{recipe.corpus.name}: {what}; they would spoil results, correct the data first")
 
 
-def diagnose(recipe: Recipe, examples: int) -> DataReport:
-    """The data report of a recipe's corpus; regions are checked if the corpus brings them; none are extracted.
+def read_corpus(recipe: Recipe, folder: Path) -> Corpus:
+    """The corpus of a recipe, read from its own files.
+
+    Args:
+        recipe: names the corpus.
+        folder: for pictures that a corpus makes.
 
     Raises:
         DataError: the data cannot be read.
-        RecipeError: there are neither regions nor pictures.
+        RecipeError: there are neither regions nor pictures to find them in.
     """
     corpus = recipe.corpus
     root = None if corpus.root is None else Path(corpus.root)
-    with tempfile.TemporaryDirectory(prefix="bildwort-") as folder:  # for corpora that make pictures
-        content = CORPORA[corpus.name].read(corpus.options, root, Path(folder))
-        require_regions(content, recipe)
-        return data_report(content, content.open_regions(), examples)
-
-
-def require_regions(content: Corpus, recipe: Recipe) -> None:
-    """Refuse a corpus that has neither regions nor pictures to find them in.
-
-    Raises:
-        RecipeError: it has neither.
-    """
+    content = CORPORA[corpus.name].read(corpus.options, root, folder)
     if content.regions is None and not content.pictures:
-        raise RecipeError(f"{recipe.corpus.name}: neither regions nor pictures; set corpus.regions or corpus.pictures")
+        raise RecipeError(f"{corpus.name}: neither regions nor pictures; set corpus.regions or corpus.pictures")
+    return content
 
 
 def say_counts(findings: Sequence[Finding], path: Path) -> None:

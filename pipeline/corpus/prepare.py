@@ -14,7 +14,7 @@ from data.findings import Finding
 from data.pictures import pictures_in
 from data.regions import RegionStore, standardise, write_regions
 from data.report import DataReport, data_report
-from pipeline.corpus.doctor import require_regions, say_counts, say_each, say_findings
+from pipeline.corpus.doctor import read_corpus, say_counts, say_each, say_findings
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.console import debug, is_verbose
 from pipeline.engine.job import Job
@@ -34,19 +34,16 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
     corpus = recipe.corpus
     root = None if corpus.root is None else Path(corpus.root)
     reader = CORPORA[corpus.name]
-    sources = reader.sources(corpus.options, root)
-    brings_regions = reader.brings_regions(corpus.options)
     settings: dict[str, Any] = {
         "corpus": corpus.name,
         "options": asdict(corpus.options),
-        "files": workspace.fingerprint(sources),
-        "regions": None if brings_regions else _extractor_settings(recipe, workspace),
+        "files": workspace.fingerprint(reader.sources(corpus.options, root)),
+        "regions": None if reader.brings_regions(corpus.options) else _extractor_settings(recipe, workspace),
     }
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave captions, pairs, regions and the data report."""
-        content = reader.read(corpus.options, root, folder)
-        require_regions(content, recipe)
+        content = read_corpus(recipe, folder)
         brought = content.open_regions()
         report = data_report(content, brought)
         _write_report(report, corpus.name, folder)  # before hours of extracting

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from data.images import formats_restricted
 from data.language_codes import spellings
 from pipeline.errors import RecipeError
-from pipeline.evaluation.measure import Measured, known_languages
+from pipeline.evaluation.measure import Measured, known_languages, overlaps_of
 from pipeline.export.exported_model import ExportedModel
-from pipeline.export.seen import TRAIN, VAL, Overlap, Seen, picture_hash
+from pipeline.export.seen import Seen, picture_hash
 
 CATEGORIES = {"t2i": ("queries", "corpus"), "i2t": ("corpus", "queries")}
 """Category of a task → the parts of its data that hold captions, and images."""
@@ -108,7 +108,7 @@ def languages_of_task(exported: ExportedModel, task: Any) -> tuple[dict[str, str
     for subset, scripts in task.metadata.hf_subsets_to_langscripts.items():
         codes = [subset, *(script.partition("-")[0] for script in scripts)]
         found[subset] = next((spelled[code] for code in codes if code in spelled), codes[-1])
-    known, _ = known_languages(exported, list(set(found.values())), f"mteb:{task.metadata.name}")
+    known = known_languages(exported, {*found.values()}, f"mteb:{task.metadata.name}")
     chosen = {subset: language for subset, language in found.items() if language in known}
     return chosen, sorted(found.keys() - chosen.keys())
 
@@ -166,10 +166,7 @@ def _measured(task: Any, split: str, language: str, scores: Mapping[str, Any], s
     texts, images = list(data[of_captions]["text"]), data[of_images]
     figures = {NDCG: (100 * scores[NDCG], None, None)}
     figures |= {f"{task.metadata.category}_r{k}": (100 * scores[f"hit_rate_at_{k}"], None, None) for k in _CUTS}
-    overlaps: dict[str, Overlap] | None = None
-    if seen is not None:
-        pictures = list(_picture_hashes(images))
-        overlaps = {one: seen.overlap(one, None, pictures, texts) for one in (TRAIN, VAL)}
+    overlaps = overlaps_of(seen, None, [] if seen is None else list(_picture_hashes(images)), texts)
     return Measured(language, split, len(images), len(images), len(texts), figures, overlaps)
 
 

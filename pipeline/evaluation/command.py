@@ -56,8 +56,9 @@ def evaluate(model: Path, on: str, recipe: Recipe | None, workspace: Workspace, 
 
 
 def _on_set(exported: ExportedModel, on: EvaluationSet, recipe: Recipe | None) -> list[Measured]:
-    _, left = known_languages(exported, list({one.language for one in on.captions}), f"{on.label}, {on.split}")
-    _say_left(exported, left)
+    languages = {caption.language for caption in on.captions}
+    known = known_languages(exported, languages, f"{on.label}, {on.split}")
+    _say_left(exported, sorted(languages.difference(known)))
     settings = ReportSettings() if recipe is None else recipe.report
     return measure(exported, on, settings.resamples, cores())
 

@@ -1,6 +1,6 @@
 """Figures of an exported model on other data, and how much of that data it has seen."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -20,6 +20,7 @@ from pipeline.evaluation.sets import EvaluationSet
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.seen import TRAIN, VAL, Overlap, Seen, picture_hash
 
+_ENDS = ("value", "low", "high")
 _PICTURES = 256  # regions of so many are in memory at once
 
 
@@ -47,15 +48,16 @@ class Measured:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
-        figures = {name: dict(zip(("value", "low", "high"), map(_rounded, one), strict=True))
-                   for name, one in self.figures.items()}  # fmt: skip
-        seen = None if self.seen is None else {split: found._asdict() for split, found in self.seen.items()}
-        counts = {"gallery": self.gallery, "images": self.images, "captions": self.captions}
-        return {"language": self.language, "split": self.split, **counts, "figures": figures, "seen": seen}
+        figures = {
+            name: {end: None if value is None else round(value, 4) for end, value in zip(_ENDS, values, strict=True)}
+            for name, values in self.figures.items()
+        }
+        seen = None if self.seen is None else {split: overlap._asdict() for split, overlap in self.seen.items()}
+        return vars(self) | {"figures": figures, "seen": seen}
 
 
-def known_languages(exported: ExportedModel, languages: Sequence[str], where: str) -> tuple[list[str], list[str]]:
-    """Those of some languages that a model was trained on, and the others.
+def known_languages(exported: ExportedModel, languages: Collection[str], where: str) -> list[str]:
+    """Those of some languages that a model was trained on.
 
     Args:
         exported: the model.
@@ -65,13 +67,12 @@ def known_languages(exported: ExportedModel, languages: Sequence[str], where: st
     Raises:
         RecipeError: it was trained on none of them.
     """
-    known, others = ([one for one in sorted(languages) if (one in exported.languages) is own] for own in (True, False))
-    if not known:
-        raise RecipeError(
-            f"{where}: has captions in {', '.join(others)}; the model {exported.folder} was trained on "
-            f"{', '.join(exported.languages)}: measure it where there are captions in one of those"
-        )
-    return known, others
+    if known := sorted({*languages} & {*exported.languages}):
+        return known
+    raise RecipeError(
+        f"{where}: has captions in {', '.join(sorted(languages))}; the model {exported.folder} was trained on "
+        f"{', '.join(exported.languages)}: measure it where there are captions in one of those"
+    )
 
 
 def measure(exported: ExportedModel, on: EvaluationSet, resamples: int, workers: int) -> list[Measured]:
@@ -90,7 +91,7 @@ def measure(exported: ExportedModel, on: EvaluationSet, resamples: int, workers:
         DataError: a picture cannot be read.
         RecipeError: it was trained on none of the languages, or does not read such images.
     """
-    languages, _ = known_languages(exported, list({one.language for one in on.captions}), f"{on.label}, {on.split}")
+    languages = known_languages(exported, {one.language for one in on.captions}, f"{on.label}, {on.split}")
     seen = Seen.load(exported.folder)  # before hours of reading pictures
     captions = [one for one in on.captions if one.language in languages]
     place = {name: row for row, name in enumerate(dict.fromkeys(one.image_id for one in captions))}
@@ -106,18 +107,17 @@ def measure(exported: ExportedModel, on: EvaluationSet, resamples: int, workers:
             ranks = ranks_by_score(exported.model.score, exported.model.similarity, images, texts, links)
         figures = {name: (one.value, one.low, one.high) for name, one in bootstrap_interval(ranks, resamples).items()}
         names = list(dict.fromkeys(one.image_id for one in own))
-        overlaps = _overlaps(seen, hashes, names, [one.text for one in own])
+        pictures = [hashes[one] for one in names if one in hashes] or None
+        overlaps = overlaps_of(seen, names, pictures, [one.text for one in own])
         found.append(Measured(language, on.split, len(place), len(names), len(own), figures, overlaps))
     return found
 
 
-def _overlaps(
-    seen: Seen | None, hashes: Mapping[str, int], names: Sequence[str], texts: Sequence[str]
+def overlaps_of(
+    seen: Seen | None, names: Sequence[str] | None, pictures: Sequence[int] | None, texts: Sequence[str]
 ) -> dict[str, Overlap] | None:
-    if seen is None:
-        return None
-    pictures = [hashes[one] for one in names if one in hashes] or None
-    return {split: seen.overlap(split, names, pictures, texts) for split in (TRAIN, VAL)}
+    """What of images and captions training and validation have seen, as `Seen.overlap` says; None: not known."""
+    return None if seen is None else {split: seen.overlap(split, names, pictures, texts) for split in (TRAIN, VAL)}
 
 
 def _encode_images(exported: ExportedModel, on: EvaluationSet, ids: Sequence[str], workers: int) -> Encodings:
@@ -152,7 +152,3 @@ def _from_pixels(
         if isinstance(found, str):
             raise DataError(found)
         yield exported.standardised(found[0])
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)

@@ -1,5 +1,6 @@
 """`init`: a recipe for a folder of pictures, from what is found in it."""
 
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -22,9 +23,9 @@ from pipeline.errors import RecipeError
 from pipeline.init.data_set_files import HUB, is_data_set
 from pipeline.init.datasets_of import is_written, write_data_set
 from pipeline.init.detection import Found, look_at
-from pipeline.init.messages import images_of, what_comes_next, what_was_found
+from pipeline.init.messages import what_comes_next, what_was_found
 from pipeline.init.networks import NONE, choose_backbone, choose_translator
-from pipeline.init.recipe_text import Facts, recipe_text
+from pipeline.init.recipe_text import Plan, images_of, recipe_text
 from pipeline.recipes.loading import CONFIGS, load_recipe
 
 _LEAST = 10  # pictures with captions
@@ -71,21 +72,23 @@ def init(source: str, wishes: InitOptions, artifacts: Path) -> None:
     if not source.strip():
         raise RecipeError(f"init: no folder is named; expected one with pictures and captions (`make init "
                           f"PICTURES=FOLDER`), or {HUB}NAME of a data set")  # fmt: skip
-    _require_printable(source)
-    if wrong := [one for one in wishes.languages if not is_code(one)]:
+    whole = source if source.startswith(HUB) else str(Path(source).absolute())
+    if reason := unfit_name(whole):  # no recipe can name it
+        raise RecipeError(f"{whole!r}: {reason}; rename the folder")
+    if wrong := [code for code in wishes.languages if not is_code(code)]:
         raise RecipeError(f"--languages: {wrong[0]!r}; expected codes like en or de, with commas between")
     output = _output(source, wishes)
-    found = _found(source, output, wishes)
     with ExitStack() as undo:
-        if found.made is not None:  # else the next try would be refused
-            undo.callback(shutil.rmtree, found.made, ignore_errors=True)
-        _refuse_artifacts_inside(found, artifacts)
+        found = _found(source, output, wishes, undo)
+        if artifacts.resolve().is_relative_to((found.root / found.pictures).resolve()):
+            raise RecipeError(f"results would go to {artifacts}, among the pictures; start it from another folder, or "
+                              "set BILDWORT_ARTIFACTS to one")  # fmt: skip
         found, corpus = read_found(found)
         _check(found, corpus)
-        facts = _facts(source, found, corpus, wishes)
-        _write(recipe_text(facts), output)
+        plan = _plan(source, found, corpus, wishes)
+        _write(recipe_text(plan), output)
         undo.pop_all()
-    for line in [*what_was_found(found, corpus, facts, bool(wishes.languages)), *what_comes_next(output, facts)]:
+    for line in [*what_was_found(plan), *what_comes_next(output, plan)]:
         info(line)
 
 
@@ -107,7 +110,7 @@ def _output(source: str, wishes: InitOptions) -> Path:
     known = {path.stem for path in CONFIGS.glob("*.yaml")}
     output = wishes.output
     if output is None:
-        stem = "".join(one if one.isalnum() or one in "-_" else "-" for one in name).strip("-") or "pictures"
+        stem = re.sub(r"[^\w-]", "-", name).strip("-") or "pictures"
         output = Path(f"{stem}-pictures.yaml" if stem in known else f"{stem}.yaml")
     if output.suffix not in (".yaml", ".yml"):
         raise RecipeError(f"--output: {output}; expected a file that ends in .yaml")
@@ -118,43 +121,26 @@ def _output(source: str, wishes: InitOptions) -> Path:
     return output
 
 
-def _found(source: str, output: Path, wishes: InitOptions) -> Found:
-    """The captions: those of a folder, or those of a data set, once they are written as a TSV."""
-    folder = Path(source)
-    if not source.startswith(HUB) and not folder.is_dir():
+def _found(source: str, output: Path, wishes: InitOptions, undo: ExitStack) -> Found:
+    """The captions: those of a folder, or those of a data set, once they are written as a TSV beside the recipe."""
+    if not source.startswith(HUB) and not Path(source).is_dir():
         raise DataError(
             f"{source}: no such folder; expected one with pictures and captions, or {HUB}NAME of a data set"
         )
     if source.startswith(HUB) and wishes.captions is not None:
         raise RecipeError(f"--captions: {source} brings its captions; leave --captions out, or name a folder")
-    if wishes.captions is None and is_data_set(source):
-        data = output.absolute().parent / f"{output.stem}-data"
-        if (replaced := data.exists()) and is_written(data) and not wishes.force:
-            raise RecipeError(f"{data} exists, where the data set is to be written; replace it by --force, or choose "
-                              "another --output")  # fmt: skip
-        with status("reading the data set …"):
-            written = write_data_set(source, data, wishes.languages)
-        corpus = {"name": "folder", "captions": str(written.captions), "pictures": written.pictures}
-        if written.captions.is_relative_to(written.root):
-            corpus["captions"] = written.captions.relative_to(written.root).as_posix()
-        drawn = "validation" if written.drawn else None
-        return Found(written.form, written.root, corpus, [], written.languages, drawn, None if replaced else data,
-                     written.left)  # fmt: skip
-    return look_at(folder, wishes.captions, wishes.languages)
-
-
-def _require_printable(source: str) -> None:
-    """Refuse a folder that no recipe can name."""
-    whole = source if source.startswith(HUB) else str(Path(source).absolute())
-    if reason := unfit_name(whole):
-        raise RecipeError(f"{whole!r}: {reason}; rename the folder")
-
-
-def _refuse_artifacts_inside(found: Found, artifacts: Path) -> None:
-    pictures = (found.root / found.corpus["pictures"]).resolve()
-    if artifacts.resolve().is_relative_to(pictures):
-        raise RecipeError(f"results would go to {artifacts}, among the pictures; start it from another folder, or set "
-                          "BILDWORT_ARTIFACTS to one")  # fmt: skip
+    if wishes.captions is not None or not is_data_set(source):
+        return look_at(Path(source), wishes.captions, wishes.languages)
+    data = output.absolute().parent / f"{output.stem}-data"
+    exists = data.exists()
+    if exists and is_written(data) and not wishes.force:
+        raise RecipeError(f"{data} exists, where the data set is to be written; replace it by --force, or choose "
+                          "another --output")  # fmt: skip
+    with status("reading the data set …"):
+        found = write_data_set(source, data, wishes.languages)
+    if not exists:  # else the next try would be refused
+        undo.callback(shutil.rmtree, data, ignore_errors=True)
+    return found
 
 
 def read_found(found: Found) -> tuple[Found, Corpus]:
@@ -163,22 +149,18 @@ def read_found(found: Found) -> tuple[Found, Corpus]:
     Raises:
         DataError: the captions cannot be read, or name a picture that is not there.
     """
-    settings: dict[str, Any] = {**found.corpus, "label": found.root.name or "pictures"}
-    choices: list[dict[str, Any]] = [{}]
-    if found.drawn == "validation":
-        choices = [{"validation": share, "test": share} for share in _SHARES]
-    elif found.drawn == "drawn":
-        count = min(_MOST_DRAWN, max(1, round(_SHARES[0] * len({*found.names}))))
-        choices, settings["task"] = [{"drawn": count}], "drawn"
+    count, choices = len({*found.names}), list[dict[str, Any]]([{}])
+    if found.drawn and found.corpus["name"] == "folder":
+        shares = [min(share, round(_MOST_DRAWN / count, 4)) for share in _SHARES]
+        choices = [{"validation": share, "test": share} for share in shares]
+    elif found.drawn:
+        choices = [{"task": "drawn", "drawn": min(_MOST_DRAWN, max(1, round(_SHARES[0] * count)))}]
     for choice in choices:
-        corpus = _corpus(settings | choice, found.root)
-        if found.drawn == "validation" and len(images_of(corpus)) * choice["test"] > _MOST_DRAWN:
-            share = round(_MOST_DRAWN / len(images_of(corpus)), 4)
-            choice = {"validation": share, "test": share}
-            corpus = _corpus(settings | choice, found.root)
+        settings = found.corpus | {"label": found.root.name or "pictures"} | choice
+        corpus = _corpus(settings, found.root)
         if {*images_of(corpus).values()} >= {*SPLITS}:
             break
-    return replace(found, corpus=settings | choice), corpus
+    return replace(found, corpus=settings), corpus
 
 
 def _corpus(settings: dict[str, Any], root: Path) -> Corpus:
@@ -189,13 +171,13 @@ def _corpus(settings: dict[str, Any], root: Path) -> Corpus:
 
 def _check(found: Found, corpus: Corpus) -> None:
     """Refuse what `prepare` would refuse later, but for pictures that cannot be read."""
-    images, where = images_of(corpus), found.root / found.corpus["captions"]
+    images, where = images_of(corpus), found.captions
     without = [name for name in images if name not in corpus.pictures]
     if without:
-        first = next(one for one in corpus.captions if one.image_id == without[0])
+        first = next(caption for caption in corpus.captions if caption.image_id == without[0])
         place = corpus.place(first, first.language) if corpus.place else str(where)
-        raise DataError(f"{place}: no picture {without[0]!r} in {found.root / found.corpus['pictures']} (missing in "
-                        f"all: {len(without)}); put them there, or leave their captions out")  # fmt: skip
+        raise DataError(f"{place}: no picture {without[0]!r} in {found.root / found.pictures} (missing in all: "
+                        f"{len(without)}); put them there, or leave their captions out")  # fmt: skip
     if len(images) < _LEAST:
         raise RecipeError(f"{where}: {len(images)} pictures have captions; expected {_LEAST} or more")
     for split, what in zip(SPLITS, ("training", "validation", "the test"), strict=True):
@@ -210,9 +192,10 @@ def _check(found: Found, corpus: Corpus) -> None:
         )
 
 
-def _facts(source: str, found: Found, corpus: Corpus, wishes: InitOptions) -> Facts:
+def _plan(source: str, found: Found, corpus: Corpus, wishes: InitOptions) -> Plan:
     """What the recipe is written from, once the networks have been tried."""
-    languages = [language for language, _ in Counter(one.language for one in corpus.captions).most_common()]
+    counts = Counter(caption.language for caption in corpus.captions)
+    languages = [language for language, _ in counts.most_common()]
     target = _target(wishes, languages)
     with status("trying a vision network …"):
         tried = list(corpus.pictures.values())[:_TRIED]
@@ -221,21 +204,7 @@ def _facts(source: str, found: Found, corpus: Corpus, wishes: InitOptions) -> Fa
     if target not in languages and (len(languages) == 1 or wishes.to):
         with status("trying a translator …"):
             translator = choose_translator(wishes.translator, f"{languages[0]}-{target}")
-    images = images_of(corpus)
-    of_split = Counter(images.values())
-    notes = {"root": "all paths of this section start here"}
-    if found.corpus.get("languages") and found.languages is not None and not wishes.languages:
-        notes["languages"] = "detected" if found.languages.sure else "could not be told"
-    if found.drawn:
-        sizes = ", ".join(f"{of_split[split]} {split}" for split in SPLITS)
-        notes[found.drawn] = f"drawn from the pictures' names: {sizes}"
-    about = [f"{len(images):,} pictures and {len(corpus.captions):,} captions of {source}, {found.form}.",
-             "Written by `bildwort init`; change what you like."]  # fmt: skip
-    corpus_settings = {"name": found.corpus["name"], "root": str(found.root), **found.corpus}
-    train = [one for one in corpus.captions if one.split == "train"]
-    of_language = Counter(one.language for one in train)
-    return Facts(about, corpus_settings, notes, languages, of_split["train"], of_language[languages[0]], backbone,
-                 translator, target)  # fmt: skip
+    return Plan(source, found, corpus, languages, backbone, translator, target)
 
 
 def _write(text: str, output: Path) -> None:

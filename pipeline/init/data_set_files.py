@@ -62,7 +62,7 @@ def is_data_set(source: str) -> bool:
     if source.startswith(HUB):
         return True
     folder = Path(source)
-    return any((folder / name).is_file() for name in _SAVED) or bool(_metadata_in(folder) or _tables_in(folder))
+    return _is_saved(folder) or bool(_metadata_in(folder) or _tables_in(folder))
 
 
 def parts_of(source: str, cache: str) -> tuple[str, list[Part], list[str]]:
@@ -73,27 +73,29 @@ def parts_of(source: str, cache: str) -> tuple[str, list[Part], list[str]]:
         cache: a folder for tables that `datasets` makes.
 
     Raises:
-        DataError: it cannot be read, or has no pictures.
+        DataError: it has no pictures, or links out of its folder.
+        Exception: whatever `datasets` raises; see `reading`.
     """
     import datasets
 
     datasets.disable_progress_bars()
-    folder = Path(source)
-    with reading(source):
-        if source.startswith(HUB):
-            found = datasets.load_dataset(source.removeprefix(HUB))
-            return "a data set of the hub", _typed(_by_split(found), source), []
-        if metadata := _metadata_in(folder):
-            _require_inside(metadata, folder)
-            parts = [Part("", _load(_METADATA[path.name], [path], cache), FILE_NAME, path.parent) for path in metadata]
-            return "pictures with metadata", [_require_names(one, source) for one in parts if len(one.rows)], []
-        if any((folder / name).is_file() for name in _SAVED):
-            _require_inside(visible_files(folder), folder)
-            return "a saved data set", _typed(_by_split(datasets.load_from_disk(source)), source), []
-        tables, left = _chosen(_tables_in(folder), folder)
-        _require_inside(tables, folder)
-        splits = {split: _load("parquet", files, cache) for split, files in _grouped(tables).items()}
-        return "a data set in Parquet files", _typed(splits, source), left
+    folder, left = Path(source), list[str]()
+    if source.startswith(HUB):
+        form, splits = "a data set of the hub", datasets.load_dataset(source.removeprefix(HUB))
+    elif metadata := _metadata_in(folder):
+        _require_inside(metadata, folder)
+        tables = [(path.parent, _load(_METADATA[path.name], [path], cache)) for path in metadata]
+        return "pictures with metadata", [_part("", rows, source, place) for place, rows in tables if len(rows)], left
+    elif _is_saved(folder):
+        _require_inside(visible_files(folder), folder)
+        form, splits = "a saved data set", datasets.load_from_disk(source)
+    else:
+        files, left = _chosen(_tables_in(folder), folder)
+        _require_inside(files, folder)
+        splits = {split: _load("parquet", some, cache) for split, some in _grouped(files).items()}
+        form = "a data set in Parquet files"
+    splits = splits if isinstance(splits, dict) else {"": splits}
+    return form, [_part(split, rows, source) for split, rows in splits.items() if len(rows)], left
 
 
 @contextmanager
@@ -129,6 +131,10 @@ def _require_inside(files: Sequence[Path], folder: Path) -> None:
             raise DataError(f"{str(path)!r}: a link out of the folder; put the file itself there")
 
 
+def _is_saved(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in _SAVED)
+
+
 def _metadata_in(folder: Path) -> list[Path]:
     return sorted(path for path in visible_files(folder) if path.name in _METADATA)
 
@@ -140,15 +146,15 @@ def _tables_in(folder: Path) -> list[Path]:
 
 def _chosen(tables: Sequence[Path], folder: Path) -> tuple[list[Path], list[str]]:
     """The tables in the folder itself, else in its `data`, else in the one folder that has some; and the others."""
-    of: dict[Path, list[Path]] = defaultdict(list)
+    tables_of: dict[Path, list[Path]] = defaultdict(list)
     for path in tables:
-        of[path.parent].append(path)
-    chosen = next((one for one in (folder, folder / "data") if one in of), None)
-    if chosen is None and len(of) > 1:
-        names = ", ".join(path.name for path in of)
+        tables_of[path.parent].append(path)
+    chosen = next((place for place in (folder, folder / "data") if place in tables_of), None)
+    if chosen is None and len(tables_of) > 1:
+        names = ", ".join(place.name for place in tables_of)
         raise DataError(f"{folder}: several folders hold Parquet files: {names}; name one of them")
-    chosen = next(iter(of)) if chosen is None else chosen
-    return of[chosen], [str(path.relative_to(folder)) for path in tables if path.parent != chosen]
+    chosen = next(iter(tables_of)) if chosen is None else chosen
+    return tables_of[chosen], [str(path.relative_to(folder)) for path in tables if path.parent != chosen]
 
 
 def _grouped(files: Sequence[Path]) -> dict[str, list[Path]]:
@@ -157,7 +163,7 @@ def _grouped(files: Sequence[Path]) -> dict[str, list[Path]]:
     for path in files:
         name = re.split(r"[-.]", path.name.lower())[0]
         found[name if name.startswith(_SPLITS) else ""].append(path)
-    return dict(found)
+    return found
 
 
 def _load(kind: str, files: Sequence[Path], cache: str) -> "Dataset":
@@ -165,7 +171,7 @@ def _load(kind: str, files: Sequence[Path], cache: str) -> "Dataset":
     import datasets
 
     if kind == "csv":  # all cells are texts: `NA` too, and a name that is a number
-        return datasets.concatenate_datasets([_read_csv(path) for path in files])
+        return _read_csv(*files)
     names = {"train": [glob.escape(str(path.resolve())) for path in files]}
     return datasets.load_dataset(kind, data_files=names, split="train", cache_dir=cache)
 
@@ -184,31 +190,21 @@ def _read_csv(path: Path) -> "Dataset":
     return datasets.Dataset.from_dict({name: [cells[k] for _, cells in rows[1:]] for k, name in enumerate(header)})
 
 
-def _by_split(found: Any) -> dict[str, "Dataset"]:
-    splits = dict(found) if isinstance(found, dict) else {"": found}
-    return {name: rows for name, rows in splits.items() if len(rows)}
+def _part(split: str, rows: "Dataset", source: str, folder: Path | None = None) -> Part:
+    """Rows by their column of pictures: one of the type Image, or of records of `bytes` and `path`, as it is stored.
 
-
-def _typed(splits: Mapping[str, "Dataset"], source: str) -> list[Part]:
-    """Parts by the column of pictures: one of the type Image, or of records of `bytes` and `path`, as it is stored."""
+    In a table of metadata, which has a `folder`, it is the column of names.
+    """
     import datasets
 
-    parts = []
-    for split, rows in splits.items():
-        kinds = rows.features.items()
-        named = [name for name, kind in kinds if isinstance(kind, datasets.Image)]
-        stored = [
-            name for name, kind in rows.features.items() if isinstance(kind, dict) and {*kind} == {"bytes", "path"}
-        ]
-        if not (images := named or stored):
-            raise DataError(f"{source}: no column of pictures among {', '.join(rows.features)}; expected one of the "
-                            "type Image")  # fmt: skip
-        parts.append(Part(split, rows.with_format(None), images[0]))
-    return parts
-
-
-def _require_names(part: Part, source: str) -> Part:
-    if FILE_NAME not in part.rows.features:
-        raise DataError(f"{source}: metadata without a column {FILE_NAME} in {part.folder}; expected the picture's "
-                        "file there")  # fmt: skip
-    return part
+    kinds = rows.features
+    if folder is not None:
+        if FILE_NAME not in kinds:
+            raise DataError(f"{source}: metadata without a column {FILE_NAME} in {folder}; expected the picture's "
+                            "file there")  # fmt: skip
+        return Part(split, rows, FILE_NAME, folder)
+    images = [name for name, kind in kinds.items() if isinstance(kind, datasets.Image)]
+    images += [name for name, kind in kinds.items() if isinstance(kind, dict) and {*kind} == {"bytes", "path"}]
+    if not images:
+        raise DataError(f"{source}: no column of pictures among {', '.join(kinds)}; expected one of the type Image")
+    return Part(split, rows.with_format(None), images[0])

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from data.pictures import SUFFIXES, composed, copies_of, pictures_in
 from data.progress import shown
 from data.tables import is_missing
 from pipeline.init.data_set_files import FILE_NAME, Part, may_be_read, parts_of, reading
+from pipeline.init.detection import Found, path_from
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -27,36 +28,14 @@ NO_CAPTION, UNREAD = "rows without a caption", "Parquet files of other folders"
 """What may be left out of a data set."""
 _HELD_OUT = {"val": "val", "dev": "val", "test": "test"}  # how names of splits begin: `validation`, `test_2016`
 _CAPTION = re.compile(r"(?:alt_?)?(?:caption|text|sentence|description|raw)s?(?:_?(\d+|[a-z]{2,3}))?|([a-z]{2})")
-_LANGUAGES = {code: language for language in NLLB for code in spellings(language)} | {"id": ""}  # `id` numbers things
+_LANGUAGES = {code: language for language in NLLB for code in spellings(language)}
+del _LANGUAGES["id"]  # numbers things
 _MARK = ".written-by-init"
 _SHARE = 0.1  # of the pictures, for a split that a data set with other splits lacks
 _SAMPLE = 1000
 
 
-@dataclass
-class Written:
-    """What was written of a data set.
-
-    Attributes:
-        form: what it was, in words.
-        root: the folder that the pictures' folder is in.
-        pictures: that folder, relative to `root`.
-        captions: the TSV.
-        drawn: does no picture have a split?
-        languages: what was detected, if anything was.
-        left: what was left out → where.
-    """
-
-    form: str
-    root: Path
-    pictures: str
-    captions: Path
-    drawn: bool
-    languages: Detected | None
-    left: dict[str, list[str]]
-
-
-def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> Written:
+def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> Found:
     """Write `captions.tsv`, and those pictures that are no files of the folder, to a new folder.
 
     Args:
@@ -74,35 +53,46 @@ def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> Wr
     with tempfile.TemporaryDirectory(dir=data.parent, prefix=f".{data.name}-") as made:
         folder = Path(made) / "data"
         (folder / "pictures").mkdir(parents=True)
-        form, parts, unread = parts_of(source, str(Path(made) / "cache"))
-        writing = _Writing(source, folder / "pictures", Detected([*languages], True) if languages else None)
-        writing.left[UNREAD] += unread
+        writing = _Writing(source, folder / "pictures", languages)
         with reading(source):  # damaged files are found when their rows are read
+            form, parts, writing.left[UNREAD] = parts_of(source, str(Path(made) / "cache"))
             for part in parts:
                 writing.add(part, several=len(parts) > 1)
         lines = writing.lines
-        if not any(line[2] for line in lines):
+        if not any(line.text for line in lines):
             raise DataError(f"{source}: no captions in its columns; expected text beside each picture")
-        if writing.inside:  # all are files of the folder
+        if writing.inside and writing.written:
+            raise DataError(f"{source}: some pictures are files in it and some are not; save it by `save_to_disk`, "
+                            "which keeps its pictures")  # fmt: skip
+        if writing.inside:
             (folder / "pictures").rmdir()
-            writing.split_by_folders()
-            writing.note_unnamed()
-        form += _draw_missing(lines, writing.copies())
-        text = "".join("\t".join(line) + "\n" for line in lines)
+        form += _draw_missing(lines, writing.look_into_folder() if writing.inside else {})
+        text = "".join("\t".join(astuple(line)) + "\n" for line in lines)
         (folder / "captions.tsv").write_text(text, encoding="utf-8")
         (folder / _MARK).touch()
         if data.exists():
             shutil.rmtree(data)
         folder.rename(data)
-    drawn = not any(line[3] for line in lines)
-    root, place = (Path(source).resolve(), ".") if writing.inside else (data.absolute(), "pictures")
+    drawn = not any(line.split for line in lines)
+    root, pictures = (Path(source).resolve(), ".") if writing.inside else (data.absolute(), "pictures")
+    corpus = {"name": "folder", "captions": path_from(data.absolute() / "captions.tsv", root), "pictures": pictures}
     left = {what: where for what, where in writing.left.items() if where}
-    return Written(form, root, place, data.absolute() / "captions.tsv", drawn, writing.detected, left)
+    return Found(form, root, corpus, [line.picture for line in lines], writing.detected, drawn, left)
 
 
 def is_written(data: Path) -> bool:
     """Has `write_data_set` written this folder?"""
     return (data / _MARK).is_file()
+
+
+@dataclass
+class _Line:
+    """A line of the TSV; `text` is empty where a row has no caption, `split` where none is given."""
+
+    picture: str
+    language: str
+    text: str
+    split: str
 
 
 @dataclass
@@ -112,21 +102,22 @@ class _Writing:
     Attributes:
         source: the data set.
         folder: of pictures that are no files of it.
-        given: languages, where they were named.
-        lines: picture, language, caption (empty where a row has none), split.
+        given: languages, where they were named; else empty.
+        lines: in the order of the rows.
         detected: the languages that were detected last.
         left: what was left out → where.
-        inside: are all pictures files of the data set's folder? None while there are none.
+        inside: are there pictures that are files of the data set's folder?
+        written: digest → name of the others.
     """
 
     source: str
     folder: Path
-    given: Detected | None
-    lines: list[list[str]] = field(default_factory=list)
+    given: Sequence[str]
+    lines: list[_Line] = field(default_factory=list)
     detected: Detected | None = None
     left: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    inside: bool | None = None
-    _written: dict[bytes, str] = field(default_factory=dict)  # digest → name
+    inside: bool = False
+    written: dict[bytes, str] = field(default_factory=dict)
 
     def add(self, part: Part, several: bool) -> None:
         """Add the rows of a part; of several, its name is the split of rows that have none."""
@@ -139,36 +130,33 @@ class _Writing:
             if held is None:
                 raise DataError(f"{self.source}: row {number} of {where}: no picture; leave the row out")
             name = self._picture(held, f"{part.split or 'picture'}-{number:07d}")
-            of = _split_of(str(row[own])) if own else _split_of(part.split) if several and part.split else ""
+            split = _split_of(str(row[own])) if own else _split_of(part.split) if several and part.split else ""
             texts = [(text, languages[column]) for column in captions for text in _texts(row[column])]
             if not any(text for text, _ in texts):
                 self.left[NO_CAPTION].append(f"row {number} of {where}")
-            self.lines += [[name, language_of(text, known), text, of] for text, known in texts]
+            self.lines += [_Line(name, language_of(text, known), text, split) for text, known in texts]
 
-    def split_by_folders(self) -> None:
-        """Where no row has a split: by the folder that a picture lies in, `train/1.png`, where there are several."""
-        folders = {line[0].partition("/")[0].lower() for line in self.lines if "/" in line[0]}
-        if not any(line[3] for line in self.lines) and sum(map(_names_split, folders)) > 1:
+    def look_into_folder(self) -> Mapping[str, str]:
+        """Where no row has a split, take it from the pictures' folders, `train/1.png`; note pictures that no row names.
+
+        Returns:
+            pictures that are copies of others; those that are written are written once.
+        """
+        root, named = Path(self.source), {line.picture for line in self.lines}
+        folders = {name.partition("/")[0].lower() for name in named if "/" in name}
+        if not any(line.split for line in self.lines) and sum(map(_names_split, folders)) > 1:
             for line in self.lines:
-                line[3] = _split_of(line[0].partition("/")[0])
+                line.split = _split_of(line.picture.partition("/")[0])
+        self.left[UNNAMED] = [name for name in pictures_in(root)[0] if name not in named]
+        return copies_of({line.picture: root / line.picture for line in self.lines})
 
-    def note_unnamed(self) -> None:
-        """Note the pictures of the folder that no row names."""
-        named = {line[0] for line in self.lines}
-        self.left[UNNAMED] += [name for name in pictures_in(Path(self.source))[0] if name not in named]
-
-    def copies(self) -> Mapping[str, str]:
-        """Pictures that are copies of others; those that are written are written once."""
-        root = Path(self.source)
-        return copies_of({line[0]: root / line[0] for line in self.lines}) if self.inside else {}
-
-    def _languages_of(self, column: str, rows: "Dataset") -> list[str]:
+    def _languages_of(self, column: str, rows: "Dataset") -> Sequence[str]:
         """The languages of a column: the one that its name ends in, else those that are given or detected."""
-        found = _CAPTION.fullmatch(column.lower())
-        named = next((_LANGUAGES[one] for one in found.groups() if one in _LANGUAGES), "") if found else ""
-        if named:
+        if named := _language_in(column):
             return [named]
-        self.detected = self.given or detect_languages(_some_texts(rows, column))
+        if self.given:
+            return self.given
+        self.detected = detect_languages(_some_texts(rows, column))
         return self.detected.languages
 
     def _picture(self, held: Mapping[str, Any], name: str) -> str:
@@ -186,23 +174,15 @@ class _Writing:
                 raise DataError(f"{str(file)!r}: no such picture, which the data set names; get the data set again")
             here, root = file.parent.resolve() / file.name, Path(self.source).resolve()
             if here.is_relative_to(root):
-                self._require_same(inside=True)
+                self.inside = True
                 return composed(here.relative_to(root).as_posix())
             content = file.read_bytes()
-        self._require_same(inside=False)
         ending = f".{str(format_of(content)).lower()}"  # of no picture: the data report will name it
         name += ending if ending in SUFFIXES - {".jpeg"} else ".jpg"  # a camera's MPO; Pillow does not go by the name
-        name = self._written.setdefault(hashlib.sha256(content).digest(), name)
+        name = self.written.setdefault(hashlib.sha256(content).digest(), name)
         if not (self.folder / name).exists():
             (self.folder / name).write_bytes(content)
         return name
-
-    def _require_same(self, inside: bool) -> None:
-        """Refuse a data set of which some pictures are files of its folder, and some are not."""
-        if self.inside not in (None, inside):
-            raise DataError(f"{self.source}: some pictures are files in it and some are not; save it by "
-                            "`save_to_disk`, which keeps its pictures")  # fmt: skip
-        self.inside = inside
 
 
 def _split_of(name: str) -> str:
@@ -217,17 +197,23 @@ def _names_split(name: str) -> bool:
 def _columns(part: Part, source: str) -> tuple[list[str], str | None]:
     """The columns of captions, and of the split if there is one."""
     others = [name for name in part.rows.features if name not in (part.image, FILE_NAME)]
-    captions = [name for name in others if _may_be_captions(name) and any(_some_texts(part.rows, name))]
+    captions = [name for name in others if _language_in(name) is not None and any(_some_texts(part.rows, name))]
     if not captions:
         raise DataError(f"{source}: no column of captions among {', '.join(part.rows.features)}; expected a text or a "
                         "list of texts, called caption or text")  # fmt: skip
     return captions, "split" if "split" in others and any(_some_texts(part.rows, "split")) else None
 
 
-def _may_be_captions(column: str) -> bool:
-    """May a column hold captions, by its name: `caption`, `captions_de`, `text1`, `en`?"""
-    found = _CAPTION.fullmatch(column.lower())
-    return found is not None and all(one.isdigit() or _LANGUAGES.get(one) for one in found.groups() if one)
+def _language_in(column: str) -> str | None:
+    """The language in the name of a column of captions: `captions_de`, `en`; empty if there is none: `text1`.
+
+    None: by its name, it holds no captions.
+    """
+    match = _CAPTION.fullmatch(column.lower())
+    if match is None:
+        return None
+    ending = match[1] or match[2]
+    return "" if ending is None or ending.isdigit() else _LANGUAGES.get(ending)
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -242,7 +228,7 @@ def _some_texts(rows: "Dataset", column: str) -> list[str]:
     return [text for row in few for text in _texts(row[column]) if text]
 
 
-def _draw_missing(lines: list[list[str]], copies: Mapping[str, str]) -> str:
+def _draw_missing(lines: list[_Line], copies: Mapping[str, str]) -> str:
     """Give some training pictures to validation or test, where no picture is of that split but others have one.
 
     Args:
@@ -252,15 +238,15 @@ def _draw_missing(lines: list[list[str]], copies: Mapping[str, str]) -> str:
     Returns:
         what was drawn, in words; an empty text if nothing was.
     """
-    splits, missing = {line[3] for line in lines} - {""}, list[str]()
+    splits, missing = {line.split for line in lines} - {""}, list[str]()
+    originals = [copies.get(line.picture, line.picture) for line in lines]
     for number, split in enumerate(("val", "test")):
         if splits and split not in splits:
-            held = {copies.get(line[0], line[0]) for line in lines if line[3] != "train"}
-            left = {copies.get(line[0], line[0]) for line in lines} - held
-            order = sorted(left, key=lambda name: hashlib.sha256(f"{number} {name}".encode()).digest())
+            held = {original for line, original in zip(lines, originals, strict=True) if line.split != "train"}
+            order = sorted({*originals} - held, key=lambda name: hashlib.sha256(f"{number} {name}".encode()).digest())
             drawn = {*order[: max(1, round(_SHARE * len(order)))]}
-            for line in lines:
-                if copies.get(line[0], line[0]) in drawn:
-                    line[3] = split
+            for line, original in zip(lines, originals, strict=True):
+                if original in drawn:
+                    line.split = split
             missing.append(split)
     return f", its {' and '.join(missing)} drawn from train" if missing else ""

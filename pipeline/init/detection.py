@@ -1,13 +1,12 @@
 """Which captions a folder has, in which form, and the settings of the corpus that reads them."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from data.corpora.coco_form import id_of
 from data.corpora.folder import CAPTIONS, SPLITS, WITHOUT_LANGUAGE, is_code
+from data.corpora.karpathy import read_entries
 from data.errors import DataError
 from data.languages import Detected, detect_languages
 from data.lines import read_text
@@ -22,18 +21,16 @@ _TO_MAKE = "`picture TAB caption`, a line a caption, for example `{}<TAB>A dog o
 
 @dataclass
 class Found:
-    """Captions that were found.
+    """Captions that were found, and how a recipe reads them.
 
     Attributes:
         form: what they are, in words.
         root: the folder that paths start from.
         corpus: settings of the recipe's section `corpus`, without `root`.
-        names: names of pictures, as the captions have them.
+        names: of pictures, as the captions have them.
         languages: what was detected, if anything was.
-        drawn: the setting that says how much is drawn for validation and test (`validation`, `drawn`); None: the
-            captions bring their splits.
-        made: a folder that was written for them; None: none.
-        left: what was left out of a data set that was written → how often, and where first.
+        drawn: are pictures drawn for validation and test? Else the captions bring their splits.
+        left: what was left out of a data set that was written → where.
     """
 
     form: str
@@ -41,9 +38,18 @@ class Found:
     corpus: dict[str, Any]
     names: list[str]
     languages: Detected | None
-    drawn: str | None
-    made: Path | None = None
+    drawn: bool
     left: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def captions(self) -> Path:
+        """The file of captions."""
+        return self.root / self.corpus["captions"]
+
+    @property
+    def pictures(self) -> str:
+        """The folder of the pictures, relative to `root`."""
+        return str(self.corpus["pictures"])
 
 
 class _PassedOverError(Exception):
@@ -64,17 +70,18 @@ def look_at(folder: Path, captions: Path | None, languages: Sequence[str] = ()) 
     pictures = pictures_in(folder)[0]
     if not pictures:
         raise DataError(f"{folder}: no pictures in it; expected files like {', '.join(sorted(SUFFIXES))}, and captions")
-    file, found = _chosen(folder, captions, pictures, Detected([*languages], True) if languages else None)
-    place = _folder_of(found.names, pictures)
-    name = str(file.relative_to(folder)) if file.is_relative_to(folder) else str(file.absolute())
-    return Found(
-        f"{found.form} ({file.name})", folder.resolve(), {**found.corpus, "captions": name, "pictures": place or "."},
-        found.names, found.languages, found.drawn,
-    )  # fmt: skip
+    file, found = _chosen(folder, captions, pictures, languages)
+    paths = {"captions": path_from(file, folder), "pictures": _folder_of(found.names, pictures) or "."}
+    return replace(found, root=folder.resolve(), corpus=found.corpus | paths)
+
+
+def path_from(file: Path, folder: Path) -> str:
+    """The path of a file from a folder; the whole path of one that lies elsewhere."""
+    return str(file.relative_to(folder) if file.is_relative_to(folder) else file.absolute())
 
 
 def _chosen(
-    folder: Path, captions: Path | None, pictures: Mapping[str, Path], languages: Detected | None
+    folder: Path, captions: Path | None, pictures: Mapping[str, Path], languages: Sequence[str]
 ) -> tuple[Path, Found]:
     """The file of captions, and what it is."""
     files = [captions] if captions else [p for depth in ("*", "*/*") for p in sorted(folder.glob(depth)) if _may_be(p)]
@@ -86,8 +93,8 @@ def _chosen(
         try:
             if captions is None and not is_inside(file, folder):
                 raise _PassedOverError("a link out of the folder")
-            look = _tree if file.name.removesuffix(".gz").endswith(_JSON) else _table
-            found.append((file, look(file, known, languages)))
+            is_json = file.name.removesuffix(".gz").endswith(_JSON)
+            found.append((file, _tree(file, languages) if is_json else _table(file, known, languages)))
         except _PassedOverError as reason:
             passed.append(f"{file.relative_to(folder) if file.is_relative_to(folder) else file}: {reason}")
         except DataError as error:
@@ -114,10 +121,10 @@ def _may_be(path: Path) -> bool:
     return not hidden and path.name.removesuffix(".gz").endswith(_TABLES + _JSON) and path.is_file()
 
 
-def _table(file: Path, known: set[str], languages: Detected | None) -> Found:
+def _table(file: Path, known: set[str], languages: Sequence[str]) -> Found:
     """A TSV or CSV: which columns has it?"""
     rows = [cells for _, cells in read_table(file, "captions").rows]
-    columns = columns_of(rows[0]) if rows else None
+    header = columns_of(rows[0]) if rows else None
     if rows and is_header(rows[0]):
         rows = rows[1:]
     if not rows:
@@ -125,25 +132,20 @@ def _table(file: Path, known: set[str], languages: Detected | None) -> Found:
     width = max(map(len, rows))
     if width < 2:
         raise _PassedOverError("its lines have one column, without a TAB")
-    place = _place_of_pictures(rows, known, range(width) if columns is None else [columns.index(PICTURE)])
-    if columns is None and place > 0:  # without a header the usual order begins with the picture
-        columns = _in_order(rows, width, place)
+    place = _place_of_pictures(rows, known, range(width) if header is None else [header.index(PICTURE)])
+    columns = header or _guessed_columns(file, rows, width, place)
     settings: dict[str, Any] = {"name": "folder"}
-    if columns is None:
-        split, with_language = _usual_columns(file, rows, width)
-    else:
-        split, with_language = SPLIT in columns, LANGUAGE in columns
-        if place != 0 or columns[1:2] != [CAPTION]:
-            settings["columns"] = columns
-    text = columns.index(CAPTION) if columns is not None else 1
-    if not with_language:
-        languages = languages or detect_languages(row[text] for row in rows if len(row) > text)
-        settings["languages"] = languages.languages
-    every = split and all(len(row) == width and row[-1] for row in rows)
+    if columns[:2] != [PICTURE, CAPTION] and (header or place):  # the corpus would not guess them
+        settings["columns"] = columns
+    detected = None
+    if LANGUAGE not in columns:
+        text = columns.index(CAPTION)
+        detected = None if languages else detect_languages(row[text] for row in rows if len(row) > text)
+        settings["languages"] = detected.languages if detected else [*languages]
+    with_splits = SPLIT in columns and all(len(row) == width and row[-1] for row in rows)
     names = [composed(without_number(row[place])) for row in rows if len(row) > place]
     form = "a CSV" if file.name.removesuffix(".gz").endswith(".csv") else "a TSV"
-    return Found(form, file.parent, settings, names, None if with_language else languages,
-                 None if every else "validation")  # fmt: skip
+    return Found(f"{form} ({file.name})", file.parent, settings, names, detected, drawn=not with_splits)
 
 
 def _place_of_pictures(rows: Sequence[Sequence[str]], known: set[str], places: Iterable[int]) -> int:
@@ -162,68 +164,41 @@ def _names_picture(cell: str, known: set[str]) -> bool:
     return is_picture_name(cell) or PurePosixPath(composed(without_number(cell))).name in known
 
 
-def _in_order(rows: Sequence[Sequence[str]], width: int, place: int) -> list[str]:
-    """The columns of a table without a header that does not begin with pictures; one of two columns is clear."""
-    if width != 2:
+def _guessed_columns(file: Path, rows: Sequence[Sequence[str]], width: int, place: int) -> list[str]:
+    """The columns of a table without a header, whose pictures stand in one of them."""
+    if place and width == 2:
+        return [CAPTION, PICTURE]
+    if place:
         raise _PassedOverError(f"its pictures stand in column {place + 1} of {width}, and no header names the others")
-    return [CAPTION, PICTURE]
-
-
-def _usual_columns(file: Path, rows: Sequence[Sequence[str]], width: int) -> tuple[bool, bool]:
-    """Has a table that begins with pictures columns of splits, and of languages?"""
     split = width > 2 and all(row[width - 1] in (*SPLITS, "") for row in rows if len(row) == width)
     with_language = width > 2 and all(is_code(row[1]) and len(row[1]) < 4 for row in rows if len(row) > 2)
     if len(rows[0]) > 2 and not (split or with_language):
         raise DataError(f"{file}: more than two columns, but the second has no codes of languages such as en (first "
                         f"{rows[0][1]!r}), and the last no splits ({', '.join(SPLITS)}); expected {CAPTIONS}, or "
                         f"{WITHOUT_LANGUAGE}")  # fmt: skip
-    return split, with_language
+    return [PICTURE, *([LANGUAGE] if with_language else []), CAPTION, *([SPLIT] if split else [])]
 
 
-def _parsed(file: Path, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{file}:{error.lineno}: not whole JSON ({error.msg}, character {error.colno}); correct it or "
-                        "get it again") from None  # fmt: skip
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{file}: not JSON that can be read ({error}); correct it or get it again") from None
-
-
-def _tree(file: Path, known: set[str], languages: Detected | None) -> Found:
+def _tree(file: Path, languages: Sequence[str]) -> Found:
     """JSON of Karpathy's or of COCO's form; entries that do not fit are told by the corpus that reads them."""
     text = read_text(file, "JSON")
     if '"annotations"' in text and '"caption"' not in text:  # COCO's boxes, hundreds of megabytes
         raise _PassedOverError("JSON without a caption")
-    content = _parsed(file, text)
-    if not isinstance(content, dict) or "images" not in content:
+    if '"images"' not in text:
         raise _PassedOverError("JSON without a list of `images`")
-    images, annotations = (content.get(key) for key in ("images", "annotations"))
-    if not isinstance(images, list):
-        raise DataError(f"{file}: no list of `images` in it; expected JSON of COCO's or Karpathy's form")
-    entries = [image for image in images if isinstance(image, dict)]
-    if isinstance(annotations, list):
-        form, about = "JSON of COCO's form", [one for one in annotations if isinstance(one, dict)]
-        described = {id_of(one.get("image_id")) for one in about}  # the file may list many more images
-        names = [str(image.get("file_name", "")) for image in entries if id_of(image.get("id")) in described]
-        texts = [one.get("caption") for one in about]
-    else:
-        form, names = "JSON of Karpathy's form", _file_names(entries)
-        lists = [found for image in entries if isinstance(found := image.get("sentences"), list)]
-        texts = [one.get("raw") for found in lists for one in found if isinstance(one, dict)]
-    found = languages or detect_languages(text for text in texts if isinstance(text, str))
-    if len(found.languages) > 1:
-        raise DataError(f"{file}: captions in {', '.join(found.languages)}; expected one language in JSON: write them "
-                        "as a TSV, `picture TAB language TAB caption`")  # fmt: skip
-    splits = {str(image.get("split")) for image in entries}
-    drawn = "drawn" if isinstance(annotations, list) or not {"val", "test"} <= splits else None
-    settings: dict[str, Any] = {"name": "karpathy", "language": found.languages[0], "languages": found.languages}
-    return Found(form, file.parent, settings, names, found, drawn)
-
-
-def _file_names(entries: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Names of pictures in Karpathy's form, with the folder that some have."""
-    return [str(PurePosixPath(str(image.get("filepath", "")), str(image.get("filename", "")))) for image in entries]
+    entries = [entry for entry in read_entries(file) if isinstance(entry, dict)]
+    names = [str(PurePosixPath(str(entry.get("filepath", "")), str(entry.get("filename", "")))) for entry in entries]
+    lists = [sentences for entry in entries if isinstance(sentences := entry.get("sentences"), list)]
+    texts = [sentence.get("raw") for sentences in lists for sentence in sentences if isinstance(sentence, dict)]
+    detected = None if languages else detect_languages(text for text in texts if isinstance(text, str))
+    known = detected.languages if detected else [*languages]
+    if len(known) > 1:
+        raise DataError(f"{file}: captions in {', '.join(known)}; expected one language in JSON: write them as a TSV, "
+                        "`picture TAB language TAB caption`")  # fmt: skip
+    form = "COCO's" if entries and "place" in entries[0] else "Karpathy's"
+    drawn = not {"val", "test"} <= {str(entry.get("split")) for entry in entries}  # COCO's form has no splits
+    settings: dict[str, Any] = {"name": "karpathy", "language": known[0], "languages": known}
+    return Found(f"JSON of {form} form ({file.name})", file.parent, settings, names, detected, drawn)
 
 
 def _folder_of(names: Sequence[str], pictures: Mapping[str, Path]) -> str:

@@ -9,71 +9,51 @@ from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
-from data.corpora import Corpus
 from data.corpora.folder import SPLITS
 from data.errors import DataError
 from data.findings import EMPTY, UNNAMED
 from data.images import size_of
 from data.languages import language_name
 from pipeline.init.datasets_of import NO_CAPTION
-from pipeline.init.detection import Found
 from pipeline.init.networks import Backbone
-from pipeline.init.recipe_text import Facts
+from pipeline.init.recipe_text import Plan
 
 _SAMPLE = 500  # pictures whose sizes are looked at
 _SHOWN = 3  # examples of what was left out
 _QUERIES = {"de": "ein Hund am Strand", "en": "a dog on the beach"}
 
 
-def images_of(corpus: Corpus) -> dict[str, str]:
-    """Image → its split."""
-    return {caption.image_id: caption.split for caption in corpus.captions}
-
-
-def what_was_found(found: Found, corpus: Corpus, facts: Facts, asked: bool) -> list[str]:
-    """What was found, a line each.
-
-    Args:
-        found: the captions.
-        corpus: made of them.
-        facts: what the recipe is written from.
-        asked: were the languages named by the person?
-    """
-    images = images_of(corpus)
-    counts = Counter(one.language for one in corpus.captions)
-    each = sorted(Counter(one.image_id for one in corpus.captions).values())
-    many = f"{each[0]} a picture" if each[0] == each[-1] else f"{each[0]} to {each[-1]} a picture"
-    detected = "" if found.languages is None or asked else " (detected)"
+def what_was_found(plan: Plan) -> Iterator[str]:
+    """What was found, a line each."""
+    found, captions, count = plan.found, plan.corpus.captions, plan.splits.total()
+    each = sorted({*Counter(caption.image_id for caption in captions).values()})
+    many = f"{each[0]} a picture" if len(each) == 1 else f"{each[0]} to {each[-1]} a picture"
+    detected = "" if found.languages is None else " (detected)"
     if found.languages is not None and not found.languages.sure:
         detected = " (could not be told, taken as English; --languages sets it)"
-    named = ", ".join(f"{count:,} {language_name(language)}" for language, count in counts.most_common())
-    splits = Counter(images.values())
-    sizes = ", ".join(f"{splits[split]:,} {split}" for split in SPLITS)
-    how = "drawn from the pictures' names" if found.drawn else "as given"
-    lines = [
-        f"found     {found.form}, {len(images):,} pictures with captions, {_sizes(list(corpus.pictures.values()))}",
-        f"captions  {named}{detected}, {many}",
-        f"splits    {sizes} pictures, {how}",
-        *[f"left out  {count:,} {what}: {', '.join(where)}" for what, count, where in _left_out(found, corpus)],
-        f"regions   {_by(facts.backbone, len(images))}",
-    ]  # fmt: skip
-    if facts.translator is not None:
-        language, why = language_name(facts.target), facts.translator.why
-        how = f"captions by {facts.translator.model}: {why}" if facts.translator.model else f"no captions: {why}"
-        lines.append(f"{language:9} {how}")
-    return lines
+    counts = Counter(caption.language for caption in captions).most_common()
+    named = ", ".join(f"{count:,} {language_name(language)}" for language, count in counts)
+    sizes = ", ".join(f"{plan.splits[split]:,} {split}" for split in SPLITS)
+    yield f"found     {found.form}, {count:,} pictures with captions, {_sizes(list(plan.corpus.pictures.values()))}"
+    yield f"captions  {named}{detected}, {many}"
+    yield f"splits    {sizes} pictures, " + ("drawn from the pictures' names" if found.drawn else "as given")
+    yield from _left_out(plan)
+    yield f"regions   {_by(plan.backbone, count)}"
+    if plan.translator is not None:
+        how = f"captions by {plan.translator.model}" if plan.translated else "no captions"
+        yield f"{language_name(plan.target):9} {how}: {plan.translator.why}"
 
 
-def _left_out(found: Found, corpus: Corpus) -> Iterator[tuple[str, int, Sequence[str]]]:
+def _left_out(plan: Plan) -> Iterator[str]:
     """What was left out, how often, and where first."""
-    left = {**found.left}
+    left = {**plan.found.left}
     if NO_CAPTION not in left:
-        left[EMPTY] = corpus.empty
-    if UNNAMED not in left:
-        left[UNNAMED] = corpus.unnamed
+        left[EMPTY] = plan.corpus.empty
+    left.setdefault(UNNAMED, plan.corpus.unnamed)
     for what, where in left.items():
         if where:
-            yield what, len(where), [*where[:_SHOWN], *["…"][: len(where) - _SHOWN]]
+            first = [*where[:_SHOWN], *(["…"] if len(where) > _SHOWN else [])]
+            yield f"left out  {len(where):,} {what}: {', '.join(first)}"
 
 
 def _by(backbone: Backbone, count: int) -> str:
@@ -86,23 +66,23 @@ def _by(backbone: Backbone, count: int) -> str:
 
 def _sizes(pictures: Sequence[Path]) -> str:
     """Usual width and height, and the smallest and largest picture."""
-    found = []
+    sizes = []
     for path in pictures[:: max(1, len(pictures) // _SAMPLE)]:
         with suppress(DataError):  # `prepare` names it
-            found.append(size_of(path))
-    if not found:
+            sizes.append(size_of(path))
+    if not sizes:
         return "none readable"
-    usual = (int(median(size[0] for size in found)), int(median(size[1] for size in found)))
-    ends = [min(found, key=lambda size: size[0] * size[1]), max(found, key=lambda size: size[0] * size[1])]
-    usually, least, most = ("×".join(map(str, size)) for size in (usual, *ends))
+    usual = [int(median(side)) for side in zip(*sizes, strict=True)]
+    shown = (usual, min(sizes, key=math.prod), max(sizes, key=math.prod))
+    usually, least, most = ("×".join(map(str, size)) for size in shown)
     return f"{usually} pixels" + (f" ({least} to {most})" if least != most else "")
 
 
-def what_comes_next(output: Path, facts: Facts) -> list[str]:
+def what_comes_next(output: Path, plan: Plan) -> list[str]:
     """The commands that come next."""
     program = sys.argv[0] if Path(sys.argv[0]).name == "bildwort" else "bildwort"
     recipe = shlex.quote(str(output) if output.is_absolute() or output.parent != Path() else f"./{output}")
-    asked = facts.target if facts.translated or facts.target in facts.languages else facts.languages[0]
+    asked = plan.target if plan.translated or plan.target in plan.languages else plan.languages[0]
     query = _QUERIES.get(asked, "…")
     return [
         f"written   {output}", "next:",

@@ -1,7 +1,7 @@
 """Which pretrained networks can be had: a backbone that finds regions, a translator."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,9 +68,14 @@ def choose_backbone(wanted: str | None, pictures: Sequence[Path], built_in: int)
             return _tried(place, "it was asked for", images)
         except DataError as error:
             raise DataError(str(error).replace("regions.model", "--backbone", 1)) from None
-    for name, offered in _offered(reasons):
+    cached = [kind for kind, name in BACKBONES.items() if _is_cached(name)]
+    for kind in dict.fromkeys([*cached, *BACKBONES]):
+        name, where = BACKBONES[kind], "in this machine's cache of the hub" if kind in cached else "from the hub"
+        if kind not in cached and (reason := _unreachable(name)):
+            reasons.append(reason)
+            continue
         try:
-            return _tried(name, offered, images)
+            return _tried(name, f"{kind}, {where}", images)
         except DataError as error:
             reasons.append(str(error))
     why = (
@@ -79,19 +84,6 @@ def choose_backbone(wanted: str | None, pictures: Sequence[Path], built_in: int)
         + _OFFLINE.format(BACKBONES["SigLIP"], "--backbone")
     )
     return Backbone(None, built_in, why)
-
-
-def _offered(reasons: list[str]) -> Iterator[tuple[str, str]]:
-    """The networks that there are, each with the reason; those of the cache first; why the hub does not give others."""
-    cached = {kind: name for kind, name in BACKBONES.items() if _is_cached(name)}
-    for kind, name in cached.items():
-        yield name, f"{kind}, in this machine's cache of the hub"
-    for kind, name in BACKBONES.items():
-        if kind not in cached:
-            if reason := _unreachable(name):
-                reasons.append(reason)
-            else:
-                yield name, f"{kind}, from the hub"
 
 
 def _tried(name: str, why: str, images: Sequence[Image.Image]) -> Backbone:
@@ -171,7 +163,7 @@ def _with_safetensors(name: str) -> str | None:
     try:
         if any(file.endswith(".safetensors") for file in HfApi().list_repo_files(name)):
             return None
-        found = HfApi().get_repo_discussions(name, author=_CONVERTER, discussion_type="pull_request")
-        return next((f"refs/pr/{one.num}" for one in found if one.status in ("open", "draft")), None)
+        requests = HfApi().get_repo_discussions(name, author=_CONVERTER, discussion_type="pull_request")
+        return next((f"refs/pr/{request.num}" for request in requests if request.status in ("open", "draft")), None)
     except Exception:  # the hub is away: what is in the cache decides
         return None

@@ -1,12 +1,16 @@
 """The text of the recipe that `init` writes."""
 
 import json
-from collections.abc import Mapping
+from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from data.corpora import Corpus
+from data.corpora.folder import SPLITS
 from data.languages import language_name
 from pipeline.engine.console import printable
+from pipeline.init.detection import Found
 from pipeline.init.networks import Backbone, Translator
 
 SYSTEM = "opus"
@@ -14,33 +18,62 @@ SYSTEM = "opus"
 _LEAST_STEPS, _MOST_EPOCHS, _EPOCHS = 1000, 40, 20
 _BATCH = 64
 _FEW_CAPTIONS = 2000
+_NO_TRANSLATOR = "mmt:\n  systems: []   # no translator\n  directions: []\naugment:\n  paths: []"
+_RECIPE = """\
+# {about}
+# Written by `bildwort init`; change what you like.
+# All settings, with their documentation: `bildwort config keys`.
+seed: 1
+corpus:
+{corpus}
+{regions}
+{translation}
+vse:
+  model: san
+  rows:   # training configurations: captions by people, and by the translator
+{rows}
+  only: [{row}]   # train this one; the others are for comparison
+  test: {languages}   # languages with captions by people
+  select: {languages}
+  dim: 256
+  word_dim: 100
+  min_count: {min_count}   # rarer words are unknown
+  batch_size: {size}
+  epochs: {epochs}
+  decay_epoch: {decay_epoch}
+  warmup_epochs: 3
+  learning_rate: 1.0e-3
+  # Orders what search finds first; with `model: null` there is none, which saves its training.
+  reranker: {{row: {row}, model: scan-t2i-avg}}
+"""
 
 
 @dataclass
-class Facts:
-    """What the recipe is written from.
+class Plan:
+    """What the recipe is written from, and the messages too.
 
     Attributes:
-        about: first lines of the comment.
-        corpus: settings of the section, with comments on some of them in `notes`.
-        notes: key of `corpus` → comment.
+        source: the folder or data set, as it was named.
+        found: the captions.
+        corpus: made of them.
         languages: of the captions, the most frequent first.
-        train: training images.
-        captions: training captions of the most frequent language.
         backbone: what finds the regions.
         translator: None where none is needed.
         target: language that it translates into.
     """
 
-    about: list[str]
-    corpus: dict[str, Any]
-    notes: Mapping[str, str]
+    source: str
+    found: Found
+    corpus: Corpus
     languages: list[str]
-    train: int
-    captions: int
     backbone: Backbone
     translator: Translator | None
     target: str
+
+    @cached_property
+    def splits(self) -> Counter[str]:
+        """Split → how many pictures."""
+        return Counter(images_of(self.corpus).values())
 
     @property
     def translated(self) -> bool:
@@ -58,65 +91,78 @@ class Facts:
         return "-".join([*self.languages, self.target]) if self.translated else self.human_row
 
 
-def recipe_text(facts: Facts) -> str:
+def images_of(corpus: Corpus) -> dict[str, str]:
+    """Image → its split."""
+    return {caption.image_id: caption.split for caption in corpus.captions}
+
+
+def recipe_text(plan: Plan) -> str:
     """A recipe as commented YAML."""
-    lines = [f"# {' '.join(printable(line).split())}" for line in facts.about]
-    lines += ["# All settings, with their documentation: `bildwort config keys`.", "seed: 1", "corpus:"]
-    for key, value in facts.corpus.items():
-        note = f"   # {facts.notes[key]}" if key in facts.notes else ""
-        lines.append(f"  {key}: {_plain(value)}{note}")
-    lines += [*_regions(facts.backbone), *_translation(facts), *_retrieval(facts)]
-    return "\n".join(lines) + "\n"
+    captions, direction = plan.corpus.captions, f"{plan.languages[0]}-{plan.target}"
+    rows = {plan.human_row: [f"{language}/human" for language in plan.languages]}
+    if plan.translated:
+        rows[plan.row] = [*rows[plan.human_row], f"{plan.target}/{SYSTEM}:{direction}"]
+    about = f"{plan.splits.total():,} pictures and {len(captions):,} captions of {plan.source}, {plan.found.form}."
+    count = sum(caption.split == "train" and caption.language == plan.languages[0] for caption in captions)
+    size = min(_BATCH, max(2, plan.splits["train"] // 4))
+    epochs = min(_MOST_EPOCHS, max(_EPOCHS, _LEAST_STEPS // max(1, count // size)))
+    return _RECIPE.format(
+        about=" ".join(printable(about).split()),
+        corpus="\n".join(_corpus(plan)),
+        regions=_regions(plan.backbone),
+        translation=_translation(plan, direction),
+        rows="\n".join(f"    {name}: {_plain(mix)}" for name, mix in rows.items()),
+        row=plan.row,
+        languages=_plain(plan.languages),
+        min_count=1 if count < _FEW_CAPTIONS else 2,
+        size=size,
+        epochs=epochs,
+        decay_epoch=3 * epochs // 4,
+    )
 
 
 def _plain(value: Any) -> str:
     """A value as YAML in one line: what does not print, and so may end a line, is written by its number."""
     text = json.dumps(value, ensure_ascii=False)
-    return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in text)
+    return "".join(letter if letter.isprintable() else f"\\U{ord(letter):08x}" for letter in text)
 
 
-def _regions(backbone: Backbone) -> list[str]:
+def _corpus(plan: Plan) -> list[str]:
+    """The settings of the corpus, some with a comment."""
+    settings, detected = plan.found.corpus, plan.found.languages
+    sizes = ", ".join(f"{plan.splits[split]} {split}" for split in SPLITS)
+    drawn = f"drawn from the pictures' names: {sizes}" if plan.found.drawn else ""
+    notes = {"root": "all paths of this section start here", "validation": drawn, "drawn": drawn}
+    if detected is not None:
+        notes["languages"] = "detected" if detected.sure else "could not be told"
+    return [
+        f"  {key}: {_plain(value)}" + (f"   # {notes[key]}" if notes.get(key) else "")
+        for key, value in {"name": settings["name"], "root": str(plan.found.root), **settings}.items()
+    ]
+
+
+def _regions(backbone: Backbone) -> str:
     if backbone.model is None:
-        return ["# Regions: the built-in extractor. For photographs name a pretrained network (`init --backbone`).",
-                "regions:", f"  regions: {backbone.regions}"]  # fmt: skip
-    return ["# Regions: the whole picture and its parts (a grid, or a detector's boxes), by a pretrained network.",
-            "regions:", f"  model: {_plain(backbone.model)}", f"  regions: {backbone.regions}"]  # fmt: skip
+        about, model = "the built-in extractor. For photographs name a pretrained network (`init --backbone`).", ""
+    else:
+        about = "the whole picture and its parts (a grid, or a detector's boxes), by a pretrained network."
+        model = f"  model: {_plain(backbone.model)}\n"
+    return f"# Regions: {about}\nregions:\n{model}  regions: {backbone.regions}"
 
 
-def _translation(facts: Facts) -> list[str]:
-    if not facts.translated or facts.translator is None:
-        return ["mmt:", "  systems: []   # no translator", "  directions: []", "augment:", "  paths: []"]
-    source, target = facts.languages[0], facts.target
-    about = {"model": facts.translator.model} | (
-        {"revision": facts.translator.revision} if facts.translator.revision else {}
-    )
-    return [
-        f"# {language_name(target)} captions are written from the {language_name(source)} ones of training pictures.",
-        "mmt:", f"  systems: [{SYSTEM}]", f"  directions: [{source}-{target}]", "  pretrained:",
-        f"    {SYSTEM}: {_plain(about)}", "augment:", f'  paths: ["{SYSTEM}:{source}-{target}"]',
-    ]  # fmt: skip
-
-
-def _retrieval(facts: Facts) -> list[str]:
-    human = [f"{language}/human" for language in facts.languages]
-    source, target = facts.languages[0], facts.target
-    rows = {facts.human_row: human}
-    if facts.translated:
-        rows[facts.row] = [*human, f"{target}/{SYSTEM}:{source}-{target}"]
-    size = min(_BATCH, max(2, facts.train // 4))
-    steps = max(1, facts.captions // size)
-    epochs = min(_MOST_EPOCHS, max(_EPOCHS, _LEAST_STEPS // steps))
-    tested = _plain(facts.languages)
-    return [
-        "vse:", "  model: san",
-        "  rows:   # training configurations: captions by people, and by the translator",
-        *[f"    {name}: {_plain(mix)}" for name, mix in rows.items()],
-        f"  only: [{facts.row}]   # train this one; the others are for comparison",
-        f"  test: {tested}   # languages with captions by people", f"  select: {tested}",
-        "  dim: 256", "  word_dim: 100",
-        f"  min_count: {1 if facts.captions < _FEW_CAPTIONS else 2}   # rarer words are unknown",
-        f"  batch_size: {size}", f"  epochs: {epochs}", f"  decay_epoch: {3 * epochs // 4}", "  warmup_epochs: 3",
-        "  learning_rate: 1.0e-3",
-        "  # Orders what search finds first; with `model: null` there is none, which saves its training.",
-        f"  reranker: {{row: {facts.row}, model: scan-t2i-avg}}",
-    ]  # fmt: skip
+def _translation(plan: Plan, direction: str) -> str:
+    if plan.translator is None or plan.translator.model is None:
+        return _NO_TRANSLATOR
+    source, target = language_name(plan.languages[0]), language_name(plan.target)
+    network = {"model": plan.translator.model}
+    if plan.translator.revision:
+        network["revision"] = plan.translator.revision
+    return f"""\
+# {target} captions are written from the {source} ones of training pictures.
+mmt:
+  systems: [{SYSTEM}]
+  directions: [{direction}]
+  pretrained:
+    {SYSTEM}: {_plain(network)}
+augment:
+  paths: ["{SYSTEM}:{direction}"]"""

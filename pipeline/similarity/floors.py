@@ -12,15 +12,11 @@ from data.sts import SentencePairs
 from data.text import words_of
 from data.vectors import INSTALL, installed, train_vectors
 from modules.metrics.sentence_similarity import Scores, mean_vector_similarity, tf_idf_similarity
-from pipeline.engine.job import Job
-from pipeline.recipes.settings import Recipe
-from pipeline.similarity.sets import headline, read_sets, training_text, write_sets
+from pipeline.similarity.sets import Predict
 
-VERSION = 1
 DIM = 300
 """Size of fastText's vectors."""
-Words = tuple[list[str], list[str]]
-"""Sentences of both sides of the pairs, their words separated by spaces."""
+Pairs = Mapping[str, SentencePairs]
 
 
 @dataclass(frozen=True)
@@ -29,52 +25,32 @@ class Floor:
 
     Attributes:
         title: what tables call it.
-        predict: from training captions and their language, and the sentences of each set, a similarity of each pair.
+        predict: from training captions of the language of the pairs, a similarity of each pair.
         lacks: how to get what it needs; empty where that is installed.
     """
 
     title: str
-    predict: Callable[[Sequence[str], str, Mapping[str, Words]], dict[str, Scores]]
+    predict: Predict
     lacks: Callable[[], str]
 
 
-def floor_job(
-    floor: Floor, recipe: Recipe, sets: dict[str, str | None], types: Sequence[str], inputs: dict[str, Job]
-) -> Job:
-    """Predict the similarity of each pair by a floor.
-
-    Args:
-        floor: which.
-        recipe: whose sets.
-        sets: digests of their files.
-        types: of the training captions that it is fitted on, all of the language of the pairs.
-        inputs: the corpus, and what wrote the synthetic captions among them.
-    """
-    language = recipe.sts.language
-
-    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Leave the predictions for each set."""
-        training, pairs = training_text(inputs.values(), types), read_sets(recipe)
-        words = {name: _words(one, language) for name, one in pairs.items()}
-        return write_sets(folder, pairs, floor.predict(training, language, words), training, language)
-
-    plain = {"language": language, "sets": sets, "types": list(types)}
-    return Job(f"sts-{floor.title.lower()}", "sts", VERSION, plain, inputs, run, headline=headline)
+def _words(pairs: Pairs, language: str) -> dict[str, list[list[str]]]:
+    """Set → sentences of both sides of its pairs, their words separated by spaces."""
+    return {
+        name: [[words_of(text, language) for text in side] for side in (of_set.first, of_set.second)]
+        for name, of_set in pairs.items()
+    }
 
 
-def _words(pairs: SentencePairs, language: str) -> Words:
-    first, second = ([words_of(text, language) for text in side] for side in (pairs.first, pairs.second))
-    return first, second
-
-
-def _tf_idf(training: Sequence[str], language: str, words: Mapping[str, Words]) -> dict[str, Scores]:
+def _tf_idf(_: Any, pairs: Pairs, training: Sequence[str], language: str) -> dict[str, Scores]:
     """Cosine of TF-IDF vectors of words."""
     known = [words_of(text, language) for text in training]
-    return {name: tf_idf_similarity(known, *sides) for name, sides in words.items()}
+    return {name: tf_idf_similarity(known, *sides) for name, sides in _words(pairs, language).items()}
 
 
-def _fasttext(training: Sequence[str], language: str, words: Mapping[str, Words]) -> dict[str, Scores]:
+def _fasttext(_: Any, pairs: Pairs, training: Sequence[str], language: str) -> dict[str, Scores]:
     """Cosine of means of fastText vectors, which are trained on the training captions."""
+    words = _words(pairs, language)
     vocabulary = sorted({word for sides in words.values() for side in sides for text in side for word in text.split()})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "vectors.npy"

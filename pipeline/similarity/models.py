@@ -1,23 +1,22 @@
 """Stage sts: a job for each trained retrieval model, and for each floor, that predicts the similarity of sentences."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from data.slots import parse_group
-from modules.metrics.sentence_similarity import pair_similarity
+from data.sts import SentencePairs
+from modules.metrics.sentence_similarity import Scores, pair_similarity
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.retrieval.rows import Row
-from pipeline.similarity.floors import FLOORS, floor_job
-from pipeline.similarity.sets import digests, headline, read_sets, training_text, write_sets
+from pipeline.similarity.floors import FLOORS
+from pipeline.similarity.sets import digests, sts_job
 from pipeline.training.model_files import load_model
-
-VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -48,24 +47,26 @@ def sts_rows(graph: Graph) -> list[StsRow]:
         RecipeError: a row can not be trained.
     """
     recipe, workspace = graph.recipe, graph.workspace
-    known, rows = set[tuple[str, str]](), []
+    done, rows = set[tuple[str, str]](), []
     types: dict[tuple[str, ...], Job] = {}  # captions of the language → a job that is trained on them
     sets = digests(recipe, workspace)
-    for settings, row, trained, title in models_of(graph):
-        if (trained.name, trained.key) in known:
+    for vse, row, trained, title in models_of(graph):
+        if (trained.name, trained.key) in done:
             continue
-        known.add((trained.name, trained.key))
+        done.add((trained.name, trained.key))
         model = str(trained.settings["model"])
         system = title if title and len(row.trained) == 1 else f"{model} ({title})" if title else model
         own = tuple(kind for kind in _types(trained) if kind.startswith(f"{recipe.sts.language}/"))
         if own and not title:
             types.setdefault(own, trained)
-        job = _model_job(recipe, sets, trained, settings.pretrained) if own else None
+        job = _model_job(recipe, sets, trained, vse.pretrained) if own else None
         rows.append(StsRow(system, row.name, row.seed, job, bool(title)))
     for floor in FLOORS:
         for own, trained in types.items():
-            inputs = {name: job for name, job in trained.inputs.items() if name == "corpus" or _source(own, name)}
-            job = floor_job(floor, recipe, sets, own, inputs)
+            known = {"corpus", *(kind.partition("/")[2] for kind in own)}
+            inputs = {name: job for name, job in trained.inputs.items() if name in known}
+            settings = {"sets": sets, "types": list(own)}
+            job = sts_job(f"sts-{floor.title.lower()}", recipe, settings, inputs, own, floor.predict)
             rows.append(StsRow(floor.title, ", ".join(own), 0, job, lacks=floor.lacks()))
     return rows
 
@@ -98,26 +99,19 @@ def _types(trained: Job) -> list[str]:
     return list(dict.fromkeys(slot.type for text in groups for slot in parse_group(text)))
 
 
-def _source(types: Sequence[str], name: str) -> bool:
-    """Does a job with captions by this source have some of these types?"""
-    return any(kind.partition("/")[2] == name for kind in types)
-
-
 def _model_job(recipe: Recipe, sets: dict[str, str | None], trained: Job, pretrained: str | None) -> Job:
     """Encode both sentences of each pair with a trained model, and predict their similarity."""
-    language = recipe.sts.language
 
-    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Leave the predictions for each set."""
+    def predict(
+        inputs: Mapping[str, Path], pairs: Mapping[str, SentencePairs], _: Any, language: str
+    ) -> dict[str, Scores]:
+        """The model's own similarity."""
         model, text = load_model(inputs["model"], pretrained)
-        pairs, predictions = read_sets(recipe), {}
-        for name, one in pairs.items():
-            first, second = ([text.encode(words, language) for words in side] for side in (one.first, one.second))
+        predictions = {}
+        for name, of_set in pairs.items():
+            first, second = ([text.encode(words, language) for words in side] for side in (of_set.first, of_set.second))
             predictions[name] = pair_similarity(model, first, second, language)
-        types = _types(trained)
-        captions = [inputs[name] for name in trained.inputs if name == "corpus" or _source(types, name)]
-        return write_sets(folder, pairs, predictions, training_text(captions, types), language)
+        return predictions
 
-    inputs = {**trained.inputs, "model": trained}
     name = trained.name.replace("vse-", "sts-", 1)
-    return Job(name, "sts", VERSION, {"language": language, "sets": sets}, inputs, run, headline=headline)
+    return sts_job(name, recipe, {"sets": sets}, {**trained.inputs, "model": trained}, _types(trained), predict)

@@ -1,6 +1,6 @@
 """The sets of sentence pairs of a recipe, and what a job leaves of each."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,12 +11,17 @@ from data.sentences import sentence_hash
 from data.sts import SentencePairs, gold_file, read_sts
 from modules.metrics.sentence_similarity import Scores, pearson
 from pipeline.engine.artifacts import read_arrays
+from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
 
+VERSION = 1
 CLEAN = "-clean"
 """Behind a set's name: only the pairs without a sentence of the training captions."""
+Predict = Callable[[Mapping[str, Path], Mapping[str, SentencePairs], Sequence[str], str], Mapping[str, Scores]]
+"""From the folders of a job's inputs, the pairs of each set, training captions and the language of the pairs, a
+similarity of each pair."""
 _ARRAYS = ("prediction", "gold", "clean")
 
 
@@ -65,42 +70,58 @@ def digests(recipe: Recipe, workspace: Workspace) -> dict[str, str | None]:
     return found
 
 
-def training_text(folders: Iterable[Path], types: Collection[str]) -> list[str]:
-    """The training captions of some types (`en/human`) in jobs' folders."""
+def sts_job(
+    name: str,
+    recipe: Recipe,
+    settings: Mapping[str, Any],
+    inputs: dict[str, Job],
+    types: Collection[str],
+    predict: Predict,
+) -> Job:
+    """A job that predicts the similarity of the pairs of each set, and leaves `<set>.npz`.
+
+    Its figures are by set, and by set with `CLEAN`, then by language: `pairs`, and `pearson` unless it is undefined.
+
+    Args:
+        name: of the job.
+        recipe: whose sets.
+        settings: of the job, beside the language of the pairs.
+        inputs: the corpus, what wrote synthetic captions, and what `predict` needs.
+        types: of training captions (`en/human`); a pair that holds a sentence of one of these is not clean.
+        predict: the similarities.
+    """
+    language, sources = recipe.sts.language, {kind.partition("/")[2] for kind in types}
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the predictions for each set."""
+        training = _training_text([inputs[one] for one in inputs if one == "corpus" or one in sources], types)
+        pairs, figures = read_sets(recipe), {}
+        predictions, seen = predict(inputs, pairs, training, language), {sentence_hash(text) for text in training}
+        for title, of_set in pairs.items():
+            hashes = zip(map(sentence_hash, of_set.first), map(sentence_hash, of_set.second), strict=True)
+            clean = np.array([seen.isdisjoint(pair) for pair in hashes])
+            tested = Tested(predictions[title], np.array(of_set.gold), clean)
+            np.savez(folder / f"{title}.npz", **tested._asdict())
+            figures[title] = {language: _scores(*tested.part(clean=False))}
+            figures[title + CLEAN] = {language: _scores(*tested.part(clean=True))}
+        return figures
+
+    return Job(name, "sts", VERSION, {"language": language, **settings}, inputs, run, headline=_headline)
+
+
+def _training_text(folders: Iterable[Path], types: Collection[str]) -> list[str]:
+    """The training captions of some types in jobs' folders."""
     rows = (row for folder in folders for row in read_captions(folder / "captions.parquet").to_list())
     return [row["text"] for row in rows if row["split"] == "train" and f"{row['language']}/{row['source']}" in types]
 
 
-def write_sets(
-    folder: Path, pairs: Mapping[str, SentencePairs], predictions: Mapping[str, Scores], training: Sequence[str],
-    language: str,
-) -> dict[str, Any]:  # fmt: skip
-    """Write the predictions for each set to `<set>.npz`.
-
-    Args:
-        folder: of the job.
-        pairs: by set.
-        predictions: (N,) by set.
-        training: sentences of the training captions; a pair that holds one of them is not clean.
-        language: of the pairs.
-
-    Returns:
-        figures by set, and by set with `CLEAN`, then by language: `pairs`, and `pearson` unless it is undefined.
-    """
-    seen, figures = {sentence_hash(text) for text in training}, {}
-    for name, one in pairs.items():
-        hashes = zip(map(sentence_hash, one.first), map(sentence_hash, one.second), strict=True)
-        clean = np.array([seen.isdisjoint(pair) for pair in hashes])
-        tested = Tested(predictions[name], np.array(one.gold), clean)
-        np.savez(folder / f"{name}.npz", **tested._asdict())
-        for title, part in ((name, tested.part(False)), (name + CLEAN, tested.part(True))):
-            r = pearson(*part)
-            figures[title] = {language: ({} if r is None else {"pearson": r}) | {"pairs": float(len(part[1]))}}
-    return figures
+def _scores(prediction: Scores, gold: Scores) -> dict[str, float]:
+    r = pearson(prediction, gold)
+    return ({} if r is None else {"pearson": r}) | {"pairs": float(len(gold))}
 
 
 def read_tested(folder: Path, name: str) -> Tested:
-    """What `write_sets` wrote of a set.
+    """What an `sts_job` left of a set.
 
     Raises:
         RecipeError: the file is missing or damaged.
@@ -108,7 +129,7 @@ def read_tested(folder: Path, name: str) -> Tested:
     return Tested(*read_arrays(folder / f"{name}.npz", _ARRAYS))
 
 
-def headline(figures: Mapping[str, Any]) -> str:
+def _headline(figures: Mapping[str, Any]) -> str:
     """Pearson's r of each set as text."""
     shown = []
     for name, by_language in figures.items():

@@ -18,20 +18,6 @@ _REGIONS = 3  # drawn a word, the strongest
 _COLOURS = ("#d1242f", "#bf8700", "#0969da")
 
 
-def frame(picture: Image.Image, boxes: NDArray[np.floating], shares: NDArray[np.floating], thickest: float = 6) -> None:
-    """Draw frames around the three regions with the largest shares, red before yellow before blue, as thick as those.
-
-    Args:
-        picture: drawn on.
-        boxes: (R, 4) corners x1, y1, x2, y2 in 0…1.
-        shares: (R,) of sum 1; a region with none is not framed.
-        thickest: pixels of the frame of a region with all attention.
-    """
-    strongest = [region for region in shares.argsort()[::-1][:_REGIONS] if shares[region] > 0]
-    for colour, region in reversed(list(zip(_COLOURS, strongest, strict=False))):
-        outline(picture, boxes[region], colour, max(1, round(thickest * float(shares[region]))))
-
-
 def outline(picture: Image.Image, box: NDArray[np.floating], colour: str, width: int) -> None:
     """Draw the frame of a box (4,), corners x1, y1, x2, y2 in 0…1, on a picture."""
     x1, y1, x2, y2 = box.clip(0, 1) * np.tile([picture.width - 1, picture.height - 1], 2)
@@ -61,21 +47,25 @@ class Seen(NamedTuple):
 
 def attention_html(path: Path, title: str, sentences: Sequence[Seen], languages: tuple[str, str]) -> None:
     """Write one page, its pictures inside it: the regions with most attention framed, the strongest red."""
-    shown = [(one, [_figure(one, *word) for word in _sharpest(one, _WORDS)]) for one in sentences]
+    shown = []
+    for sentence in sentences:
+        words = _sharpest(sentence, _WORDS)
+        figures = [(word, f"{100 * share.max():.0f}", embedded(_framed(sentence, share))) for word, share in words]
+        shown.append((sentence, figures))
     page = render("attention.html", title=title, sentences=shown, languages=languages)
     path.write_text(page, encoding="utf-8")
 
 
-def attention_picture(one: Seen, words: int = 2 * _COLUMNS) -> Image.Image:
+def attention_picture(sentence: Seen, words: int = 2 * _COLUMNS) -> Image.Image:
     """A sentence in large letters, and below it its picture once for each of its sharpest words, framed as on the page.
 
     Args:
-        one: the sentence.
+        sentence: what is shown.
         words: how many at most.
     """
     step = _LARGE + _GAP
-    width, shown = _COLUMNS * step + _GAP, _sharpest(one, words)
-    lines = wrap(one.texts[0], width - 2 * _GAP, _FONT)
+    width, shown = _COLUMNS * step + _GAP, _sharpest(sentence, words)
+    lines = wrap(sentence.texts[0], width - 2 * _GAP, _FONT)
     rows = -(-len(shown) // _COLUMNS)
     top = 2 * _GAP + len(lines) * _LINE
     sheet = Image.new("RGB", (width, top + rows * (step + _LINE)), "white")
@@ -83,7 +73,7 @@ def attention_picture(one: Seen, words: int = 2 * _COLUMNS) -> Image.Image:
         write_line(sheet, (_GAP, _GAP + number * _LINE), line, size=_FONT)
     for number, (word, share) in enumerate(shown):
         place = (_GAP + number % _COLUMNS * step, top + number // _COLUMNS * (step + _LINE))
-        picture = _framed(one, share, _LARGE, 16)
+        picture = _framed(sentence, share, _LARGE, 16)
         if picture is not None:
             sheet.paste(picture, place)
         write_line(sheet, (place[0], place[1] + _LARGE), f"{word} {100 * share.max():.0f} %", size=_FONT)
@@ -101,21 +91,27 @@ def words_of(tokens: Sequence[str], weights: Sequence[Sequence[float]]) -> list[
     return [(word, np.array(shares).mean(0)) for word, shares in words]
 
 
-def _figure(one: Seen, word: str, share: NDArray[np.floating]) -> tuple[str, str, str]:
-    """A word, the percentage of its first region, and the picture with the frames."""
-    return word, f"{100 * share.max():.0f}", embedded(_framed(one, share))
-
-
-def _sharpest(one: Seen, count: int) -> list[tuple[str, NDArray[np.floating]]]:
+def _sharpest(sentence: Seen, count: int) -> list[tuple[str, NDArray[np.floating]]]:
     """The words with the sharpest attention, in the order of the sentence, with their weights."""
-    words = [(word, share) for word, share in words_of(one.tokens, one.weights) if any(map(str.isalnum, word))]
+    words = [
+        (word, share) for word, share in words_of(sentence.tokens, sentence.weights) if any(map(str.isalnum, word))
+    ]
     chosen = sorted(range(len(words)), key=lambda place: -words[place][1].max())[:count]
     return [words[place] for place in sorted(chosen)]
 
 
-def _framed(one: Seen, share: NDArray[np.floating], size: int = _SIZE, thickest: float = 6) -> Image.Image | None:
-    """The picture with frames around the regions that a word attends to most, as thick as its attention is strong."""
-    picture = read_thumbnail(one.picture, size)
-    if picture is not None:
-        frame(picture, one.boxes, share, thickest)
+def _framed(sentence: Seen, share: NDArray[np.floating], size: int = _SIZE, thickest: float = 6) -> Image.Image | None:
+    """The picture with frames around the three regions with the largest shares, red before yellow before blue.
+
+    Args:
+        sentence: whose picture it is.
+        share: (R,) of sum 1; a region with none is not framed.
+        size: pixels of the longer side.
+        thickest: pixels of the frame of a region with all attention; others are thinner.
+    """
+    if (picture := read_thumbnail(sentence.picture, size)) is None:
+        return None
+    strongest = [region for region in share.argsort()[::-1][:_REGIONS] if share[region] > 0]
+    for colour, region in reversed(list(zip(_COLOURS, strongest, strict=False))):
+        outline(picture, sentence.boxes[region], colour, max(1, round(thickest * float(share[region]))))
     return picture

@@ -170,9 +170,7 @@ class QueryGallery(pl.Callback):
             own = self.image_ids.index(query.image_id)
             hits = [
                 (self.pictures.get(self.image_ids[place]), f"{score:.3f}", place == own)
-                for score, place in zip(
-                    *(part.tolist() for part in column.topk(min(self.top, len(column)))), strict=True
-                )
+                for score, place in _best(column, self.top)
             ]
             line = f"{query.text}  (rank {int((column >= column[own]).sum())} of {len(column)})"
             shown.setdefault(query.language, []).append((line, hits))
@@ -185,8 +183,7 @@ class QueryGallery(pl.Callback):
             blocks = (module.model.similarity(images, self._encoded(module, part)) for part in _parts(captions))
             scores = torch.cat([block.float().cpu() for block in blocks], dim=1)
             for row, image_id in enumerate(self.image_ids[: self.images]):
-                found = scores[row].topk(min(best, len(captions)))
-                for score, place in zip(*(part.tolist() for part in found), strict=True):
+                for score, place in _best(scores[row], best):
                     colour = GREEN if captions[place].image_id == image_id else BLACK
                     lines[row].append((f"{language} {score:.3f}  {captions[place].text}", colour))
         return picture_sheet([([self.pictures.get(i)], text) for i, text in zip(self.image_ids, lines, strict=False)])
@@ -221,6 +218,12 @@ def query_galleries(
 def _by_language(queries: Sequence[Query]) -> dict[str, list[Query]]:
     languages = dict.fromkeys(query.language for query in queries)
     return {language: [query for query in queries if query.language == language] for language in languages}
+
+
+def _best(scores: torch.Tensor, count: int) -> list[tuple[float, int]]:
+    """The highest of some scores (N,), each with its place; best first."""
+    best = scores.topk(min(count, len(scores)))
+    return list(zip(best.values.tolist(), best.indices.tolist(), strict=True))
 
 
 def _parts(items: Any) -> Iterator[Any]:
