@@ -38,6 +38,11 @@ def images_of(trained: Job) -> dict[str, Job]:
     return {name: job for name, job in trained.inputs.items() if name == IMAGES}
 
 
+def test_inputs(trained: Job, corpus: Job) -> dict[str, Job]:
+    """The inputs of a job that tests a trained model: `corpus`, `model`, and pictures if it reads them."""
+    return {"corpus": corpus, "model": trained} | images_of(trained)
+
+
 def images_in(inputs: Mapping[str, Path]) -> RegionStore:
     """Open what a model reads of images, in a job that has them, or a corpus, as input."""
     return open_images(inputs[IMAGES] if IMAGES in inputs else inputs["corpus"] / "regions")

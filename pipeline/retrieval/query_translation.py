@@ -1,26 +1,24 @@
 """Query translation: test captions are translated, then ranked by a model of the other language."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset as Table
 
-from data.captions import HUMAN, Caption, read_captions, write_captions
+from data.captions import HUMAN, Caption, write_captions
 from modules.translators.beam import BeamSettings
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.recipes.checks import translations
 from pipeline.recipes.settings import AugmentSettings, VseSettings
-from pipeline.retrieval.images import images_in, images_of
-from pipeline.retrieval.ranks import load_module, rank_split, write_ranks
-from pipeline.retrieval.rows import Row, Training, recall_headline
+from pipeline.retrieval.images import test_inputs
+from pipeline.retrieval.ranks import open_test, rank_split, ranking_job, write_ranks
+from pipeline.retrieval.rows import Row
+from pipeline.retrieval.training import Training
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.translation.translating import translate_all
 from pipeline.translation.translator_files import load_translator
-
-VERSION = 1
 
 
 def by_translation(training: Training) -> Row:
@@ -72,12 +70,11 @@ def translated_job(
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the translations, and the ranks of them."""
         refuse_seen_images(inputs)
-        captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = images_in(inputs)
         tables, ranks = [], {}
         for direction, place in place_of.items():
             source, target = direction.split("-")
-            rows = _to_translate(captions, source, name)
+            test = open_test(inputs, [target], settings)
+            rows = _to_translate(test.captions, source, name)
             network, bpe = load_translator(inputs[place])
             found = translate_all(
                 network, bpe, bpe.encode_all([row["text"] for row in rows], source), [None] * len(rows), None, target,
@@ -86,16 +83,15 @@ def translated_job(
             translated = [
                 row | {"language": target, "text": best.text} for row, (best, *_) in zip(rows, found, strict=True)
             ]
-            tables.append(Table.from_list(translated, features=captions.features))
-            module, text = load_module(inputs["model"], [target], settings.pretrained)
-            rank_split(module, text, tables[-1], store, settings.trainer)
-            ranks[source] = module.ranks[target]
+            tables.append(Table.from_list(translated, features=test.captions.features))
+            rank_split(*test._replace(captions=tables[-1]))
+            ranks[source] = test.module.ranks[target]
         write_captions((Caption(**row) for table in tables for row in table.to_list()), folder / "translated.parquet")
         return {"test": write_ranks(folder, ranks)}
 
-    inputs = {"corpus": corpus, "model": trained} | {place_of[one]: job for one, job in translators.items()}
-    inputs |= images_of(trained) | lenders_of(list(translators.values()), corpus)
-    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
+    inputs = test_inputs(trained, corpus) | {place_of[direction]: job for direction, job in translators.items()}
+    inputs |= lenders_of(list(translators.values()), corpus)
+    return ranking_job(name, inputs, plain, run, settings)
 
 
 def _to_translate(captions: Table, language: str, name: str) -> list[dict[str, Any]]:

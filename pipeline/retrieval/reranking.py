@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from datasets import Dataset as Table
 from torch import Tensor
 
-from data.captions import HUMAN, read_captions
+from data.captions import HUMAN
 from data.regions import RegionStore
 from modules.errors import ModelError
 from modules.metrics.retrieval import RetrievalRanks
@@ -26,12 +26,12 @@ from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.generation import on_device
-from pipeline.retrieval.images import images_in, images_of
-from pipeline.retrieval.ranks import encode_test, load_module, rank_split, read_ranks, write_ranks
-from pipeline.retrieval.rows import Row, Training, recall_headline
+from pipeline.retrieval.images import test_inputs
+from pipeline.retrieval.ranks import encode_test, open_test, rank_split, ranking_job, read_ranks, write_ranks
+from pipeline.retrieval.rows import Row
+from pipeline.retrieval.training import Training
 from pipeline.training.model_files import model_fingerprint
 
-VERSION = 1
 _IDS = "ids.json"
 _Rank = Callable[[Similarity, Encodings, Encodings, Tensor], RetrievalRanks]
 
@@ -81,25 +81,19 @@ def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the indexes, and the ranks by them."""
-        module, text = load_module(inputs["model"], settings.test, settings.pretrained)
-        captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = images_in(inputs)
-        vectors: dict[str, Tensor] = {}
-        for language, metric in module.metrics.items():
+        test, vectors = open_test(inputs, settings.test, settings), dict[str, Tensor]()
+        for language, metric in test.module.metrics.items():
             metric.rank = partial(_keep, vectors, language, metric.rank)
-        data = rank_split(module, text, captions, store, settings.trainer)
+        data = rank_split(*test)
         made_of = model_fingerprint(inputs["model"])
         for name, kept in vectors.items():
             images, caption_ids = data.ranked("test", name.removeprefix("captions-"))
             VectorIndex(kept, gpu=-1).save(folder / name, made_of)
             (folder / name / _IDS).write_text(json.dumps(images if name == "images" else caption_ids), encoding="utf-8")
-        return {"test": write_ranks(folder, module.ranks)}
+        return {"test": write_ranks(folder, test.module.ranks)}
 
-    inputs = {"corpus": corpus, "model": trained} | images_of(trained)
     name = trained.name.replace("vse-", "index-", 1)
-    return Job(
-        name, "vse", VERSION, {"test": settings.test}, inputs, run, True, asdict(settings.trainer), recall_headline
-    )
+    return ranking_job(name, test_inputs(trained, corpus), {"test": settings.test}, run, settings)
 
 
 def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSettings) -> Job:
@@ -108,26 +102,22 @@ def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSe
     Raises:
         RecipeError: an index is damaged, of another checkpoint than the indexed model's, or of another test.
     """
-    first = index.inputs["model"]
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the ranks."""
         made_of = model_fingerprint(inputs["first"])
         lists = {language: _lists(inputs["index"], made_of, language, settings.first_k) for language in settings.test}
-        module, text = load_module(inputs["model"], settings.test, settings.pretrained)
-        captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = images_in(inputs)
-        for language, metric in module.metrics.items():
+        test = open_test(inputs, settings.test, settings)
+        for language, metric in test.module.metrics.items():
             metric.rank = partial(_rerank, lists[language])
-        data = rank_split(module, text, captions, store, settings.trainer)
-        for language in module.ranks:
+        data = rank_split(*test)
+        for language in test.module.ranks:
             for part, ids in zip(("images", f"captions-{language}"), data.ranked("test", language), strict=True):
                 _require_ids(inputs["index"], part, ids)
-        return {"test": write_ranks(folder, module.ranks)}
+        return {"test": write_ranks(folder, test.module.ranks)}
 
-    inputs = {"corpus": corpus, "first": first, "index": index, "model": trained} | images_of(trained)
-    plain = {"test": settings.test, "first_k": settings.first_k}
-    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
+    inputs = {"corpus": corpus, "first": index.inputs["model"], "index": index} | test_inputs(trained, corpus)
+    return ranking_job(name, inputs, {"test": settings.test, "first_k": settings.first_k}, run, settings)
 
 
 def _keep(
@@ -195,12 +185,10 @@ def likelihood_job(trained: Job, corpus: Job, settings: VseSettings, languages: 
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the ranks."""
-        module, text = load_module(inputs["model"], languages, settings.pretrained)
-        captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = images_in(inputs)
-        data, encoded = encode_test(module, text, captions, store, settings.trainer)
-        model, texts = on_device(module.model, settings.trainer), _texts(captions)
-        sample, ranks = _sample(captions, store), {}
+        module, text, captions, store, trainer = test = open_test(inputs, languages, settings)
+        data, encoded = encode_test(*test)
+        model, sample, ranks = on_device(module.model, trainer), _sample(captions, store), {}
+        texts = dict(zip(captions["caption_id"][:], captions["text"][:], strict=True))
         for language, one in encoded.items():
             images, ids = data.ranked("test", language)
             first = exact_lists(one.similarity, one.images, one.captions, one.links, settings.first_k)
@@ -209,15 +197,8 @@ def likelihood_job(trained: Job, corpus: Job, settings: VseSettings, languages: 
             ranks[language] = likelihood_ranks(likelihood, first, _rows(store, images), sample)
         return {"test": write_ranks(folder, ranks)}
 
-    name = trained.name.replace("vse-", "likelihood-", 1)
-    inputs = {"corpus": corpus, "model": trained} | images_of(trained)
-    plain = {"test": languages, "first_k": settings.first_k}
-    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
-
-
-def _texts(captions: Table) -> dict[str, str]:
-    """Caption id → sentence."""
-    return dict(zip(captions["caption_id"][:], captions["text"][:], strict=True))
+    name, plain = trained.name.replace("vse-", "likelihood-", 1), {"test": languages, "first_k": settings.first_k}
+    return ranking_job(name, test_inputs(trained, corpus), plain, run, settings)
 
 
 def _rows(store: RegionStore, images: Sequence[str]) -> Tensor:

@@ -55,15 +55,14 @@ def text_input(
 
 
 def start_words(
-    model: RetrievalModel, recipe: Recipe, settings: VseSettings, captions: Table, types: Collection[str],
-    text: TextInput, folder: Path,
+    model: RetrievalModel, settings: VseSettings, captions: Table, types: Collection[str], text: TextInput,
+    folder: Path,
 ) -> dict[str, Any]:  # fmt: skip
     """Let the word vectors of a model start as the settings say, instead of at random; or look sentences up.
 
     Args:
         model: new, its word vectors random.
-        recipe: whose data root the files are below.
-        settings: with `word_vectors` of the languages of the training captions.
+        settings: with `word_vectors` of the languages of the training captions, as `vectors_of_row` gives them.
         captions: among them those for training.
         types: of the training captions, `en/human`.
         text: the model's text input.
@@ -87,33 +86,31 @@ def start_words(
     if lacking := sorted(read - settings.word_vectors.keys()):
         info(f"  warning: vse.word_vectors names no file of {', '.join(lacking)}; these words start at random")
     languages = [tuple(settings.word_vectors)] if text.shared else [(one,) for one in settings.word_vectors]
-    return {"word_vectors": {", ".join(own): _start(model, recipe, settings, text, own[0]) for own in languages}}
+    return {"word_vectors": {", ".join(own): _start(model, settings, text, own[0]) for own in languages}}
 
 
-def files_of_words(recipe: Recipe, settings: VseSettings, workspace: Workspace) -> dict[str, Any]:
+def files_of_words(settings: VseSettings, workspace: Workspace) -> dict[str, Any]:
     """What stands for files in the key of a job that reads them: their contents.
 
     Returns:
         `pretrained`, of a pretrained model in a local folder; `word_vectors` by language, if there are such files.
-
-    Raises:
-        RecipeError: a file is missing.
     """
     found, folder = dict[str, Any](), Path(settings.pretrained or "")
     if settings.pretrained is not None and folder.is_dir():
         files = sorted(path for path in folder.iterdir() if path.suffix in _READ_BY_TRANSFORMERS)
         found["pretrained"] = workspace.fingerprint(files)
     if settings.word_vectors:
-        paths = {language: _file_of(recipe, settings, language) for language in settings.word_vectors}
-        found["word_vectors"] = {language: workspace.fingerprint([path]) for language, path in paths.items()}
+        found["word_vectors"] = {
+            language: workspace.fingerprint([Path(file)]) for language, file in settings.word_vectors.items()
+        }
     return found
 
 
-def vectors_of_row(settings: VseSettings, row: str, languages: Collection[str]) -> dict[str, str]:
-    """`vse.word_vectors` of the languages that a row is trained on.
+def vectors_of_row(recipe: Recipe, settings: VseSettings, row: str, languages: Collection[str]) -> dict[str, str]:
+    """Files of `vse.word_vectors`, below the recipe's data root, of the languages that a row is trained on.
 
     Raises:
-        RecipeError: they share words that are written alike, which would have several vectors.
+        RecipeError: they share words that are written alike, which would have several vectors; or a file is missing.
     """
     own = {language: file for language, file in settings.word_vectors.items() if language in languages}
     if own and settings.share_words and (len(own) < len(languages) or len(set(own.values())) > 1):
@@ -121,7 +118,7 @@ def vectors_of_row(settings: VseSettings, row: str, languages: Collection[str]) 
             f"vse.rows.{row} reads {', '.join(sorted(languages))}, which share words that are written alike, but "
             "vse.word_vectors does not name one file for all of them; set vse.share_words=false"
         )
-    return own
+    return {language: str(_file_of(recipe, language, Path(file))) for language, file in own.items()}
 
 
 def require_read(settings: VseSettings) -> None:
@@ -139,8 +136,7 @@ def require_read(settings: VseSettings) -> None:
         )
 
 
-def _file_of(recipe: Recipe, settings: VseSettings, language: str) -> Path:
-    path = Path(settings.word_vectors[language])
+def _file_of(recipe: Recipe, language: str, path: Path) -> Path:
     if recipe.corpus.root is None and not path.is_absolute():
         raise RecipeError(f"vse.word_vectors.{language} is {path}, but there is no data root; set BILDWORT_DATA=FOLDER "
                           "or give the whole path")  # fmt: skip
@@ -151,11 +147,9 @@ def _file_of(recipe: Recipe, settings: VseSettings, language: str) -> Path:
     return path
 
 
-def _start(
-    model: RetrievalModel, recipe: Recipe, settings: VseSettings, text: WordVocabulary, language: str
-) -> dict[str, int]:
+def _start(model: RetrievalModel, settings: VseSettings, text: WordVocabulary, language: str) -> dict[str, int]:
     """Start the words of a language from its file, the others stay as they are."""
-    path, words = _file_of(recipe, settings, language), text.words_of(language)
+    path, words = Path(settings.word_vectors[language]), text.words_of(language)
     with status(f"reading {path}"):
         found = read_vectors(path, words, settings.word_dim)
     model.set_word_vectors(torch.from_numpy(found.vectors), torch.from_numpy(found.numbers))
