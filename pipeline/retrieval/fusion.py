@@ -73,14 +73,9 @@ def fusion_job(name: str, members: Sequence[Job], settings: VseSettings) -> Job:
 
 
 def in_folds(training: Training) -> Row:
-    """`vse.model`, tested on all images and in `vse.folds` equal parts of them."""
+    """`vse.model`, ranked on the whole test and in `vse.folds` equal parts of it, each by itself (COCO's 1K)."""
     settings = training.recipe.vse
     trained = training.train(settings.model)
-    return training.row(folds_job(trained, training.corpus, settings), [trained], settings.model)
-
-
-def folds_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
-    """Rank the test by a trained model as a whole and in `vse.folds` equal parts, each by itself (COCO's 1K)."""
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Write the ranks on all images, and the means over folds."""
@@ -92,9 +87,10 @@ def folds_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
         validated = read_manifest(inputs["model"])["metrics"].get("val", {})
         return {"test": write_ranks(folder, module.ranks), "folds": folds, "val": validated}
 
-    plain = {"test": settings.test, "folds": settings.folds}
     name = trained.name.replace("vse-", f"folds-{settings.folds}-", 1)
-    return ranking_job(name, test_inputs(trained, corpus), plain, run, settings)
+    plain = {"test": settings.test, "folds": settings.folds}
+    job = ranking_job(name, test_inputs(trained, training.corpus), plain, run, settings)
+    return training.row(job, [trained], settings.model)
 
 
 def fuse(paths: Sequence[Path]) -> tuple[Tensor, Tensor]:

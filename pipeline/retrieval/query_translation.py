@@ -11,7 +11,6 @@ from modules.translators.beam import BeamSettings
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.recipes.checks import translations
-from pipeline.recipes.settings import AugmentSettings, VseSettings
 from pipeline.retrieval.images import test_inputs
 from pipeline.retrieval.ranks import open_test, rank_split, ranking_job, write_ranks
 from pipeline.retrieval.rows import Row
@@ -37,15 +36,13 @@ def by_translation(training: Training) -> Row:
     trained = training.train(settings.model)
     titles = "+".join(one.replace(":", "-") for one in translations(settings))
     name = f"search-{titles}-{settings.model}-{training.name}-{training.seed}"
-    job = translated_job(name, trained, training.corpus, translators, settings, recipe.augment)
+    job = translated_job(name, trained, training, translators)
     target_of = dict(direction.split("-") for direction in translators)
     unseen = {one for one, target in target_of.items() if target not in training.languages}  # it reads the translation
     return training.row(job, [trained], f"{settings.model} by {', '.join(translations(settings))}", target_of, unseen)
 
 
-def translated_job(
-    name: str, trained: Job, corpus: Job, translators: Mapping[str, Job], settings: VseSettings, beam: AugmentSettings
-) -> Job:
+def translated_job(name: str, trained: Job, training: Training, translators: Mapping[str, Job]) -> Job:
     """Translate-search: test captions are translated, and a model of the other language ranks them.
 
     The figures are those of the language that is translated, queries and gallery. The translations are kept beside
@@ -54,15 +51,13 @@ def translated_job(
     Args:
         name: of the job.
         trained: the job that trains the model.
-        corpus: the job that prepares its data.
+        training: of the row, with the recipe that says how translators search.
         translators: direction → the job that trains its translator; directions have different sources.
-        settings: of the model.
-        beam: how the translators search.
 
     Raises:
         RecipeError: a test image has no caption in such a language, so the gallery would be another one.
     """
-    several = len(translators) > 1
+    settings, beam, several = training.recipe.vse, training.recipe.augment, len(translators) > 1
     place_of = {direction: f"translator-{direction}" if several else "translator" for direction in translators}
     plain: dict[str, Any] = {"directions": list(translators)} if several else {"direction": next(iter(translators))}
     plain |= {"beam_size": beam.beam_size, "length_penalty": beam.length_penalty}
@@ -89,8 +84,9 @@ def translated_job(
         write_captions((Caption(**row) for table in tables for row in table.to_list()), folder / "translated.parquet")
         return {"test": write_ranks(folder, ranks)}
 
-    inputs = test_inputs(trained, corpus) | {place_of[direction]: job for direction, job in translators.items()}
-    inputs |= lenders_of(list(translators.values()), corpus)
+    inputs = test_inputs(trained, training.corpus)
+    inputs |= {place_of[direction]: job for direction, job in translators.items()}
+    inputs |= lenders_of(list(translators.values()), training.corpus)
     return ranking_job(name, inputs, plain, run, settings)
 
 

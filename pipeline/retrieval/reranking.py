@@ -1,9 +1,8 @@
 """Jobs that index the test by a trained model, and rerank the first results by another model or its own decoder."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,10 @@ from torch import Tensor
 from data.captions import HUMAN
 from data.regions import RegionStore
 from modules.errors import ModelError
-from modules.metrics.retrieval import RetrievalRanks
 from modules.retrieval_models import model_class
-from modules.search.encodings import Encodings, Similarity
 from modules.search.index import VectorIndex
 from modules.search.likelihood import CaptionLikelihood, likelihood_ranks
+from modules.search.ranking import ranks_by_index
 from modules.search.reranking import FirstLists, exact_lists, first_lists, reranked
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.job import Job
@@ -27,13 +25,12 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.settings import VseSettings
 from pipeline.retrieval.generation import on_device
 from pipeline.retrieval.images import test_inputs
-from pipeline.retrieval.ranks import encode_test, open_test, rank_split, ranking_job, read_ranks, write_ranks
+from pipeline.retrieval.ranks import encode_test, open_test, ranking_job, read_ranks, write_ranks
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.training import Training
 from pipeline.training.model_files import model_fingerprint
 
 _IDS = "ids.json"
-_Rank = Callable[[Similarity, Encodings, Encodings, Tensor], RetrievalRanks]
 
 
 def on_first_lists(training: Training) -> Row:
@@ -81,16 +78,17 @@ def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the indexes, and the ranks by them."""
-        test, vectors = open_test(inputs, settings.test, settings), dict[str, Tensor]()
-        for language, metric in test.module.metrics.items():
-            metric.rank = partial(_keep, vectors, language, metric.rank)
-        data = rank_split(*test)
-        made_of = model_fingerprint(inputs["model"])
-        for name, kept in vectors.items():
-            images, caption_ids = data.ranked("test", name.removeprefix("captions-"))
-            VectorIndex(kept, gpu=-1).save(folder / name, made_of)
-            (folder / name / _IDS).write_text(json.dumps(images if name == "images" else caption_ids), encoding="utf-8")
-        return {"test": write_ranks(folder, test.module.ranks)}
+        data, encoded = encode_test(*open_test(inputs, settings.test, settings))
+        made_of, ranks = model_fingerprint(inputs["model"]), {}
+        for language, one in encoded.items():
+            images, captions = one.images.single(), one.captions.single()
+            ranks[language] = ranks_by_index(images.float(), captions.float(), one.links.to(images.device))
+            for part, ids, vectors in zip(
+                _parts(language), data.ranked("test", language), (images, captions), strict=True
+            ):
+                VectorIndex(vectors, gpu=-1).save(folder / part, made_of)
+                (folder / part / _IDS).write_text(json.dumps(ids), encoding="utf-8")
+        return {"test": write_ranks(folder, ranks)}
 
     name = trained.name.replace("vse-", "index-", 1)
     return ranking_job(name, test_inputs(trained, corpus), {"test": settings.test}, run, settings)
@@ -107,41 +105,29 @@ def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSe
         """Leave the ranks."""
         made_of = model_fingerprint(inputs["first"])
         lists = {language: _lists(inputs["index"], made_of, language, settings.first_k) for language in settings.test}
-        test = open_test(inputs, settings.test, settings)
-        for language, metric in test.module.metrics.items():
-            metric.rank = partial(_rerank, lists[language])
-        data = rank_split(*test)
-        for language in test.module.ranks:
-            for part, ids in zip(("images", f"captions-{language}"), data.ranked("test", language), strict=True):
+        data, encoded = encode_test(*open_test(inputs, settings.test, settings))
+        for language in encoded:
+            for part, ids in zip(_parts(language), data.ranked("test", language), strict=True):
                 _require_ids(inputs["index"], part, ids)
-        return {"test": write_ranks(folder, test.module.ranks)}
+        ranks = {
+            language: reranked(one.similarity, one.images, one.captions, lists[language])
+            for language, one in encoded.items()
+        }
+        return {"test": write_ranks(folder, ranks)}
 
     inputs = {"corpus": corpus, "first": index.inputs["model"], "index": index} | test_inputs(trained, corpus)
     return ranking_job(name, inputs, {"test": settings.test, "first_k": settings.first_k}, run, settings)
 
 
-def _keep(
-    vectors: dict[str, Tensor], language: str, rank: _Rank,
-    similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor,
-) -> RetrievalRanks:  # fmt: skip
-    """Rank as the model does, and keep the vectors that were ranked."""
-    vectors["images"], vectors[f"captions-{language}"] = images.single(), captions.single()
-    return rank(similarity, images, captions, links)
-
-
-def _rerank(
-    first: FirstLists, similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor
-) -> RetrievalRanks:
-    """`reranked`, as a metric calls it: the links are those of the lists."""
-    return reranked(similarity, images, captions, first)
+def _parts(language: str) -> tuple[str, str]:
+    """Folders of the indexes that a language's queries are searched in and by: of images, and of its captions."""
+    return "images", f"captions-{language}"
 
 
 def _lists(folder: Path, made_of: str, language: str, k: int) -> FirstLists:
     """The first k of each query of one language, by the indexes in an index job's folder."""
     try:
-        images, captions = (
-            VectorIndex.load(folder / part, made_of, gpu=-1) for part in ("images", f"captions-{language}")
-        )
+        images, captions = (VectorIndex.load(folder / part, made_of, gpu=-1) for part in _parts(language))
         return first_lists(images, captions, read_ranks(folder, language), k)
     except ModelError as error:
         raise RecipeError(f"{error}: delete {folder} and run `make stage-vse`") from None
@@ -175,13 +161,6 @@ def by_likelihood(training: Training) -> Row:
             f"decoder never learned them; name one of {', '.join(sorted(training.languages))} in vse.test"
         )
     trained = training.train(settings.model)
-    job = likelihood_job(trained, training.corpus, settings, languages)
-    system = f"{settings.model}, its first {settings.first_k} by log p(caption | image)"
-    return training.row(job, [trained], system, languages)
-
-
-def likelihood_job(trained: Job, corpus: Job, settings: VseSettings, languages: Sequence[str]) -> Job:
-    """Rerank the first `vse.first_k` results of each query of the test by the trained model's decoder."""
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the ranks."""
@@ -198,7 +177,9 @@ def likelihood_job(trained: Job, corpus: Job, settings: VseSettings, languages: 
         return {"test": write_ranks(folder, ranks)}
 
     name, plain = trained.name.replace("vse-", "likelihood-", 1), {"test": languages, "first_k": settings.first_k}
-    return ranking_job(name, test_inputs(trained, corpus), plain, run, settings)
+    job = ranking_job(name, test_inputs(trained, training.corpus), plain, run, settings)
+    system = f"{settings.model}, its first {settings.first_k} by log p(caption | image)"
+    return training.row(job, [trained], system, languages)
 
 
 def _rows(store: RegionStore, images: Sequence[str]) -> Tensor:

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from data.corpora.scenes import ScenesSettings
+from data.slots import Slot, parse_group
 from pipeline.engine.job import Job
-from pipeline.recipes.settings import Recipe
+from pipeline.recipes.settings import Recipe, VseSettings
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,11 @@ class Trained:
 
 Analysis = Callable[[Trained], Job | None]
 """Gives the job that analyses a model; None: there is nothing to analyse."""
+
+
+def slots_of(settings: VseSettings, row: str) -> list[Slot]:
+    """All slots of a row of `vse.rows`, group by group."""
+    return [slot for text in settings.rows[row] for slot in parse_group(text)]
 
 
 def recall_headline(figures: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """The job that trains a retrieval model on one training configuration with one seed, and ranks the test by it."""
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,10 +28,17 @@ from pipeline.recipes.settings import Recipe, TrainingSettings, VseSettings, job
 from pipeline.recipes.starts import overlaid
 from pipeline.recipes.typed import names_of
 from pipeline.retrieval.images import files_of_images, image_arguments, images_in, pictures_to_read, start_images
-from pipeline.retrieval.preconditions import advise_on_regions, require_drawn, require_pairs
+from pipeline.retrieval.preconditions import (
+    advise_on_regions,
+    require_drawn,
+    require_languages,
+    require_pairs,
+    require_training_images,
+    watched_languages,
+)
 from pipeline.retrieval.probes import language_probe, twin_scores
 from pipeline.retrieval.ranks import ModelTest, folds_of, validation_scores, write_ranks
-from pipeline.retrieval.rows import Row, recall_headline
+from pipeline.retrieval.rows import Row, recall_headline, slots_of
 from pipeline.retrieval.words import files_of_words, sentence_jobs, start_words, text_input, vectors_of_row
 from pipeline.training.model_files import load_best, save_model
 from pipeline.training.tensorboard import log_result
@@ -69,7 +76,7 @@ class Training:
     @property
     def languages(self) -> frozenset[str]:
         """Those of its training captions."""
-        return frozenset(slot.language for text in self.recipe.vse.rows[self.name] for slot in parse_group(text))
+        return frozenset(slot.language for slot in slots_of(self.recipe.vse, self.name))
 
     def train(self, model: str) -> Job:
         """The job that trains a model on the row's captions; raises as `training_job`."""
@@ -126,6 +133,7 @@ def training_job(training: Training, settings: VseSettings) -> Job:
     row, recipe, workspace, synthetic = training.name, training.recipe, training.workspace, training.synthetic
     mix = _mix(settings, row, synthetic)
     require_pairs(settings, row, mix.groups)
+    starts = [training_job(training, overlaid(settings, start)) for start in settings.start]
     settings = replace(settings, word_vectors=vectors_of_row(recipe, settings, row, mix.languages))
     files = files_of_words(settings, workspace) | files_of_images(settings, workspace)
     of_training = names_of(TrainingSettings)
@@ -135,8 +143,7 @@ def training_job(training: Training, settings: VseSettings) -> Job:
     # pictures come before the trainings that come first: there may be none
     inputs = tables | pictures_to_read(settings, training.corpus, training.pictures)
     inputs |= sentence_jobs(settings, files.get("pretrained"), tables)
-    for number, start in enumerate(settings.start):
-        inputs[f"start-{number}"] = training_job(training, overlaid(settings, start))
+    inputs |= {f"start-{number}": start for number, start in enumerate(starts)}
     run = _Run(recipe, settings, row, training.seed, mix)
     return Job(run.name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
 
@@ -231,8 +238,8 @@ class _Run:
     def _arguments(self, store: RegionStore, text: TextInput) -> dict[str, Any]:
         """Those that the model is made with."""
         settings = self.settings
-        arguments = {name: getattr(settings, name) for name in ("dim", "word_dim", "dropout", "pretrained")}
-        arguments |= {"region_dim": store.dim, "vocabulary_size": len(text), "languages": self.languages}
+        arguments = {"region_dim": store.dim, "vocabulary_size": len(text), "languages": self.languages}
+        arguments |= {name: getattr(settings, name) for name in ("dim", "word_dim", "dropout", "pretrained")}
         if settings.pretrained_vectors != "words":  # a model that reads a vector a sentence
             arguments |= {name: getattr(settings, name) for name in ("pretrained_vectors", "pretrained_layer")}
         return arguments | image_arguments(settings) | settings.options
@@ -266,7 +273,7 @@ def _mix(settings: VseSettings, row: str, synthetic: Mapping[str, Job]) -> _Mix:
     """The caption mix of a row; RecipeError where its captions are not written, or weights are of others."""
     groups = [parse_group(text) for text in settings.rows[row]]
     require_drawn(row, groups)
-    slots = [slot for group in groups for slot in group]
+    slots = slots_of(settings, row)
     sources, types = sorted({slot.source for slot in slots} - {HUMAN}), list(dict.fromkeys(slot.type for slot in slots))
     for source in sources:
         if source not in synthetic:
@@ -281,47 +288,8 @@ def _mix(settings: VseSettings, row: str, synthetic: Mapping[str, Job]) -> _Mix:
 def _captions(inputs: Mapping[str, Path], mix: _Mix) -> Table:
     """The caption table, human and synthetic."""
     tables = [read_captions(inputs[place] / "captions.parquet") for place in ("corpus", *mix.sources)]
-    _require_training_images(tables[0], dict(zip(mix.sources, tables[1:], strict=True)))
+    require_training_images(tables[0], dict(zip(mix.sources, tables[1:], strict=True)))
     return concatenate_datasets(tables)
-
-
-def _require_training_images(human: Table, synthetic: Mapping[str, Table]) -> None:
-    """Refuse synthetic captions of images that this corpus does not train on; they may come from another recipe.
-
-    Raises:
-        RecipeError: there is one.
-    """
-    rows = zip(human["image_id"][:], human["split"][:], strict=True)
-    trained = {image_id for image_id, split in rows if split == "train"}
-    for source, table in synthetic.items():
-        if strangers := set(table["image_id"][:]) - trained:
-            raise RecipeError(
-                f"{source}: captions of {len(strangers)} images that are not in train here, first {min(strangers)!r}; "
-                "use captions written for the same split (augment.captions)"
-            )
-
-
-def watched_languages(settings: VseSettings, trained: Container[str]) -> list[str]:
-    """Languages that a model is validated in: those of its test that it learned or is selected by."""
-    return [language for language in settings.test if language in trained or language in settings.select]
-
-
-def require_languages(captions: Table, wanted: Mapping[str, Sequence[str]], key: str = "vse.test") -> None:
-    """Refuse a language that a split has no human caption in, and name the setting that wants it.
-
-    Raises:
-        RecipeError: there is one.
-    """
-    columns = (captions[name][:] for name in ("split", "language", "source"))
-    found = {(split, language) for split, language, source in zip(*columns, strict=True) if source == HUMAN}
-    for split, languages in wanted.items():
-        for language in languages:
-            if (split, language) not in found:
-                has = sorted(other for where, other in found if where == split)
-                raise RecipeError(
-                    f"{key} names {language!r}, but the corpus has no human caption of it for {split}; it has "
-                    f"{', '.join(has) or 'none'}; name another, or give pictures of that split captions"
-                )
 
 
 def start_weights(model: nn.Module, folders: Sequence[Path]) -> None:

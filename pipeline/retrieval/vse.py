@@ -21,11 +21,11 @@ from pipeline.recipes.systems import parse_path
 from pipeline.retrieval.fusion import fused, in_folds
 from pipeline.retrieval.generation import Writer
 from pipeline.retrieval.images import image_arguments, images_in, test_inputs
-from pipeline.retrieval.preconditions import require_enough, require_segmenters
+from pipeline.retrieval.preconditions import require_enough, require_languages, require_segmenters, watched_languages
 from pipeline.retrieval.query_translation import by_translation
 from pipeline.retrieval.reranking import by_likelihood, on_first_lists
-from pipeline.retrieval.rows import Row, Trained
-from pipeline.retrieval.training import Training, require_languages, watched_languages
+from pipeline.retrieval.rows import Row, Trained, slots_of
+from pipeline.retrieval.training import Training
 from pipeline.retrieval.words import require_read
 from pipeline.translation.augment import diversity, refuse_held_out
 
@@ -122,7 +122,7 @@ def require_written(settings: VseSettings, captions: Table) -> None:
     """
     training = captions_of_images(captions.select(np.flatnonzero(np.array(captions["split"][:]) == "train")))
     for name in settings.only or settings.rows:
-        slots = [slot for text in settings.rows[name] for slot in parse_group(text)]
+        slots = slots_of(settings, name)
         written = [slot.language for slot in slots if slot.source == HUMAN]
         require_languages(captions, {"train": written}, f"vse.rows.{name}")
         require_enough(name, [parse_group(text) for text in settings.rows[name]], training)

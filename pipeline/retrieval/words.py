@@ -13,7 +13,6 @@ from data.captions import read_captions
 from data.lines import WORD_VECTORS
 from data.published_vectors import read_vectors
 from data.sentence_vectors import KnownSentences, compute_vectors
-from data.slots import parse_group
 from data.text import PretrainedTokens, TextInput, WordVocabulary
 from data.vectors import train_vectors
 from modules.layers.pretrained_text import SentenceVectors
@@ -22,7 +21,9 @@ from pipeline.engine.console import debug, info, status
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import Recipe, TrainerSettings, VseSettings
+from pipeline.recipes.settings import Recipe, VseSettings
+from pipeline.retrieval.rows import slots_of
+from pipeline.training.trainer import device_of
 
 _READ_BY_TRANSFORMERS = (".json", ".txt", ".model", ".safetensors", ".bin")
 
@@ -129,7 +130,7 @@ def require_read(settings: VseSettings) -> None:
     """
     if not settings.word_vectors:
         return
-    known = {slot.language for groups in settings.rows.values() for text in groups for slot in parse_group(text)}
+    known = {slot.language for row in settings.rows for slot in slots_of(settings, row)}
     if unread := sorted(settings.word_vectors.keys() - known):
         raise RecipeError(
             f"vse.word_vectors names {unread[0]!r}, but vse.rows reads {', '.join(sorted(known))} alone; leave it out"
@@ -220,7 +221,7 @@ def _vectors_job(settings: VseSettings, model_files: str | None, table: Job) -> 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Encode every different sentence, and leave the vectors."""
         texts = read_captions(inputs["captions"] / "captions.parquet")["text"][:]
-        tokens, model, device = PretrainedTokens(name), SentenceVectors(name, layer), _device(settings.trainer)
+        tokens, model, device = PretrainedTokens(name), SentenceVectors(name, layer), device_of(settings.trainer)
 
         def encode(batch: torch.Tensor) -> NDArray[np.float32]:
             """Vectors (B, E) of tokens (B, L)."""
@@ -235,10 +236,3 @@ def _vectors_job(settings: VseSettings, model_files: str | None, table: Job) -> 
         f"sentences-{table.name}", "vse", VERSION, plain, {"captions": table}, run,
         headline=lambda figures: f"vectors of {figures['sentences']:,} sentences",
     )  # fmt: skip
-
-
-def _device(settings: TrainerSettings) -> torch.device:
-    """A GPU if the recipe allows one and there is one."""
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
-    return torch.device("cuda" if settings.accelerator != "cpu" and torch.cuda.is_available() else "cpu")
