@@ -1,6 +1,7 @@
 """Other tests of trained models: several fused by the mean of their similarities; one in folds (COCO's 1K)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,7 @@ def fusion_job(name: str, members: Sequence[Job], settings: VseSettings) -> Job:
 
 def in_folds(training: Training) -> Row:
     """`vse.model`, ranked on the whole test and in `vse.folds` equal parts of it, each by itself (COCO's 1K)."""
-    settings = training.recipe.vse
-    trained = training.train(settings.model)
+    settings, row = training.recipe.vse, training.tested(training.recipe.vse.model)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Write the ranks on all images, and the means over folds."""
@@ -87,10 +87,9 @@ def in_folds(training: Training) -> Row:
         validated = read_manifest(inputs["model"])["metrics"].get("val", {})
         return {"test": write_ranks(folder, module.ranks), "folds": folds, "val": validated}
 
-    name = trained.name.replace("vse-", f"folds-{settings.folds}-", 1)
+    name = row.job.name.replace("vse-", f"folds-{settings.folds}-", 1)
     plain = {"test": settings.test, "folds": settings.folds}
-    job = ranking_job(name, test_inputs(trained, training.corpus), plain, run, settings)
-    return training.row(job, [trained], settings.model)
+    return replace(row, job=ranking_job(name, test_inputs(row.job, training.corpus), plain, run, settings))
 
 
 def fuse(paths: Sequence[Path]) -> tuple[Tensor, Tensor]:

@@ -37,12 +37,8 @@ def on_first_lists(training: Training) -> Row:
     """`vse.model` reranks the first `vse.first_k` results of `vse.first`."""
     settings = training.recipe.vse
     assert settings.first is not None
-    trained, first = training.train(settings.model), training.train(settings.first)
-    index = index_job(first, training.corpus, settings)
-    name = f"rerank-{settings.first}-{settings.model}-{training.name}-{training.seed}"
-    job = rerank_job(name, index, trained, training.corpus, settings)
-    system = f"{settings.model} on the first {settings.first_k} of {settings.first}"
-    return training.row(job, [trained, first], system)
+    row, first = (training.tested(model) for model in (settings.model, settings.first))
+    return reranked_row(row, first, training.corpus, replace(settings, model=settings.first), settings)
 
 
 def can_rerank(settings: VseSettings) -> bool:

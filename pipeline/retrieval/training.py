@@ -82,6 +82,11 @@ class Training:
         """The job that trains a model on the row's captions; raises as `training_job`."""
         return training_job(self, of_model(self.recipe.vse, model))
 
+    def tested(self, model: str) -> Row:
+        """The line of a model, with the ranks that its training ends with; raises as `training_job`."""
+        trained = self.train(model)
+        return self.row(trained, [trained], model)
+
     def row(
         self, job: Job, trained: Collection[Job], system: str, languages: Collection[str] | None = None,
         unseen: Collection[str] | None = None,

@@ -81,9 +81,7 @@ def evaluation_of(settings: VseSettings) -> Evaluation:
 
 def as_trained(training: Training) -> Row:
     """`vse.model`, with the ranks that its training ends with."""
-    model = training.recipe.vse.model
-    trained = training.train(model)
-    return training.row(trained, [trained], model)
+    return training.tested(training.recipe.vse.model)
 
 
 EVALUATIONS: dict[str, Evaluation] = {

@@ -44,11 +44,13 @@ def text_input(
         DataError: there is no such tokenizer, sentence vectors are damaged, or a caption has none.
     """
     if settings.pretrained is not None:
-        tokens = known_sentences(PretrainedTokens(settings.pretrained), inputs)
-        if isinstance(tokens, KnownSentences):
-            tokens.require(captions)
+        tokens = PretrainedTokens(settings.pretrained)
         tokens.save(folder / "words.json")
-        return tokens
+        if not (folders := [path for name, path in inputs.items() if name.startswith(_INPUT)]):
+            return tokens
+        sentences = KnownSentences(tokens, folders)
+        sentences.require(captions)
+        return sentences
     training = _training_text(captions, types)
     vocabulary = WordVocabulary.build(*training, settings.min_count, settings.share_words, settings.segment)
     vocabulary.save(folder / "words.json")
@@ -203,16 +205,6 @@ def sentence_jobs(settings: VseSettings, model_files: str | None, tables: Mappin
     if settings.pretrained is None or settings.pretrained_vectors != "sentences":
         return {}
     return {f"{_INPUT}{name}": _vectors_job(settings, model_files, table) for name, table in tables.items()}
-
-
-def known_sentences(tokens: PretrainedTokens, inputs: Mapping[str, Path]) -> KnownSentences | PretrainedTokens:
-    """The text input of a training that looks sentences up; `tokens` itself if there are none to look up.
-
-    Raises:
-        DataError: a folder of vectors is damaged.
-    """
-    folders = [folder for name, folder in inputs.items() if name.startswith(_INPUT)]
-    return KnownSentences(tokens, folders) if folders else tokens
 
 
 def _vectors_job(settings: VseSettings, model_files: str | None, table: Job) -> Job:

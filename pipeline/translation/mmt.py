@@ -109,15 +109,9 @@ def _back_translation(
     return back_translation_job(recipe.mmt, direction, corpus, text, translator)
 
 
-def incongruent_jobs(recipe: Recipe, jobs: dict[str, Job]) -> dict[str, Job]:
+def incongruent_jobs(recipe: Recipe, jobs: Mapping[str, Job]) -> dict[str, Job]:
     """The incongruent-image test of each MMT among `translator_jobs`."""
-    found = {}
-    for direction in recipe.mmt.directions:
-        for system in recipe.mmt.systems:
-            if "+" not in system and parse_system(system)[0] == "mmt":
-                job = jobs[f"{system}-{direction}"]
-                found[job.name] = incongruent_job(recipe, job)
-    return found
+    return {name: incongruent_job(recipe, job) for name, job in jobs.items() if job.settings.get("system") == "mmt"}
 
 
 def say_scores(workspace: Workspace, jobs: Iterable[Job]) -> None:
@@ -285,18 +279,16 @@ def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job]
     A borrowed channel has learned nothing about held-out images: `back-…`, which uses the same translator, checks that.
     """
     settings, name = recipe.mmt, f"{system}-{direction}"
-    plain = settings_of_test(settings)
+    plain, about = settings_of_test(settings), dict[str, Any]()
     members = {member: jobs[f"{member}-{direction}"] for member in members_of(system)[0]}
     inputs = read_beside(next(iter(members.values()))) | members
     if channel is not None:
         plain[CHANNEL], inputs[CHANNEL] = asdict(settings.channel), channel
-    how = {"direction": direction, **asdict(settings.channel), "length_penalty": settings.length_penalty}
-    about = {CHANNEL: how} if channel is not None else {}
+        about[CHANNEL] = {"direction": direction, **plain[CHANNEL], "length_penalty": settings.length_penalty}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Combine the members, then translate validation, test and twins."""
-        parts = {member: inputs[member] for member in members}
-        save_several(folder, parts, {CHANNEL: inputs[CHANNEL]} if about else {}, about)
+        save_several(folder, inputs, list(members), list(about), about)
         return evaluate_and_show(recipe, folder, parallel_text_of(inputs, direction, settings), name)
 
     return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer), translation_headline)

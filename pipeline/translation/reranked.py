@@ -73,12 +73,13 @@ def reranked_jobs(recipe: Recipe, jobs: Mapping[str, Job], model: Callable[[], J
         jobs: its other translators.
         model: gives the job that trains `mmt.rerank.retrieval`.
     """
-    found = {}
-    for system, direction in translators_wanted(recipe.mmt):
-        if members_of(system)[1] not in (None, CHANNEL):
-            job = _tuned_job(recipe, system, direction, lists_job(recipe, system, direction, jobs, model))
-            found[job.name] = job
-    return found
+    return {
+        f"{system}-{direction}": _tuned_job(
+            recipe, system, direction, lists_job(recipe, system, direction, jobs, model)
+        )
+        for system, direction in translators_wanted(recipe.mmt)
+        if members_of(system)[1] not in (None, CHANNEL)
+    }
 
 
 def read_beside(translator: Job) -> dict[str, Job]:
@@ -241,9 +242,7 @@ def _tuned_job(recipe: Recipe, system: str, direction: str, lists: Job) -> Job:
         development, _ = read_lists(inputs["lists"], "val", target)
         found = tuned(development.only(features), rerank.seeds, MiraSettings(passes=rerank.passes))
         about = asdict(Reranking(direction, found.best, rerank.list_size, settings.length_penalty))
-        save_several(
-            folder, {one: inputs[one] for one in members}, {one: inputs[one] for one in parts}, {RERANKING: about}
-        )
+        save_several(folder, inputs, members, parts, {RERANKING: about})
         tuning = {"weights": found.by_seed.tolist(), "val_bleu": found.bleu.tolist(), "features": features}
         (folder / "tuning.json").write_text(json.dumps(tuning, indent=1), encoding="utf-8")
         return evaluate_translator(folder, parallel_text_of(inputs, direction, settings), settings)
