@@ -46,11 +46,6 @@ class _Twins(NamedTuple):
     own: Tensor
     twin: Tensor
 
-    def right(self, scores: Tensor) -> Tensor:
-        """Whether each caption scores its own picture above the other one by scores (I, C); ties are wrong."""
-        columns = torch.arange(len(self.own))
-        return scores[self.own, columns] > scores[self.twin, columns]
-
 
 def twin_scores(test: ModelTest, twins: list[dict[str, str]], folder: Path) -> dict[str, dict[str, float]]:
     """How often a caption scores its own picture above the twin picture that differs in one sense only, in percent.
@@ -59,7 +54,7 @@ def twin_scores(test: ModelTest, twins: list[dict[str, str]], folder: Path) -> d
     """
     found = {}
     for language in test.module.test_languages if twins else ():
-        right = _branch_right(test.module, _encoded(test, _others(twins), language), BOTH)
+        right = _right(test.module, _encoded(test, _others(twins), language), BOTH)
         np.save(folder / f"twins-{language}.npy", right.numpy())
         found[language] = {"own_above_twin": 100 * right.float().mean().item()}
     return found
@@ -90,9 +85,7 @@ def senses_job(tested: Trained) -> Job | None:
         other = _others(twins_of(inputs["corpus"]))
         for language in settings.test:
             twins = _encoded(test, other, language)
-            shares: dict[str, Any] = {
-                part: _by_pair(twins, _branch_right(test.module, twins, part), other) for part in parts
-            }
+            shares: dict[str, Any] = {part: _by_pair(twins, _right(test.module, twins, part), other) for part in parts}
             if not len(shares[parts[0]]):
                 continue
             np.savez(folder / f"senses-{language}.npz", **shares)
@@ -136,12 +129,13 @@ def _encoded(test: ModelTest, other: Mapping[str, str], language: str) -> _Twins
     return _Twins(rows, images, encoded_captions, torch.tensor(own), torch.tensor(twin))
 
 
-def _branch_right(module: Retrieval, twins: _Twins, part: str) -> Tensor:
-    """Whether each caption is right (C,) by a branch, or by `BOTH`."""
+def _right(module: Retrieval, twins: _Twins, part: str) -> Tensor:
+    """Whether each caption (C,) scores its own picture above its twin, by a branch or by `BOTH`; ties are wrong."""
     images, captions = twins.images, twins.captions
     if part != BOTH:
         images, captions = (module.model.of_branch(one, part) for one in (images, captions))
-    return twins.right(module.model.similarity(images, captions))
+    scores, columns = module.model.similarity(images, captions), torch.arange(len(twins.own))
+    return scores[twins.own, columns] > scores[twins.twin, columns]
 
 
 def _by_pair(twins: _Twins, right: Tensor, other: Mapping[str, str]) -> np.ndarray:

@@ -27,7 +27,7 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe, TrainingSettings, VseSettings, job_settings
 from pipeline.recipes.starts import overlaid
 from pipeline.recipes.typed import names_of
-from pipeline.retrieval.images import files_of_images, image_arguments, images_in, pictures_to_read, start_images
+from pipeline.retrieval.images import image_arguments, images_in, pictures_to_read, start_images
 from pipeline.retrieval.preconditions import (
     advise_on_regions,
     require_drawn,
@@ -39,7 +39,7 @@ from pipeline.retrieval.preconditions import (
 from pipeline.retrieval.probes import language_probe, twin_scores
 from pipeline.retrieval.ranks import ModelTest, folds_of, validation_scores, write_ranks
 from pipeline.retrieval.rows import Row, recall_headline, slots_of
-from pipeline.retrieval.words import files_of_words, sentence_jobs, start_words, text_input, vectors_of_row
+from pipeline.retrieval.words import files_read, sentence_jobs, start_words, text_input, vectors_of_row
 from pipeline.training.model_files import load_best, save_model
 from pipeline.training.tensorboard import log_result
 from pipeline.training.trainer import fit, log_folder, make_trainer
@@ -135,12 +135,12 @@ def training_job(training: Training, settings: VseSettings) -> Job:
     Raises:
         RecipeError: the row can not be trained with these settings.
     """
-    row, recipe, workspace, synthetic = training.name, training.recipe, training.workspace, training.synthetic
+    row, recipe, synthetic = training.name, training.recipe, training.synthetic
     mix = _mix(settings, row, synthetic)
     require_pairs(settings, row, mix.groups)
     starts = [training_job(training, overlaid(settings, start)) for start in settings.start]
     settings = replace(settings, word_vectors=vectors_of_row(recipe, settings, row, mix.languages))
-    files = files_of_words(settings, workspace) | files_of_images(settings, workspace)
+    files = files_read(settings, training.workspace)
     of_training = names_of(TrainingSettings)
     plain = {key: value for key, value in job_settings(settings).items() if key in of_training}
     plain |= {"groups": settings.rows[row], "seed": training.seed} | files

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset as Table
 
-from data.captions import HUMAN, Caption, read_captions, write_captions
+from data.captions import HUMAN, Caption
 from data.retrieval import captions_of_images
 from data.slots import parse_group
 from modules.translators.beam import BeamSettings
@@ -27,7 +27,7 @@ from pipeline.retrieval.reranking import by_likelihood, on_first_lists
 from pipeline.retrieval.rows import Row, Trained, slots_of
 from pipeline.retrieval.training import Training
 from pipeline.retrieval.words import require_read
-from pipeline.translation.augment import diversity, refuse_held_out
+from pipeline.translation.augment import captions_in, leave_captions, refuse_held_out
 
 CAPTIONS_VERSION = 1
 Evaluation = Callable[[Training], Row]
@@ -144,9 +144,8 @@ def captions_job(recipe: Recipe, corpus: Job, model: Job, path: str) -> Job:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Write, and leave the captions."""
-        human = [Caption(**row) for row in read_captions(inputs["corpus"] / "captions.parquet")]
-        train = [one for one in human if one.split == "train"]
-        images = list(dict.fromkeys(one.image_id for one in train))
+        human = captions_in(inputs["corpus"])
+        images = list(dict.fromkeys(caption.image_id for caption in human if caption.split == "train"))
         written = Writer(inputs["model"], images_in(inputs), trainer, search).write(images, language)
         synthetic = [
             Caption(image, f"{image}|{path}", language, text, "train", path)
@@ -155,8 +154,7 @@ def captions_job(recipe: Recipe, corpus: Job, model: Job, path: str) -> Job:
         refuse_held_out(synthetic, human)
         if not synthetic:
             raise RecipeError(f"{path}: every caption is empty; train the captioner longer (augment.captioner.epochs)")
-        write_captions(synthetic, folder / "captions.parquet")
-        return diversity(train, synthetic, language) | {"empty": len(written) - len(synthetic)}
+        return leave_captions(folder, synthetic, human, language, len(written) - len(synthetic))
 
     plain = {"path": path, "search": asdict(search)}
     name, inputs = f"synthetic-{path.replace(':', '-')}", test_inputs(model, corpus)

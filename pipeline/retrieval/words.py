@@ -25,7 +25,10 @@ from pipeline.recipes.settings import Recipe, VseSettings
 from pipeline.retrieval.rows import slots_of
 from pipeline.training.trainer import device_of
 
-_READ_BY_TRANSFORMERS = (".json", ".txt", ".model", ".safetensors", ".bin")
+_READ_BY_TRANSFORMERS = {
+    "pretrained": (".json", ".txt", ".model", ".safetensors", ".bin"),
+    "image_encoder": (".json", ".safetensors", ".bin"),
+}
 
 
 def text_input(
@@ -92,16 +95,19 @@ def start_words(
     return {"word_vectors": {", ".join(own): _start(model, settings, text, own[0]) for own in languages}}
 
 
-def files_of_words(settings: VseSettings, workspace: Workspace) -> dict[str, Any]:
+def files_read(settings: VseSettings, workspace: Workspace) -> dict[str, Any]:
     """What stands for files in the key of a job that reads them: their contents.
 
     Returns:
-        `pretrained`, of a pretrained model in a local folder; `word_vectors` by language, if there are such files.
+        `pretrained` and `image_encoder`, of pretrained models in local folders; `word_vectors` by language, if there
+        are such files.
     """
-    found, folder = dict[str, Any](), Path(settings.pretrained or "")
-    if settings.pretrained is not None and folder.is_dir():
-        files = sorted(path for path in folder.iterdir() if path.suffix in _READ_BY_TRANSFORMERS)
-        found["pretrained"] = workspace.fingerprint(files)
+    found: dict[str, Any] = {}
+    for part, suffixes in _READ_BY_TRANSFORMERS.items():
+        name = getattr(settings, part)
+        if name is not None and Path(name).is_dir():
+            files = sorted(path for path in Path(name).iterdir() if path.suffix in suffixes)
+            found[part] = workspace.fingerprint(files)
     if settings.word_vectors:
         found["word_vectors"] = {
             language: workspace.fingerprint([Path(file)]) for language, file in settings.word_vectors.items()

@@ -229,13 +229,12 @@ class _Training:
         bpe: JointBPE,
     ) -> dict[str, Any]:  # fmt: skip
         """Train, and leave the best weights in the folder."""
-        settings, phase, pretraining = self.recipe.mmt, self.phase, self.kind == "nmt"
-        if pretraining:
-            captions = None if settings.pretrain_captions else False
-            train = pairs.select("train", captions=captions, repeat=settings.repeat)
+        settings, phase = self.recipe.mmt, self.phase
+        if self.kind == "nmt":
+            train = pairs.select("train", None if settings.pretrain_captions else False, settings.repeat)
         else:
             train = pairs.select("train", captions=True)
-        alike = None if pretraining else True  # MT and MMT are chosen by the same sentences
+        alike = None if self.kind == "nmt" else True  # MT and MMT are chosen by the same sentences
         validation = pairs.select("val", captions=alike)
         torch.manual_seed(self.seed)  # start values do not depend on earlier jobs of this process
         module = Translation(
