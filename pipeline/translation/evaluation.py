@@ -43,7 +43,7 @@ def evaluate_translator(folder: Path, pairs: ParallelText, settings: MmtSettings
         rows = pairs.rows(split, captions=True)
         if not rows:
             continue
-        found = _best(translate_rows(loaded, pairs, rows, [row["seen_id"] for row in rows], settings))
+        found = [best for best, *_ in translate_rows(loaded, pairs, rows, [row["seen_id"] for row in rows], settings)]
         references = [row[pairs.target] for row in rows]
         scores = translation_scores(
             [one.text for one in found], references, [one.tokens for one in found],
@@ -73,16 +73,9 @@ def translate_rows(
     loaded: tuple[Searched, SubWords], pairs: ParallelText, rows: Sequence[Mapping[str, Any]],
     images: Sequence[str | None], settings: MmtSettings, size: int | None = None, **more: Any,
 ) -> list[list[Translated]]:  # fmt: skip
-    """Translate rows of the parallel text, each with an image or (None) without one.
+    """Translate rows of `pairs` by what `load_translator` gives, each with an image or (None) without one.
 
-    Args:
-        loaded: a finished translator and its sub-words (`load_translator`).
-        pairs: whose direction and regions.
-        rows: of `pairs`.
-        images: of each row.
-        settings: of the search, but for its size.
-        size: of the beam; None: `mmt.beam_size`.
-        more: as `translate_all` has it.
+    `size` is the beam's, if it is not `mmt.beam_size`; `more` is for `translate_all`.
     """
     translator, bpe = loaded
     source = bpe.encode_all([row[pairs.source] for row in rows], pairs.source)
@@ -93,10 +86,6 @@ def translate_rows(
     )  # fmt: skip
 
 
-def _best(found: Sequence[Sequence[Translated]]) -> list[Translated]:
-    return [best for best, *_ in found]
-
-
 def _test_twins(loaded: tuple[Searched, SubWords], pairs: ParallelText, settings: MmtSettings) -> dict[str, Any]:
     """Ambiguous words of the twin pictures: with the right regions and, for MMT, with the twin's."""
     twins = {row["image_id"]: row for row in pairs.twins}
@@ -105,7 +94,7 @@ def _test_twins(loaded: tuple[Searched, SubWords], pairs: ParallelText, settings
     reference = {row["image_id"]: tokenize(row["de"], "de") for row in rows}
     figures: dict[str, Any] = {}
     for kind, key in (("", "image_id"), ("swapped_", "twin_id")):
-        found = _best(translate_rows(loaded, pairs, rows, [entry[key] for entry in about], settings))
+        found = [best for best, *_ in translate_rows(loaded, pairs, rows, [entry[key] for entry in about], settings)]
         scores = ambiguity_scores(
             [one.tokens for one in found], [reference[entry["image_id"]] for entry in about],
             [reference[entry["twin_id"]] for entry in about], [entry["word"] for entry in about],

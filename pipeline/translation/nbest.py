@@ -270,11 +270,13 @@ def _show(where: Path, lists: Lists, tuning: Tuning, seeds: int) -> None:
 
 def _written(candidates: list[list[Candidate]], lists: Lists, tuning: Tuning, whole: bool) -> list[str]:
     """The best translation of each sentence, or whole lists in their new order."""
-    scores = (lists.features * list(tuning.best.values())).sum(-1)
-    orders = [sorted(range(len(some)), key=lambda k: -row[k]) for some, row in zip(candidates, scores, strict=True)]
+    scores = (lists.features * list(tuning.best.values())).sum(-1).tolist()
+    ordered = [
+        sorted(zip(some, own, strict=False), key=lambda scored: -scored[1])  # shorter lists have more scores
+        for some, own in zip(candidates, scores, strict=True)
+    ]
     if not whole:
-        return [some[order[0]].text for some, order in zip(candidates, orders, strict=True)]
-    sorted_lists = [[some[k] for k in order] for some, order in zip(candidates, orders, strict=True)]
+        return [some[0][0].text for some in ordered]
     return nbest_lines(
-        sorted_lists, [[float(row[k]) for k in order] for row, order in zip(scores, orders, strict=True)]
+        [[one for one, _ in some] for some in ordered], [[score for _, score in some] for some in ordered]
     )

@@ -99,13 +99,13 @@ def lists_job(
     """
     settings, (members, _) = recipe.mmt, members_of(system)
     trained = {member: jobs[f"{member}-{direction}"] for member in members}
-    names, inputs = [LOGP, "length"], {**read_beside(next(iter(trained.values()))), **trained}
+    names, inputs = [LOGP, "length"], read_beside(next(iter(trained.values()))) | trained
     if (channel := channel_of(jobs, direction)) is not None:
-        names, inputs = [*names, CHANNEL], {**inputs, CHANNEL: channel}
+        names.append(CHANNEL)
+        inputs[CHANNEL] = channel
     if settings.rerank.retrieval:
-        trained_model = model()
-        names = [*names, *_similarities(trained_model, direction)]
-        inputs = {**inputs, RETRIEVAL: trained_model}
+        inputs[RETRIEVAL] = model()
+        names += _similarities(inputs[RETRIEVAL], direction)
     size = settings.rerank.list_size
     plain = {key: value for key, value in settings_of_test(settings).items() if key != "beam_size"}
     plain |= {"features": names, "list_size": size}
@@ -214,13 +214,13 @@ def choices_job(recipe: Recipe, lists: Job) -> Job:
 
 def _figures(scored: Sequence[Any], end: str) -> dict[str, float]:
     """Scores, and their gains with intervals, by name."""
-    found = {}
-    for one in scored:
-        name = f"{one.system} | {one.measure}{end}"
-        found[name] = float(one.value)
-        if one.gain is not None:
-            found |= {f"{name} {part}": float(getattr(one.gain, part)) for part in one.gain._fields}
-    return found
+    figures = {}
+    for score in scored:
+        name = f"{score.system} | {score.measure}{end}"
+        figures[name] = float(score.value)
+        if score.gain is not None:
+            figures |= {f"{name} {part}": float(value) for part, value in score.gain._asdict().items()}
+    return figures
 
 
 def _tuned_job(recipe: Recipe, system: str, direction: str, lists: Job) -> Job:
@@ -228,7 +228,7 @@ def _tuned_job(recipe: Recipe, system: str, direction: str, lists: Job) -> Job:
     settings, (members, name) = recipe.mmt, members_of(system)
     rerank, target = settings.rerank, direction.partition("-")[2]
     features: list[str] = list(rerank.systems[str(name)])
-    if lacking := [one for one in features if one not in lists.settings["features"]]:
+    if lacking := [feature for feature in features if feature not in lists.settings["features"]]:
         raise RecipeError(
             f"mmt.rerank.systems.{name} has {lacking[0]!r}, but for {direction} there is "
             f"{_lacks(lacking[0], direction)}"
