@@ -1,7 +1,7 @@
-"""Several retrieval models fused: their similarity matrices are saved and averaged."""
+"""Other tests of trained models: several fused by the mean of their similarities; one in folds (COCO's 1K)."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data.captions import read_captions
-from modules.metrics.retrieval import RetrievalRanks, retrieval_ranks
-from pipeline.engine.artifacts import read_arrays
+from modules.metrics.retrieval import RetrievalRanks, fold_scores, retrieval_ranks
+from pipeline.engine.artifacts import read_arrays, read_manifest
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
-from pipeline.retrieval.images import images_in, images_of
-from pipeline.retrieval.ranks import load_module, rank_split, validation_scores, write_ranks
-from pipeline.retrieval.rows import Row, Training, recall_headline
+from pipeline.retrieval.images import test_inputs
+from pipeline.retrieval.ranks import open_test, rank_split, ranking_job, validation_scores, write_ranks
+from pipeline.retrieval.rows import Row, recall_headline
+from pipeline.retrieval.training import Training
 
 VERSION = 2  # validation beside test
 _SCORES = ("scores", "images", "captions", "links")
@@ -40,25 +40,20 @@ def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the matrices, and the ranks by them."""
-        captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = images_in(inputs)
         for split, languages in (("val", settings.select), ("test", settings.test)):
-            module, text = load_module(inputs["model"], languages, settings.pretrained)
-            module.scores = {}
-            data = rank_split(module, text, captions, store, settings.trainer, split)
-            for language, scores in module.scores.items():
-                images, caption_ids = data.ranked(split, language)
-                links = module.ranks[language].caption_image.cpu().numpy()
+            test = open_test(inputs, languages, settings)
+            test.module.scores = {}
+            data = rank_split(*test, split)
+            for language, scores in test.module.scores.items():
+                images, captions = map(np.array, data.ranked(split, language))
+                links = test.module.ranks[language].caption_image.cpu().numpy()
                 path = folder / f"similarity-{split}-{language}.npz"
-                np.savez(
-                    path, scores=scores.numpy(), images=np.array(images), captions=np.array(caption_ids), links=links
-                )
-        return {"test": write_ranks(folder, module.ranks)}
+                np.savez(path, scores=scores.numpy(), images=images, captions=captions, links=links)
+        return {"test": write_ranks(folder, test.module.ranks)}
 
-    inputs = {"corpus": corpus, "model": trained} | images_of(trained)
-    name = trained.name.replace("vse-", "similarity-", 1)
     plain = {"test": settings.test, "select": settings.select}
-    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
+    name = trained.name.replace("vse-", "similarity-", 1)
+    return ranking_job(name, test_inputs(trained, corpus), plain, run, settings, VERSION)
 
 
 def fusion_job(name: str, members: Sequence[Job], settings: VseSettings) -> Job:
@@ -76,6 +71,25 @@ def fusion_job(name: str, members: Sequence[Job], settings: VseSettings) -> Job:
     inputs = {str(number): job for number, job in enumerate(members)}
     plain = {"test": settings.test, "select": settings.select}
     return Job(name, "vse", VERSION, plain, inputs, run, headline=recall_headline)
+
+
+def in_folds(training: Training) -> Row:
+    """`vse.model`, ranked on the whole test and in `vse.folds` equal parts of it, each by itself (COCO's 1K)."""
+    settings, row = training.recipe.vse, training.tested(training.recipe.vse.model)
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Write the ranks on all images, and the means over folds."""
+        test = open_test(inputs, settings.test, settings)
+        module = test.module
+        rank_split(*test, folds=settings.folds)
+        images = float(len(module.folds[0]))
+        folds = {language: fold_scores(ranks) | {"images": images} for language, ranks in module.fold_ranks.items()}
+        validated = read_manifest(inputs["model"])["metrics"].get("val", {})
+        return {"test": write_ranks(folder, module.ranks), "folds": folds, "val": validated}
+
+    name = row.job.name.replace("vse-", f"folds-{settings.folds}-", 1)
+    plain = {"test": settings.test, "folds": settings.folds}
+    return replace(row, job=ranking_job(name, test_inputs(row.job, training.corpus), plain, run, settings))
 
 
 def fuse(paths: Sequence[Path]) -> tuple[Tensor, Tensor]:

@@ -15,8 +15,9 @@ from modules.translators.beam import BeamSettings
 from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.model_files import load_model
+from pipeline.training.trainer import device_of
 
-_BATCH = 256  # images
+_BATCH = 256  # images, or sentences
 
 
 def written_captions(
@@ -47,9 +48,7 @@ def written_captions(
 
 def on_device(model: RetrievalModel, trainer: TrainerSettings) -> RetrievalModel:
     """A model on a GPU if the recipe allows one, else with the recipe's CPU threads."""
-    if trainer.threads is not None:
-        torch.set_num_threads(trainer.threads)
-    return model.to("cuda" if trainer.accelerator != "cpu" and torch.cuda.is_available() else "cpu")
+    return model.to(device_of(trainer))
 
 
 class Writer:
@@ -82,9 +81,6 @@ class Writer:
             texts = written_captions(self.model, self.text, regions, language, self.search)
             found |= zip(some, texts, strict=True)
         return found
-
-
-_BATCH = 256  # sentences
 
 
 def drawn_pictures(

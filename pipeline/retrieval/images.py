@@ -10,7 +10,6 @@ from modules.layers.image_encoder import image_encoder_arguments
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.corpus.pixels import pictures_job, pixels_job
 from pipeline.engine.job import Job
-from pipeline.engine.workspace import Workspace
 from pipeline.recipes.retrieval_settings import VseSettings
 
 IMAGES = "images"
@@ -38,6 +37,11 @@ def images_of(trained: Job) -> dict[str, Job]:
     return {name: job for name, job in trained.inputs.items() if name == IMAGES}
 
 
+def test_inputs(trained: Job, corpus: Job) -> dict[str, Job]:
+    """The inputs of a job that tests a trained model: `corpus`, `model`, and pictures if it reads them."""
+    return {"corpus": corpus, "model": trained} | images_of(trained)
+
+
 def images_in(inputs: Mapping[str, Path]) -> RegionStore:
     """Open what a model reads of images, in a job that has them, or a corpus, as input."""
     return open_images(inputs[IMAGES] if IMAGES in inputs else inputs["corpus"] / "regions")
@@ -63,12 +67,3 @@ def start_images(model: RetrievalModel, settings: VseSettings) -> None:
     if settings.image_encoder is not None:
         assert model.image_encoder is not None
         model.image_encoder.load(settings.image_encoder)
-
-
-def files_of_images(settings: VseSettings, workspace: Workspace) -> dict[str, Any]:
-    """What stands for the files of an image encoder in a local folder in the key of a job: their contents."""
-    folder = Path(settings.image_encoder or "")
-    if settings.image_encoder is None or not folder.is_dir():
-        return {}
-    files = sorted(path for path in folder.iterdir() if path.suffix in (".json", ".safetensors", ".bin"))
-    return {"image_encoder": workspace.fingerprint(files)}

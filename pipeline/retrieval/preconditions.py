@@ -1,19 +1,22 @@
 """What cannot be trained, or makes no sense: no segmenter, too few captions of an image, a loss between captions of one
 language, several heads on one region."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
+
+from datasets import Dataset as Table
 
 from data.captions import HUMAN
 from data.errors import DataError
 from data.regions import RegionStore
 from data.retrieval import CaptionsOfImages, visits_of_group
 from data.segmentation import require_segmenter
-from data.slots import Slot, parse_group
+from data.slots import Slot
 from data.text import WORDS
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.engine.console import info
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.retrieval.rows import slots_of
 
 
 def require_segmenters(settings: VseSettings) -> None:
@@ -22,8 +25,8 @@ def require_segmenters(settings: VseSettings) -> None:
     Raises:
         DataError: it is.
     """
-    groups = [parse_group(text) for row in settings.only or settings.rows for text in settings.rows[row]]
-    languages = {slot.language for group in groups for slot in group} | set(settings.test)
+    rows = settings.only or settings.rows
+    languages = {slot.language for row in rows for slot in slots_of(settings, row)} | set(settings.test)
     for language in sorted(languages) if settings.segment == WORDS else ():
         require_segmenter(language)
 
@@ -91,3 +94,42 @@ def advise_on_regions(model: RetrievalModel, store: RegionStore) -> None:
             f"  warning: {store.folder} has one region an image, so all {heads} heads of an image are equal and their "
             "diversity is a constant; use features of several regions, or vse.options.heads=1"
         )
+
+
+def require_training_images(human: Table, synthetic: Mapping[str, Table]) -> None:
+    """Refuse synthetic captions of images that this corpus does not train on; they may come from another recipe.
+
+    Raises:
+        RecipeError: there is one.
+    """
+    rows = zip(human["image_id"][:], human["split"][:], strict=True)
+    trained = {image_id for image_id, split in rows if split == "train"}
+    for source, table in synthetic.items():
+        if strangers := set(table["image_id"][:]) - trained:
+            raise RecipeError(
+                f"{source}: captions of {len(strangers)} images that are not in train here, first {min(strangers)!r}; "
+                "use captions written for the same split (augment.captions)"
+            )
+
+
+def watched_languages(settings: VseSettings, trained: Container[str]) -> list[str]:
+    """Languages that a model is validated in: those of its test that it learned or is selected by."""
+    return [language for language in settings.test if language in trained or language in settings.select]
+
+
+def require_languages(captions: Table, wanted: Mapping[str, Sequence[str]], key: str = "vse.test") -> None:
+    """Refuse a language that a split has no human caption in, and name the setting that wants it.
+
+    Raises:
+        RecipeError: there is one.
+    """
+    columns = (captions[name][:] for name in ("split", "language", "source"))
+    found = {(split, language) for split, language, source in zip(*columns, strict=True) if source == HUMAN}
+    for split, languages in wanted.items():
+        for language in languages:
+            if (split, language) not in found:
+                has = sorted(other for where, other in found if where == split)
+                raise RecipeError(
+                    f"{key} names {language!r}, but the corpus has no human caption of it for {split}; it has "
+                    f"{', '.join(has) or 'none'}; name another, or give pictures of that split captions"
+                )

@@ -11,8 +11,7 @@ from datasets import Dataset as Table
 from torch import Tensor
 
 from data.caption_batches import CaptionBatches
-from data.captions import HUMAN, read_captions
-from data.regions import RegionStore
+from data.captions import HUMAN
 from data.text import TextInput
 from modules.metrics.language_probe import probe, universal_vectors
 from modules.retrieval_models import RetrievalModel, model_class
@@ -21,8 +20,8 @@ from modules.training.retrieval import Retrieval
 from pipeline.corpus.prepare import twins_of
 from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.job import Job
-from pipeline.retrieval.images import images_in, images_of
-from pipeline.retrieval.ranks import load_module
+from pipeline.retrieval.images import test_inputs
+from pipeline.retrieval.ranks import ModelTest, open_test
 from pipeline.retrieval.rows import Trained
 
 VERSION = 1
@@ -47,23 +46,15 @@ class _Twins(NamedTuple):
     own: Tensor
     twin: Tensor
 
-    def right(self, scores: Tensor) -> Tensor:
-        """Whether each caption scores its own picture above the other one by scores (I, C); ties are wrong."""
-        columns = torch.arange(len(self.own))
-        return scores[self.own, columns] > scores[self.twin, columns]
 
-
-def twin_scores(
-    module: Retrieval, captions: Table, store: RegionStore, text: TextInput, twins: list[dict[str, str]], folder: Path
-) -> dict[str, dict[str, float]]:
+def twin_scores(test: ModelTest, twins: list[dict[str, str]], folder: Path) -> dict[str, dict[str, float]]:
     """How often a caption scores its own picture above the twin picture that differs in one sense only, in percent.
 
     Ties count against the model. The outcome of each caption is left in `twins-<language>.npy`.
     """
     found = {}
-    for language in module.test_languages if twins else ():
-        encoded = _encoded(module, captions, store, text, _others(twins), language)
-        right = encoded.right(module.model.similarity(encoded.images, encoded.captions))
+    for language in test.module.test_languages if twins else ():
+        right = _right(test.module, _encoded(test, _others(twins), language), BOTH)
         np.save(folder / f"twins-{language}.npy", right.numpy())
         found[language] = {"own_above_twin": 100 * right.float().mean().item()}
     return found
@@ -90,13 +81,11 @@ def senses_job(tested: Trained) -> Job | None:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Encode the twins, compare their scores."""
-        module, text = load_module(inputs["model"], settings.test, settings.pretrained)
-        captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = images_in(inputs)
-        other, figures = _others(twins_of(inputs["corpus"])), dict[str, dict[str, float]]()
-        for language in module.test_languages:
-            twins = _encoded(module, captions, store, text, other, language)
-            shares: dict[str, Any] = {one: _by_pair(twins, _branch_right(module, twins, one), other) for one in parts}
+        test, figures = open_test(inputs, settings.test, settings), dict[str, dict[str, float]]()
+        other = _others(twins_of(inputs["corpus"]))
+        for language in settings.test:
+            twins = _encoded(test, other, language)
+            shares: dict[str, Any] = {part: _by_pair(twins, _right(test.module, twins, part), other) for part in parts}
             if not len(shares[parts[0]]):
                 continue
             np.savez(folder / f"senses-{language}.npz", **shares)
@@ -104,8 +93,7 @@ def senses_job(tested: Trained) -> Job | None:
             figures[language]["senses_pairs"] = float(len(shares[parts[0]]))
         return {"test": figures}
 
-    name = trained.name.replace("vse-", "senses-", 1)
-    inputs = {"corpus": corpus, "model": trained, **images_of(trained)}
+    name, inputs = trained.name.replace("vse-", "senses-", 1), test_inputs(trained, corpus)
     plain: dict[str, Any] = {"test": settings.test, "parts": parts}
     return Job(name, "vse", VERSION, plain, inputs, run, False, asdict(settings.trainer), _headline)
 
@@ -124,10 +112,9 @@ def _others(twins: list[dict[str, str]]) -> dict[str, str]:
     return {row["image_id"]: row["twin_id"] for row in twins}
 
 
-def _encoded(
-    module: Retrieval, captions: Table, store: RegionStore, text: TextInput, other: Mapping[str, str], language: str
-) -> _Twins:
+def _encoded(test: ModelTest, other: Mapping[str, str], language: str) -> _Twins:
     """The human captions of the twins in a language, with their pictures."""
+    module, text, captions, store, _ = test
     rows = [
         row for row in captions.to_list()
         if row["split"] == "twins" and row["language"] == language and row["source"] == HUMAN
@@ -142,12 +129,13 @@ def _encoded(
     return _Twins(rows, images, encoded_captions, torch.tensor(own), torch.tensor(twin))
 
 
-def _branch_right(module: Retrieval, twins: _Twins, part: str) -> Tensor:
-    """Whether each caption is right (C,) by a branch, or by `BOTH`."""
+def _right(module: Retrieval, twins: _Twins, part: str) -> Tensor:
+    """Whether each caption (C,) scores its own picture above its twin, by a branch or by `BOTH`; ties are wrong."""
     images, captions = twins.images, twins.captions
     if part != BOTH:
         images, captions = (module.model.of_branch(one, part) for one in (images, captions))
-    return twins.right(module.model.similarity(images, captions))
+    scores, columns = module.model.similarity(images, captions), torch.arange(len(twins.own))
+    return scores[twins.own, columns] > scores[twins.twin, columns]
 
 
 def _by_pair(twins: _Twins, right: Tensor, other: Mapping[str, str]) -> np.ndarray:

@@ -1,26 +1,22 @@
 """Query translation: test captions are translated, then ranked by a model of the other language."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset as Table
 
-from data.captions import HUMAN, Caption, read_captions, write_captions
+from data.captions import HUMAN, Caption, write_captions
 from modules.translators.beam import BeamSettings
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
-from pipeline.recipes.retrieval_settings import VseSettings
-from pipeline.recipes.settings import AugmentSettings
-from pipeline.retrieval.images import images_in, images_of
-from pipeline.retrieval.ranks import load_module, rank_split, write_ranks
-from pipeline.retrieval.rows import Row, Training, recall_headline
+from pipeline.retrieval.images import test_inputs
+from pipeline.retrieval.ranks import open_test, rank_split, ranking_job, write_ranks
+from pipeline.retrieval.rows import Row
+from pipeline.retrieval.training import Training
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.translation.translating import translate_all
 from pipeline.translation.translator_files import load_translator
-
-VERSION = 1
 
 
 def by_translation(training: Training) -> Row:
@@ -39,15 +35,13 @@ def by_translation(training: Training) -> Row:
     trained = training.train(settings.model)
     titles = "+".join(one.replace(":", "-") for one in settings.translations)
     name = f"search-{titles}-{settings.model}-{training.name}-{training.seed}"
-    job = translated_job(name, trained, training.corpus, translators, settings, recipe.augment)
+    job = translated_job(name, trained, training, translators)
     target_of = dict(direction.split("-") for direction in translators)
     unseen = {one for one, target in target_of.items() if target not in training.languages}  # it reads the translation
     return training.row(job, [trained], f"{settings.model} by {', '.join(settings.translations)}", target_of, unseen)
 
 
-def translated_job(
-    name: str, trained: Job, corpus: Job, translators: Mapping[str, Job], settings: VseSettings, beam: AugmentSettings
-) -> Job:
+def translated_job(name: str, trained: Job, training: Training, translators: Mapping[str, Job]) -> Job:
     """Translate-search: test captions are translated, and a model of the other language ranks them.
 
     The figures are those of the language that is translated, queries and gallery. The translations are kept beside
@@ -56,15 +50,13 @@ def translated_job(
     Args:
         name: of the job.
         trained: the job that trains the model.
-        corpus: the job that prepares its data.
+        training: of the row, with the recipe that says how translators search.
         translators: direction → the job that trains its translator; directions have different sources.
-        settings: of the model.
-        beam: how the translators search.
 
     Raises:
         RecipeError: a test image has no caption in such a language, so the gallery would be another one.
     """
-    several = len(translators) > 1
+    settings, beam, several = training.recipe.vse, training.recipe.augment, len(translators) > 1
     place_of = {direction: f"translator-{direction}" if several else "translator" for direction in translators}
     plain: dict[str, Any] = {"directions": list(translators)} if several else {"direction": next(iter(translators))}
     plain |= {"beam_size": beam.beam_size, "length_penalty": beam.length_penalty}
@@ -72,12 +64,11 @@ def translated_job(
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the translations, and the ranks of them."""
         refuse_seen_images(inputs)
-        captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = images_in(inputs)
         tables, ranks = [], {}
         for direction, place in place_of.items():
             source, target = direction.split("-")
-            rows = _to_translate(captions, source, name)
+            test = open_test(inputs, [target], settings)
+            rows = _to_translate(test.captions, source, name)
             network, bpe = load_translator(inputs[place])
             found = translate_all(
                 network, bpe, bpe.encode_all([row["text"] for row in rows], source), [None] * len(rows), None, target,
@@ -86,16 +77,16 @@ def translated_job(
             translated = [
                 row | {"language": target, "text": best.text} for row, (best, *_) in zip(rows, found, strict=True)
             ]
-            tables.append(Table.from_list(translated, features=captions.features))
-            module, text = load_module(inputs["model"], [target], settings.pretrained)
-            rank_split(module, text, tables[-1], store, settings.trainer)
-            ranks[source] = module.ranks[target]
+            tables.append(Table.from_list(translated, features=test.captions.features))
+            rank_split(*test._replace(captions=tables[-1]))
+            ranks[source] = test.module.ranks[target]
         write_captions((Caption(**row) for table in tables for row in table.to_list()), folder / "translated.parquet")
         return {"test": write_ranks(folder, ranks)}
 
-    inputs = {"corpus": corpus, "model": trained} | {place_of[one]: job for one, job in translators.items()}
-    inputs |= images_of(trained) | lenders_of(list(translators.values()), corpus)
-    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
+    inputs = test_inputs(trained, training.corpus)
+    inputs |= {place_of[direction]: job for direction, job in translators.items()}
+    inputs |= lenders_of(list(translators.values()), training.corpus)
+    return ranking_job(name, inputs, plain, run, settings)
 
 
 def _to_translate(captions: Table, language: str, name: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The ranks that testing a retrieval model leaves on disk; of all test images, and in folds (COCO's 1K)."""
+"""Testing a retrieval model: the jobs that do it, and the ranks that they leave on disk."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -14,16 +14,16 @@ from data.captions import read_captions
 from data.regions import RegionStore
 from data.retrieval import RetrievalData
 from data.text import TextInput
-from modules.metrics.retrieval import RetrievalRanks, fold_scores, retrieval_scores
+from modules.metrics.retrieval import RetrievalRanks, retrieval_scores
 from modules.search.encodings import Encodings, Similarity
 from modules.training.retrieval import Retrieval
-from pipeline.engine.artifacts import read_arrays, read_manifest
-from pipeline.engine.job import Job
+from pipeline.engine.artifacts import read_arrays
+from pipeline.engine.job import Job, Run
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.trainer_settings import TrainerSettings
-from pipeline.retrieval.images import images_in, images_of
-from pipeline.retrieval.rows import Row, Training, recall_headline
+from pipeline.retrieval.images import images_in
+from pipeline.retrieval.rows import recall_headline
 from pipeline.training.model_files import load_weights, read_network, refusing_other_code
 from pipeline.training.trainer import make_trainer
 
@@ -46,6 +46,24 @@ class Encoded(NamedTuple):
     links: torch.Tensor
 
 
+class ModelTest(NamedTuple):
+    """What a trained model is tested with: the arguments of `rank_split` and `encode_test`.
+
+    Attributes:
+        module: the model, ready to be tested in some languages.
+        text: what it reads words with.
+        captions: the caption table.
+        store: what it reads of images.
+        trainer: the recipe's.
+    """
+
+    module: Retrieval
+    text: TextInput
+    captions: Table
+    store: RegionStore
+    trainer: TrainerSettings
+
+
 def load_module(folder: Path, languages: Sequence[str], pretrained: str | None = None) -> tuple[Retrieval, TextInput]:
     """A trained retrieval model, ready to be tested in some languages, and its text input.
 
@@ -65,6 +83,20 @@ def load_module(folder: Path, languages: Sequence[str], pretrained: str | None =
         )  # fmt: skip
     load_weights(module.model, folder / "weights.safetensors")
     return module.eval(), text
+
+
+def open_test(inputs: Mapping[str, Path], languages: Sequence[str], settings: VseSettings) -> ModelTest:
+    """What a job with `test_inputs` tests its model with, in some languages; raises as `load_module`."""
+    module, text = load_module(inputs["model"], languages, settings.pretrained)
+    captions = read_captions(inputs["corpus"] / "captions.parquet")
+    return ModelTest(module, text, captions, images_in(inputs), settings.trainer)
+
+
+def ranking_job(
+    name: str, inputs: Mapping[str, Job], plain: Mapping[str, Any], run: Run, settings: VseSettings, version: int = 1
+) -> Job:
+    """A job that leaves the ranks of the test; its arguments are those of `Job`, settings are of the model."""
+    return Job(name, "vse", version, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
 
 
 def rank_split(
@@ -179,33 +211,3 @@ def _keep(
     """Keep what a metric would rank; nobody reads the ranks, so all are 1."""
     encoded[language] = Encoded(similarity, images, captions, links.cpu())
     return RetrievalRanks(torch.ones_like(links), torch.ones(len(images), dtype=torch.long), links)
-
-
-VERSION = 1
-
-
-def in_folds(training: Training) -> Row:
-    """`vse.model`, tested on all images and in `vse.folds` equal parts of them."""
-    settings = training.recipe.vse
-    trained = training.train(settings.model)
-    return training.row(folds_job(trained, training.corpus, settings), [trained], settings.model)
-
-
-def folds_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
-    """Rank the test by a trained model as a whole and in `vse.folds` equal parts, each by itself (COCO's 1K)."""
-
-    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Write the ranks on all images, and the means over folds."""
-        module, text = load_module(inputs["model"], settings.test, settings.pretrained)
-        captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = images_in(inputs)
-        rank_split(module, text, captions, store, settings.trainer, folds=settings.folds)
-        images = float(len(module.folds[0]))
-        folds = {language: fold_scores(ranks) | {"images": images} for language, ranks in module.fold_ranks.items()}
-        validated = read_manifest(inputs["model"])["metrics"].get("val", {})
-        return {"test": write_ranks(folder, module.ranks), "folds": folds, "val": validated}
-
-    inputs = {"corpus": corpus, "model": trained} | images_of(trained)
-    name = trained.name.replace("vse-", f"folds-{settings.folds}-", 1)
-    plain = {"test": settings.test, "folds": settings.folds}
-    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)

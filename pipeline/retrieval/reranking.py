@@ -1,9 +1,8 @@
 """Jobs that index the test by a trained model, and rerank the first results by another model or its own decoder."""
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,40 +11,34 @@ import torch
 from datasets import Dataset as Table
 from torch import Tensor
 
-from data.captions import HUMAN, read_captions
+from data.captions import HUMAN
 from data.regions import RegionStore
 from modules.errors import ModelError
-from modules.metrics.retrieval import RetrievalRanks
 from modules.retrieval_models import model_class
-from modules.search.encodings import Encodings, Similarity
 from modules.search.index import VectorIndex
 from modules.search.likelihood import CaptionLikelihood, likelihood_ranks
+from modules.search.ranking import ranks_by_index
 from modules.search.reranking import FirstLists, exact_lists, first_lists, reranked
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.retrieval.generation import on_device
-from pipeline.retrieval.images import images_in, images_of
-from pipeline.retrieval.ranks import encode_test, load_module, rank_split, read_ranks, write_ranks
-from pipeline.retrieval.rows import Row, Training, recall_headline
+from pipeline.retrieval.images import test_inputs
+from pipeline.retrieval.ranks import encode_test, open_test, ranking_job, read_ranks, write_ranks
+from pipeline.retrieval.rows import Row
+from pipeline.retrieval.training import Training
 from pipeline.training.model_files import model_fingerprint
 
-VERSION = 1
 _IDS = "ids.json"
-_Rank = Callable[[Similarity, Encodings, Encodings, Tensor], RetrievalRanks]
 
 
 def on_first_lists(training: Training) -> Row:
     """`vse.model` reranks the first `vse.first_k` results of `vse.first`."""
     settings = training.recipe.vse
     assert settings.first is not None
-    trained, first = training.train(settings.model), training.train(settings.first)
-    index = index_job(first, training.corpus, settings)
-    name = f"rerank-{settings.first}-{settings.model}-{training.name}-{training.seed}"
-    job = rerank_job(name, index, trained, training.corpus, settings)
-    system = f"{settings.model} on the first {settings.first_k} of {settings.first}"
-    return training.row(job, [trained, first], system)
+    row, first = (training.tested(model) for model in (settings.model, settings.first))
+    return reranked_row(row, first, training.corpus, replace(settings, model=settings.first), settings)
 
 
 def can_rerank(settings: VseSettings) -> bool:
@@ -81,25 +74,20 @@ def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the indexes, and the ranks by them."""
-        module, text = load_module(inputs["model"], settings.test, settings.pretrained)
-        captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = images_in(inputs)
-        vectors: dict[str, Tensor] = {}
-        for language, metric in module.metrics.items():
-            metric.rank = partial(_keep, vectors, language, metric.rank)
-        data = rank_split(module, text, captions, store, settings.trainer)
-        made_of = model_fingerprint(inputs["model"])
-        for name, kept in vectors.items():
-            images, caption_ids = data.ranked("test", name.removeprefix("captions-"))
-            VectorIndex(kept, gpu=-1).save(folder / name, made_of)
-            (folder / name / _IDS).write_text(json.dumps(images if name == "images" else caption_ids), encoding="utf-8")
-        return {"test": write_ranks(folder, module.ranks)}
+        data, encoded = encode_test(*open_test(inputs, settings.test, settings))
+        made_of, ranks = model_fingerprint(inputs["model"]), {}
+        for language, one in encoded.items():
+            images, captions = one.images.single(), one.captions.single()
+            ranks[language] = ranks_by_index(images.float(), captions.float(), one.links.to(images.device))
+            for part, ids, vectors in zip(
+                _parts(language), data.ranked("test", language), (images, captions), strict=True
+            ):
+                VectorIndex(vectors, gpu=-1).save(folder / part, made_of)
+                (folder / part / _IDS).write_text(json.dumps(ids), encoding="utf-8")
+        return {"test": write_ranks(folder, ranks)}
 
-    inputs = {"corpus": corpus, "model": trained} | images_of(trained)
     name = trained.name.replace("vse-", "index-", 1)
-    return Job(
-        name, "vse", VERSION, {"test": settings.test}, inputs, run, True, asdict(settings.trainer), recall_headline
-    )
+    return ranking_job(name, test_inputs(trained, corpus), {"test": settings.test}, run, settings)
 
 
 def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSettings) -> Job:
@@ -108,50 +96,34 @@ def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSe
     Raises:
         RecipeError: an index is damaged, of another checkpoint than the indexed model's, or of another test.
     """
-    first = index.inputs["model"]
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the ranks."""
         made_of = model_fingerprint(inputs["first"])
         lists = {language: _lists(inputs["index"], made_of, language, settings.first_k) for language in settings.test}
-        module, text = load_module(inputs["model"], settings.test, settings.pretrained)
-        captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = images_in(inputs)
-        for language, metric in module.metrics.items():
-            metric.rank = partial(_rerank, lists[language])
-        data = rank_split(module, text, captions, store, settings.trainer)
-        for language in module.ranks:
-            for part, ids in zip(("images", f"captions-{language}"), data.ranked("test", language), strict=True):
+        data, encoded = encode_test(*open_test(inputs, settings.test, settings))
+        for language in encoded:
+            for part, ids in zip(_parts(language), data.ranked("test", language), strict=True):
                 _require_ids(inputs["index"], part, ids)
-        return {"test": write_ranks(folder, module.ranks)}
+        ranks = {
+            language: reranked(one.similarity, one.images, one.captions, lists[language])
+            for language, one in encoded.items()
+        }
+        return {"test": write_ranks(folder, ranks)}
 
-    inputs = {"corpus": corpus, "first": first, "index": index, "model": trained} | images_of(trained)
-    plain = {"test": settings.test, "first_k": settings.first_k}
-    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
-
-
-def _keep(
-    vectors: dict[str, Tensor], language: str, rank: _Rank,
-    similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor,
-) -> RetrievalRanks:  # fmt: skip
-    """Rank as the model does, and keep the vectors that were ranked."""
-    vectors["images"], vectors[f"captions-{language}"] = images.single(), captions.single()
-    return rank(similarity, images, captions, links)
+    inputs = {"corpus": corpus, "first": index.inputs["model"], "index": index} | test_inputs(trained, corpus)
+    return ranking_job(name, inputs, {"test": settings.test, "first_k": settings.first_k}, run, settings)
 
 
-def _rerank(
-    first: FirstLists, similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor
-) -> RetrievalRanks:
-    """`reranked`, as a metric calls it: the links are those of the lists."""
-    return reranked(similarity, images, captions, first)
+def _parts(language: str) -> tuple[str, str]:
+    """Folders of the indexes that a language's queries are searched in and by: of images, and of its captions."""
+    return "images", f"captions-{language}"
 
 
 def _lists(folder: Path, made_of: str, language: str, k: int) -> FirstLists:
     """The first k of each query of one language, by the indexes in an index job's folder."""
     try:
-        images, captions = (
-            VectorIndex.load(folder / part, made_of, gpu=-1) for part in ("images", f"captions-{language}")
-        )
+        images, captions = (VectorIndex.load(folder / part, made_of, gpu=-1) for part in _parts(language))
         return first_lists(images, captions, read_ranks(folder, language), k)
     except ModelError as error:
         raise RecipeError(f"{error}: delete {folder} and run `make stage-vse`") from None
@@ -185,22 +157,13 @@ def by_likelihood(training: Training) -> Row:
             f"decoder never learned them; name one of {', '.join(sorted(training.languages))} in vse.test"
         )
     trained = training.train(settings.model)
-    job = likelihood_job(trained, training.corpus, settings, languages)
-    system = f"{settings.model}, its first {settings.first_k} by log p(caption | image)"
-    return training.row(job, [trained], system, languages)
-
-
-def likelihood_job(trained: Job, corpus: Job, settings: VseSettings, languages: Sequence[str]) -> Job:
-    """Rerank the first `vse.first_k` results of each query of the test by the trained model's decoder."""
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the ranks."""
-        module, text = load_module(inputs["model"], languages, settings.pretrained)
-        captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = images_in(inputs)
-        data, encoded = encode_test(module, text, captions, store, settings.trainer)
-        model, texts = on_device(module.model, settings.trainer), _texts(captions)
-        sample, ranks = _sample(captions, store), {}
+        module, text, captions, store, trainer = test = open_test(inputs, languages, settings)
+        data, encoded = encode_test(*test)
+        model, sample, ranks = on_device(module.model, trainer), _sample(captions, store), {}
+        texts = dict(zip(captions["caption_id"][:], captions["text"][:], strict=True))
         for language, one in encoded.items():
             images, ids = data.ranked("test", language)
             first = exact_lists(one.similarity, one.images, one.captions, one.links, settings.first_k)
@@ -209,15 +172,10 @@ def likelihood_job(trained: Job, corpus: Job, settings: VseSettings, languages: 
             ranks[language] = likelihood_ranks(likelihood, first, _rows(store, images), sample)
         return {"test": write_ranks(folder, ranks)}
 
-    name = trained.name.replace("vse-", "likelihood-", 1)
-    inputs = {"corpus": corpus, "model": trained} | images_of(trained)
-    plain = {"test": languages, "first_k": settings.first_k}
-    return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
-
-
-def _texts(captions: Table) -> dict[str, str]:
-    """Caption id → sentence."""
-    return dict(zip(captions["caption_id"][:], captions["text"][:], strict=True))
+    name, plain = trained.name.replace("vse-", "likelihood-", 1), {"test": languages, "first_k": settings.first_k}
+    job = ranking_job(name, test_inputs(trained, training.corpus), plain, run, settings)
+    system = f"{settings.model}, its first {settings.first_k} by log p(caption | image)"
+    return training.row(job, [trained], system, languages)
 
 
 def _rows(store: RegionStore, images: Sequence[str]) -> Tensor:

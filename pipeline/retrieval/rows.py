@@ -1,12 +1,13 @@
 """Rows of a table of retrieval models: what is trained, and how it is tested."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from data.corpora.scenes import ScenesSettings
+from data.slots import Slot, parse_group
 from pipeline.engine.job import Job
-from pipeline.engine.workspace import Workspace
+from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 
 
@@ -72,46 +73,9 @@ Analysis = Callable[[Trained], Job | None]
 """Gives the job that analyses a model; None: there is nothing to analyse."""
 
 
-@dataclass(frozen=True)
-class Training:
-    """What one row is trained on, before an evaluation decides which models are trained and how they are tested.
-
-    Attributes:
-        recipe: whose.
-        workspace: its artifacts.
-        corpus: the job that prepares its data.
-        name: of `vse.rows`.
-        seed: of the training.
-        languages: of its training captions.
-        train: the job that trains a model on them, by the model's name.
-        translators: gives the recipe's translators by `system-direction`.
-    """
-
-    recipe: Recipe
-    workspace: Workspace
-    corpus: Job
-    name: str
-    seed: int
-    languages: frozenset[str]
-    train: Callable[[str], Job]
-    translators: Callable[[], Mapping[str, Job]]
-
-    def row(
-        self, job: Job, trained: Collection[Job], system: str, languages: Collection[str] | None = None,
-        unseen: Collection[str] | None = None,
-    ) -> Row:  # fmt: skip
-        """The line of the table.
-
-        Args:
-            job: what ranks the test.
-            trained: the jobs that train the models it needs.
-            system: what the line is called.
-            languages: of its figures; None: all that are tested.
-            unseen: which of them the models were not trained on; None: those without training captions.
-        """
-        shown = frozenset(self.recipe.vse.test if languages is None else languages)
-        strange = shown - self.languages if unseen is None else frozenset(unseen)
-        return Row(self.name, self.seed, job, tuple(trained), system, shown, strange)
+def slots_of(settings: VseSettings, row: str) -> list[Slot]:
+    """All slots of a row of `vse.rows`, group by group."""
+    return [slot for text in settings.rows[row] for slot in parse_group(text)]
 
 
 def recall_headline(figures: Mapping[str, Any]) -> str:
@@ -120,6 +84,5 @@ def recall_headline(figures: Mapping[str, Any]) -> str:
     return "mean recall " + ", ".join(f"{language} {scores[language]['mean_recall']:.1f}" for language in scores)
 
 
-Evaluation = Callable[[Training], Row]
 Cells = Sequence[tuple[str, str, Row]]
 """System, name and row of the lines of a table, seed by seed."""

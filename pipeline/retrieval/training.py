@@ -1,7 +1,8 @@
 """The job that trains a retrieval model on one training configuration with one seed, and ranks the test by it."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from data.regions import RegionStore
 from data.retrieval import RetrievalData
 from data.slots import Slot, parse_group
 from data.text import TextInput
-from modules.retrieval_models import model_class
+from modules.retrieval_models import model_class, option_names
 from modules.training.retrieval import Retrieval
 from pipeline.corpus.prepare import pictures_of, twins_of
 from pipeline.engine.artifacts import read_tensors
@@ -28,29 +29,89 @@ from pipeline.recipes.retrieval_settings import TrainingSettings, VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.trainer_settings import job_settings
 from pipeline.recipes.typed import names_of
-from pipeline.retrieval.images import (
-    files_of_images,
-    image_arguments,
-    images_in,
-    pictures_to_read,
-    start_images,
+from pipeline.retrieval.images import image_arguments, images_in, pictures_to_read, start_images
+from pipeline.retrieval.preconditions import (
+    advise_on_regions,
+    require_drawn,
+    require_languages,
+    require_pairs,
+    require_training_images,
+    watched_languages,
 )
-from pipeline.retrieval.preconditions import advise_on_regions, require_drawn, require_pairs
 from pipeline.retrieval.probes import language_probe, twin_scores
-from pipeline.retrieval.ranks import folds_of, validation_scores, write_ranks
-from pipeline.retrieval.rows import recall_headline
-from pipeline.retrieval.words import files_of_words, sentence_jobs, start_words, text_input, vectors_of_row
+from pipeline.retrieval.ranks import ModelTest, folds_of, validation_scores, write_ranks
+from pipeline.retrieval.rows import Row, recall_headline, slots_of
+from pipeline.retrieval.words import files_read, sentence_jobs, start_words, text_input, vectors_of_row
 from pipeline.training.model_files import load_best, save_model
 from pipeline.training.tensorboard import log_result
 from pipeline.training.trainer import fit, log_folder, make_trainer
-from pipeline.visualization.dashboards import query_galleries
+from pipeline.visualization.dashboards import QueryGallery, query_galleries
 from pipeline.visualization.embeddings import JointSpace
 
 VERSION = 3  # 2: scores are in float32, under bf16-mixed too; 3: sentences outside the batch mask negatives
 
 
-_Seen = tuple[Callable[[str, str], list[int]], RegionStore, Mapping[str, Path]]  # how captions and images are read
-_Scores = dict[str, dict[str, float]]  # figures by language
+@dataclass(frozen=True)
+class Training:
+    """What one row is trained on, before an evaluation decides which models are trained and how they are tested.
+
+    Attributes:
+        recipe: whose.
+        workspace: its artifacts.
+        corpus: the job that prepares its data.
+        synthetic: path → the job that writes its captions.
+        translators: gives the recipe's translators by `system-direction`.
+        pictures: gives a digest of the corpus's pictures, if a model reads them.
+        name: of `vse.rows`.
+        seed: of the training.
+    """
+
+    recipe: Recipe
+    workspace: Workspace
+    corpus: Job
+    synthetic: Mapping[str, Job]
+    translators: Callable[[], Mapping[str, Job]]
+    pictures: Callable[[], str | None]
+    name: str
+    seed: int
+
+    @property
+    def languages(self) -> frozenset[str]:
+        """Those of its training captions."""
+        return frozenset(slot.language for slot in slots_of(self.recipe.vse, self.name))
+
+    def train(self, model: str) -> Job:
+        """The job that trains a model on the row's captions; raises as `training_job`."""
+        return training_job(self, of_model(self.recipe.vse, model))
+
+    def tested(self, model: str) -> Row:
+        """The line of a model, with the ranks that its training ends with; raises as `training_job`."""
+        trained = self.train(model)
+        return self.row(trained, [trained], model)
+
+    def row(
+        self, job: Job, trained: Collection[Job], system: str, languages: Collection[str] | None = None,
+        unseen: Collection[str] | None = None,
+    ) -> Row:  # fmt: skip
+        """The line of the table.
+
+        Args:
+            job: what ranks the test.
+            trained: the jobs that train the models it needs.
+            system: what the line is called.
+            languages: of its figures; None: all that are tested.
+            unseen: which of them the models were not trained on; None: those without training captions.
+        """
+        shown = frozenset(self.recipe.vse.test if languages is None else languages)
+        strange = shown - self.languages if unseen is None else frozenset(unseen)
+        return Row(self.name, self.seed, job, tuple(trained), system, shown, strange)
+
+
+def of_model(settings: VseSettings, model: str) -> VseSettings:
+    """The settings for one of several models: of the options, those that are its own."""
+    own = option_names(model_class(model))
+    plain = {key: value for key, value in settings.options.items() if key in own}
+    return replace(settings, model=model, options=plain, start=settings.start if model == settings.model else [])
 
 
 @dataclass(frozen=True)
@@ -70,84 +131,156 @@ class _Mix:
     languages: frozenset[str]
 
 
-def training_job(
-    recipe: Recipe, settings: VseSettings, row: str, seed: int, corpus: Job, synthetic: Mapping[str, Job],
-    workspace: Workspace, pictures: Callable[[], str | None],
-) -> Job:  # fmt: skip
-    """The job that trains a model, chooses the best epoch on validation, and ranks the test.
-
-    Args:
-        recipe: whose.
-        settings: of the model.
-        row: of `vse.rows`.
-        seed: of its training.
-        corpus: the job that prepares the captions and regions.
-        synthetic: path → the job that writes captions.
-        workspace: where fingerprints of files are kept.
-        pictures: gives a digest of the corpus's pictures, if the model reads them.
+def training_job(training: Training, settings: VseSettings) -> Job:
+    """The job that trains a model with some settings, chooses the best epoch on validation, and ranks the test.
 
     Raises:
         RecipeError: the row can not be trained with these settings.
     """
+    row, recipe, synthetic = training.name, training.recipe, training.synthetic
     mix = _mix(settings, row, synthetic)
     require_pairs(settings, row, mix.groups)
-    settings = replace(settings, word_vectors=vectors_of_row(settings, row, mix.languages))
-    files = files_of_words(recipe, settings, workspace) | files_of_images(settings, workspace)
+    starts = [training_job(training, overlaid(settings, start)) for start in settings.start]
+    settings = replace(settings, word_vectors=vectors_of_row(recipe, settings, row, mix.languages))
+    files = files_read(settings, training.workspace)
     of_training = names_of(TrainingSettings)
     plain = {key: value for key, value in job_settings(settings).items() if key in of_training}
-    plain |= {"groups": settings.rows[row], "seed": seed} | files
-    name = f"vse-{settings.model}-{row}-{seed}"
-    needed = _needed(settings, mix, corpus, synthetic, files.get("pretrained"), pictures)
-    for number, one in enumerate(overlaid(settings, start) for start in settings.start):
-        needed[f"start-{number}"] = training_job(recipe, one, row, seed, corpus, synthetic, workspace, pictures)
+    plain |= {"groups": settings.rows[row], "seed": training.seed} | files
+    tables = {"corpus": training.corpus} | {source: synthetic[source] for source in mix.sources}
+    # pictures come before the trainings that come first: there may be none
+    inputs = tables | pictures_to_read(settings, training.corpus, training.pictures)
+    inputs |= sentence_jobs(settings, files.get("pretrained"), tables)
+    inputs |= {f"start-{number}": start for number, start in enumerate(starts)}
+    run = _Run(recipe, settings, row, training.seed, mix)
+    return Job(run.name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
 
-    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+
+@dataclass(frozen=True)
+class _Run:
+    """The work of a training job.
+
+    Attributes:
+        recipe: whose.
+        settings: of the model.
+        row: of `vse.rows`.
+        seed: of the training.
+        mix: what it is trained on.
+    """
+
+    recipe: Recipe
+    settings: VseSettings
+    row: str
+    seed: int
+    mix: _Mix
+
+    @property
+    def name(self) -> str:
+        """Of the job."""
+        return f"vse-{self.settings.model}-{self.row}-{self.seed}"
+
+    @property
+    def languages(self) -> list[str]:
+        """Those that the model is trained or tested in."""
+        return sorted(self.mix.languages | set(self.settings.test))
+
+    @property
+    def watched(self) -> list[str]:
+        """Those that it is validated in."""
+        return watched_languages(self.settings, self.mix.languages)
+
+    def __call__(self, folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Train, choose the best epoch, rank the test."""
+        settings, mix = self.settings, self.mix
         store, captions = images_in(inputs), _captions(inputs, mix)
         text = text_input(settings, captions, mix.types, folder, inputs)
-        data = _data(settings, captions, store, text, mix, seed, inputs)
-        arguments = _arguments(settings, store, text, sorted(mix.languages | set(settings.test)))
-        module = _module(settings, arguments, data.types, seed)
+        data = self._data(captions, store, text, inputs)
+        arguments = self._arguments(store, text)
+        module = self._module(arguments, data.types)
         advise_on_regions(module.model, store)
-        started = start_words(module.model, recipe, settings, captions, mix.types, text, folder)
+        started = start_words(module.model, settings, captions, mix.types, text, folder)
         start_images(module.model, settings)
         start_weights(module.model, [inputs[f"start-{number}"] for number in range(len(settings.start))])
-        log_dir, epochs = log_folder(recipe, name, folder.name), settings.epochs + module.model.pretrain_epochs
-        watched, seen = watched_languages(settings, mix.languages), (text.encode, store, pictures_of(inputs["corpus"]))
+        log_dir, epochs = (
+            log_folder(self.recipe, self.name, folder.name),
+            settings.epochs + module.model.pretrain_epochs,
+        )
+        pictures = pictures_of(inputs["corpus"])
+        galleries = partial(query_galleries, captions, encode=text.encode, store=store, pictures=pictures)
         best = fit(
-            module, data, settings.trainer, folder, log_dir, epochs, module.selects, seed, settings.clip,
-            query_galleries(captions, watched, *seen), settings.test,
+            module, data, settings.trainer, folder, log_dir, epochs, module.selects, self.seed, settings.clip,
+            galleries(self.watched), settings.test,
         )  # fmt: skip
         load_best(module, best)
         save_model(folder, settings.model, arguments, module.model)
-        tested, validated = _tested(module, data, settings, captions, seen, folder, log_dir)
-        _log_result(log_dir, settings, row, seed, tested, validated)
+        make_trainer(settings.trainer).validate(module, data, verbose=False)
+        validated = validation_scores(module.ranks)
+        shown = [
+            one for kind in (QueryGallery, JointSpace) for one in galleries(settings.test, split="test", kind=kind)
+        ]
+        make_trainer(settings.trainer, log_dir, callbacks=shown).test(module, data, verbose=False)
+        tested = write_ranks(folder, module.ranks)
+        self._log_result(log_dir, tested, validated)
+        test = ModelTest(module, text, captions, store, settings.trainer)
         return {
-            "test": tested, "val": validated,
-            "twins": twin_scores(module, captions, store, text, twins_of(inputs["corpus"]), folder),
+            "test": tested, "val": validated, "twins": twin_scores(test, twins_of(inputs["corpus"]), folder),
             "steps_an_epoch": len(data.train_dataloader()), "vocabulary": len(text),
             "parameters": sum(p.numel() for p in module.parameters()),
             **started, **language_probe(module.model, captions, text, mix.languages),
         }  # fmt: skip
 
-    return Job(name, "vse", VERSION, plain, needed, run, True, asdict(settings.trainer), recall_headline)
+    def _data(
+        self, captions: Table, store: RegionStore, text: TextInput, inputs: Mapping[str, Path]
+    ) -> RetrievalData:  # fmt: skip
+        """Batches of training, validation and test; RecipeError, before hours are spent, where it cannot be tested."""
+        settings, held_out = self.settings, {"val": self.watched, "test": self.settings.test}
+        pictures = PixelStore(inputs["pixels"]) if "pixels" in inputs else None
+        require_languages(captions, held_out)
+        data = RetrievalData(
+            captions, store, text.encode, self.mix.groups, self.languages, held_out, settings.batch_size, self.seed,
+            settings.steps, settings.trainer.workers, pictures,
+        )  # fmt: skip
+        folds_of(data, settings.folds, settings.test)
+        return data
 
+    def _arguments(self, store: RegionStore, text: TextInput) -> dict[str, Any]:
+        """Those that the model is made with."""
+        settings = self.settings
+        arguments = {"region_dim": store.dim, "vocabulary_size": len(text), "languages": self.languages}
+        arguments |= {name: getattr(settings, name) for name in ("dim", "word_dim", "dropout", "pretrained")}
+        if settings.pretrained_vectors != "words":  # a model that reads a vector a sentence
+            arguments |= {name: getattr(settings, name) for name in ("pretrained_vectors", "pretrained_layer")}
+        return arguments | image_arguments(settings) | settings.options
 
-def _needed(
-    settings: VseSettings, mix: _Mix, corpus: Job, synthetic: Mapping[str, Job], text_model: str | None,
-    pictures: Callable[[], str | None],
-) -> dict[str, Job]:  # fmt: skip
-    """The jobs that a training reads, but for those that it starts from, in the order in which they are to be done."""
-    tables = {"corpus": corpus} | {source: synthetic[source] for source in mix.sources}
-    # pictures come before the trainings that come first: there may be none
-    return tables | pictures_to_read(settings, corpus, pictures) | sentence_jobs(settings, text_model, tables)
+    def _module(self, arguments: dict[str, Any], types: list[str]) -> Retrieval:
+        settings = self.settings
+        weights = [settings.type_weights.get(name, 0.0) for name in types] if settings.type_weights else None
+        torch.manual_seed(self.seed)
+        return (model_class(settings.model).module() or Retrieval)(
+            settings.model, arguments, settings.loss, settings.margin, weights, settings.warmup_epochs,
+            settings.learning_rate, settings.decay_epoch, settings.decay, settings.test, settings.select,
+            settings.drop_regions, settings.drop_words, settings.pretrained_rate, settings.caption_loss,
+            settings.weight_decay, settings.negatives, settings.distance, settings.decay_every,
+            settings.image_encoder_rate,
+        )  # fmt: skip
+
+    def _log_result(
+        self, log_dir: Path, tested: Mapping[str, Mapping[str, float]], validated: Mapping[str, Mapping[str, float]]
+    ) -> None:
+        """The model's settings and figures in TensorBoard."""
+        settings = self.settings
+        names = ("learning_rate", "dropout", "dim", "batch_size", "epochs", "loss", "margin")
+        shown = {"model": settings.model, "trained on": self.row, "seed": self.seed}
+        shown |= {name: getattr(settings, name) for name in names}
+        results = {f"mean recall, {language}": scores["mean_recall"] for language, scores in tested.items()}
+        results |= {"val rsum": sum(validated[language]["rsum"] for language in settings.select)}
+        log_result(log_dir, settings.test, shown, results)
 
 
 def _mix(settings: VseSettings, row: str, synthetic: Mapping[str, Job]) -> _Mix:
     """The caption mix of a row; RecipeError where its captions are not written, or weights are of others."""
     groups = [parse_group(text) for text in settings.rows[row]]
     require_drawn(row, groups)
-    slots = [slot for group in groups for slot in group]
+    slots = slots_of(settings, row)
     sources, types = sorted({slot.source for slot in slots} - {HUMAN}), list(dict.fromkeys(slot.type for slot in slots))
     for source in sources:
         if source not in synthetic:
@@ -159,120 +292,11 @@ def _mix(settings: VseSettings, row: str, synthetic: Mapping[str, Job]) -> _Mix:
     return _Mix(groups, types, sources, frozenset(slot.language for slot in slots))
 
 
-def _tested(
-    module: Retrieval, data: RetrievalData, settings: VseSettings, captions: Table, seen: _Seen, folder: Path,
-    log_dir: Path,
-) -> tuple[_Scores, _Scores]:  # fmt: skip
-    """Figures of the test and of validation, by language, with the weights that have been chosen."""
-    make_trainer(settings.trainer).validate(module, data, verbose=False)
-    validated = validation_scores(module.ranks)
-    of_test = (captions, settings.test, *seen, "test")
-    shown = [*query_galleries(*of_test), *query_galleries(*of_test, kind=JointSpace)]
-    make_trainer(settings.trainer, log_dir, callbacks=shown).test(module, data, verbose=False)
-    return write_ranks(folder, module.ranks), validated
-
-
 def _captions(inputs: Mapping[str, Path], mix: _Mix) -> Table:
     """The caption table, human and synthetic."""
     tables = [read_captions(inputs[place] / "captions.parquet") for place in ("corpus", *mix.sources)]
-    _require_training_images(tables[0], dict(zip(mix.sources, tables[1:], strict=True)))
+    require_training_images(tables[0], dict(zip(mix.sources, tables[1:], strict=True)))
     return concatenate_datasets(tables)
-
-
-def _data(
-    settings: VseSettings, captions: Table, store: RegionStore, text: TextInput, mix: _Mix, seed: int,
-    inputs: Mapping[str, Path],
-) -> RetrievalData:  # fmt: skip
-    """Batches of training, validation and test; RecipeError, before hours are spent, where it cannot be tested."""
-    pictures = PixelStore(inputs["pixels"]) if "pixels" in inputs else None
-    held_out = {"val": watched_languages(settings, mix.languages), "test": settings.test}
-    require_languages(captions, held_out)
-    data = RetrievalData(
-        captions, store, text.encode, mix.groups, sorted(mix.languages | set(settings.test)), held_out,
-        settings.batch_size, seed, settings.steps, settings.trainer.workers, pictures,
-    )  # fmt: skip
-    folds_of(data, settings.folds, settings.test)
-    return data
-
-
-def _log_result(
-    log_dir: Path, settings: VseSettings, row: str, seed: int, tested: Mapping[str, Mapping[str, float]],
-    validated: Mapping[str, Mapping[str, float]],
-) -> None:  # fmt: skip
-    """A model's settings and figures in TensorBoard."""
-    shown = {
-        "model": settings.model, "trained on": row, "seed": seed, "learning_rate": settings.learning_rate,
-        "dropout": settings.dropout, "dim": settings.dim, "batch_size": settings.batch_size,
-        "epochs": settings.epochs, "loss": settings.loss, "margin": settings.margin,
-    }  # fmt: skip
-    results = {f"mean recall, {language}": scores["mean_recall"] for language, scores in tested.items()}
-    results |= {"val rsum": sum(validated[language]["rsum"] for language in settings.select)}
-    log_result(log_dir, settings.test, shown, results)
-
-
-def _arguments(settings: VseSettings, store: RegionStore, text: TextInput, languages: list[str]) -> dict[str, Any]:
-    return {
-        "region_dim": store.dim, "vocabulary_size": len(text), "languages": languages, "dim": settings.dim,
-        "word_dim": settings.word_dim, "dropout": settings.dropout, "pretrained": settings.pretrained,
-        **_sentences(settings), **image_arguments(settings), **settings.options,
-    }  # fmt: skip
-
-
-def _sentences(settings: VseSettings) -> dict[str, Any]:
-    """The arguments of a model that reads a vector a sentence."""
-    if settings.pretrained_vectors == "words":
-        return {}
-    return {"pretrained_vectors": settings.pretrained_vectors, "pretrained_layer": settings.pretrained_layer}
-
-
-def _module(settings: VseSettings, arguments: dict[str, Any], types: list[str], seed: int) -> Retrieval:
-    weights = [settings.type_weights.get(name, 0.0) for name in types] if settings.type_weights else None
-    torch.manual_seed(seed)
-    return (model_class(settings.model).module() or Retrieval)(
-        settings.model, arguments, settings.loss, settings.margin, weights, settings.warmup_epochs,
-        settings.learning_rate, settings.decay_epoch, settings.decay, settings.test, settings.select,
-        settings.drop_regions, settings.drop_words, settings.pretrained_rate, settings.caption_loss,
-        settings.weight_decay, settings.negatives, settings.distance, settings.decay_every, settings.image_encoder_rate,
-    )  # fmt: skip
-
-
-def _require_training_images(human: Table, synthetic: Mapping[str, Table]) -> None:
-    """Refuse synthetic captions of images that this corpus does not train on; they may come from another recipe.
-
-    Raises:
-        RecipeError: there is one.
-    """
-    rows = zip(human["image_id"][:], human["split"][:], strict=True)
-    trained = {image_id for image_id, split in rows if split == "train"}
-    for source, table in synthetic.items():
-        if strangers := set(table["image_id"][:]) - trained:
-            raise RecipeError(
-                f"{source}: captions of {len(strangers)} images that are not in train here, first {min(strangers)!r}; "
-                "use captions written for the same split (augment.captions)"
-            )
-
-
-def watched_languages(settings: VseSettings, trained: Container[str]) -> list[str]:
-    """Languages that a model is validated in: those of its test that it learned or is selected by."""
-    return [language for language in settings.test if language in trained or language in settings.select]
-
-
-def require_languages(captions: Table, wanted: Mapping[str, Sequence[str]], key: str = "vse.test") -> None:
-    """Refuse a language that a split has no human caption in, and name the setting that wants it.
-
-    Raises:
-        RecipeError: there is one.
-    """
-    columns = (captions[name][:] for name in ("split", "language", "source"))
-    found = {(split, language) for split, language, source in zip(*columns, strict=True) if source == HUMAN}
-    for split, languages in wanted.items():
-        for language in languages:
-            if (split, language) not in found:
-                has = sorted(other for where, other in found if where == split)
-                raise RecipeError(
-                    f"{key} names {language!r}, but the corpus has no human caption of it for {split}; it has "
-                    f"{', '.join(has) or 'none'}; name another, or give pictures of that split captions"
-                )
 
 
 def start_weights(model: nn.Module, folders: Sequence[Path]) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from datasets import Dataset as Table
 
-from data.captions import HUMAN, Caption, read_captions, write_captions
+from data.captions import HUMAN, Caption
 from data.retrieval import captions_of_images
 from data.slots import parse_group
-from modules.retrieval_models import model_class, option_names
 from modules.translators.beam import BeamSettings
 from pipeline.engine.console import debug
 from pipeline.engine.job import Job
@@ -20,19 +19,19 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import parse_path
-from pipeline.retrieval.fusion import fused
+from pipeline.retrieval.fusion import fused, in_folds
 from pipeline.retrieval.generation import Writer
-from pipeline.retrieval.images import image_arguments, images_in, images_of
-from pipeline.retrieval.preconditions import require_enough, require_segmenters
+from pipeline.retrieval.images import image_arguments, images_in, test_inputs
+from pipeline.retrieval.preconditions import require_enough, require_languages, require_segmenters, watched_languages
 from pipeline.retrieval.query_translation import by_translation
-from pipeline.retrieval.ranks import in_folds
 from pipeline.retrieval.reranking import by_likelihood, on_first_lists
-from pipeline.retrieval.rows import Evaluation, Row, Trained, Training
-from pipeline.retrieval.training import require_languages, training_job, watched_languages
+from pipeline.retrieval.rows import Row, Trained, slots_of
+from pipeline.retrieval.training import Training
 from pipeline.retrieval.words import require_read
-from pipeline.translation.augment import diversity, refuse_held_out
+from pipeline.translation.augment import captions_in, leave_captions, refuse_held_out
 
 CAPTIONS_VERSION = 1
+Evaluation = Callable[[Training], Row]
 
 
 def vse_rows(
@@ -54,21 +53,13 @@ def vse_rows(
     Raises:
         RecipeError: a row can not be trained, or is tested in a language that it was not trained on.
     """
-    settings = recipe.vse
+    settings, evaluation = recipe.vse, evaluation_of(recipe.vse)
     require_read(settings)
     rows = []
     for seed in settings.seeds:
         for name in settings.only or settings.rows:
-            languages = frozenset(slot.language for text in settings.rows[name] for slot in parse_group(text))
-
-            def train(model: str, name: str = name, seed: int = seed) -> Job:
-                """The job that trains a model for this row and seed."""
-                return training_job(
-                    recipe, of_model(settings, model), name, seed, corpus, synthetic, workspace, pictures
-                )
-
-            evaluation = evaluation_of(settings)
-            row = evaluation(Training(recipe, workspace, corpus, name, seed, languages, train, translators))
+            training = Training(recipe, workspace, corpus, synthetic, translators, pictures, name, seed)
+            languages, row = training.languages, evaluation(training)
             if evaluation in (as_trained, in_folds):
                 (trained,) = row.trained
                 row = replace(row, analyses=analyses(Trained(trained, corpus, recipe, languages)))
@@ -91,9 +82,7 @@ def evaluation_of(settings: VseSettings) -> Evaluation:
 
 def as_trained(training: Training) -> Row:
     """`vse.model`, with the ranks that its training ends with."""
-    model = training.recipe.vse.model
-    trained = training.train(model)
-    return training.row(trained, [trained], model)
+    return training.tested(training.recipe.vse.model)
 
 
 EVALUATIONS: dict[str, Evaluation] = {
@@ -101,13 +90,6 @@ EVALUATIONS: dict[str, Evaluation] = {
     "folds": in_folds,
 }  # fmt: skip
 """Setting of `vse` → how rows are tested where it is not at its default."""
-
-
-def of_model(settings: VseSettings, model: str) -> VseSettings:
-    """The settings for one of several models: of the options, those that are its own."""
-    own = option_names(model_class(model))
-    plain = {key: one for key, one in settings.options.items() if key in own}
-    return replace(settings, model=model, options=plain, start=settings.start if model == settings.model else [])
 
 
 def require_parts(settings: VseSettings) -> None:
@@ -139,7 +121,7 @@ def require_written(settings: VseSettings, captions: Table) -> None:
     """
     training = captions_of_images(captions.select(np.flatnonzero(np.array(captions["split"][:]) == "train")))
     for name in settings.only or settings.rows:
-        slots = [slot for text in settings.rows[name] for slot in parse_group(text)]
+        slots = slots_of(settings, name)
         written = [slot.language for slot in slots if slot.source == HUMAN]
         require_languages(captions, {"train": written}, f"vse.rows.{name}")
         require_enough(name, [parse_group(text) for text in settings.rows[name]], training)
@@ -163,9 +145,8 @@ def captions_job(recipe: Recipe, corpus: Job, model: Job, path: str) -> Job:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Write, and leave the captions."""
-        human = [Caption(**row) for row in read_captions(inputs["corpus"] / "captions.parquet")]
-        train = [one for one in human if one.split == "train"]
-        images = list(dict.fromkeys(one.image_id for one in train))
+        human = captions_in(inputs["corpus"])
+        images = list(dict.fromkeys(caption.image_id for caption in human if caption.split == "train"))
         written = Writer(inputs["model"], images_in(inputs), trainer, search).write(images, language)
         synthetic = [
             Caption(image, f"{image}|{path}", language, text, "train", path)
@@ -174,22 +155,11 @@ def captions_job(recipe: Recipe, corpus: Job, model: Job, path: str) -> Job:
         refuse_held_out(synthetic, human)
         if not synthetic:
             raise RecipeError(f"{path}: every caption is empty; train the captioner longer (augment.captioner.epochs)")
-        write_captions(synthetic, folder / "captions.parquet")
-        return diversity(train, synthetic, language) | {"empty": len(written) - len(synthetic)}
+        return leave_captions(folder, synthetic, human, language, len(written) - len(synthetic))
 
     plain = {"path": path, "search": asdict(search)}
-    inputs = {"corpus": corpus, "model": model} | images_of(model)
-    return Job(
-        f"synthetic-{path.replace(':', '-')}",
-        "vse",
-        CAPTIONS_VERSION,
-        plain,
-        inputs,
-        run,
-        False,
-        asdict(trainer),
-        _headline,
-    )
+    name, inputs = f"synthetic-{path.replace(':', '-')}", test_inputs(model, corpus)
+    return Job(name, "vse", CAPTIONS_VERSION, plain, inputs, run, False, asdict(trainer), _headline)
 
 
 def _headline(figures: Mapping[str, Any]) -> str:

@@ -13,7 +13,6 @@ from data.captions import read_captions
 from data.lines import WORD_VECTORS
 from data.published_vectors import read_vectors
 from data.sentence_vectors import KnownSentences, compute_vectors
-from data.slots import parse_group
 from data.text import PretrainedTokens, TextInput, WordVocabulary
 from data.vectors import train_vectors
 from modules.layers.pretrained_text import SentenceVectors
@@ -24,9 +23,13 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
-from pipeline.recipes.trainer_settings import TrainerSettings
+from pipeline.retrieval.rows import slots_of
+from pipeline.training.trainer import device_of
 
-_READ_BY_TRANSFORMERS = (".json", ".txt", ".model", ".safetensors", ".bin")
+_READ_BY_TRANSFORMERS = {
+    "pretrained": (".json", ".txt", ".model", ".safetensors", ".bin"),
+    "image_encoder": (".json", ".safetensors", ".bin"),
+}
 
 
 def text_input(
@@ -45,11 +48,13 @@ def text_input(
         DataError: there is no such tokenizer, sentence vectors are damaged, or a caption has none.
     """
     if settings.pretrained is not None:
-        tokens = known_sentences(PretrainedTokens(settings.pretrained), inputs)
-        if isinstance(tokens, KnownSentences):
-            tokens.require(captions)
+        tokens = PretrainedTokens(settings.pretrained)
         tokens.save(folder / "words.json")
-        return tokens
+        if not (folders := [path for name, path in inputs.items() if name.startswith(_INPUT)]):
+            return tokens
+        sentences = KnownSentences(tokens, folders)
+        sentences.require(captions)
+        return sentences
     training = _training_text(captions, types)
     vocabulary = WordVocabulary.build(*training, settings.min_count, settings.share_words, settings.segment)
     vocabulary.save(folder / "words.json")
@@ -57,15 +62,14 @@ def text_input(
 
 
 def start_words(
-    model: RetrievalModel, recipe: Recipe, settings: VseSettings, captions: Table, types: Collection[str],
-    text: TextInput, folder: Path,
+    model: RetrievalModel, settings: VseSettings, captions: Table, types: Collection[str], text: TextInput,
+    folder: Path,
 ) -> dict[str, Any]:  # fmt: skip
     """Let the word vectors of a model start as the settings say, instead of at random; or look sentences up.
 
     Args:
         model: new, its word vectors random.
-        recipe: whose data root the files are below.
-        settings: with `word_vectors` of the languages of the training captions.
+        settings: with `word_vectors` of the languages of the training captions, as `vectors_of_row` gives them.
         captions: among them those for training.
         types: of the training captions, `en/human`.
         text: the model's text input.
@@ -89,33 +93,34 @@ def start_words(
     if lacking := sorted(read - settings.word_vectors.keys()):
         info(f"  warning: vse.word_vectors names no file of {', '.join(lacking)}; these words start at random")
     languages = [tuple(settings.word_vectors)] if text.shared else [(one,) for one in settings.word_vectors]
-    return {"word_vectors": {", ".join(own): _start(model, recipe, settings, text, own[0]) for own in languages}}
+    return {"word_vectors": {", ".join(own): _start(model, settings, text, own[0]) for own in languages}}
 
 
-def files_of_words(recipe: Recipe, settings: VseSettings, workspace: Workspace) -> dict[str, Any]:
+def files_read(settings: VseSettings, workspace: Workspace) -> dict[str, Any]:
     """What stands for files in the key of a job that reads them: their contents.
 
     Returns:
-        `pretrained`, of a pretrained model in a local folder; `word_vectors` by language, if there are such files.
-
-    Raises:
-        RecipeError: a file is missing.
+        `pretrained` and `image_encoder`, of pretrained models in local folders; `word_vectors` by language, if there
+        are such files.
     """
-    found, folder = dict[str, Any](), Path(settings.pretrained or "")
-    if settings.pretrained is not None and folder.is_dir():
-        files = sorted(path for path in folder.iterdir() if path.suffix in _READ_BY_TRANSFORMERS)
-        found["pretrained"] = workspace.fingerprint(files)
+    found: dict[str, Any] = {}
+    for part, suffixes in _READ_BY_TRANSFORMERS.items():
+        name = getattr(settings, part)
+        if name is not None and Path(name).is_dir():
+            files = sorted(path for path in Path(name).iterdir() if path.suffix in suffixes)
+            found[part] = workspace.fingerprint(files)
     if settings.word_vectors:
-        paths = {language: _file_of(recipe, settings, language) for language in settings.word_vectors}
-        found["word_vectors"] = {language: workspace.fingerprint([path]) for language, path in paths.items()}
+        found["word_vectors"] = {
+            language: workspace.fingerprint([Path(file)]) for language, file in settings.word_vectors.items()
+        }
     return found
 
 
-def vectors_of_row(settings: VseSettings, row: str, languages: Collection[str]) -> dict[str, str]:
-    """`vse.word_vectors` of the languages that a row is trained on.
+def vectors_of_row(recipe: Recipe, settings: VseSettings, row: str, languages: Collection[str]) -> dict[str, str]:
+    """Files of `vse.word_vectors`, below the recipe's data root, of the languages that a row is trained on.
 
     Raises:
-        RecipeError: they share words that are written alike, which would have several vectors.
+        RecipeError: they share words that are written alike, which would have several vectors; or a file is missing.
     """
     own = {language: file for language, file in settings.word_vectors.items() if language in languages}
     if own and settings.share_words and (len(own) < len(languages) or len(set(own.values())) > 1):
@@ -123,7 +128,7 @@ def vectors_of_row(settings: VseSettings, row: str, languages: Collection[str]) 
             f"vse.rows.{row} reads {', '.join(sorted(languages))}, which share words that are written alike, but "
             "vse.word_vectors does not name one file for all of them; set vse.share_words=false"
         )
-    return own
+    return {language: str(_file_of(recipe, language, Path(file))) for language, file in own.items()}
 
 
 def require_read(settings: VseSettings) -> None:
@@ -134,15 +139,14 @@ def require_read(settings: VseSettings) -> None:
     """
     if not settings.word_vectors:
         return
-    known = {slot.language for groups in settings.rows.values() for text in groups for slot in parse_group(text)}
+    known = {slot.language for row in settings.rows for slot in slots_of(settings, row)}
     if unread := sorted(settings.word_vectors.keys() - known):
         raise RecipeError(
             f"vse.word_vectors names {unread[0]!r}, but vse.rows reads {', '.join(sorted(known))} alone; leave it out"
         )
 
 
-def _file_of(recipe: Recipe, settings: VseSettings, language: str) -> Path:
-    path = Path(settings.word_vectors[language])
+def _file_of(recipe: Recipe, language: str, path: Path) -> Path:
     if recipe.corpus.root is None and not path.is_absolute():
         raise RecipeError(f"vse.word_vectors.{language} is {path}, but there is no data root; set BILDWORT_DATA=FOLDER "
                           "or give the whole path")  # fmt: skip
@@ -153,11 +157,9 @@ def _file_of(recipe: Recipe, settings: VseSettings, language: str) -> Path:
     return path
 
 
-def _start(
-    model: RetrievalModel, recipe: Recipe, settings: VseSettings, text: WordVocabulary, language: str
-) -> dict[str, int]:
+def _start(model: RetrievalModel, settings: VseSettings, text: WordVocabulary, language: str) -> dict[str, int]:
     """Start the words of a language from its file, the others stay as they are."""
-    path, words = _file_of(recipe, settings, language), text.words_of(language)
+    path, words = Path(settings.word_vectors[language]), text.words_of(language)
     with status(f"reading {path}"):
         found = read_vectors(path, words, settings.word_dim)
     model.set_word_vectors(torch.from_numpy(found.vectors), torch.from_numpy(found.numbers))
@@ -212,23 +214,13 @@ def sentence_jobs(settings: VseSettings, model_files: str | None, tables: Mappin
     return {f"{_INPUT}{name}": _vectors_job(settings, model_files, table) for name, table in tables.items()}
 
 
-def known_sentences(tokens: PretrainedTokens, inputs: Mapping[str, Path]) -> KnownSentences | PretrainedTokens:
-    """The text input of a training that looks sentences up; `tokens` itself if there are none to look up.
-
-    Raises:
-        DataError: a folder of vectors is damaged.
-    """
-    folders = [folder for name, folder in inputs.items() if name.startswith(_INPUT)]
-    return KnownSentences(tokens, folders) if folders else tokens
-
-
 def _vectors_job(settings: VseSettings, model_files: str | None, table: Job) -> Job:
     name, layer = str(settings.pretrained), settings.pretrained_layer
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Encode every different sentence, and leave the vectors."""
         texts = read_captions(inputs["captions"] / "captions.parquet")["text"][:]
-        tokens, model, device = PretrainedTokens(name), SentenceVectors(name, layer), _device(settings.trainer)
+        tokens, model, device = PretrainedTokens(name), SentenceVectors(name, layer), device_of(settings.trainer)
 
         def encode(batch: torch.Tensor) -> NDArray[np.float32]:
             """Vectors (B, E) of tokens (B, L)."""
@@ -243,10 +235,3 @@ def _vectors_job(settings: VseSettings, model_files: str | None, table: Job) -> 
         f"sentences-{table.name}", "vse", VERSION, plain, {"captions": table}, run,
         headline=lambda figures: f"vectors of {figures['sentences']:,} sentences",
     )  # fmt: skip
-
-
-def _device(settings: TrainerSettings) -> torch.device:
-    """A GPU if the recipe allows one and there is one."""
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
-    return torch.device("cuda" if settings.accelerator != "cpu" and torch.cuda.is_available() else "cpu")

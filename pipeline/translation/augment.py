@@ -101,11 +101,11 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Translate, and leave captions and examples."""
         refuse_seen_images(inputs)
-        human = [Caption(**row) for row in read_captions(inputs["corpus"] / "captions.parquet")]
+        human = captions_in(inputs["corpus"])
         if "before" in inputs:
-            source = [Caption(**row) for row in read_captions(inputs["before"] / "captions.parquet")]
+            source = captions_in(inputs["before"])
         else:
-            source = [one for one in human if one.language == language and one.split == "train"]
+            source = [caption for caption in human if caption.language == language and caption.split == "train"]
         refuse_held_out(source, human)
         if not source:
             raise RecipeError(f"augment {path}: no training caption in {language!r}; see the data report of the corpus")
@@ -117,25 +117,22 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
                 f"corpus has {store.dim}; use translators trained on the same features (augment.translators)"
             )
         found = translate_all(
-            network, bpe, bpe.encode_all([one.text for one in source], language), [one.image_id for one in source],
-            store, target, decoding_of(wanted, recipe.seed), settings.batch_tokens, settings.trainer, most,
-            kept=folder / "checkpoints",
+            network, bpe, bpe.encode_all([caption.text for caption in source], language),
+            [caption.image_id for caption in source], store, target, decoding_of(wanted, recipe.seed),
+            settings.batch_tokens, settings.trainer, most, kept=folder / "checkpoints",
         )  # fmt: skip
         synthetic = [
-            Caption(one.image_id, f"{one.parent or one.caption_id}|{path}{number}", target, new.text, "train", path,
-                    one.parent or one.caption_id, new.score)
-            for one, translations in zip(source, found, strict=True)
+            Caption(caption.image_id, f"{parent}|{path}{number}", target, new.text, "train", path, parent, new.score)
+            for caption, translations in zip(source, found, strict=True)
+            for parent in [caption.parent or caption.caption_id]
             for number, new in _numbered(translations, wanted.captions)
-        ]  # fmt: skip
+        ]
         if not synthetic:
             raise RecipeError(f"augment {path}: every translation is empty; train longer (mmt.finetune.steps)")
-        write_captions(synthetic, folder / "captions.parquet")
-        originals = {one.caption_id: one for one in human}
-        pictures = pictures_of(inputs["corpus"])
-        _write_examples(folder, path, synthetic, originals, pictures, (origin, target))
-        train = [one for one in human if one.split == "train"]
+        originals = {caption.caption_id: caption for caption in human}
+        _write_examples(folder, path, synthetic, originals, pictures_of(inputs["corpus"]), (origin, target))
         empty = sum(not any(new.text.strip() for new in translations) for translations in found)
-        return diversity(train, synthetic, origin) | {"empty": empty}
+        return leave_captions(folder, synthetic, human, origin, empty)
 
     inputs = {"corpus": corpus, "translator": translator} | lenders_of([translator], corpus)
     inputs |= {"before": before} if before is not None else {}
@@ -154,6 +151,19 @@ def _numbered(translations: Sequence[Translated], count: int) -> Iterator[tuple[
             differing.setdefault(new.text, new)
     for number, new in enumerate(list(differing.values())[:count], 1):
         yield f"#{number}" if number > 1 else "", new
+
+
+def captions_in(folder: Path) -> list[Caption]:
+    """The captions that a finished job left; raises as `read_captions`."""
+    return [Caption(**row) for row in read_captions(folder / "captions.parquet")]
+
+
+def leave_captions(
+    folder: Path, synthetic: Sequence[Caption], human: Sequence[Caption], origin: str, empty: int
+) -> dict[str, Any]:
+    """Write the synthetic captions of a job; its figures, among them how many captions are empty and left out."""
+    write_captions(synthetic, folder / "captions.parquet")
+    return diversity([caption for caption in human if caption.split == "train"], synthetic, origin) | {"empty": empty}
 
 
 def refuse_held_out(source: Sequence[Caption], human: Sequence[Caption]) -> None:
@@ -184,31 +194,27 @@ def diversity(human: Sequence[Caption], synthetic: Sequence[Caption], origin: st
         synthetic: made from them.
         origin: the language that the path starts from; `before` counts its captions alone.
     """
-    tokenised = [words_of(one.text, one.language) for one in synthetic]
-    known = {one.caption_id: words_of(one.text, one.language) for one in human}
-    before = {(origin, word) for one in human if one.language == origin for word in known[one.caption_id].split()}
-    after = {(one.language, word) for one, text in zip(synthetic, tokenised, strict=True) for word in text.split()}
-    copies = sum(text == known.get(one.parent or "") for one, text in zip(synthetic, tokenised, strict=True))
-    written = {(one.language, known[one.caption_id]) for one in human}
-    existing = sum((one.language, text) in written for one, text in zip(synthetic, tokenised, strict=True))
-    languages = Counter(language for language, _ in before | after)
-    of_image: dict[str, list[str]] = {}
-    for one, text in zip(synthetic, tokenised, strict=True):
-        of_image.setdefault(one.image_id, []).append(text)
+    new = [(caption.language, words_of(caption.text, caption.language)) for caption in synthetic]
+    known = {caption.caption_id: (caption.language, words_of(caption.text, caption.language)) for caption in human}
+    before = {(language, word) for language, text in known.values() if language == origin for word in text.split()}
+    after = {(language, word) for language, text in new for word in text.split()}
+    made = [(caption, text) for caption, (_, text) in zip(synthetic, new, strict=True)]
+    written, of_image = set(known.values()), dict[str, list[str]]()
+    for caption, text in made:
+        of_image.setdefault(caption.image_id, []).append(text)
     chosen = random.Random(0).sample(sorted(of_image), min(_BLEU_IMAGES, len(of_image)))
+    words = sum(len(spaced(caption.text, caption.language).split()) for caption in synthetic)
     return {
         "captions": len(synthetic),
         "unique_source": len(before),
         "unique_synthetic": len(after),
         "unique_with_synthetic": len(before | after),
-        "unique_by_language": dict(languages),
-        "copies_of_parent": copies,
-        "copies_of_human": existing,
-        **distinct(
-            [text for one, text in zip(synthetic, tokenised, strict=True) if "#" not in one.caption_id.split("|")[-1]]
-        ),
+        "unique_by_language": dict(Counter(language for language, _ in before | after)),
+        "copies_of_parent": sum(text == known.get(caption.parent or "", ("", None))[1] for caption, text in made),
+        "copies_of_human": sum(sentence in written for sentence in new),
+        **distinct([text for caption, text in made if "#" not in caption.caption_id.split("|")[-1]]),
         "pairwise_bleu": pairwise_bleu([of_image[image_id][:_BLEU_CAPTIONS] for image_id in chosen]),
-        "mean_words": round(sum(len(spaced(one.text, one.language).split()) for one in synthetic) / len(synthetic), 2),
+        "mean_words": round(words / len(synthetic), 2),
     }
 
 
@@ -217,10 +223,9 @@ def _write_examples(
     pictures: Mapping[str, Path], languages: tuple[str, str],
 ) -> None:  # fmt: skip
     """Leave some pairs of captions as `examples.md` and, with their pictures, as `examples.html`."""
-    chosen = random.Random(0).sample(list(synthetic), min(_EXAMPLES, len(synthetic)))
     rows = [
-        Example(one.image_id, pictures.get(one.image_id), originals[one.parent or ""].text, one.text, one.score)
-        for one in chosen
+        Example(new.image_id, pictures.get(new.image_id), originals[new.parent or ""].text, new.text, new.score)
+        for new in random.Random(0).sample(list(synthetic), min(_EXAMPLES, len(synthetic)))
     ]
     lines = ["| image | human | synthetic | score |", "|---|---|---|---|"]
     for row in rows:

@@ -1,13 +1,12 @@
 """Testing a finished translator: its translations of validation, test and twins, and their scores."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.regions import RegionStore
 from data.text import UNSPACED, SubWords, tokenize, words_of
 from modules.metrics.translation import ambiguity_scores, translation_scores
 from modules.translators.beam import BeamSettings
@@ -25,18 +24,19 @@ from pipeline.visualization.dashboards import log_translations
 
 def translation_headline(figures: Mapping[str, Any]) -> str:
     """BLEU on test (else on validation), and the share of ambiguous words that are right, as text."""
-    split = "test" if "test_bleu" in figures else "val"
-    shown = (
-        [f"{'' if split == 'test' else 'val '}BLEU {figures[f'{split}_bleu']:.1f}"]
-        if f"{split}_bleu" in figures
-        else []
-    )
+    split, prefix = ("test", "") if "test_bleu" in figures else ("val", "val ")
+    shown = [f"{prefix}BLEU {figures[f'{split}_bleu']:.1f}"] if f"{split}_bleu" in figures else []
     if "ambiguous" in figures:
         shown.append(f"ambiguous words {figures['ambiguous']:.0f} %")
     return ", ".join(shown)
 
 
-def evaluate_translator(folder: Path, pairs: ParallelText, store: RegionStore, settings: MmtSettings) -> dict[str, Any]:
+def settings_of_test(settings: MmtSettings) -> dict[str, Any]:
+    """What changes the translations of a finished translator, for the key of a job that tests it."""
+    return {name: getattr(settings, name) for name in ("beam_size", "length_penalty", "without_regions")}
+
+
+def evaluate_translator(folder: Path, pairs: ParallelText, settings: MmtSettings) -> dict[str, Any]:
     """Translate validation, test and twins; write the translations, return BLEU and the ambiguity scores."""
     figures: dict[str, Any] = {}
     loaded = load_translator(folder)
@@ -44,7 +44,7 @@ def evaluate_translator(folder: Path, pairs: ParallelText, store: RegionStore, s
         rows = pairs.rows(split, captions=True)
         if not rows:
             continue
-        found = _translate(*loaded, pairs, rows, [row["seen_id"] for row in rows], store, settings)
+        found = [best for best, *_ in translate_rows(loaded, pairs, rows, [row["seen_id"] for row in rows], settings)]
         references = [row[pairs.target] for row in rows]
         scores = translation_scores(
             [one.text for one in found], references, [one.tokens for one in found],
@@ -56,13 +56,38 @@ def evaluate_translator(folder: Path, pairs: ParallelText, store: RegionStore, s
         }  # fmt: skip
         _write_translations(folder / f"{split}.parquet", pairs, rows, found)
     if pairs.twins and pairs.direction == "en-de":
-        figures |= _test_twins(*loaded, pairs, store, settings)
+        figures |= _test_twins(loaded, pairs, settings)
     return figures
 
 
-def _test_twins(
-    translator: Searched, bpe: SubWords, pairs: ParallelText, store: RegionStore, settings: MmtSettings
-) -> dict[str, Any]:
+def evaluate_and_show(recipe: Recipe, folder: Path, pairs: ParallelText, name: str) -> dict[str, Any]:
+    """`evaluate_translator` of a job; some translations of the test are shown in TensorBoard."""
+    figures = evaluate_translator(folder, pairs, recipe.mmt)
+    if (folder / "test.parquet").is_file():
+        log_translations(
+            log_folder(recipe, name, folder.name), read_translations(folder, "test"), pictures_of(pairs.corpus)
+        )
+    return figures
+
+
+def translate_rows(
+    loaded: tuple[Searched, SubWords], pairs: ParallelText, rows: Sequence[Mapping[str, Any]],
+    images: Sequence[str | None], settings: MmtSettings, size: int | None = None, **more: Any,
+) -> list[list[Translated]]:  # fmt: skip
+    """Translate rows of `pairs` by what `load_translator` gives, each with an image or (None) without one.
+
+    `size` is the beam's, if it is not `mmt.beam_size`; `more` is for `translate_all`.
+    """
+    translator, bpe = loaded
+    source = bpe.encode_all([row[pairs.source] for row in rows], pairs.source)
+    beam = BeamSettings(size or settings.beam_size, settings.length_penalty)
+    return translate_all(
+        translator, bpe, source, images, pairs.store, pairs.target, beam, settings.batch_tokens, settings.trainer,
+        **more,
+    )  # fmt: skip
+
+
+def _test_twins(loaded: tuple[Searched, SubWords], pairs: ParallelText, settings: MmtSettings) -> dict[str, Any]:
     """Ambiguous words of the twin pictures: with the right regions and, for MMT, with the twin's."""
     twins = {row["image_id"]: row for row in pairs.twins}
     rows = [row for row in pairs.rows("twins", captions=True) if row["image_id"] in twins]
@@ -70,7 +95,7 @@ def _test_twins(
     reference = {row["image_id"]: tokenize(row["de"], "de") for row in rows}
     figures: dict[str, Any] = {}
     for kind, key in (("", "image_id"), ("swapped_", "twin_id")):
-        found = _translate(translator, bpe, pairs, rows, [entry[key] for entry in about], store, settings)
+        found = [best for best, *_ in translate_rows(loaded, pairs, rows, [entry[key] for entry in about], settings)]
         scores = ambiguity_scores(
             [one.tokens for one in found], [reference[entry["image_id"]] for entry in about],
             [reference[entry["twin_id"]] for entry in about], [entry["word"] for entry in about],
@@ -78,18 +103,6 @@ def _test_twins(
         )  # fmt: skip
         figures |= {kind + name: value for name, value in scores.items()}
     return figures
-
-
-def _translate(
-    translator: Searched, bpe: SubWords, pairs: ParallelText, rows: list[dict[str, Any]], image_ids: list[str | None],
-    store: RegionStore, settings: MmtSettings,
-) -> list[Translated]:  # fmt: skip
-    beam = BeamSettings(settings.beam_size, settings.length_penalty)
-    source = bpe.encode_all([row[pairs.source] for row in rows], pairs.source)
-    found = translate_all(
-        translator, bpe, source, image_ids, store, pairs.target, beam, settings.batch_tokens, settings.trainer
-    )
-    return [best for best, *_ in found]
 
 
 def _write_translations(path: Path, pairs: ParallelText, rows: list[dict[str, Any]], found: list[Translated]) -> None:
@@ -104,10 +117,3 @@ def _write_translations(path: Path, pairs: ParallelText, rows: list[dict[str, An
 def read_translations(folder: Path, split: str) -> list[dict[str, Any]]:
     """The translations of a split: rows of pair_id, image_id, source, reference, hypothesis …; see `read_rows`."""
     return list(read_rows(folder / f"{split}.parquet").to_pylist())
-
-
-def show_translations(recipe: Recipe, folder: Path, corpus: Path, name: str) -> None:
-    """Show some test translations of the translator in a folder in TensorBoard."""
-    if (folder / "test.parquet").is_file():
-        log_dir = log_folder(recipe, name, folder.name)
-        log_translations(log_dir, read_translations(folder, "test"), pictures_of(corpus))

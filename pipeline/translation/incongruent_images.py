@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +16,17 @@ from torch.utils.tensorboard import SummaryWriter
 
 from data.regions import RegionStore
 from data.text import JointBPE, words_of
-from data.translation import Sentences, in_order_loader
+from data.translation import in_order_loader
 from modules.metrics.ambiguity import ambiguous_words, choices, hits
 from modules.metrics.translation import bleu_of, bleu_statistics, by_image, paired_gain
-from modules.translators.beam import BeamSettings
 from modules.translators.noisy_channel import log_likelihoods
 from modules.translators.registry import Translator
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.job import Job
-from pipeline.recipes.translator_settings import MmtSettings
-from pipeline.translation.parallel_text import ParallelText
-from pipeline.translation.translating import translate_all
+from pipeline.recipes.settings import Recipe
+from pipeline.training.trainer import log_folder
+from pipeline.translation.evaluation import settings_of_test, translate_rows
+from pipeline.translation.parallel_text import ParallelText, parallel_text_of, sentences_of
 from pipeline.translation.translator_files import load_translator
 from pipeline.visualization.attention import Seen, attention_html, attention_picture
 from pipeline.visualization.dashboards import plain
@@ -36,49 +36,58 @@ SHOWN = ("own", "other", "zeros")
 _DRAWN, _LOGGED = 20, 8  # sentences whose attention is drawn, and in TensorBoard
 
 
-def incongruent_job(
-    translator: Job, corpus: Job, text: Job, direction: str, settings: MmtSettings, log_dir: Path
-) -> Job:
+@dataclass(frozen=True)
+class _Look:
+    """N sentences translated, and their human translations scored, with one kind of image.
+
+    Attributes:
+        images: of the sentences; None: zeros.
+        tokens: Moses tokens of the translations.
+        likelihood: (N, 2) log-probability of each human translation, and its tokens with the end mark.
+    """
+
+    images: Sequence[str | None]
+    tokens: list[str]
+    likelihood: Tensor
+
+
+def incongruent_job(recipe: Recipe, translator: Job) -> Job:
     """A job that leaves `looks.parquet`, a row a sentence, and `attention.html` where there are pictures.
 
     Figures, for each of `SHOWN`: `…_bleu` (tokenised), `…_loglik` (natural logarithm of the human translation's
     probability, a token) and `…_ambiguous` (% of ambiguous words translated as the human did, where there are any);
     `own-other_…` and `own-zeros_…` are differences, their intervals over images `…_low` and `…_high`. There are none
-    where no test sentence has regions. Some of it goes to TensorBoard's folder `log_dir`.
+    where no test sentence has regions. Some of it goes to TensorBoard's folder of the translator.
     """
-    plain = {name: getattr(settings, name) for name in ("beam_size", "length_penalty", "without_regions")}
+    settings, direction = recipe.mmt, translator.name.partition("-")[2]
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Translate three times, score, compare and draw."""
-        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
-        pairs = ParallelText(inputs["corpus"], inputs["text"], direction, store, settings.without_regions)
+        pairs = parallel_text_of(inputs, direction, settings)
         rows = [row for row in pairs.rows("test", captions=True) if row["seen_id"]]
         images = [row["seen_id"] for row in rows]
         if len(set(images)) < 2:
             return {"looks_sentences": len(rows)}
-        network, bpe = load_translator(inputs["translator"])
-        shown = {"own": images, "other": another(images), "zeros": [None] * len(rows)}
-        outputs, figures = {}, {}
-        for name, seen in shown.items():
-            found = translate_all(
-                network, bpe, [row["source_tokens"] for row in rows], seen, store, pairs.target,
-                BeamSettings(settings.beam_size, settings.length_penalty), settings.batch_tokens, settings.trainer,
-            )  # fmt: skip
-            outputs[name] = [best.tokens for best, *_ in found]
-            figures[name] = _likelihood(network, rows, seen, store, settings.batch_tokens)  # type: ignore[arg-type]
-        scores = _scores(pairs, rows, outputs, figures)
-        _write(folder / "looks.parquet", rows, shown, outputs, figures)
+        network, bpe = loaded = load_translator(inputs["translator"])
+        looks: dict[str, _Look] = {}
+        for name, seen in zip(SHOWN, (images, another(images), [None] * len(rows)), strict=True):
+            tokens = [best.tokens for best, *_ in translate_rows(loaded, pairs, rows, seen, settings)]
+            likelihood = _likelihood(network, rows, seen, pairs.store, settings.batch_tokens)  # type: ignore[arg-type]
+            looks[name] = _Look(seen, tokens, likelihood)
+        scores = _scores(pairs, rows, looks)
+        _write(folder / "looks.parquet", rows, looks)
         pictures = pictures_of(inputs["corpus"])
         if pictures:
-            seen = _looks(network, bpe, pairs, rows, store, pictures)  # type: ignore[arg-type]
-            attention_html(folder / "attention.html", translator.name, seen, (pairs.source, pairs.target))
-            _log(log_dir, seen, rows, outputs, pairs)
+            drawn = _attention(network, bpe, pairs, rows, pictures)  # type: ignore[arg-type]
+            attention_html(folder / "attention.html", translator.name, drawn, (pairs.source, pairs.target))
+            _log(log_folder(recipe, translator.name, translator.key), drawn, pairs, rows, looks)
         return {"looks_sentences": len(rows)} | scores
 
-    inputs = {"corpus": corpus, "text": text, "translator": translator}
+    inputs = {name: translator.inputs[name] for name in ("corpus", "text")} | {"translator": translator}
     return Job(
-        f"looks-{translator.name}", "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer), _headline
-    )
+        f"looks-{translator.name}", "mmt", VERSION, settings_of_test(settings), inputs, run, True,
+        asdict(settings.trainer), _headline,
+    )  # fmt: skip
 
 
 def _headline(figures: Mapping[str, Any]) -> str:
@@ -96,24 +105,18 @@ def another(images: Sequence[str]) -> list[str]:
 
 
 def _likelihood(
-    network: Translator,
-    rows: Sequence[dict[str, Any]],
-    seen: Sequence[str | None],
-    store: RegionStore,
+    network: Translator, rows: Sequence[dict[str, Any]], images: Sequence[str | None], store: RegionStore,
     batch_tokens: int,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Log-probability of each human translation, and its tokens with the end mark: (N, 2)."""
-    sentences = Sentences([row["source_tokens"] for row in rows], [row["target_tokens"] for row in rows], seen)
     found = torch.zeros(len(rows), 2, dtype=torch.float64)
-    for batch in in_order_loader(sentences, store, batch_tokens):
+    for batch in in_order_loader(sentences_of(rows, images), store, batch_tokens):
         found[batch["index"], 0] = log_likelihoods(network, batch).double()
         found[batch["index"], 1] = batch["target_lengths"].double()
     return found
 
 
-def _scores(
-    pairs: ParallelText, rows: Sequence[dict[str, Any]], outputs: dict[str, list[str]], likelihood: dict[str, Tensor]
-) -> dict[str, Any]:
+def _scores(pairs: ParallelText, rows: Sequence[dict[str, Any]], looks: Mapping[str, _Look]) -> dict[str, Any]:
     """All figures of the job; ambiguous words are those of the pairs about training pictures, with regions or not."""
     train = [row for row in pairs.rows("train", captions=None) if row["image_id"]]
     source, target = (
@@ -127,14 +130,14 @@ def _scores(
     ]
     statistics = {
         name: {
-            "bleu": bleu_statistics(outputs[name], reference),
-            "loglik": likelihood[name],
+            "bleu": bleu_statistics(look.tokens, reference),
+            "loglik": look.likelihood,
             "ambiguous": torch.tensor(
-                [[hits(found, text.split()), len(found)] for found, text in zip(to_choose, outputs[name], strict=True)],
+                [[hits(found, text.split()), len(found)] for found, text in zip(to_choose, look.tokens, strict=True)],
                 dtype=torch.float64,
             ),
         }
-        for name in SHOWN
+        for name, look in looks.items()
     }
     rate = {"bleu": bleu_of, "loglik": lambda sums: sums[..., 0] / sums[..., 1],
             "ambiguous": lambda sums: 100 * sums[..., 0] / sums[..., 1].clamp(min=1)}  # fmt: skip
@@ -153,15 +156,12 @@ def _scores(
     return figures
 
 
-def _write(
-    path: Path, rows: Sequence[dict[str, Any]], shown: dict[str, Any], outputs: dict[str, list[str]],
-    likelihood: dict[str, Tensor],
-) -> None:  # fmt: skip
+def _write(path: Path, rows: Sequence[dict[str, Any]], looks: Mapping[str, _Look]) -> None:
     table = [
         {"pair_id": row["pair_id"]}
-        | {f"{name}_image": shown[name][place] for name in SHOWN}
-        | {f"{name}_tokens": outputs[name][place] for name in SHOWN}
-        | {f"{name}_loglik": float(likelihood[name][place, 0]) for name in SHOWN}
+        | {f"{name}_image": look.images[place] for name, look in looks.items()}
+        | {f"{name}_tokens": look.tokens[place] for name, look in looks.items()}
+        | {f"{name}_loglik": float(look.likelihood[place, 0]) for name, look in looks.items()}
         for place, row in enumerate(rows)
     ]
     pq.write_table(pa.Table.from_pylist(table), path)
@@ -169,41 +169,39 @@ def _write(
 
 @rank_zero_only
 def _log(
-    log_dir: Path,
-    seen: Sequence[Seen],
-    rows: Sequence[dict[str, Any]],
-    outputs: dict[str, list[str]],
-    pairs: ParallelText,
-) -> None:
+    log_dir: Path, drawn: Sequence[Seen], pairs: ParallelText, rows: Sequence[dict[str, Any]],
+    looks: Mapping[str, _Look],
+) -> None:  # fmt: skip
     """Attention on the pictures, and translations that differ with the picture, in TensorBoard."""
-    differ = [place for place in range(len(rows)) if len({outputs[name][place] for name in SHOWN}) > 1]
+    outputs = [
+        [row[pairs.source], row[pairs.target], *(look.tokens[place] for look in looks.values())]
+        for place, row in enumerate(rows)
+    ]
+    differ = [texts for texts in outputs if len(set(texts[2:])) > 1]
     lines = ["| source | reference | its own picture | another picture | no picture |", "|" + "---|" * 5]
-    for place in random.Random(0).sample(differ, min(_LOGGED, len(differ))):
-        texts = [rows[place][pairs.source], rows[place][pairs.target], *(outputs[name][place] for name in SHOWN)]
+    for texts in random.Random(0).sample(differ, min(_LOGGED, len(differ))):
         lines.append("| " + " | ".join(plain(text) for text in texts) + " |")
     with SummaryWriter(str(log_dir)) as board:
         board.add_text("translations/with and without the picture", "\n".join(lines))
-        for number, one in enumerate(seen[:_LOGGED], 1):
-            board.add_image(f"attention/{number}", np.asarray(attention_picture(one)), dataformats="HWC")
+        for number, sentence in enumerate(drawn[:_LOGGED], 1):
+            board.add_image(f"attention/{number}", np.asarray(attention_picture(sentence)), dataformats="HWC")
 
 
-def _looks(
-    network: Translator, bpe: JointBPE, pairs: ParallelText, rows: Sequence[dict[str, Any]], store: RegionStore,
-    pictures: dict[str, Path],
-) -> list[Seen]:  # fmt: skip
+def _attention(
+    network: Translator, bpe: JointBPE, pairs: ParallelText, rows: Sequence[dict[str, Any]], pictures: dict[str, Path]
+) -> list[Seen]:
     """The attention of words to regions while the human translation is read, of sentences drawn at random."""
     rows = [row for row in rows if row["seen_id"] in pictures]
     chosen = random.Random(0).sample(rows, min(_DRAWN, len(rows)))
     sides = {"source": "source_tokens", "target": "target_tokens"}
     seen = []
     for row in chosen:
-        sentences = Sentences([row["source_tokens"]], [row["target_tokens"]], [row["seen_id"]])
-        (batch,) = in_order_loader(sentences, store, 1)
+        (batch,) = in_order_loader(sentences_of([row]), pairs.store, 1)
         with torch.no_grad():
             names = ("source", "source_lengths", "regions", "target", "target_lengths")
             weights = network.look_weights(*(batch[name] for name in names))[0].tolist()
         tokens = [bpe.tokenizer.id_to_token(number) or "" for number in row[sides[network.looks_at]]]
-        boxes = store.boxes[store.rows([row["seen_id"]])[0]]
+        boxes = pairs.store.boxes[pairs.store.rows([row["seen_id"]])[0]]
         texts, picture = (row[pairs.source], row[pairs.target]), pictures[row["seen_id"]]
         seen.append(Seen(row["seen_id"], picture, texts, tokens, weights[: len(tokens)], boxes))
     return seen

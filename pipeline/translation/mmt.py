@@ -2,7 +2,7 @@
 and pretrained translators, which are tested."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import torch
 
 from data.captions import read_pairs
-from data.regions import RegionStore
 from data.text import BEGIN, END, PADDING, UNSPACED, JointBPE, tokenize
 from data.translation import TranslationData
 from modules.metrics.translation import surface_bleu
@@ -31,9 +30,9 @@ from pipeline.training.model_files import load_best, load_weights, save_weights
 from pipeline.training.tensorboard import log_result
 from pipeline.training.trainer import AveragedWeights, fit, log_folder
 from pipeline.translation.back_translation import back_translation_job
-from pipeline.translation.evaluation import evaluate_translator, show_translations, translation_headline
+from pipeline.translation.evaluation import evaluate_and_show, settings_of_test, translation_headline
 from pipeline.translation.incongruent_images import incongruent_job
-from pipeline.translation.parallel_text import ParallelText
+from pipeline.translation.parallel_text import ParallelText, parallel_text_of
 from pipeline.translation.pretrained import pretrained_job
 from pipeline.translation.reranked import channel_of, read_beside, reranked_jobs
 from pipeline.translation.translator_files import save_network, save_several
@@ -79,12 +78,13 @@ def translator_jobs(
         starts: dict[int, Job] = {}
         for number in numbers if mmt.pretrain.steps else ():
             name, back = "nmt" if number == 1 else f"nmt{number}", jobs.get(f"back-{direction}")
-            starts[number] = _translator_job(recipe, name, direction, corpus, text, None, back)
+            starts[number] = _translator_job(recipe, name, direction, corpus=corpus, text=text, back=back)
             jobs[starts[number].name] = starts[number]
         for system in mmt.systems:
             if system in ours:
                 start = starts.get(parse_system(system)[1])
-                jobs[f"{system}-{direction}"] = _translator_job(recipe, system, direction, corpus, text, start)
+                job = _translator_job(recipe, system, direction, corpus=corpus, text=text, start=start)
+                jobs[job.name] = job
             elif "+" in system and members_of(system)[1] is None:
                 jobs[f"{system}-{direction}"] = _joint_job(recipe, system, direction, jobs)
     for system, direction in translators_wanted(mmt):
@@ -110,18 +110,9 @@ def _back_translation(
     return back_translation_job(recipe.mmt, direction, corpus, text, translator)
 
 
-def incongruent_jobs(recipe: Recipe, jobs: dict[str, Job]) -> dict[str, Job]:
+def incongruent_jobs(recipe: Recipe, jobs: Mapping[str, Job]) -> dict[str, Job]:
     """The incongruent-image test of each MMT among `translator_jobs`."""
-    found = {}
-    for direction in recipe.mmt.directions:
-        for system in recipe.mmt.systems:
-            if "+" not in system and parse_system(system)[0] == "mmt":
-                job = jobs[f"{system}-{direction}"]
-                found[job.name] = incongruent_job(
-                    job, job.inputs["corpus"], job.inputs["text"], direction, recipe.mmt,
-                    log_folder(recipe, job.name, job.key),
-                )  # fmt: skip
-    return found
+    return {name: incongruent_job(recipe, job) for name, job in jobs.items() if job.settings.get("system") == "mmt"}
 
 
 def say_scores(workspace: Workspace, jobs: Iterable[Job]) -> None:
@@ -179,45 +170,107 @@ def _text_job(settings: MmtSettings, languages: list[str], corpus: Job) -> Job:
     )  # fmt: skip
 
 
-def _translator_job(
-    recipe: Recipe, system: str, direction: str, corpus: Job, text: Job, start: Job | None, back: Job | None = None
-) -> Job:
-    settings = recipe.mmt
-    kind, number = parse_system(system)
-    phase = settings.pretrain if kind == "nmt" else settings.finetune
-    seed = recipe.seed + number - 1
+def _translator_job(recipe: Recipe, system: str, direction: str, **inputs: Job | None) -> Job:
+    """A job that trains a translator, from the inputs that are not None: `corpus`, `text`, `start` (NMT), `back`."""
+    settings, (kind, number) = recipe.mmt, parse_system(system)
+    phase, seed = settings.pretrain if kind == "nmt" else settings.finetune, recipe.seed + number - 1
     plain = {key: value for key, value in job_settings(settings).items() if key not in _OF_SOME_JOBS}
-    plain["network_options"] = _options_of(settings, kind)
+    options = network_options(settings.network) | settings.network_options
+    plain["network_options"] = {key: one for key, one in options.items() if key not in _OF_PICTURES or kind == "mmt"}
     if kind == "nmt":
         plain |= {"repeat": settings.repeat, "pretrain_captions": settings.pretrain_captions}
     plain |= {"system": kind, "direction": direction, "phase": job_settings(phase), "seed": seed}
-    name = f"{system}-{direction}"
+    run, trainer = _Training(recipe, system, direction, kind, phase, seed), asdict(settings.trainer)
+    needed = {name: job for name, job in inputs.items() if job is not None}
+    return Job(f"{system}-{direction}", "mmt", VERSION, plain, needed, run, True, trainer, translation_headline)
 
-    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+
+@dataclass(frozen=True)
+class _Training:
+    """The work of a job that trains a translator.
+
+    Attributes:
+        recipe: whose.
+        system: `nmt`, `mt`, `mmt2` …
+        direction: `en-de`.
+        kind: the system without its number.
+        phase: how long it is trained.
+        seed: of the training.
+    """
+
+    recipe: Recipe
+    system: str
+    direction: str
+    kind: str
+    phase: Phase
+    seed: int
+
+    def __call__(self, folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Train, then translate validation, test and twins."""
-        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
-        pairs = ParallelText(
-            inputs["corpus"], inputs["text"], direction, store, settings.without_regions, inputs.get("back")
-        )
+        settings = self.recipe.mmt
+        pairs = parallel_text_of(inputs, self.direction, settings)
         bpe = JointBPE.load(inputs["text"] / "bpe.json")
         network = {
-            "vocabulary_size": len(bpe), "region_dim": store.dim if kind == "mmt" else None,
+            "vocabulary_size": len(bpe), "region_dim": pairs.store.dim if self.kind == "mmt" else None,
             "embedding_dim": settings.embedding_dim, "hidden_dim": settings.hidden_dim,
             "dropout": settings.dropout, "padding": PADDING, **settings.network_options,
         }  # fmt: skip
         if settings.network != "bilstm":  # a network without a name is a Bi-LSTM
             network["network"] = settings.network
-        looks = store if kind == "mmt" else None
-        figures = _train(recipe, seed, folder, inputs, name, phase, pairs, network, bpe, looks)
+        name = f"{self.system}-{self.direction}"
+        log_dir = log_folder(self.recipe, name, folder.name)
+        figures = self._train(folder, log_dir, inputs, pairs, network, bpe)
         save_network(folder, network, bpe)
-        figures |= evaluate_translator(folder, pairs, store, settings)
-        show_translations(recipe, folder, inputs["corpus"], name)
-        _log_result(recipe, folder, name, seed, phase, figures)
+        figures |= evaluate_and_show(self.recipe, folder, pairs, name)
+        self._log_result(log_dir, figures)
         return figures
 
-    more = {"start": start, "back": back}
-    inputs = {"corpus": corpus, "text": text} | {name: job for name, job in more.items() if job is not None}
-    return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer), translation_headline)
+    def _train(
+        self, folder: Path, log_dir: Path, inputs: Mapping[str, Path], pairs: ParallelText, network: dict[str, Any],
+        bpe: JointBPE,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Train, and leave the best weights in the folder."""
+        settings, phase = self.recipe.mmt, self.phase
+        if self.kind == "nmt":
+            train = pairs.select("train", None if settings.pretrain_captions else False, settings.repeat)
+        else:
+            train = pairs.select("train", captions=True)
+        alike = None if self.kind == "nmt" else True  # MT and MMT are chosen by the same sentences
+        validation = pairs.select("val", captions=alike)
+        torch.manual_seed(self.seed)  # start values do not depend on earlier jobs of this process
+        module = Translation(
+            network, phase.learning_rate, phase.warmup, phase.steps, settings.label_smoothing, BEGIN, END,
+            agreement=phase.r_drop,
+        )  # fmt: skip
+        module.reference = pairs.texts(pairs.target, "val", captions=alike)
+        module.decode = lambda tokens: bpe.decode(tokens, pairs.target)
+        module.bleu = surface_bleu(pairs.target in UNSPACED)
+        if "start" in inputs:
+            load_weights(module.translator, inputs["start"] / "weights.safetensors", strict=False)
+        store, trainer = pairs.store if self.kind == "mmt" else None, settings.trainer
+        data = TranslationData(
+            train, validation, store, settings.batch_tokens, phase.eval_every, self.seed, trainer.workers
+        )
+        best = fit(
+            module, data, trainer, folder, log_dir, phase.steps // phase.eval_every, "val/bleu", self.seed,
+            settings.clip, [AveragedWeights(decay=phase.average)] if phase.average else [], self.recipe.vse.test,
+        )  # fmt: skip
+        load_best(module, best)
+        save_weights(module.translator, folder / "weights.safetensors")
+        parameters = sum(p.numel() for p in module.parameters())
+        return {"train_pairs": len(train), "steps": phase.steps, "parameters": parameters}
+
+    def _log_result(self, log_dir: Path, figures: Mapping[str, Any]) -> None:
+        """The translator's settings and test figures in TensorBoard."""
+        settings = self.recipe.mmt
+        shown = {
+            "model": self.system, "trained on": self.direction, "seed": self.seed,
+            "learning_rate": self.phase.learning_rate, "dropout": settings.dropout, "dim": settings.hidden_dim,
+            "batch_tokens": settings.batch_tokens, "steps": self.phase.steps,
+        }  # fmt: skip
+        names = {"BLEU": "test_bleu", "ambiguous words %": "ambiguous"}
+        results = {title: figures[metric] for title, metric in names.items() if metric in figures}
+        log_result(log_dir, self.recipe.vse.test, shown, results)
 
 
 def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job], channel: Job | None = None) -> Job:
@@ -226,77 +279,16 @@ def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job]
     A borrowed channel has learned nothing about held-out images: `back-…`, which uses the same translator, checks that.
     """
     settings, name = recipe.mmt, f"{system}-{direction}"
-    plain: dict[str, Any] = {key: getattr(settings, key) for key in ("beam_size", "length_penalty", "without_regions")}
+    plain, about = settings_of_test(settings), dict[str, Any]()
     members = {member: jobs[f"{member}-{direction}"] for member in members_of(system)[0]}
     inputs = read_beside(next(iter(members.values()))) | members
     if channel is not None:
         plain[CHANNEL], inputs[CHANNEL] = asdict(settings.channel), channel
-    how = {"direction": direction, **asdict(settings.channel), "length_penalty": settings.length_penalty}
-    about = {CHANNEL: how} if channel is not None else {}
+        about[CHANNEL] = {"direction": direction, **plain[CHANNEL], "length_penalty": settings.length_penalty}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Combine the members, then translate validation, test and twins."""
-        parts = {member: inputs[member] for member in members}
-        save_several(folder, parts, {CHANNEL: inputs[CHANNEL]} if about else {}, about)
-        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
-        pairs = ParallelText(inputs["corpus"], inputs.get("text"), direction, store, settings.without_regions)
-        figures = evaluate_translator(folder, pairs, store, settings)
-        show_translations(recipe, folder, inputs["corpus"], name)
-        return figures
+        save_several(folder, inputs, list(members), list(about), about)
+        return evaluate_and_show(recipe, folder, parallel_text_of(inputs, direction, settings), name)
 
     return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer), translation_headline)
-
-
-def _log_result(recipe: Recipe, folder: Path, name: str, seed: int, phase: Phase, figures: Mapping[str, Any]) -> None:
-    """A translator's settings and test figures in TensorBoard."""
-    settings, (system, _, direction) = recipe.mmt, name.partition("-")
-    shown = {
-        "model": system, "trained on": direction, "seed": seed, "learning_rate": phase.learning_rate,
-        "dropout": settings.dropout, "dim": settings.hidden_dim, "batch_tokens": settings.batch_tokens,
-        "steps": phase.steps,
-    }  # fmt: skip
-    names = {"BLEU": "test_bleu", "ambiguous words %": "ambiguous"}
-    results = {title: figures[metric] for title, metric in names.items() if metric in figures}
-    log_result(log_folder(recipe, name, folder.name), recipe.vse.test, shown, results)
-
-
-def _options_of(settings: MmtSettings, system: str) -> dict[str, Any]:
-    """The network's options that a system reads."""
-    options = network_options(settings.network) | settings.network_options
-    return {name: value for name, value in options.items() if name not in _OF_PICTURES or system == "mmt"}
-
-
-def _train(
-    recipe: Recipe, seed: int, folder: Path, inputs: dict[str, Path], name: str, phase: Phase, pairs: ParallelText,
-    network: dict[str, Any], bpe: JointBPE, store: RegionStore | None,
-) -> dict[str, Any]:  # fmt: skip
-    """Train one translator and leave its best weights in the folder."""
-    settings = recipe.mmt
-    pretraining = name.startswith("nmt")
-    if pretraining:
-        train = pairs.select("train", captions=None if settings.pretrain_captions else False, repeat=settings.repeat)
-    else:
-        train = pairs.select("train", captions=True)
-    alike = None if pretraining else True  # MT and MMT are chosen by the same sentences
-    validation = pairs.select("val", captions=alike)
-    torch.manual_seed(seed)  # start values do not depend on earlier jobs of this process
-    module = Translation(
-        network, phase.learning_rate, phase.warmup, phase.steps, settings.label_smoothing, BEGIN, END,
-        agreement=phase.r_drop,
-    )  # fmt: skip
-    module.reference = pairs.texts(pairs.target, "val", captions=alike)
-    module.decode = lambda tokens: bpe.decode(tokens, pairs.target)
-    module.bleu = surface_bleu(pairs.target in UNSPACED)
-    if "start" in inputs:
-        load_weights(module.translator, inputs["start"] / "weights.safetensors", strict=False)
-    data = TranslationData(
-        train, validation, store, settings.batch_tokens, phase.eval_every, seed, settings.trainer.workers
-    )
-    log_dir = log_folder(recipe, name, folder.name)
-    best = fit(
-        module, data, settings.trainer, folder, log_dir, phase.steps // phase.eval_every, "val/bleu", seed,
-        settings.clip, [AveragedWeights(decay=phase.average)] if phase.average else [], recipe.vse.test,
-    )  # fmt: skip
-    load_best(module, best)
-    save_weights(module.translator, folder / "weights.safetensors")
-    return {"train_pairs": len(train), "steps": phase.steps, "parameters": sum(p.numel() for p in module.parameters())}

@@ -43,13 +43,12 @@ class Lists:
 
     @classmethod
     def of(
-        cls, texts: Sequence[Sequence[str]], features: Sequence[Sequence[Mapping[str, float]]],
-        references: Sequence[str] = (), characters: bool = False,
-    ) -> "Lists":  # fmt: skip
-        """Lists from the features of each candidate by name."""
-        names = list(features[0][0])
-        values = padded([[[one[name] for name in names] for one in candidates] for candidates in features])
-        return cls(texts, values, names, references, characters)
+        cls, lists: Sequence[Sequence[Candidate]], references: Sequence[str], characters: bool, use: Sequence[str] = ()
+    ) -> "Lists":
+        """Lists of candidates, with some of their features or (none named) all."""
+        names = list(use or lists[0][0].features)
+        values = padded([[[one.features[name] for name in names] for one in candidates] for candidates in lists])
+        return cls([[one.text for one in candidates] for candidates in lists], values, names, references, characters)
 
     def only(self, names: Sequence[str]) -> "Lists":
         """The same lists with some of the features, in this order."""
@@ -253,10 +252,7 @@ def lists_of(files: ListFiles, use: Sequence[str], characters: bool) -> tuple[li
     if files.references is not None and len(references) != len(lists):
         raise DataError(f"{files.references}: {len(references)} references, but {files.lists} has candidates of "
                         f"{len(lists)} sentences; expected a reference for each")  # fmt: skip
-    texts = [[one.text for one in candidates] for candidates in lists]
-    names = use or list(lists[0][0].features)
-    features = [[{name: one.features[name] for name in names} for one in some] for some in lists]
-    return lists, Lists.of(texts, features, references, characters)
+    return lists, Lists.of(lists, references, characters, use)
 
 
 def _show(where: Path, lists: Lists, tuning: Tuning, seeds: int) -> None:
@@ -274,11 +270,13 @@ def _show(where: Path, lists: Lists, tuning: Tuning, seeds: int) -> None:
 
 def _written(candidates: list[list[Candidate]], lists: Lists, tuning: Tuning, whole: bool) -> list[str]:
     """The best translation of each sentence, or whole lists in their new order."""
-    scores = (lists.features * list(tuning.best.values())).sum(-1)
-    orders = [sorted(range(len(some)), key=lambda k: -row[k]) for some, row in zip(candidates, scores, strict=True)]
+    scores = (lists.features * list(tuning.best.values())).sum(-1).tolist()
+    ordered = [
+        sorted(zip(some, own, strict=False), key=lambda scored: -scored[1])  # shorter lists have more scores
+        for some, own in zip(candidates, scores, strict=True)
+    ]
     if not whole:
-        return [some[order[0]].text for some, order in zip(candidates, orders, strict=True)]
-    sorted_lists = [[some[k] for k in order] for some, order in zip(candidates, orders, strict=True)]
+        return [some[0][0].text for some in ordered]
     return nbest_lines(
-        sorted_lists, [[float(row[k]) for k in order] for row, order in zip(scores, orders, strict=True)]
+        [[one for one, _ in some] for some in ordered], [[score for _, score in some] for some in ordered]
     )

@@ -1,6 +1,6 @@
 """The parallel table of a prepared corpus with its token numbers, seen in one direction."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,24 @@ from data.translation import Sentences
 from pipeline.corpus.prepare import twins_of
 from pipeline.engine.artifacts import read_rows
 from pipeline.errors import RecipeError
+from pipeline.recipes.translator_settings import MmtSettings
 
 BACK = "back.parquet"  # of a back-translation
 _OF_BACK = ("pair_id", "text", "tokens")  # the last two of the source
+
+
+def parallel_text_of(inputs: Mapping[str, Path], direction: str, settings: MmtSettings) -> "ParallelText":
+    """The parallel table of a job with the inputs `corpus`, and `text` and `back` if it has them, with its regions."""
+    store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+    return ParallelText(
+        inputs["corpus"], inputs.get("text"), direction, store, settings.without_regions, inputs.get("back")
+    )
+
+
+def sentences_of(rows: Sequence[Mapping[str, Any]], images: Sequence[str | None] | None = None) -> Sentences:
+    """Rows of a `ParallelText` as token numbers, with their own images or with others."""
+    source, target = ([row[f"{side}_tokens"] for row in rows] for side in ("source", "target"))
+    return Sentences(source, target, [row["seen_id"] for row in rows] if images is None else images)
 
 
 class ParallelText:
@@ -27,7 +42,7 @@ class ParallelText:
         self, corpus: Path, text: Path | None, direction: str, store: RegionStore, without_regions: str,
         back: Path | None = None,
     ) -> None:  # fmt: skip
-        self.direction = direction
+        self.corpus, self.direction, self.store = corpus, direction, store
         self.source, self.target = direction.split("-")
         self.twins = twins_of(corpus)
         pairs = read_pairs(corpus / "pairs.parquet").to_list()
@@ -76,8 +91,7 @@ class ParallelText:
         if not rows:
             kind = {True: "with regions ", False: "", None: ""}[captions]
             raise RecipeError(f"mmt: no {self.direction} pair {kind}for {split}; see the data report of the corpus")
-        source, target = ([row[f"{side}_tokens"] for row in rows] for side in ("source", "target"))
-        return Sentences(source, target, [row["seen_id"] for row in rows])
+        return sentences_of(rows)
 
     def texts(self, language: str, split: str, captions: bool | None) -> list[str]:
         """Surface sentences of the same pairs, in the same order."""

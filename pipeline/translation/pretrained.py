@@ -6,14 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from data.regions import RegionStore
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.trainer_settings import job_settings
-from pipeline.translation.evaluation import evaluate_translator, show_translations, translation_headline
-from pipeline.translation.parallel_text import ParallelText
+from pipeline.translation.evaluation import evaluate_and_show, settings_of_test, translation_headline
+from pipeline.translation.parallel_text import parallel_text_of
 from pipeline.translation.translator_files import PRETRAINED, load_pretrained
 
 VERSION = 1
@@ -33,28 +32,23 @@ def pretrained_job(recipe: Recipe, workspace: Workspace, system: str, direction:
     name, digest = _place(about.model, direction, f"mmt.pretrained.{system}.model", workspace)
     codes = {language: about.codes[language] for language in direction.split("-") if language in about.codes}
     network = {"name": name, "direction": direction, "codes": codes, "revision": about.revision}
-    plain = {key: getattr(settings, key) for key in ("beam_size", "length_penalty", "without_regions")}
-    plain |= {"trainer": job_settings(settings)["trainer"], PRETRAINED: network | {"name": digest or name}}
+    plain = settings_of_test(settings) | {"trainer": job_settings(settings)["trainer"]}
+    plain[PRETRAINED] = network | {"name": digest or name}
+    title = f"{system}-{direction}"
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Load it, then translate validation, test and twins."""
         commit = load_pretrained(network)[0].commit
         written = {PRETRAINED: network | {"revision": commit}}
         (folder / "network.json").write_text(json.dumps(written, indent=1), encoding="utf-8")
-        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
-        pairs = ParallelText(inputs["corpus"], None, direction, store, settings.without_regions)
-        figures = evaluate_translator(folder, pairs, store, settings)
-        show_translations(recipe, folder, inputs["corpus"], f"{system}-{direction}")
-        return {"model": name, "commit": commit, **figures}
+        pairs = parallel_text_of(inputs, direction, settings)
+        return {"model": name, "commit": commit, **evaluate_and_show(recipe, folder, pairs, title)}
 
     def headline(figures: Mapping[str, Any]) -> str:
         """Its figures, or why there are none, as text."""
         return translation_headline(figures) or f"not tested: the corpus has no {direction} pairs"
 
-    inputs = {"corpus": corpus}
-    return Job(
-        f"{system}-{direction}", "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer), headline
-    )  # fmt: skip
+    return Job(title, "mmt", VERSION, plain, {"corpus": corpus}, run, True, asdict(settings.trainer), headline)
 
 
 def _place(model: str, direction: str, key: str, workspace: Workspace) -> tuple[str, str | None]:

@@ -16,10 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data.nbest import Candidate, nbest_lines, read_nbest
-from data.regions import RegionStore
 from data.slots import parse_group
 from data.text import UNSPACED
-from modules.translators.beam import BeamSettings
 from modules.translators.mira import MiraSettings
 from pipeline.engine.artifacts import read_rows
 from pipeline.engine.job import Job
@@ -27,11 +25,16 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CHANNEL, members_of, opposite, translators_wanted
 from pipeline.recipes.translator_settings import CONTROL, OF_RETRIEVAL
-from pipeline.translation.evaluation import evaluate_translator, translation_headline
+from pipeline.translation.evaluation import (
+    evaluate_translator,
+    settings_of_test,
+    translate_rows,
+    translation_headline,
+)
 from pipeline.translation.incongruent_images import another
 from pipeline.translation.nbest import Lists, compare, tuned
-from pipeline.translation.parallel_text import ParallelText
-from pipeline.translation.translating import Translated, translate_all
+from pipeline.translation.parallel_text import ParallelText, parallel_text_of
+from pipeline.translation.translating import Translated
 from pipeline.translation.translator_files import (
     LOGP,
     RERANKING,
@@ -70,12 +73,13 @@ def reranked_jobs(recipe: Recipe, jobs: Mapping[str, Job], model: Callable[[], J
         jobs: its other translators.
         model: gives the job that trains `mmt.rerank.retrieval`.
     """
-    found = {}
-    for system, direction in translators_wanted(recipe.mmt):
-        if members_of(system)[1] not in (None, CHANNEL):
-            job = _tuned_job(recipe, system, direction, lists_job(recipe, system, direction, jobs, model))
-            found[job.name] = job
-    return found
+    return {
+        f"{system}-{direction}": _tuned_job(
+            recipe, system, direction, lists_job(recipe, system, direction, jobs, model)
+        )
+        for system, direction in translators_wanted(recipe.mmt)
+        if members_of(system)[1] not in (None, CHANNEL)
+    }
 
 
 def read_beside(translator: Job) -> dict[str, Job]:
@@ -95,28 +99,26 @@ def lists_job(
     """
     settings, (members, _) = recipe.mmt, members_of(system)
     trained = {member: jobs[f"{member}-{direction}"] for member in members}
-    names, inputs = [LOGP, "length"], {**read_beside(next(iter(trained.values()))), **trained}
+    names, inputs = [LOGP, "length"], read_beside(next(iter(trained.values()))) | trained
     if (channel := channel_of(jobs, direction)) is not None:
-        names, inputs = [*names, CHANNEL], {**inputs, CHANNEL: channel}
+        names.append(CHANNEL)
+        inputs[CHANNEL] = channel
     if settings.rerank.retrieval:
-        trained_model = model()
-        names = [*names, *_similarities(trained_model, direction)]
-        inputs = {**inputs, RETRIEVAL: trained_model}
+        inputs[RETRIEVAL] = model()
+        names += _similarities(inputs[RETRIEVAL], direction)
     size = settings.rerank.list_size
-    plain = {"features": names, "list_size": size} | {
-        key: getattr(settings, key) for key in ("length_penalty", "without_regions")
-    }
+    plain = {key: value for key, value in settings_of_test(settings).items() if key != "beam_size"}
+    plain |= {"features": names, "list_size": size}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Translate validation and test, and leave all candidates."""
         direct, bpe = load_members([inputs[member] for member in members])
         about = Reranking(direction, {name: float(name == LOGP) for name in names}, size)
         reranker = load_reranker(direct, bpe, about, inputs.get(CHANNEL, folder), inputs.get(RETRIEVAL, folder))
-        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
-        if reranker.regions is not None and reranker.regions.in_features != store.dim:
+        pairs = parallel_text_of(inputs, direction, settings)
+        if reranker.regions is not None and reranker.regions.in_features != pairs.store.dim:
             raise RecipeError(f"lists-{system}: a model reads regions of {reranker.regions.in_features} numbers, the "
-                              f"corpus has {store.dim}; train it on this corpus")  # fmt: skip
-        pairs = ParallelText(inputs["corpus"], inputs.get("text"), direction, store, settings.without_regions)
+                              f"corpus has {pairs.store.dim}; train it on this corpus")  # fmt: skip
         figures: dict[str, Any] = {}
         for split in ("val", "test"):
             rows = pairs.rows(split, captions=True)
@@ -124,10 +126,8 @@ def lists_job(
                 raise RecipeError(f"mmt.rerank: no {direction} pair for {split}; see the data report of the corpus")
             images = [row["seen_id"] for row in rows]
             others = _others(images) if CONTROL in names else ()
-            source = bpe.encode_all([row[pairs.source] for row in rows], pairs.source)
-            found = translate_all(
-                reranker, bpe, source, images, store, pairs.target,
-                BeamSettings(size, settings.length_penalty), settings.batch_tokens, settings.trainer, size, others,
+            found = translate_rows(
+                (reranker, bpe), pairs, rows, images, settings, size, n_best=size, other_ids=others,
                 kept=folder / "checkpoints" / split,
             )  # fmt: skip
             _write_lists(folder, split, pairs, rows, found)
@@ -170,11 +170,7 @@ def read_lists(folder: Path, split: str, target: str) -> tuple[Lists, list[str]]
     """
     table = read_rows(folder / f"{split}.parquet", ["reference", "image_id"]).to_pydict()
     lists = read_nbest(folder / f"{split}.lists", len(table["reference"]))
-    found = Lists.of(
-        [[one.text for one in some] for some in lists], [[one.features for one in some] for some in lists],
-        table["reference"], target in UNSPACED,
-    )  # fmt: skip
-    return found, table["image_id"]
+    return Lists.of(lists, table["reference"], target in UNSPACED), table["image_id"]
 
 
 def choices_job(recipe: Recipe, lists: Job) -> Job:
@@ -218,13 +214,13 @@ def choices_job(recipe: Recipe, lists: Job) -> Job:
 
 def _figures(scored: Sequence[Any], end: str) -> dict[str, float]:
     """Scores, and their gains with intervals, by name."""
-    found = {}
-    for one in scored:
-        name = f"{one.system} | {one.measure}{end}"
-        found[name] = float(one.value)
-        if one.gain is not None:
-            found |= {f"{name} {part}": float(getattr(one.gain, part)) for part in one.gain._fields}
-    return found
+    figures = {}
+    for score in scored:
+        name = f"{score.system} | {score.measure}{end}"
+        figures[name] = float(score.value)
+        if score.gain is not None:
+            figures |= {f"{name} {part}": float(value) for part, value in score.gain._asdict().items()}
+    return figures
 
 
 def _tuned_job(recipe: Recipe, system: str, direction: str, lists: Job) -> Job:
@@ -232,33 +228,24 @@ def _tuned_job(recipe: Recipe, system: str, direction: str, lists: Job) -> Job:
     settings, (members, name) = recipe.mmt, members_of(system)
     rerank, target = settings.rerank, direction.partition("-")[2]
     features: list[str] = list(rerank.systems[str(name)])
-    if lacking := [one for one in features if one not in lists.settings["features"]]:
+    if lacking := [feature for feature in features if feature not in lists.settings["features"]]:
         raise RecipeError(
             f"mmt.rerank.systems.{name} has {lacking[0]!r}, but for {direction} there is "
             f"{_lacks(lacking[0], direction)}"
         )
     parts = [CHANNEL] * (CHANNEL in features) + [RETRIEVAL] * bool({*features} & {*OF_RETRIEVAL})
-    plain = {"features": features, "seeds": rerank.seeds, "passes": rerank.passes} | {
-        key: getattr(settings, key) for key in ("beam_size", "length_penalty", "without_regions")
-    }
+    plain = settings_of_test(settings) | {"features": features, "seeds": rerank.seeds, "passes": rerank.passes}
     inputs = read_beside(lists) | {key: lists.inputs[key] for key in (*members, *parts)} | {"lists": lists}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Tune, combine the parts, then translate validation, test and twins."""
         development, _ = read_lists(inputs["lists"], "val", target)
         found = tuned(development.only(features), rerank.seeds, MiraSettings(passes=rerank.passes))
-        about = {
-            "direction": direction, "weights": found.best, "beam_size": rerank.list_size,
-            "length_penalty": settings.length_penalty,
-        }  # fmt: skip
-        save_several(
-            folder, {one: inputs[one] for one in members}, {one: inputs[one] for one in parts}, {RERANKING: about}
-        )
+        about = asdict(Reranking(direction, found.best, rerank.list_size, settings.length_penalty))
+        save_several(folder, inputs, members, parts, {RERANKING: about})
         tuning = {"weights": found.by_seed.tolist(), "val_bleu": found.bleu.tolist(), "features": features}
         (folder / "tuning.json").write_text(json.dumps(tuning, indent=1), encoding="utf-8")
-        store = RegionStore(inputs["corpus"] / "regions", check_values=False)
-        pairs = ParallelText(inputs["corpus"], inputs.get("text"), direction, store, settings.without_regions)
-        return evaluate_translator(folder, pairs, store, settings)
+        return evaluate_translator(folder, parallel_text_of(inputs, direction, settings), settings)
 
     return Job(
         f"{system}-{direction}", "rerank", VERSION, plain, inputs, run, True, asdict(settings.trainer),

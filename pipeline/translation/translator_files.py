@@ -34,25 +34,24 @@ def save_network(folder: Path, network: dict[str, Any], bpe: JointBPE) -> None:
 
 
 def save_several(
-    folder: Path, members: Mapping[str, Path], parts: Mapping[str, Path] | None = None,
-    about: Mapping[str, Any] | None = None,
-) -> None:  # fmt: skip
+    folder: Path, inputs: Mapping[str, Path], members: Sequence[str], parts: Sequence[str], about: Mapping[str, Any]
+) -> None:
     """Copy finished translators of a direction, and what re-ranks their output.
 
     They are in folders of their own, so that all can be moved and loaded as one.
 
     Args:
         folder: of the whole.
+        inputs: folders of the members and parts, by name.
         members: finished translators of the direction, which search together.
         parts: the `channel` of the opposite direction, and the retrieval model of the features, if they are needed.
         about: what `network.json` says of the re-ranking.
     """
-    for name, part in {**members, **(parts or {})}.items():
+    for name in (*members, *parts):
         (folder / name).mkdir(exist_ok=True)
-        for file in MODEL_FILES if name == RETRIEVAL else files_of(part):
-            shutil.copyfile(part / file, folder / name / file)
-    network = {"ensemble": list(members), **(about or {})}
-    (folder / "network.json").write_text(json.dumps(network, indent=1), encoding="utf-8")
+        for file in MODEL_FILES if name == RETRIEVAL else files_of(inputs[name]):
+            shutil.copyfile(inputs[name] / file, folder / name / file)
+    (folder / "network.json").write_text(json.dumps({"ensemble": list(members), **about}, indent=1), encoding="utf-8")
 
 
 def load_translator(folder: Path) -> tuple[Searched, SubWords]:
@@ -62,14 +61,12 @@ def load_translator(folder: Path) -> tuple[Searched, SubWords]:
         DataError, ModelError: a pretrained translator is no longer where it was.
         RecipeError: the folder holds no translator, or its parts do not fit.
     """
-    network, members, found = _read(folder)
+    network, members, how = _read(folder)
     if PRETRAINED in network:
         return load_pretrained(network[PRETRAINED])
     if members:
         direct, bpe = load_members([folder / name for name in members])
-        return (
-            direct if found is None else load_reranker(direct, bpe, found, folder / CHANNEL, folder / RETRIEVAL)
-        ), bpe
+        return (load_reranker(direct, bpe, how, folder / CHANNEL, folder / RETRIEVAL) if how.direction else direct), bpe
     bpe = JointBPE.load(folder / "bpe.json")
     if len(bpe) != network.get("vocabulary_size"):
         raise RecipeError(f"{folder}: bpe.json has {len(bpe)} entries, the network {network.get('vocabulary_size')}")
@@ -127,12 +124,11 @@ def files_of(folder: Path) -> set[str]:
     Raises:
         RecipeError: the folder holds no translator.
     """
-    network, members, found = _read(folder)
+    network, members, how = _read(folder)
     if not members:
         return {"network.json"} if PRETRAINED in network else set(TRANSLATOR_FILES)
-    weights = {} if found is None else found.weights
-    parts = dict.fromkeys([*members, *([CHANNEL] if CHANNEL in weights else [])], TRANSLATOR_FILES)
-    if {*weights} & {*OF_RETRIEVAL}:
+    parts = dict.fromkeys([*members, *_channel(how)], TRANSLATOR_FILES)
+    if {*how.weights} & {*OF_RETRIEVAL}:
         parts[RETRIEVAL] = MODEL_FILES
     return {"network.json", *(f"{part}/{file}" for part, files in parts.items() for file in files)}
 
@@ -143,9 +139,9 @@ def reads_regions(folder: Path) -> bool:
     Raises:
         RecipeError: the folder holds no translator.
     """
-    network, members, found = _read(folder)
+    network, members, how = _read(folder)
     if members:
-        return any(reads_regions(folder / name) for name in members) or (found is not None and "image" in found.weights)
+        return any(reads_regions(folder / name) for name in members) or "image" in how.weights
     return network.get("region_dim") is not None
 
 
@@ -155,12 +151,16 @@ def lies_elsewhere(folder: Path) -> bool:
     Raises:
         RecipeError: the folder holds no translator.
     """
-    network, members, found = _read(folder)
-    channel = [CHANNEL] if found is not None and CHANNEL in found.weights else []
-    return PRETRAINED in network or any(lies_elsewhere(folder / part) for part in [*members, *channel])
+    network, members, how = _read(folder)
+    return PRETRAINED in network or any(lies_elsewhere(folder / part) for part in [*members, *_channel(how)])
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], list[str], Reranking | None]:
+def _channel(how: Reranking) -> list[str]:
+    """The folder of the channel, if the re-ranking has one."""
+    return [CHANNEL] if CHANNEL in how.weights else []
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], list[str], Reranking]:
     """The contents of `network.json`, the names of its members, and how their lists are re-ranked.
 
     Raises:
@@ -179,14 +179,17 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[str], Reranking | None]:
         raise RecipeError(f"{folder}: its re-ranking is not of this code ({error}); run it again") from None
 
 
-def _reranking(network: Mapping[str, Any]) -> Reranking | None:
-    """What `network.json` says of re-ranking; a channel alone is two features with weights 1 and λ."""
+def _reranking(network: Mapping[str, Any]) -> Reranking:
+    """What `network.json` says of re-ranking, without a direction if there is none.
+
+    A channel alone is two features with weights 1 and λ.
+    """
     if (about := network.get(CHANNEL)) is not None:
         weights = {LOGP: 1.0, CHANNEL: float(about["weight"])}
     elif (about := network.get(RERANKING)) is not None:
         weights = {str(name): float(value) for name, value in about["weights"].items()}
     else:
-        return None
+        return Reranking("", {}, 0)
     source, target = about["direction"].split("-")
     alpha = about.get("length_penalty")
     return Reranking(f"{source}-{target}", weights, int(about["beam_size"]), None if alpha is None else float(alpha))

@@ -17,8 +17,7 @@ from pipeline.export.generation import captions_of, picture_of
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.overlays import overlaid
-from pipeline.retrieval.training import start_weights
-from pipeline.retrieval.vse import of_model
+from pipeline.retrieval.training import of_model, start_weights
 from tests.modules.text_models import save
 from tests.pipeline.tiny import GXN, Tiny
 
