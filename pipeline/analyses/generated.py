@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from modules.metrics.captions import CaptionScores, caption_scores, most_frequen
 from modules.metrics.cider import CiderD, document_frequencies
 from modules.retrieval_models import model_class
 from modules.translators.beam import BeamSettings
+from pipeline.analyses.description import Analysis, Line
 from pipeline.analyses.references import references_of
 from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.files import write_atomically
@@ -245,3 +247,20 @@ def _headline(figures: Mapping[str, Any]) -> str:
         return shown
     empty = Empty(*figures["empty"])
     return f"{shown}; empty captions, which score 0: {empty.total:,}, first of {empty.image!r} in {empty.language}"
+
+
+def _line_of(prefix: str, label: str) -> Line:
+    """The figures of captions with some prefix."""
+    metrics = [f"{prefix}_{measure}" for measure in MEASURES]
+    return Line(label, metrics, f"{prefix}_images", partial(read_cider, of=prefix))
+
+
+GENERATED_CAPTIONS = Analysis(
+    generated_job,
+    "Generated captions, {system}, {language}, {corpus}: compared with all captions of the image; CIDEr-D × 100",
+    ["BLEU-1", "2", "3", "4", "CIDEr-D"],
+    lambda job: [_line_of(GENERATED, "")],
+    tested=4,
+    floors=[_line_of(prefix, name) for prefix, name in FLOORS.items()],
+    counted=("empty", f"{GENERATED}_empty"),
+)

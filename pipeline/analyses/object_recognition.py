@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from data.captions import HUMAN, read_captions
 from data.corpora.scenes_objects import TRAINING, AtPlaces, cells, named, objects_of, same_noun
 from data.pixels import middle_square
 from modules.retrieval_models import model_class
+from pipeline.analyses.description import Analysis, Line
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.job import Job
 from pipeline.retrieval.generation import drawn_pictures, on_device
@@ -169,3 +171,36 @@ def _headline(figures: Mapping[str, Any]) -> str:
         for language, scores in figures["test"].items()
     ]
     return f"objects recognised: {', '.join(shown)}" if shown else "no human test captions in these languages"
+
+
+def _objects(folder: Path, language: str, picture: str) -> torch.Tensor:
+    """Shares (I,) of whole objects in some pictures."""
+    return read_recognised(folder, language, picture)[:, 0]
+
+
+def _gain(folder: Path, language: str) -> torch.Tensor:
+    """How many more objects (I,) are in the picture drawn of the caption than in that of another one."""
+    return _objects(folder, language, DRAWN) - _objects(folder, language, OTHER)
+
+
+def _lines(job: Job) -> Sequence[Line]:
+    """The pictures that are drawn, those of another caption, the difference, and real pictures."""
+    count, objects = "recognised_images", MEASURES[0]
+    drawn, other, real = (
+        Line(title, [name_of(picture, measure) for measure in MEASURES], count, partial(_objects, picture=picture))
+        for picture, title in PICTURES.items()
+    )
+    gain = Line("the difference", [name_of(DRAWN, objects)], count, _gain, name_of(OTHER, objects))
+    return [drawn, other, gain, real]
+
+
+RECOGNISED = Analysis(
+    recognised_job,
+    "Objects in drawn pictures, {language}, {corpus}: share in % of the objects of a caption that the nearest training "
+    "region recognises at their places",
+    MEASURES,
+    _lines,
+    label="pictures",
+    systems=True,
+    beside_recall=True,
+)

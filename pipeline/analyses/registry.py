@@ -1,24 +1,25 @@
-"""What is told of a trained model beside its recall: a job for each analysis that suits the model and the corpus."""
+"""What is told of a trained model beside its recall: an analysis is a file, and a line here."""
 
 from collections.abc import Mapping
 
-from pipeline.analyses.generated import generated_job
-from pipeline.analyses.object_recognition import recognised_job
-from pipeline.analyses.retrieved import retrieved_job
+from pipeline.analyses.description import Analysis
+from pipeline.analyses.generated import GENERATED_CAPTIONS
+from pipeline.analyses.object_recognition import RECOGNISED
+from pipeline.analyses.retrieved import RETRIEVED
+from pipeline.analyses.senses import SENSES
 from pipeline.engine.job import Job
-from pipeline.retrieval.probes import senses_job
-from pipeline.retrieval.rows import Analysis, Trained
+from pipeline.retrieval.rows import Trained
 
 ANALYSES: Mapping[str, Analysis] = {
-    "retrieved": retrieved_job,
-    "generated": generated_job,
-    "recognised": recognised_job,
-    "senses": senses_job,
+    "retrieved": RETRIEVED,
+    "generated": GENERATED_CAPTIONS,
+    "recognised": RECOGNISED,
+    "senses": SENSES,
 }
-"""By name; the tables of each are in `pipeline.reporting.analyses`."""
+"""By name, in the order of their tables."""
 
 
 def analyses_of(trained: Trained) -> dict[str, Job]:
     """The jobs of the analyses that suit a trained model, by name."""
-    found = {name: analysis(trained) for name, analysis in ANALYSES.items()}
-    return {name: job for name, job in found.items() if job is not None}
+    jobs = {name: analysis.job(trained) for name, analysis in ANALYSES.items()}
+    return {name: job for name, job in jobs.items() if job is not None}

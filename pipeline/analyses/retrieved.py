@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from modules.metrics.captions import caption_scores
 from modules.metrics.cider import CiderD, DocumentFrequencies
 from modules.metrics.retrieval import image_folds
 from modules.search.ranking import first_captions
+from pipeline.analyses.description import Analysis, Line
 from pipeline.analyses.references import training_frequencies
 from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.job import Job
@@ -183,3 +185,30 @@ def _headline(figures: Mapping[str, Any]) -> str:
     """CIDEr-D of the first caption by language, as text."""
     scores = figures.get("test", {})
     return ", ".join(f"CIDEr-D {language} {scores[language][name_of('cider', 1)]:.1f}" for language in scores)
+
+
+def _cider(folder: Path, language: str, rank: int) -> Tensor:
+    """CIDEr-D × 100 (I,) of the captions at a rank."""
+    return torch.from_numpy(read_retrieved(folder, language).cider[:, rank - 1])
+
+
+def _lines(job: Job) -> Sequence[Line]:
+    """A line for each rank; a gallery with fewer captions has figures of the first ones."""
+    return [
+        Line(
+            str(rank), [name_of(measure, rank) for measure in MEASURES], "retrieved_images", partial(_cider, rank=rank)
+        )
+        for rank in range(1, DEPTH + 1)
+    ]
+
+
+RETRIEVED = Analysis(
+    retrieved_job,
+    "Retrieved captions, {system}, {language}{size}, {corpus}: compared with the other captions of the image; "
+    "CIDEr-D × 100",
+    ["BLEU-1", "2", "3", "4", "CIDEr-D"],
+    _lines,
+    tested=4,
+    label="rank",
+    folds=True,
+)

@@ -1,29 +1,39 @@
-"""Tables of the analyses of trained models (`pipeline.analyses.registry`), by the name of the analysis."""
+"""Tables of the analyses of trained models (`pipeline.analyses.registry`): means over seeds, as each is described."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
-from pipeline.reporting.generated import generated_tables
-from pipeline.reporting.object_recognition import recognised_tables
-from pipeline.reporting.results import Figures
-from pipeline.reporting.retrieved import retrieved_tables
-from pipeline.reporting.senses import senses_tables
+from torch import Tensor
+
+from modules.metrics.intervals import mean_interval
+from pipeline.analyses.description import Analysis, Line
+from pipeline.analyses.registry import ANALYSES
+from pipeline.engine.job import Job
+from pipeline.reporting.results import INTERVALS, NOT_RUN, Figures, Mean, Subject, fold_split
 from pipeline.retrieval.rows import Cells
 from pipeline.visualization.text_table import TextTable
 
-AnalysisTables = Callable[[Figures, Cells, str], Iterator[TextTable]]
-"""Tables of a language, by figures, and system, name and row of each line, seed by seed."""
-TABLES: Mapping[str, AnalysisTables] = {
-    "retrieved": retrieved_tables,
-    "generated": generated_tables,
-    "recognised": recognised_tables,
-    "senses": senses_tables,
-}
-BESIDE_RECALL = ("recognised", "senses")
+BESIDE_RECALL = [name for name, analysis in ANALYSES.items() if analysis.beside_recall]
 """Those that stand below a paper's table of recall."""
+_Jobs = Mapping[int, Job]
+"""By seed."""
+
+
+class Measured(NamedTuple):
+    """What was measured of a line of a table, a row or a system.
+
+    Attributes:
+        n: of how many items; 0 where it was not measured.
+        lines: the cells behind its name.
+    """
+
+    n: int
+    lines: list[list[str]]
 
 
 def analysis_tables(
-    figures: Figures, cells: Cells, languages: Sequence[str], names: Sequence[str] = tuple(TABLES)
+    figures: Figures, cells: Cells, languages: Sequence[str], names: Sequence[str] = tuple(ANALYSES)
 ) -> Iterator[TextTable]:
     """The tables of some analyses, each of all languages.
 
@@ -35,4 +45,128 @@ def analysis_tables(
     """
     for name in names:
         for language in languages:
-            yield from TABLES[name](figures, cells, language)
+            yield from tables_of(name, figures, cells, language)
+
+
+def tables_of(name: str, figures: Figures, cells: Cells, language: str) -> Iterator[TextTable]:
+    """The tables of an analysis in a language: of all items, of folds, and of paired differences."""
+    about, rows = ANALYSES[name], dict[tuple[str, str], dict[int, Job]]()
+    for system, _, row in cells:
+        job = row.analyses.get(name)
+        if job is not None and language in job.settings.get("languages", row.languages):
+            rows.setdefault((system, row.title(language)), {})[row.seed] = job
+    corpus, over = f"{figures.label} ({figures.task_of(language)})", INTERVALS.replace("images", about.items)
+    for folds in (False, True) if about.folds and figures.recipe.vse.folds > 1 else (False,):
+        measured = {
+            line: measure(figures, about, list(jobs.values()), Subject(about.split, *line, language), folds)
+            for line, jobs in rows.items()
+        }
+        n = next((one.n for one in measured.values() if one.n), 0)
+        title = about.title.format(system=cells[0][0], language=language, size=size(n, folds), corpus=corpus)
+        lines = [line for key, one in measured.items() for line in _named(about, key, one.lines)]
+        floors = _floors(figures, about, next(iter(rows.values())), language) if rows and about.floors else []
+        if n or not about.optional:
+            yield TextTable(f"{title}; {over}", about.heads, [*lines, *floors])
+    differences = list(_differences(figures, about, rows, language)) if about.compared else []
+    if differences:
+        title = f"Paired differences over the same {about.split}, {language}, {corpus}; {over}"
+        yield TextTable(title, ["difference", "%", "95 %", "seeds"], differences)
+
+
+def measure(figures: Figures, about: Analysis, jobs: Sequence[Job], subject: Subject, folds: bool = False) -> Measured:
+    """The figures of one row's jobs, kept as rows of the results.
+
+    Args:
+        figures: of the recipe.
+        about: the analysis.
+        jobs: a job a seed.
+        subject: whose figures they are.
+        folds: the mean over folds of the test images instead of all at once.
+    """
+    part, lines = "folds_" if folds else "", about.lines(jobs[0]) if jobs else []
+    done, scores = figures.run(jobs, subject.language, part + lines[0].metrics[0]) if lines else ([], [])
+    if not done:
+        reason = figures.not_run(jobs)
+        blank = [""] * (len(about.heads) - (3 if about.systems else 2))
+        return Measured(0, [] if about.optional and reason != NOT_RUN else [[reason, *blank]])
+    n = int(scores[0][part + lines[0].count])
+    subject = replace(subject, n=n, split=fold_split(n) if folds else subject.split)
+    known = [line for line in lines if part + line.metrics[0] in scores[0]]
+    return Measured(n, [_cells(figures, about, line, done, scores, subject, part) for line in known])
+
+
+def size(n: int, folds: bool) -> str:
+    """Of how many images the figures are, as titles say it; empty if nothing was measured."""
+    if not n:
+        return ""
+    return f", mean of folds of {n:,} images" if folds else f" ({n:,} images)"
+
+
+def _cells(
+    figures: Figures, about: Analysis, line: Line, jobs: Sequence[Job], scores: Sequence[Mapping[str, float]],
+    subject: Subject, part: str = "",
+) -> list[str]:  # fmt: skip
+    """A line: label, means over seeds with the interval of one, the number of seeds, and what is counted."""
+    ends = (None, None) if part else figures.interval(jobs, lambda folder: line.read(folder, subject.language))
+    means = []
+    for place, metric in enumerate(line.metrics):
+        by_seed = [one[part + metric] for one in scores]
+        if line.less:
+            by_seed = [value - one[part + line.less] for value, one in zip(by_seed, scores, strict=True)]
+            metric = f"{metric}-{line.less.rpartition('_')[2]}"
+        means.append(figures.mean(subject, metric, by_seed, ends if place == about.tested else (None, None)))
+    sign: Literal["", "+"] = "+" if line.less else ""
+    tested = means[about.tested]
+    shown = [f"{mean.value:{sign}.1f}" for mean in means] + [""] * (len(about.measures) - len(means))
+    shown.insert(about.tested + 1, tested.interval(sign))
+    shown.append(tested.seeds(about.items.split()[0]))
+    if about.counted:
+        counted = sum(one.get(about.counted[1], 0.0) for one in scores)
+        shown.append(f"{counted:.0f} of {subject.n * len(jobs):,}")
+    return [line.label, *shown] if about.label else shown
+
+
+def _named(about: Analysis, line: tuple[str, str], cells: Sequence[list[str]]) -> Iterator[list[str]]:
+    """Lines of a row with its name before them; where systems are named, before the first."""
+    for place, shown in enumerate(cells):
+        names = list(line) if about.systems else [line[1]]
+        yield [*(["", ""] if place and about.systems else names), *shown]
+
+
+def _floors(figures: Figures, about: Analysis, jobs: _Jobs, language: str) -> Iterator[list[str]]:
+    """The lines of floors, which have no seeds."""
+    floors = next(iter(jobs.values())).inputs["floors"]
+    for line in about.floors:
+        done, scores = figures.run([floors], language, line.metrics[0])
+        if done:
+            subject = Subject(about.split, line.label, "–", language, int(scores[0][line.count]))
+            shown = _cells(figures, about, line, done, scores, subject)[: len(about.measures) + 1]
+            yield [line.label, *shown, *[""] * (len(about.heads) - 1 - len(shown))]
+
+
+def _differences(
+    figures: Figures, about: Analysis, rows: Mapping[tuple[str, str], _Jobs], language: str
+) -> Iterator[list[str]]:
+    """Two lines of each row compared, and the lines of each row with the same ones of the first row.
+
+    They are mean differences over items and the seeds of both, where the artifacts are here.
+    """
+    values: dict[tuple[tuple[str, str], str], dict[int, Tensor]] = {}  # row, label of a line → values by seed
+    for row, jobs in rows.items():
+        for seed, job in jobs.items():
+            folder, scores = figures.workspace.folder(job), figures.scores(job)
+            for line in about.lines(job) if figures.workspace.done(job) else ():
+                if (language, line.metrics[0]) in scores:
+                    values.setdefault((row, line.label), {})[seed] = line.read(folder, language)
+    pairs, (one, other), first = [], about.compared or ("", ""), next(iter(rows), ("", ""))
+    for row in rows:
+        pairs.append((f"{' '.join(row)}: {one} − {other}", (row, one), (row, other)))
+        labels = [label for of, label in values if of == row != first]
+        pairs += [(f"{label}: {' '.join(row)} − {' '.join(first)}", (row, label), (first, label)) for label in labels]
+    for name, ours, theirs in pairs:
+        sides = values.get(ours, {}), values.get(theirs, {})
+        if seeds := sorted(sides[0].keys() & sides[1].keys()):
+            runs = [sides[0][seed] - sides[1][seed] for seed in seeds]
+            whole = mean_interval(runs, figures.recipe.report.resamples)
+            mean = Mean([float(run.mean()) for run in runs], (whole.low, whole.high))
+            yield [name, f"{whole.value:+.1f}", mean.interval("+"), mean.seeds(about.items.split()[0])]

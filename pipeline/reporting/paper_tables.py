@@ -1,6 +1,6 @@
 """Stage table: a table of the paper, trained where it is not, ours beside the published figures."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from modules.metrics.retrieval import RECALLS
@@ -10,10 +10,10 @@ from pipeline.engine.machine import rank
 from pipeline.engine.runner import Runner
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Table
-from pipeline.reporting.analyses import BESIDE_RECALL, analysis_tables
-from pipeline.reporting.records import add_records, read_records
-from pipeline.reporting.results import INTERVALS, MEDIANS, NOT_RUN, R_AT_K, Figures, finished_records
-from pipeline.reporting.retrieved import published_table
+from pipeline.reporting.analyses import BESIDE_RECALL, analysis_tables, measure, size
+from pipeline.reporting.records import read_records, record
+from pipeline.reporting.results import INTERVALS, MEDIANS, NOT_RUN, R_AT_K, Figures, Mean, Subject, by_line
+from pipeline.retrieval.rows import Cells
 from pipeline.visualization.text_table import TextTable
 
 SUM = "sum"
@@ -58,17 +58,17 @@ def table(graph: Graph, runner: Runner, name: str | None) -> None:
     Raises:
         RecipeError: the recipe has no such table.
     """
-    recipe, workspace, jobs = graph.recipe, graph.workspace, table_jobs(graph, name)
+    jobs = table_jobs(graph, name)
     runner.expect(topological_order(jobs))
     try:
         runner.run(jobs)
     finally:  # what is done is recorded, whatever stops the rest
         variants = variants_of(graph)
-        if recipe.report.record and rank() == 0:
-            add_records(recipe.name, list(finished_records(workspace, ordered_in_stage(jobs, "vse"), recipe, variants)))
+        if rank() == 0:
+            record(graph, ordered_in_stage(jobs, "vse"), variants)
     if rank() > 0:
         return
-    for sheet in paper_tables(str(name), Figures(graph, read_records(recipe.name), variants)):
+    for sheet in paper_tables(str(name), Figures(graph, read_records(graph.recipe.name), variants)):
         sheet.show()
 
 
@@ -77,25 +77,21 @@ def paper_tables(name: str, figures: Figures) -> list[TextTable]:
     settings = figures.recipe.tables[name]
     language, named = settings.language, figures.graph.tables[name]
     if settings.captions:
-        return [published_table(figures, settings, named)]
-    cells: dict[tuple[str, str], dict[int, Job]] = {}
-    titles, tested = {}, {}
-    for system, row, cell in named:
-        cells.setdefault((system, row), {})[cell.seed] = cell.job
-        titles[system, row] = cell.title(language)
-        if language not in cell.unseen:
-            tested[system, row] = cells[system, row]
-    lines, columns = [], _columns(settings)
-    for (system, row), jobs in cells.items():
-        published = settings.systems[system].published.get(row)
-        lines += _lines(figures, system, titles[system, row], list(jobs.values()), settings, published)
+        return [_captions_table(figures, settings, named)]
+    lines, columns, tested = [], _columns(settings), dict[tuple[str, str], dict[int, Job]]()
+    for (system, name), rows in by_line(named).items():
+        published = settings.systems[system].published.get(name)
+        title, jobs = rows[0].title(language), [row.job for row in rows]
+        lines += _lines(figures, system, title, jobs, settings, published)
+        if language not in rows[0].unseen:
+            tested[system, name] = {row.seed: row.job for row in rows}
     lines += [[system, "published", *_shown(_published(values, list(columns)), columns)]
               for system, values in settings.published.items()]  # fmt: skip
     heads = ["system", "trained on", *columns.values(), "rsum", "95 %", "val rsum", "seeds"]
-    size = "" if settings.folds else figures.size((job for jobs in cells.values() for job in jobs.values()), language)
+    tested_on = "" if settings.folds else figures.size((row.job for *_, row in named), language)
     title = f"{settings.title}; {figures.label}"
     over = "" if settings.folds else f"; {INTERVALS}"
-    sheets = [TextTable(f"{title} ({figures.task_of(language)}), {language}{size}{over}", heads, lines)]
+    sheets = [TextTable(f"{title} ({figures.task_of(language)}), {language}{tested_on}{over}", heads, lines)]
     if not settings.folds:
         sheets.append(_tests(figures, tested, settings.compare, language, f"{title}: paired tests, rsum"))
         sheets += analysis_tables(figures, named, [language], BESIDE_RECALL)
@@ -122,17 +118,20 @@ def _lines(
     columns = _columns(settings)
     cell = figures.cell(jobs, system, row, settings.language, settings.folds)
     if cell is not None:
-        cell = replace(cell, mean={**cell.mean, SUM: sum(cell.mean[name] for name in _OF_SUM)})
+        summed = Mean([sum(cell.figures[name].value for name in _OF_SUM)])
+        cell = replace(cell, figures={**cell.figures, SUM: summed})
     ours = [system, row, *(cell.shown("rsum", list(columns)) if cell else [NOT_RUN, *[""] * (len(columns) + 3)])]
     if published is None:
         return [ours]
     theirs = _published(published, list(columns))
     lines = [ours, ["", "published", *_shown(theirs, columns)]]
     if cell is not None:
-        away = ["" if (value := theirs[name]) is None else f"{cell.mean[name] - value:+.1f}"
+        away = ["" if (value := theirs[name]) is None else f"{cell.figures[name].value - value:+.1f}"
                 for name in (*columns, "rsum")]  # fmt: skip
         whole = theirs["rsum"]
-        lines.append(["", "difference", *away, "" if whole is None else cell.bounds("rsum", less=whole), "", ""])
+        lines.append(
+            ["", "difference", *away, "" if whole is None else cell.figures["rsum"].interval("+", whole), "", ""]
+        )
     return lines
 
 
@@ -179,3 +178,44 @@ def _tests(
         if cell != base and base in cells
     ]
     return figures.differences(title, pairs, language, "rsum")
+
+
+def _captions_table(figures: Figures, settings: Table, cells: Cells) -> TextTable:
+    """Each system's retrieved captions, rank by rank, above the published figures and the difference."""
+    about, language, lines, n = ANALYSES["retrieved"], settings.language, list[list[str]](), 0
+    for (system, name), rows in by_line(cells).items():
+        title, jobs = (
+            rows[0].title(language),
+            [one.analyses["retrieved"] for one in rows if "retrieved" in one.analyses],
+        )
+        measured = measure(figures, about, jobs, Subject("test", system, title, language), settings.folds)
+        n = n or measured.n
+        published = settings.systems[system].published.get(name, [])
+        lines += _beside(system, title, measured.lines, list(_by_rank(published)))
+    for system, values in settings.published.items():
+        lines += [[system, "published", *ranked, "", ""] for ranked in _by_rank(values)]
+    title = f"{settings.title}; {figures.label} ({figures.task_of(language)}), {language}{size(n, settings.folds)}"
+    return TextTable(f"{title}; {INTERVALS}", ["system", *about.heads], lines)
+
+
+def _beside(
+    system: str, title: str, ours: Sequence[list[str]], published: Sequence[list[str]]
+) -> Iterator[list[str]]:  # fmt: skip
+    """Lines of a system: at each rank its own, and below it what was published and the difference."""
+    theirs = {ranked[0]: ranked for ranked in published}
+    for own in ours:
+        yield [system, title, *own]
+        if (ranked := theirs.pop(own[0], None)) is not None:
+            yield ["", "published", *ranked, "", ""]
+            pairs = zip(own[1 : len(ranked)], ranked[1:], strict=True)
+            yield ["", "difference", own[0],
+                   *(f"{float(one) - float(two):+.1f}" if two else "" for one, two in pairs), "", ""]  # fmt: skip
+    for ranked in theirs.values():  # where nothing was run
+        yield ["", "published", *ranked, "", ""]
+
+
+def _by_rank(values: Sequence[float | None]) -> Iterator[list[str]]:
+    """Rank and published figures, of each rank that has some."""
+    many = len(ANALYSES["retrieved"].measures)
+    for rank_of, start in enumerate(range(0, len(values), many), 1):
+        yield [str(rank_of), *("" if one is None else f"{one:.1f}" for one in values[start : start + many])]

@@ -3,14 +3,28 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+from modules.metrics.intervals import Difference, Interval, bootstrap_interval
 from pipeline.engine.files import lock, write_atomically
+from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
+from pipeline.graph import Graph
+from pipeline.recipes.settings import Recipe
+from pipeline.retrieval.ranks import read_ranks
 
 RECORDS = Path(__file__).parents[1] / "results"
+COUNTS_OF_CAPTIONS = (
+    "captions", "unique_source", "unique_with_synthetic", "unique_synthetic", "copies_of_parent", "copies_of_human",
+)  # fmt: skip
+_COUNTS = ("choices", *COUNTS_OF_CAPTIONS)
+Ends = tuple[float | None, float | None]
+"""Of a 95 % interval; None where there is none."""
 
 
 @dataclass(frozen=True)
@@ -135,3 +149,69 @@ def add_records(recipe: str, records: Sequence[Record], folder: Path = RECORDS) 
 
 def _figure(record: Record) -> tuple[str, str, str, str]:
     return record.job, record.variant, record.language, record.metric
+
+
+def record(graph: Graph, jobs: Iterable[Job], variants: Mapping[str, str]) -> None:
+    """Keep the figures of finished jobs as records, if the recipe asks for it; see `finished_records`."""
+    recipe = graph.recipe
+    if recipe.report.record:
+        add_records(recipe.name, list(finished_records(graph.workspace, jobs, recipe, variants)))
+
+
+def finished_records(
+    workspace: Workspace, jobs: Iterable[Job], recipe: Recipe, variants: Mapping[str, str]
+) -> Iterator[Record]:
+    """The figures of jobs whose artifacts are here, as records.
+
+    Those by part and language (`test`, `val`, `folds` …) are named `<part>_<metric>`; of `test` by the metric alone.
+
+    Args:
+        workspace: with the artifacts.
+        jobs: those that are not done are left out.
+        recipe: of the jobs.
+        variants: key of a job → the system of a table that it is of; others are of the recipe's own rows.
+    """
+    for job in jobs:
+        if not workspace.done(job):
+            continue
+        manifest, folder = workspace.manifest(job), workspace.folder(job)
+        flat = flat_metrics(manifest["metrics"])
+        ranked = {one for one, _ in flat if one and (folder / f"ranks-{one}.npz").is_file()}
+        intervals = {
+            one: bootstrap_interval([read_ranks(folder, one)], recipe.report.resamples) for one in sorted(ranked)
+        }
+        made = (version("bildwort"), str(manifest.get("finished", "")).partition("T")[0])
+        for (language, name), value in flat.items():
+            low, high = rounded(intervals.get(language, {}).get(name))
+            yield Record(
+                job=job.name, variant=variant_of(job, recipe, variants), language=language, metric=name,
+                value=round(value, 4), low=low, high=high, settings=job.key, version=made[0], date=made[1],
+                wall_s=manifest["wall_s"], peak_memory_mb=manifest["peak_memory_mb"],
+            )  # fmt: skip
+
+
+def variant_of(job: Job, recipe: Recipe, variants: Mapping[str, str]) -> str:
+    """Whose settings a job has, as records say it: the system of a table, and what else was set."""
+    return "; ".join(filter(None, (variants.get(job.key, ""), recipe.variant)))
+
+
+def flat_metrics(metrics: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+    """(language, metric) → value."""
+    flat = {
+        ("", name): float(value) for name, value in metrics.items()
+        if isinstance(value, float) or name.endswith("_sentences") or name in _COUNTS
+    }  # fmt: skip
+    parts = {
+        name: value for name, value in metrics.items()
+        if isinstance(value, dict) and all(isinstance(scores, dict) for scores in value.values())
+    }  # fmt: skip
+    for part in sorted(parts, key=lambda name: name != "test"):
+        for language, scores in parts[part].items():
+            prefix = "" if part == "test" else f"{part}_"
+            flat |= {(language, prefix + name): value for name, value in scores.items()}
+    return flat
+
+
+def rounded(interval: Interval | Difference | None) -> Ends:
+    """The ends of an interval as results and records keep them."""
+    return (None, None) if interval is None else (round(interval.low, 4), round(interval.high, 4))

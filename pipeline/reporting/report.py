@@ -19,20 +19,21 @@ from pipeline.reporting.by_language import add_counts, language_figure
 from pipeline.reporting.drawings import finished_drawings
 from pipeline.reporting.page import report_page
 from pipeline.reporting.paper_tables import paper_tables, variants_of
-from pipeline.reporting.records import Result, add_records, read_records, write_results
+from pipeline.reporting.records import COUNTS_OF_CAPTIONS, Result, read_records, record, rounded, write_results
 from pipeline.reporting.rerank import rerank_tables
 from pipeline.reporting.results import (
-    COUNTS_OF_CAPTIONS,
     INTERVALS,
     NOT_RUN,
     ONE_SEED,
     R_AT_K,
     Figures,
-    finished_records,
+    Seeds,
+    Subject,
+    by_line,
+    shown_interval,
 )
 from pipeline.reporting.sts import sts_tables, sts_variants
 from pipeline.retrieval.ranks import read_runs
-from pipeline.retrieval.rows import Row
 from pipeline.similarity.models import sts_rows
 from pipeline.training.trainer import log_folder
 from pipeline.translation.evaluation import read_translations
@@ -80,31 +81,25 @@ def write_report(graph: Graph) -> Written:
         ranked = graph.retrieval_jobs([*rows, *of_tables])
         of_sentences = [row.job for row in similar if row.job is not None]
         kept = [*translators.values(), *looks.values(), *translated, *ranked, *of_sentences, *compared.values()]
-        add_records(recipe.name, list(finished_records(workspace, kept, recipe, variants)))
+        record(graph, kept, variants)
     figures = _ReportTables(graph, read_records(recipe.name), variants)
     cut = recipe.vse.folds > 1 and not recipe.vse.ranked_by
     named = [(row.system, row.name, row) for row in rows]
+    lines = by_line(named)
     sheets = [
         figures.translators(translators),
         figures.gains(translators),
         figures.looks(looks),
         figures.diversity(synthetic),
-        *(figures.retrieval(rows, language) for language in recipe.vse.test),
-        *(figures.retrieval(rows, language, folds=True) for language in recipe.vse.test if cut),
-        *(figures.differences_of_rows(rows, language) for language in recipe.vse.test),
-        figures.across_languages(rows),
+        *(figures.retrieval(lines, language) for language in recipe.vse.test),
+        *(figures.retrieval(lines, language, folds=True) for language in recipe.vse.test if cut),
+        *(figures.differences_of_rows(lines, language) for language in recipe.vse.test),
+        figures.across_languages(lines),
         *analysis_tables(figures, named, recipe.vse.test),
         *(sheet for name in graph.tables for sheet in paper_tables(name, figures)),
         *sts_tables(figures, similar),
         *rerank_tables(figures, compared),
-        figures.costs(
-            [
-                graph.corpus,
-                *translators.values(),
-                *translated,
-                *graph.retrieval_jobs(rows),
-            ]
-        ),
+        figures.costs([graph.corpus, *translators.values(), *translated, *graph.retrieval_jobs(rows)]),
     ]
     sheets = [sheet for sheet in sheets if sheet.rows]
     add_counts(figures, rows)
@@ -120,11 +115,25 @@ def write_report(graph: Graph) -> Written:
     return Written(folder, sheets, figures.results)
 
 
-_SHOWN = ("val_bleu", "test_bleu", "test_bleu_tokenised", "test_chrf", "test_ter", "ambiguous", "swapped_ambiguous",
-          "other_words")  # fmt: skip
-
-
-_RATES = ("distinct_1", "distinct_2", "pairwise_bleu", "mean_words")
+_SHOWN = {
+    "val_bleu": "val BLEU",
+    "test_bleu": "test BLEU",
+    "test_bleu_tokenised": "tokenised",
+    "test_chrf": "chrF",
+    "test_ter": "TER",
+    "ambiguous": "ambiguous words %",
+    "swapped_ambiguous": "… with the twin's picture",
+    "other_words": "other words %",
+}
+"""Figures of a translator, and the heads of their columns."""
+_DIVERSITY = {
+    **dict(zip(COUNTS_OF_CAPTIONS, ("captions", "before", "after", "new", "= parent", "= human"), strict=True)),
+    "distinct_1": "dist-1",
+    "distinct_2": "dist-2",
+    "pairwise_bleu": "pair BLEU",
+    "mean_words": "words",
+}
+"""Figures of synthetic captions, and the heads of their columns."""
 _MEASURES = (("bleu", "tokenised BLEU", 1), ("loglik", "log p a token", 3), ("ambiguous", "ambiguous words", 1))
 
 
@@ -133,37 +142,26 @@ class _ReportTables(Figures):
 
     def translators(self, jobs: dict[str, Job]) -> TextTable:
         """BLEU of each translator on test, and its accuracy on words that only the picture disambiguates."""
-        table, twins = [], False
+        table = []
         for name, job in jobs.items():
             if name.startswith(("text-", "back-")):  # no translators
                 continue
-            system, _, direction = name.partition("-")
-            target = direction.partition("-")[2]
-            scores = self.scores(job)
+            scores = self.own_scores(job)
             if not scores:
-                table.append([name, *[NOT_RUN] * 8])
+                table.append([name, *[NOT_RUN] * len(_SHOWN)])
                 continue
+            system, direction, target = _parts(name)
             for metric in sorted(scores):
-                of_split = metric[1].partition("_")[2] in ("bleu", "bleu_tokenised", "chrf", "ter")
-                if metric[0] == "" and (of_split or "ambiguous" in metric[1] or "other_words" in metric[1]):
-                    split, _, rest = metric[1].partition("_") if of_split else ("twins", "", metric[1])
-                    count = int(scores.get(("", f"{split}_sentences"), 0))
-                    self.add(split, system, direction, target, rest, scores[metric], None, None, 1, count)
-            shown = [scores.get(("", key)) for key in _SHOWN]
-            twins = twins or shown[5] is not None
-            table.append([name, *("–" if value is None else f"{value:.1f}" for value in shown)])
-        heads = [
-            "translator",
-            "val BLEU",
-            "test BLEU",
-            "tokenised",
-            "chrF",
-            "TER",
-            "ambiguous words %",
-            "… with the twin's picture",
-            "other words %",
-        ]
-        if not twins:
+                split, _, rest = metric.partition("_")
+                if rest not in ("bleu", "bleu_tokenised", "chrf", "ter"):
+                    if "ambiguous" not in metric and "other_words" not in metric:
+                        continue
+                    split, rest = "twins", metric
+                self.mean(Subject(split, system, direction, target, int(scores.get(f"{split}_sentences", 0))), rest,
+                          [scores[metric]])  # fmt: skip
+            table.append([name, *(f"{scores[metric]:.1f}" if metric in scores else "–" for metric in _SHOWN)])
+        heads = ["translator", *_SHOWN.values()]
+        if all(row[6] in ("–", NOT_RUN) for row in table):  # without twins
             heads, table = heads[:6], [row[:6] for row in table]
         signatures = [self._manifest_metric(job, "bleu_signature") for job in jobs.values() if self.workspace.done(job)]
         signature = next(filter(None, signatures), "sacreBLEU")
@@ -174,11 +172,11 @@ class _ReportTables(Figures):
         """Test BLEU of each system less that of the first of its direction, on the same sentences; not of NMT."""
         table, first = [], dict[str, tuple[str, Tensor]]()
         for name, job in jobs.items():
-            system, _, direction = name.partition("-")
+            system, direction, target = _parts(name)
             folder = self.workspace.folder(job)
             if name.startswith(("text-", "back-", "nmt")) or not (folder / "test.parquet").is_file():
                 continue
-            target, rows = direction.partition("-")[2], read_translations(folder, "test")
+            rows = read_translations(folder, "test")
             references = [words_of(row["reference"], target) for row in rows]
             statistics = bleu_statistics([row["tokens"] for row in rows], references)
             ours = by_image(statistics, [row["image_id"] for row in rows])
@@ -186,7 +184,8 @@ class _ReportTables(Figures):
             if base == system:
                 continue
             d = paired_gain(ours, theirs, bleu_of, self.recipe.report.resamples)
-            self.add("test", system, direction, target, f"bleu_tokenised-{base}", d.value, d.low, d.high, 1, len(rows))
+            subject = Subject("test", system, direction, target, len(rows))
+            self.mean(subject, f"bleu_tokenised-{base}", [d.value], (d.low, d.high))
             table.append([f"{name} − {base}", *shown_difference(d)])
         heads = ["difference", "tokenised BLEU", "95 %", "p"]
         return TextTable(f"Paired differences of translators over the same test images; 95 %, {ONE_SEED}", heads, table)
@@ -195,85 +194,76 @@ class _ReportTables(Figures):
         """The incongruent-image test of each MMT: its own regions, and the loss with another image's and with zeros."""
         table = []
         for name, job in jobs.items():
-            found = {metric: value for (_, metric), value in self.scores(job).items()}
-            if "own_bleu" not in found:
+            scores = self.own_scores(job)
+            if "own_bleu" not in scores:
                 table += [] if self.workspace.done(job) else [[name, NOT_RUN, *[""] * 3]]
                 continue
-            system, _, direction = name.partition("-")
-            target = direction.partition("-")[2]
-            n = int(found["looks_sentences"])
-            measures = [one for one in _MEASURES if f"own_{one[0]}" in found]
+            system, direction, target = _parts(name)
+            measures = [one for one in _MEASURES if f"own_{one[0]}" in scores]
             for place, (measure, title, digits) in enumerate(measures):
                 cells = []
                 for shown in SHOWN:
-                    value, gain = found[f"{shown}_{measure}"], f"own-{shown}_{measure}"
+                    value, gain = scores[f"{shown}_{measure}"], f"own-{shown}_{measure}"
                     row = f"{direction}, {shown} regions"
-                    self.add("test", system, row, target, measure, value, None, None, 1, n)
+                    subject = Subject("test", system, row, target, int(scores["looks_sentences"]))
+                    self.mean(subject, measure, [value])
                     cells.append(f"{value:.{digits}f}")
-                    if gain in found:
-                        less, low, high = (found[gain + end] for end in ("", "_low", "_high"))
-                        self.add("test", system, row, target, f"own-{shown} {measure}", less, low, high, 1, n)
+                    if gain in scores:
+                        less, low, high = (scores[gain + end] for end in ("", "_low", "_high"))
+                        self.mean(subject, f"own-{shown} {measure}", [less], (low, high))
                         low, less, high = (0.0 - bound for bound in (high, less, low))
                         cells[-1] += f"; {less:+.{digits}f} ({low:+.{digits}f} … {high:+.{digits}f})"
-                title += f" of {found['choices']:.0f}" if measure == "ambiguous" else ""
+                title += f" of {scores['choices']:.0f}" if measure == "ambiguous" else ""
                 table.append(["" if place else name, title, *cells])
         heads = ["translator", "", "its own", "another image's", "zeros"]
-        return TextTable(
-            f"Incongruent-image test, {self.label}, by the regions it is shown; 95 %, {ONE_SEED}", heads, table
-        )
+        title = f"Incongruent-image test, {self.label}, by the regions it is shown; 95 %, {ONE_SEED}"
+        return TextTable(title, heads, table)
 
     def diversity(self, jobs: dict[str, Job]) -> TextTable:
         """Different tokens of the training captions before and after adding each path's captions."""
         rows = []
         for path, job in jobs.items():
-            found = {metric: value for (_, metric), value in self.scores(job).items()}
-            if not found:
-                rows.append([path, *[NOT_RUN] * 10])
+            scores = self.own_scores(job)
+            if not scores:
+                rows.append([path, *[NOT_RUN] * len(_DIVERSITY)])
                 continue
             system, languages, _ = parse_path(path)
-            measures = [(name, 0) for name in COUNTS_OF_CAPTIONS] + [(name, 1) for name in _RATES]
-            count, cells = int(found["captions"]), []
-            for name, digits in measures:
-                self.add("train", system, path, languages[-1], name, found[name], None, None, 1, count)
-                cells.append(f"{found[name]:,.{digits}f}")
-            rows.append([path, *cells])
-        heads = ["path", "captions", "before", "after", "new", "= parent", "= human", "dist-1", "dist-2", "pair BLEU",
-                 "words"]  # fmt: skip
+            subject = Subject("train", system, path, languages[-1], int(scores["captions"]))
+            for name in _DIVERSITY:
+                self.mean(subject, name, [scores[name]])
+            digits = {name: 0 if name in COUNTS_OF_CAPTIONS else 1 for name in _DIVERSITY}
+            rows.append([path, *(f"{scores[name]:,.{digits[name]}f}" for name in _DIVERSITY)])
         title = "Lexical diversity of training captions: different tokens before, after, in the new ones alone"
-        return TextTable(title, heads, rows)
+        return TextTable(title, ["path", *_DIVERSITY.values()], rows)
 
-    def retrieval(self, rows: Sequence[Row], language: str, folds: bool = False) -> TextTable:
+    def retrieval(self, lines: Seeds, language: str, folds: bool = False) -> TextTable:
         """R@K of each row in one language, mean over seeds, with a bootstrap interval of the mean recall.
 
         With `folds` the means over folds of the test images instead, without intervals.
         """
         table = []
-        for name, named in _by_name(rows).items():
-            jobs = [row.job for row in named]
-            if language not in named[0].languages:
+        for (system, name), rows in lines.items():
+            if language not in rows[0].languages:
                 table.append([name, "–", *[""] * 9])
                 continue
-            name = named[0].title(language)
-            cell = self.cell(jobs, named[0].system, name, language, folds)
-            table.append([name, *(cell.shown("mean_recall") if cell else [NOT_RUN, *[""] * 9])])
+            title = rows[0].title(language)
+            cell = self.cell([row.job for row in rows], system, title, language, folds)
+            table.append([title, *(cell.shown("mean_recall") if cell else [NOT_RUN, *[""] * 9])])
         heads = ["trained on", *R_AT_K, "mean recall", "95 %", "val rsum", "seeds"]
-        where = (
-            f"test, mean of {self.recipe.vse.folds} folds"
-            if folds
-            else f"test{self.size((row.job for row in rows), language)}"
-        )
-        over = "" if folds else f"; {INTERVALS}"
-        return TextTable(
-            f"Retrieval, {rows[0].system}, {language}, {where}, {self.label} ({self.task_of(language)}){over}",
-            heads, table,
-        )  # fmt: skip
+        where, over = f"test, mean of {self.recipe.vse.folds} folds", ""
+        if not folds:
+            size = self.size((row.job for rows in lines.values() for row in rows), language)
+            where, over = f"test{size}", f"; {INTERVALS}"
+        system = next(iter(lines))[0]
+        title = f"Retrieval, {system}, {language}, {where}, {self.label} ({self.task_of(language)}){over}"
+        return TextTable(title, heads, table)
 
-    def differences_of_rows(self, rows: Sequence[Row], language: str) -> TextTable:
+    def differences_of_rows(self, lines: Seeds, language: str) -> TextTable:
         """Mean recall of each row against the first one that has this language, on the same images and seeds."""
         jobs = {
-            name: {row.seed: row.job for row in named if self.workspace.done(row.job)}
-            for name, named in _by_name(rows).items()
-            if language in named[0].languages - named[0].unseen
+            name: {row.seed: row.job for row in rows if self.workspace.done(row.job)}
+            for (_, name), rows in lines.items()
+            if language in rows[0].languages - rows[0].unseen
         }
         names = [name for name, finished in jobs.items() if finished]
         pairs = [
@@ -283,31 +273,26 @@ class _ReportTables(Figures):
         title = f"Paired differences over the same {language} test images ({self.task_of(language)})"
         return self.differences(title, pairs, language, "mean_recall")
 
-    def across_languages(self, rows: Sequence[Row]) -> TextTable:
+    def across_languages(self, lines: Seeds) -> TextTable:
         """How unequally each row finds an image in the languages that it was trained on, and what a probe finds."""
         table, resamples = [], self.recipe.report.resamples
-        for name, named in _by_name(rows).items():
-            languages = sorted(named[0].languages - named[0].unseen)
-            jobs = [row.job for row in named if self.workspace.done(row.job)]
+        for (system, name), rows in lines.items():
+            languages = sorted(rows[0].languages - rows[0].unseen)
+            jobs = [row.job for row in rows if self.workspace.done(row.job)]
             if len(languages) < 2 or not jobs:
                 continue
             runs = read_runs([self.workspace.folder(job) for job in jobs], languages)
-            if (found := mean_rank_variance(runs, resamples)) is None:
+            if (variance := mean_rank_variance(runs, resamples)) is None:
                 continue
-            n, among, system = len(rank_variances(runs[0])), "+".join(languages), named[0].system
-            low, high = round(found.low, 4), round(found.high, 4)
+            n, among, ends = len(rank_variances(runs[0])), "+".join(languages), rounded(variance)
             task = "+".join(sorted({self.task_of(language) for language in languages}))
-            self.add("test", system, name, among, "rank_variance", found.value, low, high, len(runs), n, task)
-            probed = [
-                scores["", "language_probe"] for scores in map(self.scores, jobs) if ("", "language_probe") in scores
-            ]
+            self.add("test", system, name, among, "rank_variance", variance.value, *ends, len(runs), n, task)
+            probed, shown = [scores["language_probe"] for scores in self.run(jobs, "", "language_probe")[1]], "–"
             if probed:
-                value = sum(probed) / len(probed)
-                self.add("test", system, name, among, "language_probe", value, None, None, len(probed), 0, task)
-            shown = f"{value:.1f} (chance {100 / len(languages):.1f})" if probed else "–"
-            table.append(
-                [name, among, f"{found.value:.1f}", f"{low:.1f} … {high:.1f}", f"{n:,}", str(len(runs)), shown]
-            )
+                probe = self.mean(Subject("test", system, name, among, task=task), "language_probe", probed)
+                shown = f"{probe.value:.1f} (chance {100 / len(languages):.1f})"
+            cells = [f"{variance.value:.1f}", shown_interval(*ends), f"{n:,}", str(len(runs)), shown]
+            table.append([name, among, *cells])
         heads = ["trained on", "languages", "rank variance", "95 %", "images", "seeds", "language probe %"]
         title = (
             f"Across languages, {self.label}: variance of an image's rank (0: found equally well; 95 % over images), "
@@ -329,9 +314,7 @@ class _ReportTables(Figures):
         return self.workspace.manifest(job)["metrics"].get(name)
 
 
-def _by_name(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Rows of one name, seed by seed."""
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row.name, []).append(row)
-    return found
+def _parts(name: str) -> tuple[str, str, str]:
+    """System, direction and target language of a translator: `mmt`, `en-de` and `de` of `mmt-en-de`."""
+    system, _, direction = name.partition("-")
+    return system, direction, direction.partition("-")[2]

@@ -8,8 +8,8 @@ from modules.metrics.surface_scores import SURFACE_MEASURES
 from pipeline.engine.job import Job
 from pipeline.engine.machine import rank
 from pipeline.graph import Graph
-from pipeline.reporting.records import add_records, read_records
-from pipeline.reporting.results import NOT_RUN, ONE_SEED, Figures, finished_records
+from pipeline.reporting.records import read_records, record, rounded
+from pipeline.reporting.results import NOT_RUN, ONE_SEED, Figures
 from pipeline.translation.nbest import Scored, comparison_table
 from pipeline.translation.reranked import CHOICES, LOG_P, ORACLE
 from pipeline.visualization.text_table import TextTable, shown_difference
@@ -17,12 +17,10 @@ from pipeline.visualization.text_table import TextTable, shown_difference
 
 def show_comparisons(graph: Graph, jobs: Sequence[Job]) -> None:
     """Record finished jobs of the stage, if the recipe asks for it, and print the comparisons of features."""
-    recipe, workspace = graph.recipe, graph.workspace
     if rank() > 0:
         return
-    if recipe.report.record:
-        add_records(recipe.name, list(finished_records(workspace, jobs, recipe, {})))
-    for sheet in rerank_tables(Figures(graph, read_records(recipe.name)), graph.comparisons):
+    record(graph, jobs, {})
+    for sheet in rerank_tables(Figures(graph, read_records(graph.recipe.name)), graph.comparisons):
         sheet.show()
 
 
@@ -31,7 +29,7 @@ def rerank_tables(figures: Figures, jobs: Mapping[str, Job]) -> list[TextTable]:
     found = []
     for name, job in jobs.items():
         system, _, direction = name.removeprefix("choices-").partition("-")
-        scores = {metric: value for (_, metric), value in figures.scores(job).items()}
+        scores = figures.own_scores(job)
         if not scores:
             found.append(TextTable(f"Re-ranking {system}-{direction}", ["features"], [[NOT_RUN]]))
             continue
@@ -44,12 +42,13 @@ def rerank_tables(figures: Figures, jobs: Mapping[str, Job]) -> list[TextTable]:
         )
         rows = [row for row in (LOG_P, *CHOICES, ORACLE) if f"{row} | BLEU" in scores]
         scored = _read(scores, rows, "")
+        target = direction.partition("-")[2]
         for one in scored:
-            low, high = (None, None) if one.gain is None else (round(one.gain.low, 4), round(one.gain.high, 4))
-            metric = one.measure.lower() if one.gain is None else f"{one.measure.lower()}-gain"
-            value, runs = one.value if one.gain is None else one.gain.value, 1 if one.gain is None else len(seeds)
-            target = direction.partition("-")[2]
-            figures.add("test", system, f"{direction}, {one.system}", target, metric, value, low, high, runs, count)
+            metric, value, runs = one.measure.lower(), one.value, 1
+            if one.gain is not None:
+                metric, value, runs = f"{metric}-gain", one.gain.value, len(seeds)
+            source, ends = f"{direction}, {one.system}", rounded(one.gain)
+            figures.add("test", system, source, target, metric, value, *ends, runs, count)
         sheet = comparison_table(title, scored)
         published = figures.recipe.mmt.rerank.published.get(direction, {})
         found.append(replace(sheet, rows=[*sheet.rows, *_published(published)]))

@@ -1,131 +1,104 @@
 """Figures of finished jobs: from their artifacts, or from records, which outlive them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from statistics import stdev
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
 from modules.metrics.intervals import bootstrap_interval, mean_interval, paired_difference
 from modules.metrics.retrieval import RECALLS
 from pipeline.engine.job import Job
-from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.recipes.settings import Recipe
-from pipeline.reporting.records import Record, Result
+from pipeline.reporting.records import Ends, Record, Result, flat_metrics, rounded, variant_of
 from pipeline.retrieval.ranks import read_ranks, read_runs
+from pipeline.retrieval.rows import Cells, Row
 from pipeline.visualization.text_table import TextTable, shown_difference
 
 NOT_RUN = "not run"
 NO_INTERVAL = "–"
-COUNTS_OF_CAPTIONS = (
-    "captions", "unique_source", "unique_with_synthetic", "unique_synthetic", "copies_of_parent", "copies_of_human",
-)  # fmt: skip
-_COUNTS = ("choices", *COUNTS_OF_CAPTIONS)
-
-
-def finished_records(
-    workspace: Workspace, jobs: Iterable[Job], recipe: Recipe, variants: Mapping[str, str]
-) -> Iterator[Record]:
-    """The figures of jobs whose artifacts are here, as records.
-
-    Those by part and language (`test`, `val`, `folds` …) are named `<part>_<metric>`; of `test` by the metric alone.
-
-    Args:
-        workspace: with the artifacts.
-        jobs: those that are not done are left out.
-        recipe: of the jobs.
-        variants: key of a job → the system of a table that it is of; others are of the recipe's own rows.
-    """
-    for job in jobs:
-        if not workspace.done(job):
-            continue
-        manifest, folder = workspace.manifest(job), workspace.folder(job)
-        flat = _flat(manifest["metrics"])
-        ranked = {one for one, _ in flat if one and (folder / f"ranks-{one}.npz").is_file()}
-        intervals = {
-            one: bootstrap_interval([read_ranks(folder, one)], recipe.report.resamples) for one in sorted(ranked)
-        }
-        made = (version("bildwort"), str(manifest.get("finished", "")).partition("T")[0])
-        for (language, name), value in flat.items():
-            found = intervals.get(language, {}).get(name)
-            ends = (None, None) if found is None else (round(found.low, 4), round(found.high, 4))
-            yield Record(
-                job=job.name, variant=_variant(job, recipe, variants), language=language, metric=name,
-                value=round(value, 4), low=ends[0], high=ends[1], settings=job.key, version=made[0], date=made[1],
-                wall_s=manifest["wall_s"], peak_memory_mb=manifest["peak_memory_mb"],
-            )  # fmt: skip
-
-
-def _variant(job: Job, recipe: Recipe, variants: Mapping[str, str]) -> str:
-    """Whose settings a job has, as records say it: the system of a table, and what else was set."""
-    return "; ".join(filter(None, (variants.get(job.key, ""), recipe.variant)))
-
-
-def _flat(metrics: Mapping[str, Any]) -> dict[tuple[str, str], float]:
-    """(language, metric) → value."""
-    flat = {
-        ("", name): float(value) for name, value in metrics.items()
-        if isinstance(value, float) or name.endswith("_sentences") or name in _COUNTS
-    }  # fmt: skip
-    parts = {
-        name: value for name, value in metrics.items()
-        if isinstance(value, dict) and all(isinstance(scores, dict) for scores in value.values())
-    }  # fmt: skip
-    for part in sorted(parts, key=lambda name: name != "test"):
-        for language, scores in parts[part].items():
-            prefix = "" if part == "test" else f"{part}_"
-            flat |= {(language, prefix + name): value for name, value in scores.items()}
-    return flat
-
-
 MEDIANS = ("t2i_medr", "i2t_medr")
 R_AT_K = ["t→i R@1", "5", "10", "i→t R@1", "5", "10"]
 """Heads of the columns that `Cell.shown` begins with."""
-
-
-Ends = tuple[float | None, float | None]
-"""Of an interval; None where there is none."""
 FEW = 50
 """Images of a test below which an interval of R@1 may be 28 points wide."""
 ONE_SEED = "one seed: images only"
 """What intervals of one training hold: they do not say how far another one may lie away."""
 INTERVALS = f"95 % over images, and over seeds where there are several; {ONE_SEED}"
 """What intervals of retrieval figures hold."""
+Seeds = Mapping[tuple[str, str], Sequence[Row]]
+"""System and name of each line of a table → its rows, a row a seed."""
+
+
+def by_line(cells: Cells) -> Seeds:
+    """The rows of each line of a table."""
+    lines: dict[tuple[str, str], list[Row]] = {}
+    for system, name, row in cells:
+        lines.setdefault((system, name), []).append(row)
+    return lines
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What figures are of, as `Result` says it; without a task that of the language's captions."""
+
+    split: str
+    system: str
+    source: str
+    language: str
+    n: int = 0
+    captions: int = 0
+    task: str | None = None
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A figure over seeds.
+
+    Attributes:
+        by_seed: its value in each run.
+        ends: of the interval of its mean.
+    """
+
+    by_seed: Sequence[float]
+    ends: Ends = (None, None)
+
+    @property
+    def value(self) -> float:
+        """The mean over seeds."""
+        return sum(self.by_seed) / len(self.by_seed)
+
+    def interval(self, sign: Literal["", "+"] = "", less: float = 0.0) -> str:
+        """The interval as tables print it, or that of the difference from a figure without one."""
+        low, high = self.ends
+        return shown_interval(None if low is None else low - less, None if high is None else high - less, sign)
+
+    def seeds(self, of: str = "images") -> str:
+        """How many runs, as `over_seeds` has it."""
+        return over_seeds(self.by_seed, self.interval(), of)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A line of a retrieval table: the mean over the seeds that have been run.
+    """A line of a retrieval table.
 
     Attributes:
-        mean: metric → percent, `RECALLS`, `mean_recall` and `rsum`; and median ranks.
-        interval: metric → ends of its 95 % interval (`INTERVALS`); empty where an artifact is gone, and for folds.
-        by_seed: metric → its value in each run.
+        figures: by metric: `RECALLS`, `mean_recall` and `rsum` in percent, and median ranks; without intervals where an
+            artifact is gone, and for folds.
         validation: mean rsum on validation, what systems are chosen by; None where it was not validated.
     """
 
-    mean: Mapping[str, float]
-    interval: Mapping[str, tuple[float, float]]
-    by_seed: Mapping[str, Sequence[float]]
+    figures: Mapping[str, Mean]
     validation: float | None
 
     def shown(self, metric: str, names: Sequence[str] = RECALLS) -> list[str]:
         """The cells of its line: R@K both ways, a summary metric, that one's interval, rsum on validation, seeds."""
         validated = "–" if self.validation is None else f"{self.validation:.1f}"
-        means = [f"{self.mean[name]:.1f}" for name in (*names, metric)]
-        return [*means, self.bounds(metric), validated, over_seeds(self.by_seed[metric], self.bounds(metric))]
-
-    def bounds(self, metric: str, less: float | None = None) -> str:
-        """The interval as tables print it, or that of the difference from a figure without one."""
-        if metric not in self.interval:
-            return NO_INTERVAL
-        low, high = self.interval[metric]
-        return f"{low:.1f} … {high:.1f}" if less is None else f"{low - less:+.1f} … {high - less:+.1f}"
+        means, summary = [f"{self.figures[name].value:.1f}" for name in (*names, metric)], self.figures[metric]
+        return [*means, summary.interval(), validated, summary.seeds()]
 
 
 class Figures:
@@ -166,8 +139,30 @@ class Figures:
     def scores(self, job: Job) -> dict[tuple[str, str], float]:
         """(language, metric) → value of a job, from its artifact or else from its record."""
         if self.workspace.done(job):
-            return _flat(self.workspace.manifest(job)["metrics"])
-        return self._records.get((job.name, _variant(job, self.recipe, self.variants)), {})
+            return flat_metrics(self.workspace.manifest(job)["metrics"])
+        return self._records.get((job.name, variant_of(job, self.recipe, self.variants)), {})
+
+    def own_scores(self, job: Job) -> dict[str, float]:
+        """Metric → value of the figures of a job that are of no language in particular."""
+        return {metric: value for (language, metric), value in self.scores(job).items() if not language}
+
+    def mean(self, subject: Subject, metric: str, by_seed: Sequence[float], ends: Ends = (None, None)) -> Mean:
+        """Keep the mean of a figure over seeds as a row of the results."""
+        mean, about = Mean(by_seed, ends), subject
+        self.add(about.split, about.system, about.source, about.language, metric, mean.value, *ends, len(by_seed),
+                 about.n, about.task, about.captions)  # fmt: skip
+        return mean
+
+    def run(self, jobs: Iterable[Job], language: str, metric: str) -> tuple[list[Job], list[dict[str, float]]]:
+        """Those of some jobs that have a figure in a language, and the figures of each in it."""
+        all_scores = [(job, self.scores(job)) for job in jobs]
+        known = [(job, scores) for job, scores in all_scores if (language, metric) in scores]
+        by_metric = [{name: value for (one, name), value in scores.items() if one == language} for _, scores in known]
+        return [job for job, _ in known], by_metric
+
+    def not_run(self, jobs: Iterable[Job]) -> str:
+        """What stands for the figures of jobs that have none: they were not run, or there was nothing to measure."""
+        return "–" if any(map(self.workspace.done, jobs)) else NOT_RUN
 
     def cell(self, jobs: Sequence[Job], system: str, row: str, language: str, folds: bool = False) -> Cell | None:
         """The figures of one row's jobs, a job a seed, kept as rows of the results; None if none was run.
@@ -180,30 +175,26 @@ class Figures:
             folds: the mean over folds of the test images instead of all at once.
         """
         part = "folds_" if folds else ""
-        counted = [job for job in jobs if (language, f"{part}t2i_r1") in self.scores(job)]
+        counted, scores = self.run(jobs, language, f"{part}t2i_r1")
         if not counted:
             return None
-        scores = [self.scores(job) for job in counted]
-        names = [*RECALLS, *MEDIANS, "mean_recall", "rsum"]
-        by_seed = {name: [one[language, part + name] for one in scores] for name in names}
-        mean = {name: sum(values) / len(values) for name, values in by_seed.items()}
-        n, captions = int(scores[0][language, "folds_images"]) if folds else 0, 0
-        interval: dict[str, tuple[float, float]] = {}
-        if not folds and all(self.workspace.done(job) for job in counted):
+        n, captions = int(scores[0]["folds_images"]) if folds else 0, 0
+        intervals: dict[str, Ends] = {}
+        if not folds and all(map(self.workspace.done, counted)):
             runs = read_runs([self.workspace.folder(job) for job in counted], [language])
             ranks = [run[language] for run in runs]
             found = bootstrap_interval(ranks, self.recipe.report.resamples)
-            interval = {name: (round(found[name].low, 4), round(found[name].high, 4)) for name in mean}
+            intervals = {name: rounded(interval) for name, interval in found.items()}
             n, captions = len(ranks[0].image_to_text), len(ranks[0].text_to_image)
-        split = fold_split(n) if folds else "test"
-        for name, value in mean.items():
-            low, high = interval.get(name, (None, None))
-            self.add(split, system, row, language, name, value, low, high, len(scores), n, captions=captions)
-        validated = [one[language, "val_rsum"] for one in scores if (language, "val_rsum") in one]
-        validation = sum(validated) / len(scores) if len(validated) == len(scores) else None
-        if validation is not None:
-            self.add("val", system, row, language, "rsum", validation, None, None, len(scores), 0)
-        return Cell(mean, interval, by_seed, validation)
+        subject = Subject(fold_split(n) if folds else "test", system, row, language, n, captions)
+        figures = {
+            name: self.mean(subject, name, [one[part + name] for one in scores], intervals.get(name, (None, None)))
+            for name in (*RECALLS, *MEDIANS, "mean_recall", "rsum")
+        }
+        validated = [one["val_rsum"] for one in scores if "val_rsum" in one]
+        if len(validated) < len(scores):
+            return Cell(figures, None)
+        return Cell(figures, self.mean(Subject("val", system, row, language), "rsum", validated).value)
 
     def interval(self, jobs: Sequence[Job], read: Callable[[Path], Tensor]) -> Ends:
         """Ends of the interval of a mean over items and seeds; none where an artifact is gone.
@@ -221,8 +212,7 @@ class Figures:
                 raise RecipeError(
                     f"{folder}: {len(one)} values, another seed has {len(values[0])}; delete it and run the stage again"
                 )
-        found = mean_interval(values, self.recipe.report.resamples)
-        return round(found.low, 4), round(found.high, 4)
+        return rounded(mean_interval(values, self.recipe.report.resamples))
 
     def size(self, jobs: Iterable[Job], language: str) -> str:
         """How many images and captions the figures of a language are of, as tables print it; empty if none is here."""

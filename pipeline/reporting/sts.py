@@ -1,6 +1,6 @@
 """Stage sts: trained retrieval models are tested on sentence similarity; tables of Pearson's r."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from modules.metrics.intervals import Interval
 from modules.metrics.sentence_similarity import pearson_interval
@@ -10,16 +10,8 @@ from pipeline.engine.machine import rank
 from pipeline.engine.runner import Runner
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.reporting.records import add_records, read_records
-from pipeline.reporting.results import (
-    INTERVALS,
-    NO_INTERVAL,
-    NOT_RUN,
-    Figures,
-    finished_records,
-    over_seeds,
-    shown_interval,
-)
+from pipeline.reporting.records import read_records, record, rounded
+from pipeline.reporting.results import INTERVALS, NO_INTERVAL, NOT_RUN, Figures, Subject
 from pipeline.similarity.models import StsRow, can_run, sts_rows
 from pipeline.similarity.sets import CLEAN, read_sets, read_tested
 from pipeline.visualization.text_table import TextTable
@@ -41,8 +33,7 @@ def sts(graph: Graph, runner: Runner, force: bool = False) -> None:
     workspace.note(recipe.name, "sts", {f"{job.name} {job.key}": job for job in jobs})
     if rank() > 0:
         return
-    if recipe.report.record:
-        add_records(recipe.name, list(finished_records(workspace, jobs, recipe, sts_variants(rows))))
+    record(graph, jobs, sts_variants(rows))
     for sheet in sts_tables(Figures(graph, read_records(recipe.name), sts_variants(rows)), rows):
         sheet.show()
     if untrained := sum(row.job is not None and not row.optional and not can_run(row, workspace) for row in rows):
@@ -109,36 +100,27 @@ def _line(figures: Figures, name: str, rows: Sequence[StsRow]) -> Iterator[list[
         if not first.optional:
             yield [first.system, f"{first.source} (not trained on {language})", "–", *[""] * 6]
         return
-    jobs = [row.job for row in rows if row.job and (language, f"{name}_pairs") in figures.scores(row.job)]
+    jobs, scores = figures.run([row.job for row in rows if row.job], language, f"{name}_pairs")
     if jobs:
-        whole, clean = (_cells(figures, name, first, jobs, clean) for clean in (False, True))
-        by_seed = [figures.scores(job).get((language, f"{name}_pearson")) for job in jobs]
-        known = [value for value in by_seed if value is not None]
-        yield [
-            first.system,
-            first.source,
-            *whole,
-            *clean,
-            over_seeds(known, whole[1], "pairs") if len(known) == len(jobs) else str(len(jobs)),
-        ]
+        whole, clean = (_cells(figures, name, first, jobs, scores, clean) for clean in (False, True))
+        yield [first.system, first.source, *whole[:-1], *clean[:-1], whole[-1]]
     elif not first.optional:
         how = f"{NOT_RUN}: needs {first.lacks}" if first.lacks else NOT_RUN
         yield [first.system, first.source, how, *[""] * 6]
 
 
-def _cells(figures: Figures, name: str, row: StsRow, jobs: Sequence[Job], clean: bool) -> list[str]:
-    """r, its interval and the number of pairs of a set's whole or clean part, kept as a row of the results."""
+def _cells(
+    figures: Figures, name: str, row: StsRow, jobs: Sequence[Job], scores: Sequence[Mapping[str, float]], clean: bool
+) -> list[str]:
+    """r, its interval, the number of pairs of a set's whole or clean part, and the seeds; a row of the results."""
     part, language = name + CLEAN if clean else name, figures.recipe.sts.language
-    scores = [figures.scores(job) for job in jobs]
-    values = [one[language, f"{part}_pearson"] for one in scores if (language, f"{part}_pearson") in one]
-    n = int(scores[0][language, f"{part}_pairs"])
+    values = [one[f"{part}_pearson"] for one in scores if f"{part}_pearson" in one]
+    n = int(scores[0][f"{part}_pairs"])
     if len(values) < len(jobs):
-        return [UNDEFINED, NO_INTERVAL, f"{n:,}"]
-    interval = _interval(figures, name, jobs, clean)
-    low, high = (None, None) if interval is None else (round(interval.low, 4), round(interval.high, 4))
-    mean = sum(values) / len(values)
-    figures.add(part, row.system, row.source, language, "pearson", mean, low, high, len(values), n, "sts")
-    return [f"{mean:.1f}", shown_interval(low, high), f"{n:,}"]
+        return [UNDEFINED, NO_INTERVAL, f"{n:,}", str(len(jobs))]
+    subject = Subject(part, row.system, row.source, language, n, task="sts")
+    mean = figures.mean(subject, "pearson", values, rounded(_interval(figures, name, jobs, clean)))
+    return [f"{mean.value:.1f}", mean.interval(), f"{n:,}", mean.seeds("pairs")]
 
 
 def _interval(figures: Figures, name: str, jobs: Sequence[Job], clean: bool) -> Interval | None:

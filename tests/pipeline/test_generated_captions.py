@@ -21,7 +21,7 @@ from pipeline.export.exported_model import ExportedModel
 from pipeline.export.generation import captions_of
 from pipeline.graph import Graph
 from pipeline.reporting import generation
-from pipeline.reporting.generated import generated_tables
+from pipeline.reporting.analyses import tables_of
 from pipeline.reporting.results import Figures
 from pipeline.visualization.pictures import picture_sheet
 from tests.pipeline.tiny import GXN, Tiny
@@ -63,7 +63,7 @@ def test_the_report_has_a_table_of_rows_and_floors_with_intervals(gxn: Tiny) -> 
     recipe = gxn.recipe(*GXN)
     figures, rows = Figures(Graph(recipe, gxn.workspace), []), Graph(recipe, gxn.workspace).rows
     cells = [(row.system, row.name, row) for row in rows]
-    (german,), (english,) = (list(generated_tables(figures, cells, language)) for language in ("de", "en"))
+    (german,), (english,) = (list(tables_of("generated", figures, cells, language)) for language in ("de", "en"))
     assert (german.title[:29], english.title[:29]) == ("Generated captions, gxn, de, ", "Generated captions, gxn, en, ")
     assert [row[0] for row in english.rows] == ["both", *FLOORS.values()]
     assert all("…" in row[6] for row in english.rows)
@@ -73,7 +73,7 @@ def test_the_report_has_a_table_of_rows_and_floors_with_intervals(gxn: Tiny) -> 
     (floor,) = [one for one in figures.results if (one.language, one.metric) == ("en", "nearest_cider")]
     assert floor.low <= floor.value <= floor.high
     elsewhere = Figures(Graph(recipe, type(gxn.workspace)(gxn.folder / "nowhere")), [])
-    assert [row[:2] for row in next(generated_tables(elsewhere, cells, "en")).rows] == [["both", "not run"]]
+    assert [row[:2] for row in next(tables_of("generated", elsewhere, cells, "en")).rows] == [["both", "not run"]]
 
 
 def test_a_model_without_a_decoder_has_no_such_job(tiny: Tiny) -> None:

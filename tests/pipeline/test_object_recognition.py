@@ -25,8 +25,9 @@ from pipeline.analyses.object_recognition import (
 from pipeline.corpus.prepare import pictures_of
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
-from pipeline.reporting.object_recognition import recognised_tables
-from pipeline.reporting.results import Figures, finished_records
+from pipeline.reporting.analyses import tables_of
+from pipeline.reporting.records import finished_records
+from pipeline.reporting.results import Figures
 from tests.data.layouts import write_folder
 from tests.pipeline.tiny import GXN, Tiny
 
@@ -97,10 +98,10 @@ def test_the_report_has_a_table_with_intervals_and_the_difference(gxn: Tiny, mon
     recipe = gxn.recipe(*GXN)
     cells = [(row.system, row.name, row) for row in Graph(recipe, gxn.workspace).rows]
     shares = {DRAWN: 60.0, OTHER: 20.0, REAL: 90.0}
-    monkeypatch.setattr("pipeline.reporting.object_recognition.read_recognised",
+    monkeypatch.setattr("pipeline.analyses.object_recognition.read_recognised",
                         lambda folder, language, of: torch.full((4, 3), shares[of]))  # fmt: skip
     figures = Figures(Graph(recipe, gxn.workspace), [])
-    (table,) = recognised_tables(figures, cells, "en")
+    (table,) = tables_of("recognised", figures, cells, "en")
     assert [line[2] for line in table.rows] == [PICTURES[DRAWN], PICTURES[OTHER], "the difference", PICTURES[REAL]]
     assert [line[4] for line in table.rows] == ["60.0 … 60.0", "20.0 … 20.0", "+40.0 … +40.0", "90.0 … 90.0"]
     assert [line[:2] for line in table.rows] == [["gxn", "both"], *[["", ""]] * 3]
@@ -108,12 +109,12 @@ def test_the_report_has_a_table_with_intervals_and_the_difference(gxn: Tiny, mon
     assert (kept.low, kept.high, kept.n, kept.language) == (40, 40, 4, "en")
     runs = list(finished_records(gxn.workspace, [cells[0][2].analyses["recognised"]], recipe, {}))
     gone = type(gxn.workspace)(gxn.folder / "nowhere")
-    (there,) = recognised_tables(Figures(Graph(recipe, gone), runs), cells, "en")
+    (there,) = tables_of("recognised", Figures(Graph(recipe, gone), runs), cells, "en")
     assert {line[4] for line in there.rows} == {"–"}
     assert [line[5:7] for line in there.rows] == [line[5:7] for line in table.rows]
-    (untrained,) = recognised_tables(Figures(Graph(recipe, gone), []), cells, "en")
+    (untrained,) = tables_of("recognised", Figures(Graph(recipe, gone), []), cells, "en")
     assert [line[:3] for line in untrained.rows] == [["gxn", "both", "not run"]]
-    (none,) = recognised_tables(figures, cells, "fr")
+    (none,) = tables_of("recognised", figures, cells, "fr")
     assert not none.rows
 
 

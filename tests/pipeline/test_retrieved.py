@@ -18,8 +18,9 @@ from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.trainer_settings import TrainerSettings
-from pipeline.reporting.results import Figures, finished_records
-from pipeline.reporting.retrieved import retrieved_tables
+from pipeline.reporting.analyses import tables_of
+from pipeline.reporting.records import finished_records
+from pipeline.reporting.results import Figures
 from pipeline.retrieval.ranks import load_module, rank_split
 from tests.pipeline.test_two_processes import run_on_two
 from tests.pipeline.tiny import Tiny
@@ -113,9 +114,9 @@ def test_records_fill_the_table_when_the_artifacts_are_gone(made: Tiny, tmp_path
     rows, gone = Graph(recipe, made.workspace).rows, Workspace(tmp_path / "artifacts")
     jobs, cells = [job for row in rows for job in row.jobs], [(row.system, row.name, row) for row in rows]
     runs = list(finished_records(made.workspace, jobs, recipe, {}))
-    (here,) = retrieved_tables(Figures(Graph(recipe, made.workspace), []), cells, "en")
-    (there,) = retrieved_tables(Figures(Graph(recipe, gone), runs), cells, "en")
-    (untrained,) = retrieved_tables(Figures(Graph(recipe, gone), []), cells, "en")
+    (here,) = tables_of("retrieved", Figures(Graph(recipe, made.workspace), []), cells, "en")
+    (there,) = tables_of("retrieved", Figures(Graph(recipe, gone), runs), cells, "en")
+    (untrained,) = tables_of("retrieved", Figures(Graph(recipe, gone), []), cells, "en")
     assert [line[:7] for line in there.rows] == [line[:7] for line in here.rows]
     assert {line[7] for line in there.rows} == {"–"}
     assert untrained.rows[0][:2] == ["human", "not run"]

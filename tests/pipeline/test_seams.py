@@ -9,7 +9,8 @@ from data.captions import read_captions
 from pipeline.corpus.prepare import corpus_job
 from pipeline.engine.job import Job, needed
 from pipeline.graph import Graph
-from pipeline.reporting.results import Figures, finished_records
+from pipeline.reporting.records import finished_records
+from pipeline.reporting.results import Figures
 from pipeline.retrieval.rows import Row
 from pipeline.training.model_files import load_model
 from tests.pipeline.tiny import Tiny, ran

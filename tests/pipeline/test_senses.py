@@ -10,8 +10,9 @@ from data.captions import read_captions
 from data.regions import RegionStore
 from pipeline.corpus.prepare import twins_of
 from pipeline.graph import Graph
-from pipeline.reporting.results import Figures, finished_records
-from pipeline.reporting.senses import senses_tables
+from pipeline.reporting.analyses import tables_of
+from pipeline.reporting.records import finished_records
+from pipeline.reporting.results import Figures
 from pipeline.retrieval.probes import BOTH, read_senses
 from pipeline.retrieval.ranks import load_module
 from tests.pipeline.tiny import GXN, Tiny
@@ -55,11 +56,11 @@ def test_tables_compare_branches_and_systems_on_the_same_pairs(gxn: Tiny, monkey
     recipe = gxn.recipe(*GXN)
     (row,) = Graph(recipe, gxn.workspace).rows
     values = {"abstract": [0.0, 50.0], "grounded": [50.0, 100.0], BOTH: [50.0, 50.0]}
-    monkeypatch.setattr("pipeline.reporting.senses.read_senses",
+    monkeypatch.setattr("pipeline.analyses.senses.read_senses",
                         lambda folder, language, part: torch.tensor(values[part]))  # fmt: skip
     figures = Figures(Graph(recipe, gxn.workspace), [])
     cells = [("two", row.name, row), ("i2t", row.name, row)]
-    table, differences = senses_tables(figures, cells, "de")
+    table, differences = tables_of("senses", figures, cells, "de")
     assert [line[:3] for line in table.rows[:4]] == [
         ["two", "both", "abstract"], ["", "", "grounded"], ["", "", BOTH], ["i2t", "both", "abstract"],
     ]  # fmt: skip
@@ -70,19 +71,19 @@ def test_tables_compare_branches_and_systems_on_the_same_pairs(gxn: Tiny, monkey
     (kept,) = [one for one in figures.results if (one.system, one.metric) == ("two", "senses_grounded")]
     assert (kept.split, kept.n) == ("twins", 2)
     assert kept.low <= 75 <= kept.high
-    assert not list(senses_tables(figures, cells, "en"))
+    assert not list(tables_of("senses", figures, cells, "en"))
 
 
 def test_records_fill_the_table(gxn: Tiny, tmp_path: Path) -> None:
     recipe = gxn.recipe(*GXN)
     (row,) = Graph(recipe, gxn.workspace).rows
     gone, cells = type(gxn.workspace)(tmp_path / "nowhere"), [("gxn", row.name, row)]
-    (here, _) = senses_tables(Figures(Graph(recipe, gxn.workspace), []), cells, "de")
+    (here, _) = tables_of("senses", Figures(Graph(recipe, gxn.workspace), []), cells, "de")
     records = list(finished_records(gxn.workspace, [row.analyses["senses"]], recipe, {}))
-    (there,) = senses_tables(Figures(Graph(recipe, gone), records), cells, "de")
+    (there,) = tables_of("senses", Figures(Graph(recipe, gone), records), cells, "de")
     assert [line[:4] for line in there.rows] == [line[:4] for line in here.rows]
     assert {line[4] for line in there.rows} == {"–"}
-    assert not list(senses_tables(Figures(Graph(recipe, gone), []), cells, "de"))
+    assert not list(tables_of("senses", Figures(Graph(recipe, gone), []), cells, "de"))
 
 
 def test_a_single_branch_is_tested_alone_and_models_without_branches_not_at_all(tiny: Tiny) -> None:

@@ -13,7 +13,8 @@ from data.sts import gold_file, read_sts
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
-from pipeline.reporting.results import Figures, finished_records
+from pipeline.reporting.records import finished_records
+from pipeline.reporting.results import Figures
 from pipeline.reporting.sts import sts_tables, sts_variants
 from pipeline.similarity import floors
 from pipeline.similarity.models import can_run, sts_rows

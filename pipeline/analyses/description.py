@@ -1,0 +1,76 @@
+"""An analysis of trained retrieval models: the job that measures, and what its table shows (`reporting.analyses`)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from pipeline.engine.job import Job
+from pipeline.retrieval.rows import Trained
+
+
+@dataclass(frozen=True)
+class Line:
+    """Figures of a job that stand in one line of the table.
+
+    Attributes:
+        label: what tells it from other lines of the same model.
+        metrics: names of the figures, one for each of the first of `Analysis.measures`.
+        count: the figure that says of how many items they are.
+        read: folder of the finished job and language → value of each item (N,) of the metric that has an interval.
+        less: a metric whose figure is subtracted; the results name the difference `<metric>-<last part of less>`.
+    """
+
+    label: str
+    metrics: Sequence[str]
+    count: str
+    read: Callable[[Path, str], Tensor]
+    less: str = ""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What is measured of a trained model, and how it is shown: a table a language.
+
+    Attributes:
+        job: gives the job that analyses a model; None: there is nothing to analyse.
+        title: of the table, with places for `system`, `language`, `size` and `corpus`.
+        measures: heads of the figures in a line.
+        lines: of a job.
+        tested: place of the measure that has an interval.
+        label: head above the labels of the lines; empty: a model has one line, without label.
+        systems: whether the table may have several systems, so that each line names its own.
+        optional: whether a model that has nothing to measure gets no line, and a table in which no model was measured
+            is left out.
+        folds: whether there are figures of folds too, in a table of their own.
+        split: of the items.
+        items: what intervals are over; in cells its first word.
+        floors: lines below the models, of the job that is the input `floors`.
+        counted: head and metric of a count that stands at the end of a line, summed over seeds.
+        compared: labels of two lines whose paired difference is shown, as is that of each line from the first model's.
+        beside_recall: whether the table stands below a paper's table of recall too.
+    """
+
+    job: Callable[[Trained], Job | None]
+    title: str
+    measures: Sequence[str]
+    lines: Callable[[Job], Sequence[Line]]
+    tested: int = 0
+    label: str = ""
+    systems: bool = False
+    optional: bool = False
+    folds: bool = False
+    split: str = "test"
+    items: str = "images"
+    floors: Sequence[Line] = ()
+    counted: tuple[str, str] | None = None
+    compared: tuple[str, str] | None = None
+    beside_recall: bool = False
+
+    @property
+    def heads(self) -> list[str]:
+        """Heads of the table's columns."""
+        names = ["system", "trained on"] if self.systems else ["trained on"]
+        measures = [*self.measures[: self.tested + 1], "95 %", *self.measures[self.tested + 1 :]]
+        return [*names, *filter(None, [self.label]), *measures, "seeds", *(self.counted or ())[:1]]
