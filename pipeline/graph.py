@@ -25,7 +25,7 @@ from pipeline.retrieval.rows import Cells, Row
 from pipeline.retrieval.vse import captions_job, vse_rows
 from pipeline.translation.augment import synthesis_jobs
 from pipeline.translation.mmt import incongruent_jobs, translator_jobs
-from pipeline.translation.reranked import choices_job, lists_job
+from pipeline.translation.reranked import ablation_job, lists_job
 
 _OF_REGIONS: dict[str, Any] = {"image_encoder": None, "image_encoder_rate": 0.0, "image_encoder_size": 224}
 
@@ -93,7 +93,7 @@ class Graph:
                 lists = lists_job(
                     recipe, system, direction, self.translators, lambda: self.of_translators.retrieval_model
                 )
-                job = choices_job(recipe, lists)
+                job = ablation_job(recipe, lists)
                 found[job.name] = job
         return found
 

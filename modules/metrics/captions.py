@@ -71,7 +71,7 @@ def caption_scores(
 
 
 def most_frequent_caption(captions: Iterable[Words]) -> list[str]:
-    """Return the caption that stands most often among training captions, the first of several: a floor.
+    """Return the caption that stands most often among training captions, the first of several: a baseline.
 
     Raises:
         ModelError: there is none.
@@ -83,7 +83,7 @@ def most_frequent_caption(captions: Iterable[Words]) -> list[str]:
 
 
 def nearest_images(images: Tensor, training: Tensor) -> Tensor:
-    """Return, for each image, the row of the training image that is most like it, whose caption is a floor.
+    """Return, for each image, the row of the training image that is most like it, whose caption is a baseline.
 
     Args:
         images: features (I, D), such as the mean of the regions.

@@ -46,7 +46,7 @@ class Analysis:
         folds: whether there are figures of folds too, in a table of their own.
         split: of the items.
         items: what intervals are over; in cells its first word.
-        floors: lines below the models, of the job that is the input `floors`.
+        baselines: lines below the models, of the job that is the input `baselines`.
         counted: head and metric of a count that stands at the end of a line, summed over seeds.
         compared: labels of two lines whose paired difference is shown, as is that of each line from the first model's.
         beside_recall: whether the table stands below a paper's table of recall too.
@@ -63,7 +63,7 @@ class Analysis:
     folds: bool = False
     split: str = "test"
     items: str = "images"
-    floors: Sequence[Line] = ()
+    baselines: Sequence[Line] = ()
     counted: tuple[str, str] | None = None
     compared: tuple[str, str] | None = None
     beside_recall: bool = False

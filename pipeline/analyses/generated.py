@@ -1,4 +1,4 @@
-"""Scores of generated captions against all captions of their image, and of floors, which need no decoder."""
+"""Scores of generated captions against all captions of their image, and of baselines, which need no decoder."""
 
 import json
 from collections.abc import Mapping
@@ -31,8 +31,8 @@ from pipeline.retrieval.rows import Trained
 
 VERSION = 1
 NEAREST, FREQUENT = "caption of the nearest training image", "most frequent training caption"
-FLOORS = {"nearest": NEAREST, "frequent": FREQUENT}
-"""Prefix of a floor's figures → what it is."""
+BASELINES = {"nearest": NEAREST, "frequent": FREQUENT}
+"""Prefix of a baseline's figures → what it is."""
 GENERATED = "generated"
 """Prefix of the figures of generated captions: `generated_cider`."""
 MEASURES = ("bleu1", "bleu2", "bleu3", "bleu4", "cider")
@@ -54,7 +54,7 @@ def generated_job(model: Trained) -> Job | None:
     """Write a caption of each test image in each language, and score those that have human captions beside them.
 
     Leaves `captions.jsonl` (image id, language, caption) and `generated-<language>.npz` with CIDEr-D × 100 of each
-    caption. The floors (`floors_job`) are an input, so that they are there too.
+    caption. The baselines (`baselines_job`) are an input, so that they are there too.
 
     Args:
         model: of any kind.
@@ -90,12 +90,12 @@ def generated_job(model: Trained) -> Job | None:
 
     name = trained.name.replace("vse-", "generated-", 1)
     plain = {"languages": listed, "search": asdict(SEARCH)}
-    inputs = {"corpus": corpus, "model": trained, "floors": floors_job(corpus)} | images_of(trained)
+    inputs = {"corpus": corpus, "model": trained, "baselines": baselines_job(corpus)} | images_of(trained)
     return Job(name, "vse", VERSION, plain, inputs, run, False, asdict(settings.trainer), _headline)
 
 
-def floors_job(corpus: Job) -> Job:
-    """Score both floors in each language that has human captions in training and test; they are those of all models.
+def baselines_job(corpus: Job) -> Job:
+    """Score both baselines in each language that has human captions in training and test; they are those of all models.
 
     Leaves `nearest-<language>.npz` and `frequent-<language>.npz` with CIDEr-D × 100 of each image's caption.
     """
@@ -104,20 +104,20 @@ def floors_job(corpus: Job) -> Job:
         """Score and keep."""
         figures: dict[str, dict[str, float]] = {}
         for language in _scored(read_captions(inputs["corpus"] / "captions.parquet")):
-            floors = caption_floors(inputs["corpus"], language)
+            baselines = caption_baselines(inputs["corpus"], language)
             figures[language] = {}
-            for short, name in FLOORS.items():
-                np.savez(folder / f"{short}-{language}.npz", cider=floors[name].cider)
-                figures[language] |= {f"{short}_{key}": value for key, value in floors[name].figures().items()}
-                figures[language][f"{short}_images"] = float(len(floors[name].cider))
+            for short, name in BASELINES.items():
+                np.savez(folder / f"{short}-{language}.npz", cider=baselines[name].cider)
+                figures[language] |= {f"{short}_{key}": value for key, value in baselines[name].figures().items()}
+                figures[language][f"{short}_images"] = float(len(baselines[name].cider))
         return {"test": figures}
 
-    return Job("caption-floors", "vse", VERSION, {}, {"corpus": corpus}, run,
+    return Job("caption-baselines", "vse", VERSION, {}, {"corpus": corpus}, run,
                headline=lambda figures: _ciders(figures, "nearest"))  # fmt: skip
 
 
 def read_cider(folder: Path, language: str, of: str = GENERATED) -> Tensor:
-    """CIDEr-D × 100 of each caption (N,) that a finished job left, generated or of a floor (`FLOORS`).
+    """CIDEr-D × 100 of each caption (N,) that a finished job left, generated or of a baseline (`BASELINES`).
 
     Raises:
         RecipeError: the file is missing or damaged.
@@ -141,8 +141,8 @@ def read_generated(folder: Path) -> dict[str, dict[str, str]]:
     return found
 
 
-def caption_floors(corpus: Path, language: str, split: str = "test") -> dict[str, CaptionScores]:
-    """Score two floors as `generated_scores` scores generated captions.
+def caption_baselines(corpus: Path, language: str, split: str = "test") -> dict[str, CaptionScores]:
+    """Score two baselines as `generated_scores` scores generated captions.
 
     The nearest training image is that of the highest cosine of the mean regions, and its caption is its first one. The
     most frequent caption is the same for every image.
@@ -261,6 +261,6 @@ GENERATED_CAPTIONS = Analysis(
     ["BLEU-1", "2", "3", "4", "CIDEr-D"],
     lambda job: [_line_of(GENERATED, "")],
     tested=4,
-    floors=[_line_of(prefix, name) for prefix, name in FLOORS.items()],
+    baselines=[_line_of(prefix, name) for prefix, name in BASELINES.items()],
     counted=("empty", f"{GENERATED}_empty"),
 )

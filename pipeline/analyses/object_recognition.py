@@ -77,7 +77,7 @@ def right(seen: AtPlaces, objects: AtPlaces, text: str, language: str) -> list[f
 def recognised_job(tested: Trained) -> Job | None:
     """Draw each human test caption, and look for the objects that it names in the picture and in two others.
 
-    The others are the picture drawn of another image's caption, a floor, and the real picture, a ceiling. It leaves
+    The others are the picture drawn of another image's caption, a baseline, and the real picture, a ceiling. It leaves
     `recognised-<language>.npz`: of each test image, in each of `PICTURES`, the mean over its captions of `MEASURES`.
 
     Args:

@@ -16,7 +16,7 @@ MEASURES = ("BLEU", "chrF", "TER")
 """Measures of the comparison."""
 OF_RETRIEVAL = ("image", "source", CONTROL)
 """Features that a retrieval model computes."""
-_TAKEN = (CAPTION, CHANNEL, HUB, "human", "text", "back", "looks", "lists", "choices")  # names of other things
+_TAKEN = (CAPTION, CHANNEL, HUB, "human", "bpe", "back", "incongruent", "nbest", "ablation")  # names of other things
 
 
 @dataclass

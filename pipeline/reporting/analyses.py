@@ -64,9 +64,9 @@ def tables_of(name: str, figures: Figures, cells: Cells, language: str) -> Itera
         n = next((one.n for one in measured.values() if one.n), 0)
         title = about.title.format(system=cells[0][0], language=language, size=size(n, folds), corpus=corpus)
         lines = [line for key, one in measured.items() for line in _named(about, key, one.lines)]
-        floors = _floors(figures, about, next(iter(rows.values())), language) if rows and about.floors else []
+        baselines = _baselines(figures, about, next(iter(rows.values())), language) if rows and about.baselines else []
         if n or not about.optional:
-            yield TextTable(f"{title}; {over}", about.heads, [*lines, *floors])
+            yield TextTable(f"{title}; {over}", about.heads, [*lines, *baselines])
     differences = list(_differences(figures, about, rows, language)) if about.compared else []
     if differences:
         title = f"Paired differences over the same {about.split}, {language}, {corpus}; {over}"
@@ -133,11 +133,11 @@ def _named(about: Analysis, line: tuple[str, str], cells: Sequence[list[str]]) -
         yield [*(["", ""] if place and about.systems else names), *shown]
 
 
-def _floors(figures: Figures, about: Analysis, jobs: _Jobs, language: str) -> Iterator[list[str]]:
-    """The lines of floors, which have no seeds."""
-    floors = next(iter(jobs.values())).inputs["floors"]
-    for line in about.floors:
-        done, scores = figures.run([floors], language, line.metrics[0])
+def _baselines(figures: Figures, about: Analysis, jobs: _Jobs, language: str) -> Iterator[list[str]]:
+    """The lines of baselines, which have no seeds."""
+    baselines = next(iter(jobs.values())).inputs["baselines"]
+    for line in about.baselines:
+        done, scores = figures.run([baselines], language, line.metrics[0])
         if done:
             subject = Subject(about.split, line.label, "–", language, int(scores[0][line.count]))
             shown = _cells(figures, about, line, done, scores, subject)[: len(about.measures) + 1]

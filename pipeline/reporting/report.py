@@ -144,7 +144,7 @@ class _ReportTables(Figures):
         """BLEU of each translator on test, and its accuracy on words that only the picture disambiguates."""
         table = []
         for name, job in jobs.items():
-            if name.startswith(("text-", "back-")):  # no translators
+            if name.startswith(("bpe-", "back-")):  # no translators
                 continue
             scores = self.own_scores(job)
             if not scores:
@@ -174,7 +174,7 @@ class _ReportTables(Figures):
         for name, job in jobs.items():
             system, direction, target = _parts(name)
             folder = self.workspace.folder(job)
-            if name.startswith(("text-", "back-", "nmt")) or not (folder / "test.parquet").is_file():
+            if name.startswith(("bpe-", "back-", "nmt")) or not (folder / "test.parquet").is_file():
                 continue
             rows = read_translations(folder, "test")
             references = [words_of(row["reference"], target) for row in rows]
@@ -205,7 +205,7 @@ class _ReportTables(Figures):
                 for shown in SHOWN:
                     value, gain = scores[f"{shown}_{measure}"], f"own-{shown}_{measure}"
                     row = f"{direction}, {shown} regions"
-                    subject = Subject("test", system, row, target, int(scores["looks_sentences"]))
+                    subject = Subject("test", system, row, target, int(scores["incongruent_sentences"]))
                     self.mean(subject, measure, [value])
                     cells.append(f"{value:.{digits}f}")
                     if gain in scores:

@@ -28,7 +28,7 @@ def rerank_tables(figures: Figures, jobs: Mapping[str, Job]) -> list[TextTable]:
     """For each comparison BLEU, chrF and TER of each set of features, and what the own picture is worth."""
     found = []
     for name, job in jobs.items():
-        system, _, direction = name.removeprefix("choices-").partition("-")
+        system, _, direction = name.removeprefix("ablation-").partition("-")
         scores = figures.own_scores(job)
         if not scores:
             found.append(TextTable(f"Re-ranking {system}-{direction}", ["features"], [[NOT_RUN]]))

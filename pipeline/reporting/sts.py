@@ -21,7 +21,7 @@ UNDEFINED = "undefined"
 
 
 def sts(graph: Graph, runner: Runner, force: bool = False) -> None:
-    """Test all models that have been trained, and the floors, and print the tables.
+    """Test all models that have been trained, and the baselines, and print the tables.
 
     Raises:
         RecipeError: the recipe has no sets or no data root, or nothing has been trained.
@@ -41,7 +41,7 @@ def sts(graph: Graph, runner: Runner, force: bool = False) -> None:
 
 
 def sts_variants(rows: Sequence[StsRow]) -> dict[str, str]:
-    """Key of a job → the system of a table whose model it tests, or the captions of a floor if there are several."""
+    """Key of a job → the system of a table whose model it tests, or the captions of a baseline if there are several."""
     first: dict[str, str] = {}
     found: dict[str, str] = {}
     for row in sorted(rows, key=lambda row: row.optional):
@@ -53,7 +53,7 @@ def sts_variants(rows: Sequence[StsRow]) -> dict[str, str]:
 
 
 def sts_jobs(graph: Graph) -> list[Job]:
-    """The jobs that test models that have been trained, and the floors.
+    """The jobs that test models that have been trained, and the baselines.
 
     Raises:
         RecipeError: the recipe has no sets or no data root, or nothing has been trained.

@@ -1,4 +1,4 @@
-"""Stage sts: a job for each trained retrieval model, and for each floor, that predicts the similarity of sentences."""
+"""Stage sts: a job for each trained retrieval model, and for each baseline, that predicts how similar sentences are."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,22 +14,22 @@ from pipeline.graph import Graph
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.retrieval.rows import Row
-from pipeline.similarity.floors import FLOORS
+from pipeline.similarity.baselines import BASELINES
 from pipeline.similarity.sets import digests, sts_job
 from pipeline.training.model_files import load_model
 
 
 @dataclass(frozen=True)
 class StsRow:
-    """One trained model, or one floor, of the tables.
+    """One trained model, or one baseline, of the tables.
 
     Attributes:
-        system: the model, the system of a table, or the floor.
-        source: what it was trained on: a row of `vse.rows`; of a floor, types of captions.
+        system: the model, the system of a table, or the baseline.
+        source: what it was trained on: a row of `vse.rows`; of a baseline, types of captions.
         seed: of its training.
         job: what tests it; None: it was not trained on the language of the pairs.
         optional: shown only if it was tested: of the recipe's tables.
-        lacks: how to get what a floor needs, where it is not installed.
+        lacks: how to get what a baseline needs, where it is not installed.
     """
 
     system: str
@@ -41,7 +41,7 @@ class StsRow:
 
 
 def sts_rows(graph: Graph) -> list[StsRow]:
-    """All trained models of a recipe, its rows, then those of its tables, then the floors; seed by seed.
+    """All trained models of a recipe, its rows, then those of its tables, then the baselines; seed by seed.
 
     Raises:
         RecipeError: a row can not be trained.
@@ -61,13 +61,13 @@ def sts_rows(graph: Graph) -> list[StsRow]:
             types.setdefault(own, trained)
         job = _model_job(recipe, sets, trained, vse.pretrained) if own else None
         rows.append(StsRow(system, row.name, row.seed, job, bool(title)))
-    for floor in FLOORS:
+    for baseline in BASELINES:
         for own, trained in types.items():
             known = {"corpus", *(kind.partition("/")[2] for kind in own)}
             inputs = {name: job for name, job in trained.inputs.items() if name in known}
             settings = {"sets": sets, "types": list(own)}
-            job = sts_job(f"sts-{floor.title.lower()}", recipe, settings, inputs, own, floor.predict)
-            rows.append(StsRow(floor.title, ", ".join(own), 0, job, lacks=floor.lacks()))
+            job = sts_job(f"sts-{baseline.title.lower()}", recipe, settings, inputs, own, baseline.predict)
+            rows.append(StsRow(baseline.title, ", ".join(own), 0, job, lacks=baseline.lacks()))
     return rows
 
 

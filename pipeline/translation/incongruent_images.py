@@ -52,7 +52,7 @@ class _Look:
 
 
 def incongruent_job(recipe: Recipe, translator: Job) -> Job:
-    """A job that leaves `looks.parquet`, a row a sentence, and `attention.html` where there are pictures.
+    """A job that leaves `incongruent.parquet`, a row a sentence, and `attention.html` where there are pictures.
 
     Figures, for each of `SHOWN`: `…_bleu` (tokenised), `…_loglik` (natural logarithm of the human translation's
     probability, a token) and `…_ambiguous` (% of ambiguous words translated as the human did, where there are any);
@@ -67,25 +67,26 @@ def incongruent_job(recipe: Recipe, translator: Job) -> Job:
         rows = [row for row in pairs.rows("test", captions=True) if row["seen_id"]]
         images = [row["seen_id"] for row in rows]
         if len(set(images)) < 2:
-            return {"looks_sentences": len(rows)}
+            return {"incongruent_sentences": len(rows)}
         network, bpe = loaded = load_translator(inputs["translator"])
         looks: dict[str, _Look] = {}
-        for name, seen in zip(SHOWN, (images, another(images), [None] * len(rows)), strict=True):
+        seen_images: tuple[Sequence[str | None], ...] = (images, another(images), [None] * len(rows))
+        for name, seen in zip(SHOWN, seen_images, strict=True):
             tokens = [best.tokens for best, *_ in translate_rows(loaded, pairs, rows, seen, settings)]
             likelihood = _likelihood(network, rows, seen, pairs.store, settings.batch_tokens)  # type: ignore[arg-type]
             looks[name] = _Look(seen, tokens, likelihood)
         scores = _scores(pairs, rows, looks)
-        _write(folder / "looks.parquet", rows, looks)
+        _write(folder / "incongruent.parquet", rows, looks)
         pictures = pictures_of(inputs["corpus"])
         if pictures:
             drawn = _attention(network, bpe, pairs, rows, pictures)  # type: ignore[arg-type]
             attention_html(folder / "attention.html", translator.name, drawn, (pairs.source, pairs.target))
             _log(log_folder(recipe, translator.name, translator.key), drawn, pairs, rows, looks)
-        return {"looks_sentences": len(rows)} | scores
+        return {"incongruent_sentences": len(rows)} | scores
 
     inputs = {name: translator.inputs[name] for name in ("corpus", "text")} | {"translator": translator}
     return Job(
-        f"looks-{translator.name}", "mmt", VERSION, settings_of_test(settings), inputs, run, True,
+        f"incongruent-{translator.name}", "mmt", VERSION, settings_of_test(settings), inputs, run, True,
         asdict(settings.trainer), _headline,
     )  # fmt: skip
 

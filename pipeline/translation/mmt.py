@@ -49,7 +49,7 @@ _OF_PICTURES = ("look", "gate_bias")  # options of networks that text-only trans
 def translator_jobs(
     recipe: Recipe, workspace: Workspace, model: Callable[[], Job], borrowed: Callable[[Recipe], Mapping[str, Job]]
 ) -> dict[str, Job]:
-    """The jobs of this stage in order: of each direction `text-…`, `back-…`, `nmt-…`, `mt-…`, `mmt-…`, `mt+mmt-…`;
+    """The jobs of this stage in order: of each direction `bpe-…`, `back-…`, `nmt-…`, `mt-…`, `mmt-…`, `mt+mmt-…`;
     after all of them those of pretrained translators, `mt+channel-…`, and what is re-ranked by tuned weights (of stage
     `rerank`).
 
@@ -72,7 +72,7 @@ def translator_jobs(
     corpus, jobs = corpus_job(recipe, workspace), dict[str, Job]()
     for direction in mmt.directions if numbers else ():
         languages = sorted(direction.split("-"))
-        text = jobs.setdefault(f"text-{'-'.join(languages)}", _text_job(mmt, languages, corpus))
+        text = jobs.setdefault(f"bpe-{'-'.join(languages)}", _text_job(mmt, languages, corpus))
         if direction in mmt.back_translate:
             jobs[f"back-{direction}"] = _back_translation(recipe, direction, corpus, text, borrowed)
         starts: dict[int, Job] = {}

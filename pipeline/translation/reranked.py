@@ -1,8 +1,8 @@
 """Stage rerank: translators whose n-best lists are re-ranked by features, with weights tuned on validation.
 
-`lists-…` makes the n-best lists of validation and test with all features; `mt+NAME-…` tunes the weights of some of them
-and is a translator; `choices-…` compares sets of features. The features of a retrieval model need stage `vse`, so these
-jobs come after it.
+`nbest-…` makes the n-best lists of validation and test with all features; `mt+NAME-…` tunes the weights of some and is
+a translator; `ablation-…` compares sets of features. The features of a retrieval model need stage `vse`, so these jobs
+come after it.
 """
 
 import json
@@ -117,7 +117,7 @@ def lists_job(
         reranker = load_reranker(direct, bpe, about, inputs.get(CHANNEL, folder), inputs.get(RETRIEVAL, folder))
         pairs = parallel_text_of(inputs, direction, settings)
         if reranker.regions is not None and reranker.regions.in_features != pairs.store.dim:
-            raise RecipeError(f"lists-{system}: a model reads regions of {reranker.regions.in_features} numbers, the "
+            raise RecipeError(f"nbest-{system}: a model reads regions of {reranker.regions.in_features} numbers, the "
                               f"corpus has {pairs.store.dim}; train it on this corpus")  # fmt: skip
         figures: dict[str, Any] = {}
         for split in ("val", "test"):
@@ -135,7 +135,7 @@ def lists_job(
         return figures
 
     return Job(
-        f"lists-{'+'.join(members)}-{direction}", "rerank", VERSION, plain, inputs, run, True,
+        f"nbest-{'+'.join(members)}-{direction}", "rerank", VERSION, plain, inputs, run, True,
         asdict(settings.trainer), _lists_headline,
     )  # fmt: skip
 
@@ -173,10 +173,10 @@ def read_lists(folder: Path, split: str, target: str) -> tuple[Lists, list[str]]
     return Lists.of(lists, table["reference"], target in UNSPACED), table["image_id"]
 
 
-def choices_job(recipe: Recipe, lists: Job) -> Job:
+def ablation_job(recipe: Recipe, lists: Job) -> Job:
     """Compare sets of features on test: weights tuned on validation, gains over the lists' own order.
 
-    Leaves `choices.json` with the weights of each seed. Figures are `<row> | <measure>` with `low`, `high` and `p` of
+    Leaves `ablation.json` with the weights of each seed. Figures are `<row> | <measure>` with `low`, `high` and `p` of
     the gain, and `+ image | BLEU | own` of its gain over another image.
     """
     settings, target = recipe.mmt.rerank, lists.name.rpartition("-")[2]
@@ -195,7 +195,7 @@ def choices_job(recipe: Recipe, lists: Job) -> Job:
             systems[name] = test.only(features).chosen(found.by_seed)
             about[name] = {"features": features, "weights": found.by_seed.tolist(), "val_bleu": found.bleu.tolist()}
         systems[ORACLE] = [test.oracle()]
-        (folder / "choices.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
+        (folder / "ablation.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
         score = partial(
             compare, references=test.references, images=images, characters=test.characters,
             resamples=recipe.report.resamples,
@@ -207,7 +207,7 @@ def choices_job(recipe: Recipe, lists: Job) -> Job:
         return figures | {"test_sentences": len(images)}
 
     return Job(
-        lists.name.replace("lists-", "choices-", 1), "rerank", VERSION, plain, {"lists": lists}, run,
+        lists.name.replace("nbest-", "ablation-", 1), "rerank", VERSION, plain, {"lists": lists}, run,
         headline=lambda figures: f"BLEU {figures[f'{LOG_P} | BLEU']:.1f}, all features {figures['all | BLEU']:.1f}",
     )  # fmt: skip
 

@@ -1,6 +1,6 @@
 """The noisy channel with a fixed weight λ beside weights by k-best MIRA, on the same n-best lists.
 
-`python -m tests.benchmarks.fixed_weight LISTS VALIDATION TEST`: the folder of a job `lists-…`, with `val.lists` and
+`python -m tests.benchmarks.fixed_weight LISTS VALIDATION TEST`: the folder of a job `nbest-…`, with `val.lists` and
 `test.lists`, and the references of both, a sentence a line. λ of log p + λ · channel is the best of 0, 0.1 … 1 on
 validation; the table is of the test.
 """

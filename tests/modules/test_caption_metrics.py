@@ -1,4 +1,4 @@
-"""Scores of captions against sacreBLEU's own BLEU-n and CIDEr-D; what is left out; floors."""
+"""Scores of captions against sacreBLEU's own BLEU-n and CIDEr-D; what is left out; baselines."""
 
 import numpy as np
 import pytest

@@ -67,7 +67,7 @@ def test_where_nothing_is_there_costs_are_not_known_and_no_folder_is_made(fresh:
 
 
 def test_other_commands_have_it_too(fresh: Tiny, capsys) -> None:
-    assert "lists-mt-en-de" in " ".join(lines(fresh, capsys, "rerank", *RERANKED))
+    assert "nbest-mt-en-de" in " ".join(lines(fresh, capsys, "rerank", *RERANKED))
     fresh.yaml.write_text(
         fresh.yaml.read_text() + "tables: {t: {title: T, language: en, systems: {san: {rows: [human]}}}}\n"
     )

@@ -1,4 +1,4 @@
-"""Generated captions and floors, scored against all captions of their image."""
+"""Generated captions and baselines, scored against all captions of their image."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 
 from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore, write_regions
-from pipeline.analyses.generated import FREQUENT, NEAREST, caption_floors, generated_scores
+from pipeline.analyses.generated import FREQUENT, NEAREST, caption_baselines, generated_scores
 from pipeline.errors import RecipeError
 
 TRAINING = {"a": ["A dog runs.", "The dog runs fast!"], "b": ["A cat sleeps", "a dog runs"], "c": ["Two men sit there"]}
@@ -34,16 +34,16 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_floors_are_scored_as_generated_captions_are(corpus: Path) -> None:
+def test_baselines_are_scored_as_generated_captions_are(corpus: Path) -> None:
     captions = read_captions(corpus / "captions.parquet")
-    floors = caption_floors(corpus, "en")
+    baselines = caption_baselines(corpus, "en")
     nearest = generated_scores(captions, "en", {"x": ["a", "dog", "runs"], "y": ["two", "men", "sit", "there"]})
     frequent = generated_scores(captions, "en", {"x": ["a", "dog", "runs"], "y": ["a", "dog", "runs"]})
     for name, expected in ((NEAREST, nearest), (FREQUENT, frequent)):
-        assert floors[name].figures() == pytest.approx(expected.figures())
-        assert floors[name].cider.shape == (2,)
-    assert floors[NEAREST].cider[1] > floors[FREQUENT].cider[1] == 0
-    assert floors[NEAREST].bleu[0] == pytest.approx(100 * 6 / 7)  # all words but `there`
+        assert baselines[name].figures() == pytest.approx(expected.figures())
+        assert baselines[name].cider.shape == (2,)
+    assert baselines[NEAREST].cider[1] > baselines[FREQUENT].cider[1] == 0
+    assert baselines[NEAREST].bleu[0] == pytest.approx(100 * 6 / 7)  # all words but `there`
     assert len(RegionStore(corpus / "regions")) == 5
 
 
@@ -62,4 +62,4 @@ def test_bad_input_is_one_line(corpus: Path) -> None:
     with pytest.raises(RecipeError, match="no human caption in 'de' in train to compare"):
         generated_scores(captions, "de", {"x": ["hund"]})
     with pytest.raises(RecipeError, match="no human caption in 'en' in val to compare"):
-        caption_floors(corpus, "en", "val")
+        caption_baselines(corpus, "en", "val")

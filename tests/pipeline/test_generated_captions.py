@@ -1,4 +1,4 @@
-"""Captions that a trained model writes of the test images: kept, scored beside both floors, and in the report."""
+"""Captions that a trained model writes of the test images: kept, scored beside both baselines, and in the report."""
 
 import json
 
@@ -8,10 +8,10 @@ import pytest
 from data.captions import read_captions
 from data.text import plain_words
 from pipeline.analyses.generated import (
-    FLOORS,
+    BASELINES,
     MEASURES,
     _headline,
-    caption_floors,
+    caption_baselines,
     generated_scores,
     read_cider,
     read_generated,
@@ -29,7 +29,7 @@ from tests.pipeline.tiny import GXN, Tiny
 NAME = "generated-gxn-both-1"
 
 
-def test_a_caption_of_each_test_image_is_kept_and_scored_beside_the_floors(gxn: Tiny) -> None:
+def test_a_caption_of_each_test_image_is_kept_and_scored_beside_the_baselines(gxn: Tiny) -> None:
     corpus, folder = gxn.job("corpus"), gxn.job(NAME)
     captions = read_captions(corpus / "captions.parquet")
     images = {row["image_id"] for row in captions.to_list() if row["split"] == "test"}
@@ -39,14 +39,17 @@ def test_a_caption_of_each_test_image_is_kept_and_scored_beside_the_floors(gxn: 
     written = read_generated(folder)
     for language in ("de", "en"):
         words = {image: plain_words(text, language) for image, text in written[language].items()}
-        expected, floors = generated_scores(captions, language, words), caption_floors(corpus, language)
+        expected, baselines = generated_scores(captions, language, words), caption_baselines(corpus, language)
         scores = gxn.metrics(NAME)["test"][language]
         assert [scores[f"generated_{one}"] for one in MEASURES] == pytest.approx(list(expected.figures().values()))
         assert scores["generated_images"] == len(images)
         assert np.array_equal(read_cider(folder, language), expected.cider)
-        for short, name in FLOORS.items():
-            assert gxn.metrics("caption-floors")["test"][language][f"{short}_cider"] == floors[name].figures()["cider"]
-            assert np.array_equal(read_cider(gxn.job("caption-floors"), language, short), floors[name].cider)
+        for short, name in BASELINES.items():
+            assert (
+                gxn.metrics("caption-baselines")["test"][language][f"{short}_cider"]
+                == baselines[name].figures()["cider"]
+            )
+            assert np.array_equal(read_cider(gxn.job("caption-baselines"), language, short), baselines[name].cider)
 
 
 def test_they_are_what_the_exported_model_writes(gxn: Tiny, gxn_model) -> None:
@@ -59,19 +62,19 @@ def test_they_are_what_the_exported_model_writes(gxn: Tiny, gxn_model) -> None:
     ]
 
 
-def test_the_report_has_a_table_of_rows_and_floors_with_intervals(gxn: Tiny) -> None:
+def test_the_report_has_a_table_of_rows_and_baselines_with_intervals(gxn: Tiny) -> None:
     recipe = gxn.recipe(*GXN)
     figures, rows = Figures(Graph(recipe, gxn.workspace), []), Graph(recipe, gxn.workspace).rows
     cells = [(row.system, row.name, row) for row in rows]
     (german,), (english,) = (list(tables_of("generated", figures, cells, language)) for language in ("de", "en"))
     assert (german.title[:29], english.title[:29]) == ("Generated captions, gxn, de, ", "Generated captions, gxn, en, ")
-    assert [row[0] for row in english.rows] == ["both", *FLOORS.values()]
+    assert [row[0] for row in english.rows] == ["both", *BASELINES.values()]
     assert all("…" in row[6] for row in english.rows)
     (row,) = [one for one in figures.results if (one.language, one.metric) == ("en", "generated_cider")]
     assert (row.system, row.source, row.n, row.seeds) == ("gxn", "both", 4, 1)
     assert row.low <= row.value <= row.high
-    (floor,) = [one for one in figures.results if (one.language, one.metric) == ("en", "nearest_cider")]
-    assert floor.low <= floor.value <= floor.high
+    (baseline,) = [one for one in figures.results if (one.language, one.metric) == ("en", "nearest_cider")]
+    assert baseline.low <= baseline.value <= baseline.high
     elsewhere = Figures(Graph(recipe, type(gxn.workspace)(gxn.folder / "nowhere")), [])
     assert [row[:2] for row in next(tables_of("generated", elsewhere, cells, "en")).rows] == [["both", "not run"]]
 

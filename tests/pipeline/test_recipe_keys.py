@@ -83,5 +83,5 @@ def test_a_setting_of_one_phase_leaves_the_phase_before_it_alone(tmp_path: Path)
     changed = {name for name in plain if plain[name] != tuned[name]}
     assert changed == {"mt-en-de", "mmt-en-de", "mt-de-en", "mmt-de-en"}
     pretrained = jobs("--mmt.pretrain.learning_rate=0.5")
-    assert all(pretrained[name] != plain[name] for name in plain if name != "text-de-en")
-    assert pretrained["text-de-en"] == plain["text-de-en"]
+    assert all(pretrained[name] != plain[name] for name in plain if name != "bpe-de-en")
+    assert pretrained["bpe-de-en"] == plain["bpe-de-en"]

@@ -21,7 +21,7 @@ from tests.pipeline.tiny import RERANK, RERANK_SYSTEMS, RERANKED, Tiny
 
 
 def test_lists_have_all_features_of_each_candidate(reranked: Tiny) -> None:
-    folder = reranked.job("lists-mt-en-de")
+    folder = reranked.job("nbest-mt-en-de")
     rows = pq.read_table(folder / "test.parquet").to_pylist()
     lists = read_nbest(folder / "test.lists", len(rows))
     direct = read_translations(reranked.job("mt-en-de"), "test")
@@ -47,7 +47,7 @@ def test_a_tuned_system_is_a_translator_like_the_others(reranked: Tiny, tmp_path
         assert (found.beam_size, found.length_penalty) == (6, 1.0)
         figures = reranked.metrics(f"{system}-en-de")
         assert {"val_bleu", "test_bleu", "test_chrf", "test_ter", "ambiguous"} <= figures.keys()
-        lists, _ = read_lists(reranked.job("lists-mt-en-de"), "test", "de")
+        lists, _ = read_lists(reranked.job("nbest-mt-en-de"), "test", "de")
         (chosen,) = lists.only(list(found.weights)).chosen(np.array([best]))
         rows = read_translations(folder, "test")
         assert [" ".join(row["hypothesis"].split()) for row in rows] == chosen
@@ -85,7 +85,7 @@ def test_a_recipe_can_borrow_one_of_several(reranked: Tiny, tmp_path: Path) -> N
 
 
 def test_features_are_compared_and_reported(reranked: Tiny, capsys) -> None:
-    about = json.loads((reranked.job("choices-mt-en-de") / "choices.json").read_text())
+    about = json.loads((reranked.job("ablation-mt-en-de") / "ablation.json").read_text())
     assert list(about) == list(CHOICES)
     assert all(len(one["weights"]) == 2 for one in about.values())
     published = "--mmt.rerank.published={en-de: {NMT: {BLEU: 30.9}, NMT + VSE: {BLEU: 35.2, TER: 44.8}}}"
@@ -116,7 +116,7 @@ def test_a_translators_lists_do_not_depend_on_the_systems_that_use_them(reranked
 
 def test_damaged_artifacts_are_one_line(reranked: Tiny, tmp_path: Path) -> None:
     lists, system = (tmp_path / name for name in ("lists", "system"))
-    for folder, name in ((lists, "lists-mt-en-de"), (system, "mt+picture-en-de")):
+    for folder, name in ((lists, "nbest-mt-en-de"), (system, "mt+picture-en-de")):
         shutil.copytree(reranked.job(name), folder)
     (lists / "test.lists").write_text("0 ||| a ||| logp= nan\n")
     with pytest.raises(DataError, match=r"test.lists:1: feature logp is 'nan'"):

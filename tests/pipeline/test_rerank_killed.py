@@ -18,17 +18,17 @@ RERANK = (
     "--mmt.rerank.list_size=4", "--mmt.rerank.passes=3", "--mmt.rerank.seeds=[1,2]", "--report.resamples=100",
     "--vse.rows={both: [en/human, de/human]}", "--vse.only=[both]", "-v",
 )  # fmt: skip
-JOBS = ("lists-mt-en-de", "mt+picture-en-de", "choices-mt-en-de")
+JOBS = ("nbest-mt-en-de", "mt+picture-en-de", "ablation-mt-en-de")
 # In their order, each in a job that the run before it left undone; `*` stands for the job's folder.
 MOMENTS = [
-    Moment("open *lists-mt-en-de/*val.lists", what="cut"),
-    Moment("table *lists-mt-en-de/*test.parquet", what="cut"),
-    Moment("rename *lists-mt-en-de/*.partial"),
+    Moment("open *nbest-mt-en-de/*val.lists", what="cut"),
+    Moment("table *nbest-mt-en-de/*test.parquet", what="cut"),
+    Moment("rename *nbest-mt-en-de/*.partial"),
     Moment("open *mt+picture-en-de/*retrieval/weights.safetensors", what="cut"),
     Moment("open *mt+picture-en-de/*tuning.json", what="cut"),
     Moment("table *mt+picture-en-de/*test.parquet"),
-    Moment("open *choices.json", what="cut"),
-    Moment("open *choices-mt-en-de/*manifest.json*", what="cut"),
+    Moment("open *ablation.json", what="cut"),
+    Moment("open *ablation-mt-en-de/*manifest.json*", what="cut"),
 ]
 
 

@@ -35,7 +35,7 @@ def test_every_stage_leaves_its_jobs_and_notes_their_keys(tiny: Tiny) -> None:
     found = {path.name for path in (tiny.workspace.root / "jobs").iterdir()}
     assert {name for name in found if not name.startswith("draw-")} == {  # `draw` is no stage
         "corpus", "text", *(f"{system}-{way}" for system in ("nmt", "mt", "mmt") for way in ("en-de", "de-en")),
-        "looks-mmt-en-de", "looks-mmt-de-en",
+        "incongruent-mmt-en-de", "incongruent-mmt-de-en",
         "synthetic-mt-en-de", "synthetic-mmt-en-de", "synthetic-mmt-en-de-en", "vse-san-human-1", "vse-san-mmt-fb-1",
     }  # fmt: skip
     for stage, count in (("prepare", 1), ("mmt", 9), ("augment", 3), ("vse", 2)):
@@ -158,9 +158,9 @@ def test_captions_of_one_source_are_numbered_and_differ(tiny: Tiny) -> None:
 
 
 def test_looking_compares_own_regions_with_anothers_and_with_none(tiny: Tiny) -> None:
-    figures = tiny.metrics("looks-mmt-en-de")
-    rows = pq.read_table(tiny.job("looks-mmt-en-de") / "looks.parquet").to_pylist()
-    assert figures["looks_sentences"] == len(rows) == 4
+    figures = tiny.metrics("incongruent-mmt-en-de")
+    rows = pq.read_table(tiny.job("incongruent-mmt-en-de") / "incongruent.parquet").to_pylist()
+    assert figures["incongruent_sentences"] == len(rows) == 4
     assert all(row["own_image"] != row["other_image"] is not None and row["zeros_image"] is None for row in rows)
     for other in ("other", "zeros"):
         gain = figures[f"own-{other}_loglik"]
@@ -169,7 +169,7 @@ def test_looking_compares_own_regions_with_anothers_and_with_none(tiny: Tiny) ->
         assert gain != 0  # regions enter the network
     translated = read_translations(tiny.job("mmt-en-de"), "test")
     assert [row["own_tokens"] for row in rows] == [row["tokens"] for row in translated]
-    page = (tiny.job("looks-mmt-en-de") / "attention.html").read_text()
+    page = (tiny.job("incongruent-mmt-en-de") / "attention.html").read_text()
     assert page.count("<section>") == 4
     assert page.count("data:image/jpeg") > 4
 

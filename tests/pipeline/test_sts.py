@@ -1,4 +1,4 @@
-"""Stage sts: trained models and floors on sets of sentence pairs, cached, in tables, rows and records."""
+"""Stage sts: trained models and baselines on sets of sentence pairs, cached, in tables, rows and records."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from pipeline.recipes.loading import load_recipe
 from pipeline.reporting.records import finished_records
 from pipeline.reporting.results import Figures
 from pipeline.reporting.sts import sts_tables, sts_variants
-from pipeline.similarity import floors
+from pipeline.similarity import baselines
 from pipeline.similarity.models import can_run, sts_rows
 from pipeline.similarity.sets import read_tested
 from pipeline.training.model_files import load_model
@@ -91,7 +91,7 @@ def test_a_second_run_does_nothing_and_prints_the_same_tables(made: Tiny, capsys
         assert made.main("sts", *options(made)) == 0
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]
-    assert printed[0].count("is up to date") == 6  # two models, two floors for each of the two kinds of captions
+    assert printed[0].count("is up to date") == 6  # two models, two baselines for each of the two kinds of captions
     lines = printed[0].splitlines()
     (human,) = [line for line in lines if line.split()[:2] == ["san", "human"]]
     assert f" {CLEAN + 2} " in human
@@ -141,7 +141,7 @@ def test_what_has_not_been_trained_is_not_run(made: Tiny, tmp_path: Path, capsys
 
 def test_without_fasttext_its_row_says_how_to_get_it(made: Tiny, tmp_path: Path, monkeypatch, capsys) -> None:
     other = made.without(tmp_path, "sts-fasttext")
-    monkeypatch.setattr(floors, "installed", lambda: False)
+    monkeypatch.setattr(baselines, "installed", lambda: False)
     assert other.main("sts", *options(made)) == 0
     assert "not run: needs `make setup EXTRA=fasttext`" in capsys.readouterr().out
     assert not (other.workspace.root / "jobs" / "sts-fasttext").exists()

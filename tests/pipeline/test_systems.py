@@ -51,7 +51,7 @@ def test_another_seed_has_an_nmt_of_its_own_and_changes_nothing_of_the_first(sev
 
 def test_a_second_seed_alone_trains_no_first(several: Tiny) -> None:
     recipe = load_recipe("scenes", ["--mmt.systems=[mt2]", "--mmt.directions=[en-de]", "--augment.paths=[]"])
-    assert list(Graph(recipe, several.workspace).translators) == ["text-de-en", "nmt2-en-de", "mt2-en-de"]
+    assert list(Graph(recipe, several.workspace).translators) == ["bpe-de-en", "nmt2-en-de", "mt2-en-de"]
 
 
 def test_an_ensemble_is_tested_like_its_members_and_can_be_moved(several: Tiny, tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_pairs_of_pictures_without_regions_are_captions_with_zeros_for_regions(o
         assert (figures["train_pairs"], figures["test_sentences"]) == (6, 3)
     assert official.metrics("nmt-en-de")["train_pairs"] == 37 + 5 * 6  # Tatoeba's once, the captions' five times
     assert official.metrics("nmt-en-fr")["train_pairs"] == 5 * 6  # no other French: all there is
-    seen = pq.read_table(official.job("looks-mmt-en-de") / "looks.parquet").to_pylist()
+    seen = pq.read_table(official.job("incongruent-mmt-en-de") / "incongruent.parquet").to_pylist()
     assert {row["own_image"] for row in seen} == {"e1.jpg", "e2.jpg"}
 
 
@@ -347,4 +347,4 @@ def test_a_direction_has_the_vocabulary_of_its_two_languages(tmp_path: Path) -> 
 
     alone, both, many = jobs("[en-de]"), jobs("[en-de,de-en]"), jobs("[en-fr,en-de]")
     assert alone.items() <= both.items() & many.items()
-    assert "text-en-fr" in many
+    assert "bpe-en-fr" in many

@@ -1,4 +1,4 @@
-"""Floors of sentence similarity: predictions by words alone, without pictures."""
+"""Baselines of sentence similarity: predictions by words alone, without pictures."""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +20,8 @@ Pairs = Mapping[str, SentencePairs]
 
 
 @dataclass(frozen=True)
-class Floor:
-    """A floor.
+class Baseline:
+    """A baseline.
 
     Attributes:
         title: what tables call it.
@@ -59,4 +59,7 @@ def _fasttext(_: Any, pairs: Pairs, training: Sequence[str], language: str) -> d
     return {name: mean_vector_similarity(vectors, vocabulary, *sides) for name, sides in words.items()}
 
 
-FLOORS = (Floor("TF-IDF", _tf_idf, lambda: ""), Floor("fastText", _fasttext, lambda: "" if installed() else INSTALL))
+BASELINES = (
+    Baseline("TF-IDF", _tf_idf, lambda: ""),
+    Baseline("fastText", _fasttext, lambda: "" if installed() else INSTALL),
+)
