@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,11 @@ def perform(job: Job, workspace: Workspace, force: bool = False) -> bool:
         if force:
             _barrier()
         try:
-            _work(job, workspace, inputs, force)
+            if (begun := _begin(job, workspace, force)) is not None:  # else it was stopped just before it got its name
+                with status(f"{job.name} …"):
+                    figures = job.run(workspace.partial(job), inputs)
+                _describe(job, workspace, begun, figures)
+            _settle(job, workspace)
         except BaseException:
             if (before / "manifest.json").is_file() and not final.exists():
                 before.rename(final)
@@ -78,42 +83,40 @@ def _clear_up(job: Job, workspace: Workspace, force: bool) -> None:
     shutil.rmtree(final, ignore_errors=True)  # a folder without a manifest is no artifact
 
 
-def _work(job: Job, workspace: Workspace, inputs: dict[str, Path], forced: bool) -> None:
-    """Run a job in its partial folder, and rename the folder when it is complete."""
-    partial = workspace.partial(job)
-    resumed = partial.exists()
-    partial.mkdir(parents=True, exist_ok=True)
-    if not (partial / "manifest.json").is_file():  # else it was stopped just before it got its name
-        debug(f"{job.key} {'continues' if resumed else 'starts'}", job.name)
-        description, cost = _described(job), Cost()
-        _begin(job, workspace, description["source"], forced)
-        with status(f"{job.name} …"):
-            figures = job.run(partial, inputs)
-        spent = cost.stop()
-        finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        write_manifest(partial, description | spent | {"finished": finished, "resumed": resumed, "metrics": figures})
-    shutil.rmtree(partial / "checkpoints", ignore_errors=True)  # no sooner: without them it would train again
-    workspace.note_beginning(job, None)
-    rename_atomically(partial, workspace.folder(job))
+@dataclass(frozen=True)
+class _Beginning:
+    """How a run of a job begins: whether it goes on from a stopped one, the digest of the source, its cost so far."""
+
+    resumed: bool
+    source: str
+    cost: Cost
 
 
-def _begin(job: Job, workspace: Workspace, source: str, forced: bool) -> None:
-    """Write down how a job was begun and which run works on it, or warn that it was begun by other code.
+def _begin(job: Job, workspace: Workspace, forced: bool) -> _Beginning | None:
+    """Make a job's partial folder, and write down how it was begun and which run works on it; None: it is whole.
 
     Raises:
         RecipeError: it was begun in another format.
     """
-    begun, partial = workspace.beginning(job), workspace.partial(job)
-    if begun and begun.get("format") != FORMAT:
-        raise RecipeError(f"{partial}: begun in format {begun.get('format')}, this code writes {FORMAT}; delete it")
-    if begun and begun.get("source") != source:
+    partial = workspace.partial(job)
+    resumed = partial.exists()
+    partial.mkdir(parents=True, exist_ok=True)
+    if (partial / "manifest.json").is_file():
+        return None
+    debug(f"{job.key} {'continues' if resumed else 'starts'}", job.name)
+    source, before = source_digest(), workspace.beginning(job)
+    if before and before.get("format") != FORMAT:
+        raise RecipeError(f"{partial}: begun in format {before.get('format')}, this code writes {FORMAT}; delete it")
+    if before and before.get("source") != source:
         info(f"the source has changed since this was begun; delete {partial} to begin again", colour="yellow")
-    workspace.note_beginning(job, {"format": FORMAT, "source": source, "forced": forced, **begun, "run": run_id()})
+    workspace.note_beginning(job, {"format": FORMAT, "source": source, "forced": forced, **before, "run": run_id()})
+    return _Beginning(resumed, source, Cost())
 
 
-def _described(job: Job) -> dict[str, Any]:
-    """What a manifest says of a job before it runs."""
-    return {
+def _describe(job: Job, workspace: Workspace, begun: _Beginning, figures: Mapping[str, Any]) -> None:
+    """Write the manifest of a job that has ended."""
+    spent, finished = begun.cost.stop(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    description = {
         "format": FORMAT,
         "job": job.name,
         "stage": job.stage,
@@ -123,10 +126,20 @@ def _described(job: Job) -> dict[str, Any]:
         "inputs": {name: {"job": needed.name, "key": needed.key} for name, needed in job.inputs.items()},
         "python": platform.python_version(),
         "libraries": library_versions(),
-        "source": source_digest(),
+        "source": begun.source,
         "runtime": dict(job.runtime),
         "machine": this_machine(),
     }
+    ended = {"finished": finished, "resumed": begun.resumed, "metrics": dict(figures)}
+    write_manifest(workspace.partial(job), description | spent | ended)
+
+
+def _settle(job: Job, workspace: Workspace) -> None:
+    """Give the folder of a job that has ended its name."""
+    partial = workspace.partial(job)
+    shutil.rmtree(partial / "checkpoints", ignore_errors=True)  # no sooner: without them it would train again
+    workspace.note_beginning(job, None)
+    rename_atomically(partial, workspace.folder(job))
 
 
 def _before(workspace: Workspace, job: Job) -> Path:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from data.extractor import ExtractorSettings
 from pipeline.engine.artifacts import is_texts, read_json
 from pipeline.engine.files import digest_of
 from pipeline.engine.workspace import Workspace
@@ -53,7 +54,7 @@ def read_about(folder: Path) -> dict[str, Any]:
     if about["format"] != FORMAT:
         raise RecipeError(f"{path}: format {about['format']}, this code reads {FORMAT}; run `make export` again")
     with located(str(path)):
-        check_values(regions, "regions")
+        check_values({} if regions is None else ExtractorSettings(regions["regions"], regions["size"]), "regions")
     return dict(about)
 
 

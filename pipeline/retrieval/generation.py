@@ -14,8 +14,7 @@ from modules.retrieval_models import RetrievalModel
 from modules.translators.beam import BeamSettings
 from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
-from pipeline.training.model_files import load_model
-from pipeline.training.trainer import device_of
+from pipeline.training.model_files import device_of, load_model
 
 _BATCH = 256  # images, or sentences
 

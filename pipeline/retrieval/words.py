@@ -24,7 +24,7 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.retrieval.rows import slots_of
-from pipeline.training.trainer import device_of
+from pipeline.training.model_files import device_of
 
 _READ_BY_TRANSFORMERS = {
     "pretrained": (".json", ".txt", ".model", ".safetensors", ".bin"),

@@ -16,6 +16,7 @@ from modules.retrieval_models import RetrievalModel, build_model
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.files import fingerprint
 from pipeline.errors import RecipeError
+from pipeline.recipes.trainer_settings import TrainerSettings
 
 MODEL_FILES = ("network.json", "weights.safetensors", "words.json")
 TEXT = "text"
@@ -168,3 +169,10 @@ def load_weights(module: nn.Module, path: Path, strict: bool = True) -> None:
 
 def _unreadable(path: Path, error: Exception) -> RecipeError:
     return RecipeError(f"{path}: not a readable safetensors file ({error}); run the stage again")
+
+
+def device_of(settings: TrainerSettings) -> torch.device:
+    """A GPU if the recipe allows one and there is one; else the CPU, with the recipe's threads."""
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    return torch.device("cuda" if settings.accelerator != "cpu" and torch.cuda.is_available() else "cpu")

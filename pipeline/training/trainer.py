@@ -201,13 +201,6 @@ def _not_left(bar: Any) -> Any:
     return bar
 
 
-def device_of(settings: TrainerSettings) -> torch.device:
-    """A GPU if the recipe allows one and there is one; else the CPU, with the recipe's threads."""
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
-    return torch.device("cuda" if settings.accelerator != "cpu" and torch.cuda.is_available() else "cpu")
-
-
 def make_trainer(
     settings: TrainerSettings, log_dir: Path | None = None, callbacks: Sequence[Callback] = (), **more: Any
 ) -> pl.Trainer:

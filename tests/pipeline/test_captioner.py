@@ -93,9 +93,9 @@ def test_captions_that_are_all_empty_are_one_line(written: Tiny, tmp_path, monke
     ("--augment.captioner.colour=red", r"unknown key augment\.captioner\.colour"),
     ("--augment.captioner.epochs=long", r"augment\.captioner\.epochs"),
     ("--augment.captioner.epochs=0", r"augment\.captioner: vse\.epochs is 0; expected 1 or more"),
-    ("--augment.paths=[caption:fr]", r"has 'caption:fr', but augment\.captioner\.row 'both' is trained on de, en"),
-    ("--augment.paths=[caption:en-de]", r"has 'caption:en-de'; expected caption:de, with one language and no search"),
-    ("--augment.paths=[caption:de@wide]", r"has 'caption:de@wide'; expected caption:de, with one language and no"),
+    ("--augment.paths=[caption:fr]", r"has 'caption:fr': augment\.captioner\.row 'both' is trained on de, en"),
+    ("--augment.paths=[caption:en-de]", r"has 'caption:en-de': expected caption:de, with one language and no search"),
+    ("--augment.paths=[caption:de@wide]", r"has 'caption:de@wide': expected caption:de, with one language and no"),
 ])  # fmt: skip
 def test_a_captioner_is_checked_before_anything_runs(tiny: Tiny, more: str, says: str) -> None:
     with pytest.raises(RecipeError, match=says):
@@ -103,9 +103,7 @@ def test_a_captioner_is_checked_before_anything_runs(tiny: Tiny, more: str, says
 
 
 def test_captions_of_pictures_need_a_captioner(tiny: Tiny) -> None:
-    with pytest.raises(
-        RecipeError, match=r"augment\.paths has 'caption:de', but nothing writes captions; set augment\."
-    ):
+    with pytest.raises(RecipeError, match=r"augment\.paths has 'caption:de': nothing writes captions; set augment\."):
         tiny.recipe("--augment.paths=[caption:de]")
 
 

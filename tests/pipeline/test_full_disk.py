@@ -12,16 +12,15 @@ STAGE_OF = {
     "corpus": "prepare", "mmt-de-en": "mmt", "synthetic-mmt-en-de-en": "augment", "vse-san-mmt-fb-1": "vse"
 }  # fmt: skip
 # Each kind of writer, in the midst of its file.
-SHORT = [
-    ("synthetic-mmt-en-de-en", "table *captions.parquet"), ("vse-san-mmt-fb-1", "open *last.ckpt.tmp"),
-]  # fmt: skip
+SHORT = [("vse-san-mmt-fb-1", "open *last.ckpt.tmp")]
 MORE = [
     ("mmt-de-en", "open *weights.safetensors"),
     ("corpus", "open *regions.npy"), ("corpus", "open *pictures/*"), ("vse-san-mmt-fb-1", "open *words.json"),
     ("vse-san-mmt-fb-1", "open *ranks-de.npz"),
     ("corpus", "table *captions.parquet"), ("corpus", "open *about.json"), ("mmt-de-en", "open *best.ckpt.tmp"),
     ("mmt-de-en", "table *test.parquet"), ("mmt-de-en", "open *manifest.json*"),
-    ("synthetic-mmt-en-de-en", "open *examples.html"), ("vse-san-mmt-fb-1", "open *twins-en.npy"),
+    ("synthetic-mmt-en-de-en", "table *captions.parquet"), ("synthetic-mmt-en-de-en", "open *examples.html"),
+    ("vse-san-mmt-fb-1", "open *twins-en.npy"),
 ]  # fmt: skip
 
 
