@@ -22,6 +22,11 @@ Target = Literal["pixels", "regions"]
 _SLOPE = 0.2  # of LeakyReLU below zero, as in StackGAN
 _START = 4  # height and width of the first maps
 
+NOISE = 100
+"""Numbers of z, as in StackGAN."""
+CONDITION = 128
+"""Numbers of t_c, as in StackGAN."""
+
 
 class ConditioningAugmentation(nn.Module):
     """A Gaussian around a compressed caption vector, from which the condition t_c is drawn (Zhang et al. 2017).

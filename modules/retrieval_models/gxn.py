@@ -13,6 +13,8 @@ from modules.layers.caption_decoder import CaptionDecoder
 from modules.layers.encoders import LastState, masked_mean
 from modules.layers.gru import both_ways
 from modules.layers.image_generator import (
+    CONDITION,
+    NOISE,
     ConditioningAugmentation,
     PictureDiscriminator,
     PictureGenerator,
@@ -29,10 +31,6 @@ from modules.translators.beam import BeamSettings
 Branch = Literal["abstract", "grounded"]
 Generation = Literal["i2t", "t2i"]
 Baseline = Literal["greedy", "others"]
-NOISE = 100
-"""Numbers of z, as in StackGAN."""
-CONDITION = 128
-"""Numbers of t_c, as in StackGAN."""
 
 
 @register("gxn")

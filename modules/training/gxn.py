@@ -11,11 +11,16 @@ from modules.distributed import gather_rows, sum_over_ranks, touch
 from modules.draws import draws
 from modules.layers.caption_decoder import END, UNKNOWN
 from modules.layers.encoders import masked_mean
-from modules.layers.image_generator import discriminator_losses, divergence_from_normal, generator_losses
+from modules.layers.image_generator import (
+    CONDITION,
+    NOISE,
+    discriminator_losses,
+    divergence_from_normal,
+    generator_losses,
+)
 from modules.losses.self_critical import advantages, mixed_losses, policy_losses, share_of_rewards
 from modules.metrics.cider import CiderD
 from modules.retrieval_models.base import Batch
-from modules.retrieval_models.gxn import CONDITION, NOISE
 from modules.training.base import batches_of
 from modules.training.retrieval import Retrieval
 

@@ -1,11 +1,98 @@
-"""How well each branch of a model tells the two senses of twin pictures apart: the table of `senses_job`."""
+"""How well each branch of a model tells the two senses of twin pictures apart, each branch alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from modules.retrieval_models import model_class
 from pipeline.analyses.description import Analysis, Line
+from pipeline.corpus.prepare import twins_of
+from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.job import Job
-from pipeline.retrieval.probes import read_senses, senses_job
+from pipeline.retrieval.images import test_inputs
+from pipeline.retrieval.probes import BOTH, Twins, encoded_twins, other_twins, own_above_twin
+from pipeline.retrieval.ranks import open_test
+from pipeline.retrieval.rows import Trained
+
+VERSION = 1
+
+
+def senses_job(tested: Trained) -> Job | None:
+    """Test each branch of a model alone: how often it scores a twin's caption with its own picture above the other's.
+
+    Leaves `senses-<language>.npz` for each tested language whose captions of two twins differ (in the language that has
+    one word for both senses, one of the two captions is always wrong): for each branch, and for `BOTH`, the share in
+    percent of each pair of twins (P,), in the order of the corpus.
+
+    Args:
+        tested: a model of any kind.
+
+    Returns:
+        None for a model without branches, or a corpus without twins.
+    """
+    trained, corpus, settings = tested.job, tested.corpus, tested.recipe.vse
+    branches = model_class(settings.model).branches_with(**settings.options)
+    if not branches or tested.scenes is None or not tested.scenes.twins:
+        return None
+    parts = [*branches, *([BOTH] if len(branches) > 1 else [])]
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Encode the twins, compare their scores."""
+        test, figures = open_test(inputs, settings.test, settings), dict[str, dict[str, float]]()
+        other = other_twins(twins_of(inputs["corpus"]))
+        for language in settings.test:
+            twins = encoded_twins(test, other, language)
+            shares: dict[str, Any] = {
+                part: _by_pair(twins, own_above_twin(test.module, twins, part), other) for part in parts
+            }
+            if not len(shares[parts[0]]):
+                continue
+            np.savez(folder / f"senses-{language}.npz", **shares)
+            figures[language] = {f"senses_{part}": float(found.mean()) for part, found in shares.items()}
+            figures[language]["senses_pairs"] = float(len(shares[parts[0]]))
+        return {"test": figures}
+
+    name, inputs = trained.name.replace("vse-", "senses-", 1), test_inputs(trained, corpus)
+    plain: dict[str, Any] = {"test": settings.test, "parts": parts}
+    return Job(name, "vse", VERSION, plain, inputs, run, False, asdict(settings.trainer), _headline)
+
+
+def read_senses(folder: Path, language: str, part: str) -> Tensor:
+    """Shares in percent (P,) by pair of twins that a finished job left of a branch, or of `BOTH`.
+
+    Raises:
+        RecipeError: the file is missing or damaged.
+    """
+    return torch.from_numpy(read_arrays(folder / f"senses-{language}.npz", [part])[0])
+
+
+def _by_pair(twins: Twins, right: Tensor, other: Mapping[str, str]) -> np.ndarray:
+    """Shares in percent (P,) of the pairs of twins whose captions differ."""
+    texts: dict[str, set[str]] = {}
+    for row in twins.rows:
+        texts.setdefault(row["image_id"], set()).add(row["text"])
+    found: dict[frozenset[str], list[bool]] = {}
+    for row, one in zip(twins.rows, right.tolist(), strict=True):
+        image, twin = row["image_id"], other[row["image_id"]]
+        if row["text"] not in texts[twin]:
+            found.setdefault(frozenset((image, twin)), []).append(one)
+    return np.array([100 * np.mean(one) for one in found.values()])
+
+
+def _headline(figures: Mapping[str, Any]) -> str:
+    """The figures of each branch by language, as text."""
+    shown = [
+        f"{language} " + ", ".join(f"{name.removeprefix('senses_')} {value:.1f} %"
+                                   for name, value in scores.items() if name != "senses_pairs")
+        for language, scores in figures["test"].items()
+    ]  # fmt: skip
+    return "twins told apart: " + ("; ".join(shown) or "captions of twins are equal in these languages")
 
 
 def _lines(job: Job) -> Sequence[Line]:

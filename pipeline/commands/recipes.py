@@ -52,10 +52,10 @@ def init(
     named = [one.strip() for one in (languages or "").split(",") if one.strip()]
     from pipeline.init.command import InitOptions
 
-    wishes = InitOptions(captions, output, backbone, translator, to, named, force)
+    options = InitOptions(captions, output, backbone, translator, to, named, force)
     from pipeline.init.command import init
 
-    init(source, wishes, open_workspace().root)
+    init(source, options, open_workspace().root)
 
 
 @app.command()

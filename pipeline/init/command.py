@@ -57,12 +57,12 @@ class InitOptions:
     force: bool = False
 
 
-def init(source: str, wishes: InitOptions, artifacts: Path) -> None:
+def init(source: str, options: InitOptions, artifacts: Path) -> None:
     """Look at pictures and captions, write a recipe for them, and print what was found and what comes next.
 
     Args:
         source: a folder, or `hub:NAME` of an image–caption data set.
-        wishes: of the person.
+        options: of the person.
         artifacts: folder of results, which must not lie among the pictures.
 
     Raises:
@@ -75,40 +75,40 @@ def init(source: str, wishes: InitOptions, artifacts: Path) -> None:
     whole = source if source.startswith(HUB) else str(Path(source).absolute())
     if reason := unfit_name(whole):  # no recipe can name it
         raise RecipeError(f"{whole!r}: {reason}; rename the folder")
-    if wrong := [code for code in wishes.languages if not is_code(code)]:
+    if wrong := [code for code in options.languages if not is_code(code)]:
         raise RecipeError(f"--languages: {wrong[0]!r}; expected codes like en or de, with commas between")
-    output = _output(source, wishes)
+    output = _output(source, options)
     with ExitStack() as undo:
-        found = _found(source, output, wishes, undo)
+        found = _found(source, output, options, undo)
         if artifacts.resolve().is_relative_to((found.root / found.pictures).resolve()):
             raise RecipeError(f"results would go to {artifacts}, among the pictures; start it from another folder, or "
                               "set BILDWORT_ARTIFACTS to one")  # fmt: skip
         found, corpus = read_found(found)
         _check(found, corpus)
-        plan = _plan(source, found, corpus, wishes)
+        plan = _plan(source, found, corpus, options)
         _write(recipe_text(plan), output)
         undo.pop_all()
     for line in [*what_was_found(plan), *what_comes_next(output, plan)]:
         info(line)
 
 
-def _target(wishes: InitOptions, languages: Sequence[str]) -> str:
-    """The language of synthetic captions, if there are to be some; RecipeError if wishes of it contradict."""
-    target, named = wishes.to or ("de" if languages != ["de"] else "en"), " and ".join(languages)
+def _target(options: InitOptions, languages: Sequence[str]) -> str:
+    """The language of synthetic captions, if there are to be some; RecipeError if options of it contradict."""
+    target, named = options.to or ("de" if languages != ["de"] else "en"), " and ".join(languages)
     if not is_code(target):
         raise RecipeError(f"--to: {target!r}; expected the code of a language, like de")
-    if wishes.to in languages:
+    if options.to in languages:
         raise RecipeError(f"--to: captions are in {named} already; name another language, or leave --to out")
-    if wishes.translator not in (None, NONE) and len(languages) > 1 and wishes.to is None:
+    if options.translator not in (None, NONE) and len(languages) > 1 and options.to is None:
         raise RecipeError(f"--translator: captions are in {named}; name another language by --to, or leave it out")
     return target
 
 
-def _output(source: str, wishes: InitOptions) -> Path:
+def _output(source: str, options: InitOptions) -> Path:
     """Where the recipe goes."""
     name = (Path(source.removeprefix(HUB)) if source.startswith(HUB) else Path(source).resolve()).name
     known = {path.stem for path in CONFIGS.glob("*.yaml")}
-    output = wishes.output
+    output = options.output
     if output is None:
         stem = re.sub(r"[^\w-]", "-", name).strip("-") or "pictures"
         output = Path(f"{stem}-pictures.yaml" if stem in known else f"{stem}.yaml")
@@ -117,27 +117,27 @@ def _output(source: str, wishes: InitOptions) -> Path:
     if output.stem in known:
         raise RecipeError(f"--output: {output.stem} is the name of a recipe of the package, and results are kept by "
                           "name; choose another one")  # fmt: skip
-    require_output(output, "init: --output", wishes.force, [wishes.captions])
+    require_output(output, "init: --output", options.force, [options.captions])
     return output
 
 
-def _found(source: str, output: Path, wishes: InitOptions, undo: ExitStack) -> Found:
+def _found(source: str, output: Path, options: InitOptions, undo: ExitStack) -> Found:
     """The captions: those of a folder, or those of a data set, once they are written as a TSV beside the recipe."""
     if not source.startswith(HUB) and not Path(source).is_dir():
         raise DataError(
             f"{source}: no such folder; expected one with pictures and captions, or {HUB}NAME of a data set"
         )
-    if source.startswith(HUB) and wishes.captions is not None:
+    if source.startswith(HUB) and options.captions is not None:
         raise RecipeError(f"--captions: {source} brings its captions; leave --captions out, or name a folder")
-    if wishes.captions is not None or not is_data_set(source):
-        return look_at(Path(source), wishes.captions, wishes.languages)
+    if options.captions is not None or not is_data_set(source):
+        return look_at(Path(source), options.captions, options.languages)
     data = output.absolute().parent / f"{output.stem}-data"
     exists = data.exists()
-    if exists and is_written(data) and not wishes.force:
+    if exists and is_written(data) and not options.force:
         raise RecipeError(f"{data} exists, where the data set is to be written; replace it by --force, or choose "
                           "another --output")  # fmt: skip
     with status("reading the data set …"):
-        found = write_data_set(source, data, wishes.languages)
+        found = write_data_set(source, data, options.languages)
     if not exists:  # else the next try would be refused
         undo.callback(shutil.rmtree, data, ignore_errors=True)
     return found
@@ -192,18 +192,18 @@ def _check(found: Found, corpus: Corpus) -> None:
         )
 
 
-def _plan(source: str, found: Found, corpus: Corpus, wishes: InitOptions) -> Plan:
+def _plan(source: str, found: Found, corpus: Corpus, options: InitOptions) -> Plan:
     """What the recipe is written from, once the networks have been tried."""
     counts = Counter(caption.language for caption in corpus.captions)
     languages = [language for language, _ in counts.most_common()]
-    target = _target(wishes, languages)
+    target = _target(options, languages)
     with status("trying a vision network …"):
         tried = list(corpus.pictures.values())[:_TRIED]
-        backbone = choose_backbone(wishes.backbone, tried, ExtractorSettings().regions)
+        backbone = choose_backbone(options.backbone, tried, ExtractorSettings().regions)
     translator = None
-    if target not in languages and (len(languages) == 1 or wishes.to):
+    if target not in languages and (len(languages) == 1 or options.to):
         with status("trying a translator …"):
-            translator = choose_translator(wishes.translator, f"{languages[0]}-{target}")
+            translator = choose_translator(options.translator, f"{languages[0]}-{target}")
     return Plan(source, found, corpus, languages, backbone, translator, target)
 
 

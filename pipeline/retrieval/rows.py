@@ -1,6 +1,6 @@
 """Rows of a table of retrieval models: what is trained, and how it is tested."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,10 +67,6 @@ class Trained:
         """The settings of the corpus, if it is `scenes`: no other one knows its objects."""
         options = self.recipe.corpus.options
         return options if isinstance(options, ScenesSettings) else None
-
-
-Analysis = Callable[[Trained], Job | None]
-"""Gives the job that analyses a model; None: there is nothing to analyse."""
 
 
 def slots_of(settings: VseSettings, row: str) -> list[Slot]:

@@ -8,12 +8,13 @@ import torch
 
 from data.captions import read_captions
 from data.regions import RegionStore
+from pipeline.analyses.senses import read_senses
 from pipeline.corpus.prepare import twins_of
 from pipeline.graph import Graph
 from pipeline.reporting.analyses import tables_of
 from pipeline.reporting.records import finished_records
 from pipeline.reporting.results import Figures
-from pipeline.retrieval.probes import BOTH, read_senses
+from pipeline.retrieval.probes import BOTH
 from pipeline.retrieval.ranks import load_module
 from tests.pipeline.tiny import GXN, Tiny
 
