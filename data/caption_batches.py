@@ -62,7 +62,7 @@ class CaptionBatches(Dataset):
         regions = torch.from_numpy(self.store.regions[keys])
         tokens = [self.tokens[number] for number in numbers]
         starts, ends = (np.searchsorted(self.image_sentences[:, 0], keys, side) for side in ("left", "right"))
-        known = np.concatenate([self.image_sentences[one:end] for one, end in zip(starts, ends, strict=True)])
+        known = np.concatenate([self.image_sentences[start:end] for start, end in zip(starts, ends, strict=True)])
         batch = {
             "regions": regions,
             "region_mask": torch.ones(regions.shape[:2], dtype=torch.bool),

@@ -83,9 +83,9 @@ class Extractor:
             workers: processes; with 0 or 1, and for a few pictures, this one works.
         """
         for looked in _all_looked(pictures, self._look, workers):
-            found = iter(self._described([one for one in looked if not isinstance(one, str)]))
-            for one in looked:
-                yield one if isinstance(one, str) else next(found)
+            regions = iter(self._described([result for result in looked if not isinstance(result, str)]))
+            for result in looked:
+                yield result if isinstance(result, str) else next(regions)
 
     def extract_all(self, pictures: Mapping[str, Path], folder: Path, workers: int) -> None:
         """Write the region store of many pictures, in their order, the same for any number of workers.
@@ -100,8 +100,8 @@ class Extractor:
         """
         if not pictures:
             raise DataError(f"{folder}: no pictures to extract regions from")
-        found = _require_all(self.extract_readable(list(pictures.values()), workers))
-        write_regions(folder, list(pictures), shown(found, "extracting", len(pictures)))
+        regions = _require_all(self.extract_readable(list(pictures.values()), workers))
+        write_regions(folder, list(pictures), shown(regions, "extracting", len(pictures)))
 
     def _described(self, looked: list[Looked]) -> list[Found]:
         return looked if self._network is None or not looked else self._network(looked)
@@ -113,11 +113,11 @@ def _open_small(picture: Path | Image.Image, side: int) -> Image.Image:
     return image
 
 
-def _require_all(found: Iterable[Found | str]) -> Iterator[Found]:
-    for one in found:
-        if isinstance(one, str):
-            raise DataError(one)
-        yield one
+def _require_all(results: Iterable[Found | str]) -> Iterator[Found]:
+    for result in results:
+        if isinstance(result, str):
+            raise DataError(result)
+        yield result
 
 
 def _all_looked(pictures: Sequence[Path], look: Callable[[Path], Looked], workers: int) -> Iterator[list[Looked | str]]:
@@ -161,13 +161,13 @@ def end_with_the_parent() -> None:
 
 
 def _look_at(pictures: Sequence[Path], look: Callable[[Path], Looked]) -> list[Looked | str]:
-    found: list[Looked | str] = []
+    results: list[Looked | str] = []
     for picture in pictures:
         try:
-            found.append(look(picture))
+            results.append(look(picture))
         except DataError as error:
-            found.append(str(error))
-    return found
+            results.append(str(error))
+    return results
 
 
 def _look_alone(picture: Path, task: Callable[[Sequence[Path]], list[Looked | str]]) -> Looked | str:

@@ -153,8 +153,8 @@ def _pictures_in_two_splits(corpus: Corpus) -> Iterator[Finding]:
     known = {image_id: corpus.pictures[image_id] for image_id in split_of if image_id in corpus.pictures}
     alike: dict[str, dict[str, str]] = defaultdict(dict)
     for image_id, first in copies_of(known).items():
-        for one in (first, image_id):
-            alike[first].setdefault(split_of[one], one)
+        for name in (first, image_id):
+            alike[first].setdefault(split_of[name], name)
     yield from _in_two("error", "one picture in two splits", "pictures", {
         first: (of, " = ".join(of.values())) for first, of in alike.items()
     })  # fmt: skip
@@ -174,7 +174,9 @@ def _leaking_pairs(corpus: Corpus) -> Iterator[Finding]:
             held_out[caption.split].add(caption.image_id)
     for split, images in sorted(held_out.items()):
         leaks = [pair for pair in corpus.pairs if pair.split == "train" and pair.image_id in images]
-        yield from _some("error", f"training pairs about {split} images", "pairs", [_at(corpus, one) for one in leaks])
+        yield from _some(
+            "error", f"training pairs about {split} images", "pairs", [_at(corpus, pair) for pair in leaks]
+        )
 
 
 def _missing_captions(captions: Sequence[Caption]) -> Iterator[Finding]:
@@ -192,10 +194,10 @@ def _missing_captions(captions: Sequence[Caption]) -> Iterator[Finding]:
 
 def _shared_sentences(corpus: Corpus, sentences: Sequence[str]) -> Iterator[Finding]:
     """Sentences that several images of one split share: false negatives in training, undecidable queries in a test."""
-    found: dict[tuple[str, str], dict[str, dict[str, Caption]]] = defaultdict(lambda: defaultdict(dict))
+    captions: dict[tuple[str, str], dict[str, dict[str, Caption]]] = defaultdict(lambda: defaultdict(dict))
     for caption, sentence in zip(corpus.captions, sentences, strict=True):
-        found[caption.split, caption.language][sentence].setdefault(caption.image_id, caption)
-    for (split, language), by_sentence in sorted(found.items()):
+        captions[caption.split, caption.language][sentence].setdefault(caption.image_id, caption)
+    for (split, language), by_sentence in sorted(captions.items()):
         shared = {sentence: images for sentence, images in by_sentence.items() if len(images) > 1}
         touched, total = len(set().union(*shared.values())), len(set().union(*by_sentence.values()))
         what = f"sentences on several images ({touched / total:.1%} of the images)"
@@ -219,13 +221,13 @@ def _repeated_sentences(corpus: Corpus, sentences: Sequence[str]) -> Iterator[Fi
 
 def _sentences_in_two_splits(corpus: Corpus, sentences: Sequence[str]) -> Iterator[Finding]:
     """Sentences in two splits, captions and parallel text taken together, for both are trained on."""
-    found: dict[str, dict[str, dict[str, Caption | Pair]]] = defaultdict(lambda: defaultdict(dict))
+    items: dict[str, dict[str, dict[str, Caption | Pair]]] = defaultdict(lambda: defaultdict(dict))
     for caption, sentence in zip(corpus.captions, sentences, strict=True):
-        found[caption.language][sentence].setdefault(caption.split, caption)
+        items[caption.language][sentence].setdefault(caption.split, caption)
     for pair in corpus.pairs:
         for language, text in pair.texts.items():
-            found[language][normalise_sentence(text)].setdefault(pair.split, pair)
-    for language, of_sentence in sorted(found.items()):
+            items[language][normalise_sentence(text)].setdefault(pair.split, pair)
+    for language, of_sentence in sorted(items.items()):
         in_two = {
             sentence: (splits, _quote(corpus, sentence, list(splits.values()), language))
             for sentence, splits in of_sentence.items()
@@ -237,14 +239,14 @@ def _sentences_in_two_splits(corpus: Corpus, sentences: Sequence[str]) -> Iterat
 def _other_languages(corpus: Corpus) -> Iterator[Finding]:
     """Sentences that seem to be in another language of ours; an error if so many that columns or files are swapped."""
     totals: Counter[str] = Counter()
-    other = defaultdict(list)
+    places = defaultdict(list)
     for item, language, text in _texts(corpus):
         where = f"{item.split if isinstance(item, Caption) else item.origin}, {language}"
         totals[where] += 1
         seems = _seems(text, language)
         if seems is not None:
-            other[where, seems].append(_at(corpus, item, language))
-    for (where, seems), examples in sorted(other.items()):
+            places[where, seems].append(_at(corpus, item, language))
+    for (where, seems), examples in sorted(places.items()):
         level: Level = "error" if len(examples) > _SWAPPED * totals[where] else "warning"
         yield _finding(level, f"sentences that seem to be in {seems!r}", where, examples)
 
@@ -254,8 +256,8 @@ def _seems(text: str, language: str) -> str | None:
     words = set(text.lower().split())
     if language not in _FREQUENT or not words.isdisjoint(_FREQUENT[language]):
         return None
-    counts = {other: len(words & frequent) for other, frequent in _FREQUENT.items()}
-    likeliest = max(counts, key=lambda other: counts[other])
+    counts = {code: len(words & frequent) for code, frequent in _FREQUENT.items()}
+    likeliest = max(counts, key=lambda code: counts[code])
     return likeliest if counts[likeliest] > 1 else None
 
 
@@ -309,10 +311,10 @@ def _quote(corpus: Corpus, sentence: str, items: Iterable[Caption | Pair], langu
     return f"‘{sentence}’: " + ", ".join(_at(corpus, item, language) for item in items)
 
 
-def _in_two(level: Level, what: str, where: str, found: Mapping[str, tuple[Iterable[str], str]]) -> Iterator[Finding]:
-    """A finding for each combination of splits, not all for training; `found` has the splits and example of a thing."""
+def _in_two(level: Level, what: str, where: str, cases: Mapping[str, tuple[Iterable[str], str]]) -> Iterator[Finding]:
+    """A finding for each combination of splits, not all for training; `cases` has the splits and example of a thing."""
     together = defaultdict(list)
-    for splits, example in found.values():
+    for splits, example in cases.values():
         names = sorted(splits)
         if len(names) > 1 and not set(names) <= set(TRAINING_SPLITS):
             together[" + ".join(names)].append(example)

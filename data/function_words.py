@@ -54,7 +54,7 @@ def frequent_content_words(texts: Iterable[str], language: str, count: int) -> l
         language: of them.
         count: how many words at most.
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for text in texts:
-        found.update({word for word in words_of(text, language).split() if is_content_word(word, language)})
-    return sorted(found, key=lambda word: (-found[word], word))[:count]
+        counts.update({word for word in words_of(text, language).split() if is_content_word(word, language)})
+    return sorted(counts, key=lambda word: (-counts[word], word))[:count]

@@ -62,7 +62,9 @@ def detect_languages(captions: Iterable[str]) -> Detected:
     Returns:
         the languages; English, and not sure, if they cannot be told.
     """
-    distinct = [one for one in dict.fromkeys(text.lower() for text in captions) if any(map(str.isalpha, one))]
+    distinct = [
+        caption for caption in dict.fromkeys(text.lower() for text in captions) if any(map(str.isalpha, caption))
+    ]
     read = distinct[:: math.ceil(len(distinct) / _READ) or 1]
     identifier = _identifier(_READABLE)
     assert identifier is not None
@@ -72,10 +74,10 @@ def detect_languages(captions: Iterable[str]) -> Detected:
     counts = Counter[str]()
     for text in read:
         scores = dict(identifier.rank(text))
-        best = max(scores, key=lambda one: scores[one])
+        best = max(scores, key=lambda language: scores[language])
         counts[best if scores[best] - scores[first] >= _MARGIN else first] += 1
     least = _SHARE * len(read)
-    return Detected([one for one, count in counts.most_common() if one == first or count >= least], True)
+    return Detected([language for language, count in counts.most_common() if language == first or count >= least], True)
 
 
 @cache

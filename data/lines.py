@@ -50,10 +50,10 @@ def _unpacked(raw: bytes, path: Path) -> bytes:
     """The contents of a gzip file, which may not be so large that only a trap can be packed so small."""
     most = max(_SMALL, _RATIO * len(raw))
     with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
-        found = file.read(most + 1)
-    if len(found) > most:
+        content = file.read(most + 1)
+    if len(content) > most:
         raise DataError(f"{path}: {len(raw):,} bytes that hold over {_RATIO} times as many; expected text; unpack it")
-    return found
+    return content
 
 
 def byte_lines(path: Path, expected: str) -> Iterator[bytes]:

@@ -50,12 +50,12 @@ def read_nbest(
     further = [{}] * len(lines) if more is None else _read_features(more, len(lines), path)
     lists: list[list[Candidate]] = []
     names: list[str] = []
-    for number, (line, others) in enumerate(zip(lines, further, strict=True), 1):
+    for number, (line, extra) in enumerate(zip(lines, further, strict=True), 1):
         where = f"{path}:{number}"
         sentence, text, features = _fields(line, where)
-        if twice := features.keys() & others.keys():
+        if twice := features.keys() & extra.keys():
             raise DataError(f"{more}: feature {min(twice)!r} stands in {path} too; give it another name")
-        features = {**features, **others}
+        features = {**features, **extra}
         if not lists:
             names = list(features)
         if lacking := [name for name in use if name not in features]:
@@ -87,10 +87,10 @@ def nbest_lines(lists: Iterable[Sequence[Candidate]], totals: Iterable[Sequence[
         first: number of the first sentence.
     """
     return [
-        f"{number} ||| {_one_field(one.text)} ||| "
-        f"{' '.join(f'{name}= {value:.9g}' for name, value in one.features.items())} ||| {total:.9g}"
+        f"{number} ||| {_one_field(candidate.text)} ||| "
+        f"{' '.join(f'{name}= {value:.9g}' for name, value in candidate.features.items())} ||| {total:.9g}"
         for number, (candidates, scores) in enumerate(zip(lists, totals, strict=True), first)
-        for one, total in zip(candidates, scores, strict=True)
+        for candidate, total in zip(candidates, scores, strict=True)
     ]
 
 
@@ -125,12 +125,12 @@ def _features(text: str, where: str) -> dict[str, float]:
             values[f"F{len(values)}"] = [_number(word, f"{where}: feature F{len(values)}")]
         else:
             values[name].append(_number(word, f"{where}: feature {name}"))
-    found: dict[str, float] = {}
+    features: dict[str, float] = {}
     for name, numbers in values.items():
         if not numbers:
             raise DataError(f"{where}: feature {name!r} has no value; expected `{name}= value`")
-        found |= {name if len(numbers) == 1 else f"{name}_{place}": value for place, value in enumerate(numbers)}
-    return found
+        features |= {name if len(numbers) == 1 else f"{name}_{place}": value for place, value in enumerate(numbers)}
+    return features
 
 
 def _read_features(path: Path, count: int, lists: Path) -> list[dict[str, float]]:
@@ -141,13 +141,13 @@ def _read_features(path: Path, count: int, lists: Path) -> list[dict[str, float]
         raise DataError(f"{path}:1: features are {_listed(names)}; expected names, each once")
     if len(lines) != count:
         raise DataError(f"{path}: {len(lines)} lines of values, but {lists} has {count} candidates; expected as many")
-    found = []
+    rows = []
     for number, line in enumerate(lines, 2):
         values, where = line.split(), f"{path}:{number}"
         if len(values) != len(names):
             raise DataError(f"{where}: {len(values)} values; expected {len(names)}: {_listed(names)}")
-        found.append({name: _number(one, f"{where}: feature {name}") for name, one in zip(names, values, strict=True)})
-    return found
+        rows.append({name: _number(word, f"{where}: feature {name}") for name, word in zip(names, values, strict=True)})
+    return rows
 
 
 def _number(text: str, what: str) -> float:

@@ -54,15 +54,15 @@ def _proposals(image: Image.Image) -> list[Box]:
     """Boxes of what differs from the background, in 0…1, most first."""
     contrast = _contrast(image)
     height, width = contrast.shape
-    found: list[tuple[float, Box]] = []
+    boxes: list[tuple[float, Box]] = []
     threshold = _otsu(contrast)
     for factor in (0.7, 1.0, 1.5):  # several, as what is one object at one threshold is two at another
         for x1, y1, x2, y2 in _components(contrast > max(factor * threshold, 6.0)):
             area = (x2 - x1) * (y2 - y1) / (width * height)
             if _SMALLEST <= area <= _LARGEST:
                 weight = float(contrast[y1:y2, x1:x2].sum())
-                found.append((weight, (x1 / width, y1 / height, x2 / width, y2 / height)))
-    return [box for _, box in sorted(found, key=lambda item: -item[0])]
+                boxes.append((weight, (x1 / width, y1 / height, x2 / width, y2 / height)))
+    return [box for _, box in sorted(boxes, key=lambda item: -item[0])]
 
 
 def _contrast(image: Image.Image) -> Floats:
@@ -136,10 +136,10 @@ def _components(mask: NDArray[np.bool_]) -> list[tuple[int, int, int, int]]:
     for run, (x1, y, x2, _) in enumerate(boxes):
         while boxes[above][1] < y - 1 or (boxes[above][1] == y - 1 and boxes[above][2] < x1):
             above += 1
-        other = above
-        while boxes[other][1] == y - 1 and boxes[other][0] <= x2:
-            parent[root(run)] = root(other)
-            other += 1
+        upper = above
+        while boxes[upper][1] == y - 1 and boxes[upper][0] <= x2:
+            parent[root(run)] = root(upper)
+            upper += 1
     merged: dict[int, list[int]] = {}
     for run, (x1, y1, x2, y2) in enumerate(boxes):
         box = merged.setdefault(root(run), [x1, y1, x2, y2])

@@ -36,7 +36,7 @@ def pictures_in(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; expected one with pictures")
-    found: dict[str, Path] = {}
+    pictures: dict[str, Path] = {}
     left: dict[str, str] = {}
     root = folder.resolve()
     if reason := unfit_name(str(root)):
@@ -49,18 +49,18 @@ def pictures_in(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
 
     for place, folders, files in os.walk(folder, onerror=fail):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted([*files, *(one for one in folders if (Path(place) / one).is_symlink())]):
+        for name in sorted([*files, *(link for link in folders if (Path(place) / link).is_symlink())]):
             path = Path(place) / name
             known = composed(path.relative_to(folder).as_posix())
             if name.startswith("."):
                 continue
-            if known in found:
+            if known in pictures:
                 left[f"{known} (twice)"] = "another picture's name differs only in how its accents are written"
             elif reason := _unfit(path, known, root):
                 left[known.encode("utf-8", "backslashreplace").decode()] = reason
             else:
-                found[known] = path
-    return dict(sorted(found.items())), dict(sorted(left.items()))
+                pictures[known] = path
+    return dict(sorted(pictures.items())), dict(sorted(left.items()))
 
 
 def named_pictures(folder: Path, names: Mapping[str, Sequence[str]], expected: str) -> dict[str, Path]:
@@ -80,18 +80,18 @@ def named_pictures(folder: Path, names: Mapping[str, Sequence[str]], expected: s
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; expected {expected}")
     known, left = pictures_in(folder)
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for image_id, candidates in names.items():
         for name in map(composed, candidates):
             if name in left:
                 raise DataError(f"{folder / name}: {left[name]}; put the picture itself there, or leave it out")
             if name in known:
-                found[image_id] = known[name]
+                files[image_id] = known[name]
                 break
-    if not found:
+    if not files:
         first = next((candidates[-1] for candidates in names.values()), "")
         raise DataError(f"{folder}: none of the {len(names)} pictures, expected {first!r} …")
-    return found
+    return files
 
 
 class PictureNames:
@@ -111,11 +111,11 @@ class PictureNames:
             cell: its name, with the number of a caption behind it or not (`1.jpg#0`), or its name without ending.
         """
         name = composed(cell)
-        for one in (name, without_number(name)):
-            if one in self._names:
-                return one
-        found = self._stems.get(name, ())
-        return found[0] if len(found) == 1 else None
+        for candidate in (name, without_number(name)):
+            if candidate in self._names:
+                return candidate
+        names = self._stems.get(name, ())
+        return names[0] if len(names) == 1 else None
 
     @cached_property
     def _stems(self) -> Mapping[str, Sequence[str]]:
@@ -147,16 +147,16 @@ def copies_of(pictures: Mapping[str, Path]) -> dict[str, str]:
         if size:  # empty files are no pictures
             sizes[size].append(name)
     first: dict[bytes, str] = {}
-    found: dict[str, str] = {}
-    for name in (one for alike in sizes.values() if len(alike) > 1 for one in alike):
+    copies: dict[str, str] = {}
+    for name in (picture for alike in sizes.values() if len(alike) > 1 for picture in alike):
         try:
             with pictures[name].open("rb") as file:
                 content = hashlib.file_digest(file, "sha256").digest()
         except OSError:
             continue
-        if (other := first.setdefault(content, name)) != name:
-            found[name] = other
-    return found
+        if (original := first.setdefault(content, name)) != name:
+            copies[name] = original
+    return copies
 
 
 def without_number(cell: str) -> str:
@@ -173,7 +173,7 @@ def unfit_name(name: str) -> str | None:
     """Why a file or folder of this name is not read; None if it may be."""
     if not _is_utf8(name):
         return "its name is not UTF-8"
-    if any(unicodedata.category(one) in _UNSEEN or one in _TURNING for one in name):
+    if any(unicodedata.category(character) in _UNSEEN or character in _TURNING for character in name):
         return "its name has control characters"
     return None
 

@@ -53,7 +53,7 @@ def read_vectors(path: Path, words: Mapping[str, int], dim: int) -> WordVectors:
         table = model_vectors(path, list(words), dim)
         known = table.any(axis=1)
         return WordVectors(np.array(list(words.values()), dtype=np.int64)[known], table[known])
-    rows, warnings = _read_text(path, {one.encode() for word in words for one in (word, word.capitalize())}, dim)
+    rows, warnings = _read_text(path, {form.encode() for word in words for form in (word, word.capitalize())}, dim)
     numbers, vectors = [], []
     for word, number in words.items():
         vector = rows.get(word.encode(), rows.get(word.capitalize().encode()))
@@ -66,17 +66,17 @@ def read_vectors(path: Path, words: Mapping[str, int], dim: int) -> WordVectors:
 
 def _read_text(path: Path, wanted: set[bytes], dim: int) -> tuple[dict[bytes, NDArray[np.float32]], list[str]]:
     """The rows of wanted words, and warnings."""
-    found: dict[bytes, NDArray[np.float32]] = {}
+    vectors: dict[bytes, NDArray[np.float32]] = {}
     repeated, odd, rows = list[int](), list[int](), 0
     for line, word, numbers in _rows(path, dim):
         rows += 1
         if word not in wanted:
             if not _is_utf8(word):
                 odd.append(line)
-        elif word in found:
+        elif word in vectors:
             repeated.append(line)
         else:
-            found[word] = _vector(numbers, f"{path}:{line}")
+            vectors[word] = _vector(numbers, f"{path}:{line}")
     if len(odd) * _MOST_ODD > rows:
         raise DataError(f"{path}:{odd[0]}: not UTF-8, as {len(odd):,} of {rows:,} rows; convert the file to UTF-8")
     warnings = []
@@ -87,7 +87,7 @@ def _read_text(path: Path, wanted: set[bytes], dim: int) -> tuple[dict[bytes, ND
             f"{path}:{repeated[0]}: a word that has a row before, as {len(repeated):,} rows of words of the "
             "vocabulary; the first row of a word counts"
         )
-    return found, warnings
+    return vectors, warnings
 
 
 def _rows(path: Path, dim: int) -> Iterator[tuple[int, bytes, bytes]]:

@@ -118,9 +118,9 @@ def write_regions(
             boxes = np.lib.format.open_memmap(folder / "boxes.npy", "w+", np.float32, (*shape[:2], 4))
             _reserve(folder / "regions.npy")
             _reserve(folder / "boxes.npy")
-        found, expected = (vectors.shape, corners.shape), (regions.shape[1:], boxes.shape[1:])
-        if found != expected:  # numpy would broadcast one region to R without a warning
-            raise DataError(f"{folder}: image {image_id!r} has regions and boxes {found}, expected {expected}")
+        shapes, expected = (vectors.shape, corners.shape), (regions.shape[1:], boxes.shape[1:])
+        if shapes != expected:  # numpy would broadcast one region to R without a warning
+            raise DataError(f"{folder}: image {image_id!r} has regions and boxes {shapes}, expected {expected}")
         regions[row], boxes[row] = vectors, corners
     for array in (regions, boxes):
         if array is not None:

@@ -38,8 +38,8 @@ class DataReport:
 
     def with_regions(self, captions: Sequence[Caption], regions: RegionStore) -> "DataReport":
         """The report of a corpus whose regions were found after it was made; nothing else is checked again."""
-        found = (_shortened(one, NUM_EXAMPLES) for one in find_in_regions(captions, regions))
-        return replace(self, findings=errors_first([*found, *self.findings]))
+        findings = (_shortened(finding, NUM_EXAMPLES) for finding in find_in_regions(captions, regions))
+        return replace(self, findings=errors_first([*findings, *self.findings]))
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain lists and dictionaries, ready for JSON."""
@@ -69,7 +69,7 @@ def data_report(corpus: Corpus, regions: RegionStore | None, examples: int = NUM
         captions=_caption_counts(corpus.captions),
         pairs=_pair_counts(corpus.pairs),
         lengths=_lengths(corpus.captions),
-        findings=[_shortened(one, examples) for one in find(corpus, regions)],
+        findings=[_shortened(finding, examples) for finding in find(corpus, regions)],
     )
 
 

@@ -206,7 +206,7 @@ class RetrievalData(pl.LightningDataModule):
     def image_keys(self, split: str, language: str | None = None) -> list[int]:
         """Each `image_key` of a split once, in the table's order; with a language, those it has captions of."""
         languages, rows = self._tables[split]["language"][:], self._batches[split].rows.tolist()
-        chosen = (row for row, one in zip(rows, languages, strict=True) if language in (None, one))
+        chosen = (row for row, code in zip(rows, languages, strict=True) if language in (None, code))
         return list(dict.fromkeys(chosen))
 
     def _everything(self, split: str) -> DataLoader:
@@ -220,7 +220,7 @@ def _choose(captions: Table, split: str, types: set[str]) -> Table:
     columns = (captions[name][:] for name in ("split", "language", "source"))
     rows = enumerate(zip(*columns, strict=True))
     return captions.select(
-        [number for number, (found, language, source) in rows if found == split and f"{language}/{source}" in types]
+        [number for number, (part, language, source) in rows if part == split and f"{language}/{source}" in types]
     )
 
 
@@ -230,11 +230,11 @@ CaptionsOfImages = Mapping[str, Mapping[str, Sequence[int]]]
 
 def captions_of_images(captions: Table) -> CaptionsOfImages:
     """The numbers of the captions of each image by type; images in the order of the table."""
-    found: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    numbers: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     columns = (captions[name][:] for name in ("image_id", "language", "source"))
     for number, (image_id, language, source) in enumerate(zip(*columns, strict=True)):
-        found[image_id][f"{language}/{source}"].append(number)
-    return found
+        numbers[image_id][f"{language}/{source}"].append(number)
+    return numbers
 
 
 def visits_of_group(captions: CaptionsOfImages, group: tuple[Slot, ...]) -> int:

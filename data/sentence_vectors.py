@@ -76,18 +76,18 @@ class Arrays:
 
     def __init__(self, arrays: Sequence[NDArray[np.float32]]) -> None:
         self._arrays = list(arrays)
-        self._starts = np.cumsum([0] + [len(one) for one in arrays])
+        self._starts = np.cumsum([0] + [len(array) for array in arrays])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        found = np.empty((len(rows), self._arrays[0].shape[1]), np.float32)
+        vectors = np.empty((len(rows), self._arrays[0].shape[1]), np.float32)
         of_array = np.searchsorted(self._starts, rows, side="right") - 1
         for number in np.unique(of_array):
             own = of_array == number
-            found[own] = self._arrays[number][rows[own] - self._starts[number]]
-        return found
+            vectors[own] = self._arrays[number][rows[own] - self._starts[number]]
+        return vectors
 
 
 class KnownSentences:

@@ -58,7 +58,7 @@ def read_table(path: Path, expected: str, separators: Sequence[str] = _SEPARATOR
     """
     text = read_text(path, expected)
     first = next((line for line in text.split("\n") if line.strip()), "")
-    separator = next((one for one in separators if _separates(one, first)), "\t")
+    separator = next((candidate for candidate in separators if _separates(candidate, first)), "\t")
     if separator != "\t":
         return Table(list(_parsed(path, text, separator)), [], separator)
     if '"' in text and _QUOTED.fullmatch(text):
@@ -71,8 +71,8 @@ def read_table(path: Path, expected: str, separators: Sequence[str] = _SEPARATOR
 def columns_of(header: Sequence[str]) -> list[str] | None:
     """What columns hold, by a header; None if a row is no header, or does not say where pictures and captions are."""
     kinds = {name: kind for kind, names in HEADINGS.items() for name in names}
-    found = [kinds.get(cell.lower(), OTHER) for cell in header]
-    return found if found.count(PICTURE) == found.count(CAPTION) == 1 else None
+    columns = [kinds.get(cell.lower(), OTHER) for cell in header]
+    return columns if columns.count(PICTURE) == columns.count(CAPTION) == 1 else None
 
 
 def is_header(row: Sequence[str]) -> bool:

@@ -26,7 +26,7 @@ UNSPACED = frozenset(["ja", "zh", "th"])  # written without spaces: a character 
 CHARACTERS, WORDS = "characters", "words"
 MAX_TOKENS = 100  # sentences are cut here (mmt-retrieval, section 4.2)
 
-_MARKS = "".join(one for one in map(chr, range(0x300, 0xFE00)) if unicodedata.category(one).startswith("M"))
+_MARKS = "".join(mark for mark in map(chr, range(0x300, 0xFE00)) if unicodedata.category(mark).startswith("M"))
 _JOINERS = "\u200c\u200d"  # inside Persian and Indic words
 _CLOSING = re.compile(r" (?=[।॥،؛؟։။၊។])")  # before signs that close a part of a sentence and that Moses does not know
 _AROUND_IDEOGRAPHS = re.compile(r"(?<=[^\x00-\x7f]) | (?=[^\x00-\x7f])")
@@ -80,7 +80,7 @@ def without_each_word(text: str, language: str, by: str = CHARACTERS) -> tuple[l
     if by == WORDS and language in PACKAGES:
         words = segment(text, language)
     else:
-        words = [one for one in text if not one.isspace()] if language in UNSPACED else text.split()
+        words = [character for character in text if not character.isspace()] if language in UNSPACED else text.split()
     space = "" if language in UNSPACED else " "
     return words, [space.join(words[:place] + words[place + 1 :]) for place in range(len(words))]
 

@@ -145,7 +145,7 @@ class InOrder(Sampler[list[int]]):
     ) -> None:  # fmt: skip
         ordered = (-lengths).argsort(kind="stable").tolist()
         batches = cut(ordered[rank::world_size] or ordered[:1], lengths, batch_tokens)
-        self.batches = [batch for batch in batches if not all(one in done for one in batch)] or batches[-1:]
+        self.batches = [batch for batch in batches if not all(number in done for number in batch)] or batches[-1:]
 
     def __len__(self) -> int:
         return len(self.batches)

@@ -59,8 +59,8 @@ class TranslatorTokens:
         """Token numbers of surface sentences of the source language, cut at `MAX_TOKENS` or the model's end."""
         if not texts:
             return []
-        found = self.tokenizer([self._prefix + text for text in texts], truncation=True, max_length=self._longest)
-        return [[number + 1 for number in numbers] for numbers in found["input_ids"]]
+        encoding = self.tokenizer([self._prefix + text for text in texts], truncation=True, max_length=self._longest)
+        return [[number + 1 for number in numbers] for numbers in encoding["input_ids"]]
 
     def size(self, text: str, language: str) -> int:
         """The number of sub-words of a sentence with its marks, before it is cut; 0 for an empty one."""
@@ -88,18 +88,18 @@ class TranslatorTokens:
 
             wanted = (NllbTokenizer, M2M100Tokenizer, MarianTokenizer)
         try:
-            found = AutoTokenizer.from_pretrained(name, revision=revision or "main", trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(name, revision=revision or "main", trust_remote_code=False)
         except Exception as error:  # of many kinds, RuntimeError by sentencepiece among them
             if len(wanted) == 1 and PACKAGE in str(error):
                 raise self._no_package() from None
             reason = " ".join(str(error).split())[:200]
             raise DataError(f"{self._where}: no tokenizer of a translator there ({reason})") from None
-        if isinstance(found, wanted):
-            return found
+        if isinstance(tokenizer, wanted):
+            return tokenizer
         if len(wanted) == 1:
             raise self._no_package()
-        raise DataError(f"{self._where}: its tokenizer is a {type(found).__name__}; expected that of OPUS-MT (Marian), "
-                        "M2M100 or NLLB")  # fmt: skip
+        raise DataError(f"{self._where}: its tokenizer is a {type(tokenizer).__name__}; expected that of OPUS-MT "
+                        "(Marian), M2M100 or NLLB")  # fmt: skip
 
     def _no_package(self) -> DataError:
         return DataError(f"{self._where}: its tokenizer needs {PACKAGE}, which is not installed; run {INSTALL}")
@@ -108,7 +108,7 @@ class TranslatorTokens:
         """The codes of M2M100 or NLLB, and the token of each."""
         if hasattr(self.tokenizer, "lang_code_to_token"):
             return dict(self.tokenizer.lang_code_to_token)
-        return {one: one for one in self.tokenizer.all_special_tokens if one[3:4] == "_" and len(one) == 8}
+        return {token: token for token in self.tokenizer.all_special_tokens if token[3:4] == "_" and len(token) == 8}
 
     def _check_pair(self) -> None:
         """Refuse a direction that a Marian translator of two languages does not have, by a DataError."""

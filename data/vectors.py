@@ -68,7 +68,7 @@ def train_vectors(
     plain = [word.partition(":")[2] or word if word.startswith(named) else word for word in words]
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "text"
-        lines = (words_of(one, language, by) for one, language in zip(texts, languages, strict=True))
+        lines = (words_of(sentence, language, by) for sentence, language in zip(texts, languages, strict=True))
         text.write_text("\n".join(lines), encoding="utf-8")
         vectors = _by_fasttext(_TRAIN, text, plain, str(dim))
     vectors[[number for number, word in enumerate(words) if word in SPECIALS]] = 0

@@ -71,9 +71,9 @@ class VisionNetwork:
     def __call__(self, images: Sequence[Image.Image]) -> list[Found]:
         """Regions (R, D) and boxes (R, 4), x1, y1, x2, y2 in 0…1, of RGB pictures of any size."""
         read = [self._pixels(image) for image in images]  # one by one: padding must not change those that share a batch
-        shapes = [tuple(one.shape) for one in read]
+        shapes = [tuple(tensor.shape) for tensor in read]
         order = sorted(range(len(images)), key=lambda place: shapes[place])
-        found: dict[int, Found] = {}
+        results: dict[int, Found] = {}
         for _, alike in groupby(order, lambda place: shapes[place]):
             places = list(alike)
             for start in range(0, len(places), _BATCH):
@@ -81,9 +81,9 @@ class VisionNetwork:
                 pixels = torch.cat([read[place] for place in some]).to(self._device)
                 with torch.inference_mode():
                     regions, boxes = self._boxes(pixels) if self._detects else self._cells(pixels)
-                found |= zip(some, zip(regions.float().cpu().numpy(), boxes.float().cpu().numpy(), strict=True),
-                             strict=True)  # fmt: skip
-        return [found[place] for place in range(len(images))]
+                results |= zip(some, zip(regions.float().cpu().numpy(), boxes.float().cpu().numpy(), strict=True),
+                               strict=True)  # fmt: skip
+        return [results[place] for place in range(len(images))]
 
     def _pixels(self, image: Image.Image) -> Tensor:
         """A picture as the network reads it, (1, 3, height, width)."""
@@ -91,10 +91,10 @@ class VisionNetwork:
         if min(image.size) < least:
             image = image.resize((max(image.width, least), max(image.height, least)))
         options: dict[str, Any] = {} if self._detects else {"do_center_crop": False}
-        found = self._read(
+        inputs = self._read(
             np.asarray(image), return_tensors="pt", input_data_format="channels_last", size=self._size, **options
         )
-        pixels: Tensor = found["pixel_values"]
+        pixels: Tensor = inputs["pixel_values"]
         return pixels
 
     def _boxes(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
@@ -180,8 +180,8 @@ def _require_grid(name: str, network: Any, side: int, patches: int) -> None:
     blank = torch.zeros(1, 3, side, side)
     try:
         with torch.inference_mode():
-            one, other = (network(pixel_values=blank).last_hidden_state for _ in range(2))
-        whole = one.ndim == 3 and 0 <= one.shape[1] - patches <= _LEADING and bool(torch.equal(one, other))
+            first, second = (network(pixel_values=blank).last_hidden_state for _ in range(2))
+        whole = first.ndim == 3 and 0 <= first.shape[1] - patches <= _LEADING and bool(torch.equal(first, second))
     except Exception:
         whole = False
     if not whole:

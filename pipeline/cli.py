@@ -56,9 +56,9 @@ def split_settings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         argument = left.pop(0)
         if argument == "--":
             return settings, [*rest, argument, *left]
-        if (found := _SETTING.match(argument)) is None:
+        if (match := _SETTING.match(argument)) is None:
             rest.append(argument)
-        elif found[1]:
+        elif match[1]:
             settings.append(argument)
         elif not left or left[0].startswith("--"):
             raise RecipeError(f"argument {argument!r}: no value; expected {argument} VALUE")

@@ -70,7 +70,7 @@ class Graph:
             self.recipe,
             self.workspace,
             lambda: self.retrieval_model,
-            lambda other: Graph(other, self.workspace).translators,
+            lambda recipe: Graph(recipe, self.workspace).translators,
         )
 
     @cached_property
@@ -84,18 +84,18 @@ class Graph:
 
         There are none where `mmt.rerank` names neither a system nor a retrieval model.
         """
-        recipe, found = self.of_translators.recipe, {}
+        recipe, jobs = self.of_translators.recipe, {}
         mmt = recipe.mmt
-        tuned = [one for one in mmt.systems if members_of(one)[1] not in (None, CHANNEL)]
-        plain = [one for one in mmt.systems if members_of(one)[1] is None][:1] if mmt.rerank.retrieval else []
-        for system in dict.fromkeys("+".join(members_of(one)[0]) for one in tuned or plain):
+        tuned = [name for name in mmt.systems if members_of(name)[1] not in (None, CHANNEL)]
+        plain = [name for name in mmt.systems if members_of(name)[1] is None][:1] if mmt.rerank.retrieval else []
+        for system in dict.fromkeys("+".join(members_of(name)[0]) for name in tuned or plain):
             for direction in directions_of(mmt, system):
                 lists = lists_job(
                     recipe, system, direction, self.translators, lambda: self.of_translators.retrieval_model
                 )
                 job = ablation_job(recipe, lists)
-                found[job.name] = job
-        return found
+                jobs[job.name] = job
+        return jobs
 
     @cached_property
     def synthesis(self) -> dict[str, Job]:
@@ -126,8 +126,8 @@ class Graph:
             return None
         second = reranker_settings(settings)
         first = replace(settings, **ALONE, only=second.only, seeds=second.seeds)
-        (found,), (row,) = (self.with_vse(one).rows for one in (first, second))
-        return reranked_row(row, found, self.corpus, first, second)
+        (first_row,), (row,) = (self.with_vse(vse).rows for vse in (first, second))
+        return reranked_row(row, first_row, self.corpus, first, second)
 
     @cached_property
     def all_rows(self) -> list[Row]:
@@ -137,11 +137,11 @@ class Graph:
     @cached_property
     def tables(self) -> dict[str, Cells]:
         """Name → the lines of each table that can be made with these settings."""
-        found: dict[str, Cells] = {}
+        tables: dict[str, Cells] = {}
         for name in self.recipe.tables:
             with suppress(RecipeError):
-                found[name] = self.table_rows(name)
-        return found
+                tables[name] = self.table_rows(name)
+        return tables
 
     def table_rows(self, name: str) -> Cells:
         """System, name and row of every line of a table, seed by seed.
@@ -176,9 +176,9 @@ class Graph:
 
     def _beside(self, recipe: Recipe, shared: Sequence[str] = ()) -> "Graph":
         """The graph of a recipe on the same corpus, with the `shared` parts of this one."""
-        other = Graph(recipe, self.workspace)
-        vars(other).update({name: getattr(self, name) for name in ("corpus", *shared)})  # as if made there
-        return other
+        graph = Graph(recipe, self.workspace)
+        vars(graph).update({name: getattr(self, name) for name in ("corpus", *shared)})  # as if made there
+        return graph
 
     def retrieval_jobs(self, rows: list[Row]) -> list[Job]:
         """Jobs of stage vse, each after what it needs: captions of pictures with what writes them, then the rows'."""
@@ -195,8 +195,8 @@ class Graph:
         own = dict(recipe.mmt.rerank.retrieval)
         only = [own.pop("row")]
         settings = replace(recipe.vse, **{"seeds": recipe.vse.seeds[:1], **own, **ALONE, **_OF_REGIONS, "only": only})
-        systems = [one for one in recipe.mmt.systems if members_of(one)[1] in (None, CHANNEL)]
-        paths = [one for one in recipe.augment.paths if parse_path(one)[0] in [*systems, CAPTION]]
+        systems = [system for system in recipe.mmt.systems if members_of(system)[1] in (None, CHANNEL)]
+        paths = [path for path in recipe.augment.paths if parse_path(path)[0] in [*systems, CAPTION]]
         mmt, augment = replace(recipe.mmt, systems=systems), replace(recipe.augment, paths=paths)
         return self._beside(replace(recipe, vse=settings, mmt=mmt, augment=augment)).rows[0].job
 
@@ -205,6 +205,6 @@ class Graph:
         """The model of `augment.captioner`, which writes the captions of `caption:de`; it reads none of them itself."""
         recipe = self.recipe
         settings = captioner_settings(recipe.vse, recipe.augment.captioner)
-        paths = [one for one in recipe.augment.paths if parse_path(one)[0] != CAPTION]
-        others = replace(recipe, vse=settings, augment=replace(recipe.augment, paths=paths))
-        return self._beside(others).rows[0].trained[0]
+        paths = [path for path in recipe.augment.paths if parse_path(path)[0] != CAPTION]
+        training_recipe = replace(recipe, vse=settings, augment=replace(recipe.augment, paths=paths))
+        return self._beside(training_recipe).rows[0].trained[0]

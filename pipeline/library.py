@@ -30,7 +30,7 @@ def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[
         ModelError: a network is missing or does not fit.
         RecipeError: there is no such stage, or the recipe cannot be done.
     """
-    if unknown := [one for one in stages or () if one not in STAGES]:
+    if unknown := [name for name in stages or () if name not in STAGES]:
         raise RecipeError(f"train: no stage {unknown[0]!r}; there are {', '.join(STAGES)}")
     graph = Graph(recipe, _workspace(artifacts))
     runner = Runner(graph.workspace)

@@ -67,7 +67,7 @@ def _rerankers(graph: Graph) -> list[Job]:
     """Tuned translators and comparisons, after the retrieval model of their features."""
     tuned = [job for job in graph.translators.values() if job.stage == "rerank"]
     wanted = ordered_in_stage([*tuned, *graph.comparisons.values()], "rerank")
-    models = {one.key: one for job in wanted for one in job.inputs.values() if one.stage == "vse"}
+    models = {model.key: model for job in wanted for model in job.inputs.values() if model.stage == "vse"}
     return [*models.values(), *wanted]
 
 
@@ -127,8 +127,8 @@ def run_stage(name: str, graph: Graph, runner: Runner, force: bool = False) -> N
             run_stage("prepare", graph, runner)
         stage.require(graph)
         made = {job.key for job in jobs}
-        for other in (other for job in jobs for other in job.inputs.values() if other.key not in made):
-            workspace.require(other)
+        for input_job in (input_job for job in jobs for input_job in job.inputs.values() if input_job.key not in made):
+            workspace.require(input_job)
         own = [job for job in jobs if job.stage == stage.name]
         runner.run([job for job in jobs if job.stage != stage.name])
         runner.run(own, force)
@@ -143,8 +143,8 @@ def all_jobs(graph: Graph) -> list[Job]:
         RecipeError: a row of `vse` cannot be trained.
     """
     graph.all_rows  # noqa: B018  # refuses what cannot be trained before anything else
-    found = [job for stage in STAGES.values() for job in stage.jobs(stage.graph_of(graph))]
-    return list({job.key: job for job in found}.values())
+    jobs = [job for stage in STAGES.values() for job in stage.jobs(stage.graph_of(graph))]
+    return list({job.key: job for job in jobs}.values())
 
 
 def jobs_of(command: str, recipe: Recipe, workspace: Workspace, table: str | None = None) -> list[Job]:
@@ -164,8 +164,8 @@ def jobs_of(command: str, recipe: Recipe, workspace: Workspace, table: str | Non
         graph = stage.graph_of(graph)
         jobs = stage.jobs(graph)
         return [graph.corpus, *jobs] if jobs and stage is not PREPARE else jobs
-    others: dict[str, Callable[[], list[Job]]] = {
+    makers: dict[str, Callable[[], list[Job]]] = {
         "report": list, "all": lambda: all_jobs(graph), "sts": lambda: sts_jobs(graph),
         "draw": lambda: trained_drawings(graph), "table": lambda: topological_order(table_jobs(graph, table)),
     }  # fmt: skip
-    return others[command]()
+    return makers[command]()

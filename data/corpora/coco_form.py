@@ -35,8 +35,8 @@ def entries_of_coco(images: list[Any], annotations: Any, path: Path) -> list[dic
             raise DataError(f"{path}: images[{number}].id: {of!r} stands twice; give each image its own")
         about = {"place": number, "filename": name, "split": "train", "cocoid": number_of}
         entries[number_of] = about | {"sentences": []}
-    for number, one in enumerate(annotations):
-        of, text = (one.get(key) if isinstance(one, dict) else None for key in ("image_id", "caption"))
+    for number, annotation in enumerate(annotations):
+        of, text = (annotation.get(key) if isinstance(annotation, dict) else None for key in ("image_id", "caption"))
         number_of = id_of(of)
         if number_of is None or not isinstance(text, str):
             raise DataError(f"{path}: annotations[{number}]: no `image_id` or `caption`; expected {_EXPECTED}")

@@ -113,7 +113,7 @@ def read_splits(files: Mapping[str, Path], names: ImageNames, images: Iterable[s
             seen[image_id] = split, where
     rest = ("train", "") if "train" not in files else None
     chosen = {image_id: seen.get(image_id, rest) for image_id in images}
-    return {image_id: found[0] for image_id, found in chosen.items() if found is not None}
+    return {image_id: entry[0] for image_id, entry in chosen.items() if entry is not None}
 
 
 def _is_json(path: Path) -> bool:
@@ -136,15 +136,15 @@ def _annotations(path: Path) -> Iterator[tuple[int, str, str]]:
         content = json.loads(read_text(path, _COCO))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON that can be read ({error}); expected {_COCO}") from None
-    found = content.get("annotations") if isinstance(content, dict) else None
-    if not isinstance(found, list) or not found:
+    annotations = content.get("annotations") if isinstance(content, dict) else None
+    if not isinstance(annotations, list) or not annotations:
         raise DataError(f"{path}: no list of `annotations` in it; expected {_COCO}")
-    for number, one in enumerate(found, 1):
-        yield number, *_annotation(one, f"{path}: annotations[{number - 1}]")
+    for number, annotation in enumerate(annotations, 1):
+        yield number, *_annotation(annotation, f"{path}: annotations[{number - 1}]")
 
 
-def _annotation(one: Any, where: str) -> tuple[str, str]:
-    of, text = (one.get(key) if isinstance(one, dict) else None for key in ("image_id", "caption"))
+def _annotation(annotation: Any, where: str) -> tuple[str, str]:
+    of, text = (annotation.get(key) if isinstance(annotation, dict) else None for key in ("image_id", "caption"))
     image = id_of(of)
     if image is None or not isinstance(text, str):
         raise DataError(f"{where}: expected `image_id`, a number, and `caption`, a text")

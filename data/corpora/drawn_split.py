@@ -21,8 +21,8 @@ def drawn_split(images: Collection[str], count: int, seed: int, copies: Mapping[
     for name in images:
         of[copies.get(name, name)].append(name)
     order = sorted(of, key=lambda name: (hashlib.sha256(f"{seed} {name}".encode()).digest(), name), reverse=True)
-    found: dict[str, str] = {}
+    split_of: dict[str, str] = {}
     for split, most in (("val", count), ("test", 2 * count)):
-        while len(found) < most and order:
-            found |= dict.fromkeys(of[order.pop()], split)
-    return found
+        while len(split_of) < most and order:
+            split_of |= dict.fromkeys(of[order.pop()], split)
+    return split_of

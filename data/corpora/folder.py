@@ -81,28 +81,28 @@ def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
         DataError: no root, a setting that does not fit, or a line that does not, named by file and number.
     """
     root = _require(root)
-    if wrong := [one for one in settings.languages if not is_code(one)]:
+    if wrong := [code for code in settings.languages if not is_code(code)]:
         raise DataError(f"folder: languages has {wrong[0]!r}, expected codes like en or de")
     for name in ("validation", "test"):
         if not 0 <= getattr(settings, name) < 1:
             raise DataError(f"folder: {name} is {getattr(settings, name)}; expected a share from 0 to below 1")
     if settings.columns and (
         not {PICTURE, CAPTION} <= {*settings.columns} <= _COLUMNS
-        or any(settings.columns.count(one) > 1 for one in _COLUMNS - {OTHER})
+        or any(settings.columns.count(column) > 1 for column in _COLUMNS - {OTHER})
     ):
         raise DataError(f"folder: columns are {settings.columns}; expected picture and caption, perhaps language and "
                         "split, each once, and - for others")  # fmt: skip
-    found, left = pictures_in(root / settings.pictures)
-    reading = _Reading(settings, found, left)
+    paths, left = pictures_in(root / settings.pictures)
+    reading = _Reading(settings, paths, left)
     captions = reading.captions(root / settings.captions)
     pairs = [] if settings.parallel is None else list(reading.pairs(root / settings.parallel))
     split_of = {caption.image_id: caption.split for caption in captions}
-    pictures = {name: found[name] for name in sorted(split_of | {p.image_id: "" for p in pairs if p.image_id})}
+    pictures = {name: paths[name] for name in sorted(split_of | {p.image_id: "" for p in pairs if p.image_id})}
     return Corpus(
         captions=captions, pairs=pairs, pictures=pictures,
         regions=None if settings.regions is None else root / settings.regions,
         task="folder", label=settings.label, empty=reading.empty, half_quoted=reading.half_quoted,
-        unnamed=[name for name in found if name not in pictures],
+        unnamed=[name for name in paths if name not in pictures],
         place=lambda item, language: reading.places[item.caption_id if isinstance(item, Caption) else item.pair_id],
     )  # fmt: skip
 
@@ -174,17 +174,17 @@ class _Reading:
                                 f"{first[line.picture]}; give it one split")  # fmt: skip
             if line.split:
                 first.setdefault(line.picture, here)
-        found = []
+        captions = []
         for line in lines:
             if is_missing(line.text):
                 self.empty.append(f"{path}:{line.number}")
                 continue
             name = line.picture
-            found.append(Caption(name, f"{name}#{line.number}", line.language, line.text, self._split(name)))
-            self.places[found[-1].caption_id] = f"{path}:{line.number}"
-        if not found:
+            captions.append(Caption(name, f"{name}#{line.number}", line.language, line.text, self._split(name)))
+            self.places[captions[-1].caption_id] = f"{path}:{line.number}"
+        if not captions:
             raise DataError(f"{path}: no caption; expected {self._expected}")
-        return found
+        return captions
 
     def pairs(self, path: Path) -> Iterator[Pair]:
         """The translations of a file."""
@@ -227,9 +227,9 @@ class _Reading:
             if not least <= len(cells) <= len(columns):
                 hint = "" if table.separator == "\t" else "; write a text with commas in quotation marks"
                 raise DataError(f"{here}: {len(cells)} fields, expected {self._expected}{hint}")
-            found = dict(zip(columns, cells, strict=False))
-            name, text, split = self._picture(found[PICTURE], here), found[CAPTION], found.get(SPLIT, "")
-            language = found[LANGUAGE] if LANGUAGE in found else language_of(text, self.settings.languages)
+            row = dict(zip(columns, cells, strict=False))
+            name, text, split = self._picture(row[PICTURE], here), row[CAPTION], row.get(SPLIT, "")
+            language = row[LANGUAGE] if LANGUAGE in row else language_of(text, self.settings.languages)
             if not is_code(language):
                 raise DataError(f"{here}: language {language!r}, expected a code like en or de")
             if split and split not in SPLITS:

@@ -121,21 +121,21 @@ def read(settings: KarpathySettings, root: Path | None, folder: Path) -> Corpus:
     files = {language: root / settings.translated[language] for language in settings.languages if language != own}
     empty: list[str] = []
     names = ImageNames({image_id: (image.filename, image.number) for image_id, image in images.items()})
-    others = {one: list(read_translated(file, one, names, empty)) for one, file in files.items()}
-    found = {} if pictures is None else _pictures(root / pictures, images)
-    split_of = _split(settings, images, others, names, root, found)
+    translations = {language: list(read_translated(file, language, names, empty)) for language, file in files.items()}
+    paths = {} if pictures is None else _pictures(root / pictures, images)
+    split_of = _split(settings, images, translations, names, root, paths)
     parallel = {language: root / file for language, file in settings.parallel.items()}
-    captions = list(_captions(path if own in settings.languages else None, own, others, images, split_of, empty))
+    captions = list(_captions(path if own in settings.languages else None, own, translations, images, split_of, empty))
     return Corpus(
         captions=captions,
         pairs=[pair for language, file in parallel.items() for pair in _pairs(file, language, empty)],
-        pictures={image_id: found[image_id] for image_id in split_of if image_id in found},
+        pictures={image_id: paths[image_id] for image_id in split_of if image_id in paths},
         regions=None if regions is None else root / regions,
         task=settings.task,
         label=settings.label,
         place=_Places(path, own, images, files, parallel),
         empty=empty,
-        unnamed=[] if pictures is None else _unnamed(root / pictures, found),
+        unnamed=[] if pictures is None else _unnamed(root / pictures, paths),
     )
 
 
@@ -146,7 +146,8 @@ def sources(settings: KarpathySettings, root: Path | None) -> list[Path]:
         DataError: no root.
     """
     root = _require(root)
-    names = [settings.captions, *(settings.translated[one] for one in settings.languages if one in settings.translated)]
+    known = settings.translated
+    names = [settings.captions, *(known[language] for language in settings.languages if language in known)]
     names += [*settings.splits.values(), *settings.parallel.values()]
     files = [root / name for name in names]
     if settings.regions is not None:
@@ -222,8 +223,8 @@ def read_entries(path: Path) -> list[Any]:
     return images if "annotations" not in content else entries_of_coco(images, content["annotations"], path)
 
 
-def _slim(found: dict[str, Any]) -> dict[str, Any]:
-    return {key: found[key] for key in _KEPT if key in found}
+def _slim(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: values[key] for key in _KEPT if key in values}
 
 
 def _image(entry: Any, where: str) -> _Image:
@@ -265,7 +266,7 @@ def _text(entry: Any, key: str, where: str) -> str:
 
 
 def _split(
-    settings: KarpathySettings, images: Mapping[str, _Image], others: Mapping[str, list[Translated]],
+    settings: KarpathySettings, images: Mapping[str, _Image], translations: Mapping[str, list[Translated]],
     names: ImageNames, root: Path, pictures: Mapping[str, Path],
 ) -> dict[str, str]:  # fmt: skip
     """Image → split: the file's own, that of the lists, or a drawn one; images that are left out are not in it."""
@@ -279,7 +280,7 @@ def _split(
             )
         return {name: SPLITS[images[name].split] for name in kept}
     in_all = {name for name in kept if any(images[name].sentences) or settings.language not in settings.languages}
-    in_all = in_all.intersection(*({one.image_id for one in found} for found in others.values()))
+    in_all = in_all.intersection(*({caption.image_id for caption in captions} for captions in translations.values()))
     if len(in_all) < 2 * settings.drawn:
         raise DataError(
             f"karpathy: drawn is {settings.drawn}, for val and test, but only {len(in_all)} images have captions in "
@@ -291,13 +292,13 @@ def _split(
 
 
 def _captions(
-    path: Path | None, own: str, others: Mapping[str, list[Translated]], images: dict[str, _Image],
+    path: Path | None, own: str, translations: Mapping[str, list[Translated]], images: dict[str, _Image],
     split_of: dict[str, str], empty: list[str],
 ) -> Iterator[Caption]:  # fmt: skip
     """Captions image by image, those of the JSON (`path`, in the language `own`) first; None: they are not read."""
     of_image: dict[str, list[Caption]] = defaultdict(list)
-    for language, found in others.items():
-        for image_id, number, text in found:
+    for language, captions in translations.items():
+        for image_id, number, text in captions:
             if image_id in split_of:
                 name = f"{image_id}#{language}{number}"
                 of_image[image_id].append(Caption(image_id, name, language, text, split_of[image_id]))
@@ -346,7 +347,7 @@ def _pictures(folder: Path, images: Mapping[str, _Image]) -> dict[str, Path]:
     return named_pictures(folder, names, "the pictures, named as in the JSON")
 
 
-def _unnamed(folder: Path, found: Mapping[str, Path]) -> list[str]:
+def _unnamed(folder: Path, paths: Mapping[str, Path]) -> list[str]:
     """Pictures of the folder that are no image's."""
-    named = {*found.values()}
+    named = {*paths.values()}
     return [name for name, path in pictures_in(folder)[0].items() if path not in named]

@@ -135,17 +135,17 @@ def _check(settings: Multi30kSettings) -> None:
         raise DataError("multi30k: without_regions is text, but regions names no store; name one or leave it out")
     for language, task in _task_of(settings).items():
         if language not in (allowed := TASKS[task].languages):
-            other = [name for name, one in TASKS.items() if language in one.languages]
-            hint = f"; for those of {other[0]} set corpus.tasks.{language}={other[0]}" if other else ""
+            tasks = [name for name, layout in TASKS.items() if language in layout.languages]
+            hint = f"; for those of {tasks[0]} set corpus.tasks.{language}={tasks[0]}" if tasks else ""
             raise DataError(f"multi30k: {task} has no captions in {language!r}; it has {', '.join(allowed)}{hint}")
     if len(set(settings.languages)) != len(settings.languages) or not settings.languages:
         raise DataError(f"multi30k: languages {settings.languages} must be one or more, each once")
-    if stranger := next((one for one in settings.tasks if one not in settings.languages), None):
+    if stranger := next((code for code in settings.tasks if code not in settings.languages), None):
         raise DataError(f"multi30k: tasks names {stranger!r}, but languages are {settings.languages}; add it or leave "
                         "it out")  # fmt: skip
     for language in settings.monolingual:
         if language not in settings.languages or language not in TASKS["task2"].languages:
-            both = [one for one in TASKS["task2"].languages if one in settings.languages]
+            both = [code for code in TASKS["task2"].languages if code in settings.languages]
             raise DataError(f"multi30k: monolingual has {language!r}; expected some of {', '.join(both) or 'none'}: "
                             "languages of task 2 that `languages` has too")  # fmt: skip
     if settings.parallel is not None and not {"en", "de"} <= set(settings.languages):
@@ -234,10 +234,10 @@ def _task1_pairs(
         return
     require_same_lists(text, "task1", settings.task)
     for split, images in official.items():
-        found = columns(text, dict.fromkeys(settings.languages, "task1"), split, len(images))
+        captions = columns(text, dict.fromkeys(settings.languages, "task1"), split, len(images))
         for row, image_id in enumerate(images):
             own = split_of.get(image_id, "train" if split == "train" else None)
-            texts = {language: lines[row] for (language, _), lines in found.items()}
+            texts = {language: lines[row] for (language, _), lines in captions.items()}
             if own is not None and all(texts.values()):
                 yield Pair(f"task1#{image_id}", image_id, own, "task1", texts)
             elif own is not None:

@@ -83,11 +83,11 @@ def sentences(
         DataError: a file is missing or damaged, or has another number of lines than there are images.
     """
     for split, images in official.items():
-        found = columns(text, task_of, split, len(images))
+        captions = columns(text, task_of, split, len(images))
         for row, image_id in enumerate(images):
             if image_id not in wanted:
                 continue
-            for (language, number), lines in found.items():
+            for (language, number), lines in captions.items():
                 if lines[row]:
                     yield image_id, language, number, lines[row]
                 else:
@@ -100,7 +100,7 @@ def columns(text: Path, task_of: Mapping[str, str], split: str, count: int) -> d
     Raises:
         DataError: as `sentences` does.
     """
-    found = {}
+    captions = {}
     for language, task in task_of.items():
         layout = TASKS[task]
         for number in layout.numbers:
@@ -108,8 +108,8 @@ def columns(text: Path, task_of: Mapping[str, str], split: str, count: int) -> d
             lines = [line.strip() for line in read_lines(path, f"Multi30K's text; it is at {ORIGINALS}")]
             if len(lines) != count:
                 raise DataError(f"{path}: {len(lines)} lines for {count} images in image_splits/{layout.lists[split]}")
-            found[language, number] = lines
-    return found
+            captions[language, number] = lines
+    return captions
 
 
 def require_same_lists(text: Path, first: str, second: str) -> None:
@@ -122,7 +122,7 @@ def require_same_lists(text: Path, first: str, second: str) -> None:
         return
     ours, theirs = official_images(text, first), official_images(text, second)
     for split, images in ours.items():
-        paths = [TASKS[one].images(text, split) for one in (first, second)]
+        paths = [TASKS[task].images(text, split) for task in (first, second)]
         if len(images) != len(theirs[split]):
             raise DataError(f"{paths[0]}: {len(images)} images, but {len(theirs[split])} in {paths[1]}")
         for line, (image_id, other) in enumerate(zip(images, theirs[split], strict=True), 1):

@@ -52,10 +52,10 @@ def cells(pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
     scale = pictures.shape[-1]
     half = max(1, round(REACH * scale))
     edges = ((0, 0), (0, 0), (half, half), (half, half))
-    padded, found = np.pad(pictures, edges, mode="edge"), []
+    padded, crops = np.pad(pictures, edges, mode="edge"), []
     for place in PLACES:
         left, top = (round(part * scale) for part in centre_of(place))  # in the padded picture, of the cell
-        found.append(padded[:, :, top : top + 2 * half, left : left + 2 * half].reshape(len(pictures), -1))
-    values: NDArray[np.float32] = np.stack(found, 1).astype(np.float32)
+        crops.append(padded[:, :, top : top + 2 * half, left : left + 2 * half].reshape(len(pictures), -1))
+    values: NDArray[np.float32] = np.stack(crops, 1).astype(np.float32)
     values /= 255
     return values

@@ -155,8 +155,8 @@ class CaptionDecoder(nn.Module):
         writer = _Writer(self, words)
         memory = _Memory(self.first_state(vectors), torch.ones(len(vectors), 1).bool().to(vectors.device), languages)
         with torch.no_grad():
-            found = beam_search(writer, memory, settings, _BEGIN, END, longest)
-        return [hypotheses[0].tokens for hypotheses in found]
+            captions = beam_search(writer, memory, settings, _BEGIN, END, longest)
+        return [hypotheses[0].tokens for hypotheses in captions]
 
 
 @dataclass
@@ -197,9 +197,9 @@ class _Writer:
 
     def predict(self, states: Tensor) -> Tensor:
         """Return log-probabilities (…, V); a word that the vocabulary lacks is never written."""
-        found = widen(self.decoder.out(states)).log_softmax(-1)
-        found[..., UNKNOWN] = -torch.inf
-        return found
+        logs = widen(self.decoder.out(states)).log_softmax(-1)
+        logs[..., UNKNOWN] = -torch.inf
+        return logs
 
     def follow(self, state: tuple[Tensor, ...], beam: Tensor) -> tuple[Tensor, ...]:
         """Return the state of new hypotheses."""

@@ -75,8 +75,8 @@ class LastState(nn.Module):
         if words.is_cuda:
             packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
             _, last = on_cudnn(self.lstm if hasattr(self, "lstm") else self.gru, packed)
-            found: Tensor = (last[0] if hasattr(self, "lstm") else last)[0]
-            return found
+            state: Tensor = (last[0] if hasattr(self, "lstm") else last)[0]
+            return state
         if torch.compiler.is_exporting():
             return onnx_states(self.lstm if hasattr(self, "lstm") else self.gru, words, lengths)[1][0]
         packing = Packing.of(lengths, words.shape[1])

@@ -76,12 +76,12 @@ class ImageEncoder(nn.Module):
         from transformers import AutoModel
 
         try:
-            network, found = AutoModel.from_pretrained(
+            network, info = AutoModel.from_pretrained(
                 name, dtype=torch.float32, trust_remote_code=False, output_loading_info=True
             )
         except Exception as error:  # a damaged file can raise anything
             raise _not_found(name, error) from None
-        if missing := sorted(key for key in found["missing_keys"] if not key.startswith("pooler.")):  # it is not read
+        if missing := sorted(key for key in info["missing_keys"] if not key.startswith("pooler.")):  # it is not read
             raise ModelError(f"vse.image_encoder {name!r}: its weights lack {missing[0]}; get one that is whole")
         self.network.load_state_dict(network.state_dict())
 
@@ -94,15 +94,15 @@ class ImageEncoder(nn.Module):
         """Read a blank picture; the width of its regions."""
         try:
             with torch.no_grad():
-                found = self._regions(torch.zeros(1, 3 * self.size**2))
-            if found.ndim != 3:
-                raise ValueError(f"its states have {found.ndim} dimensions")
+                regions = self._regions(torch.zeros(1, 3 * self.size**2))
+            if regions.ndim != 3:
+                raise ValueError(f"its states have {regions.ndim} dimensions")
         except Exception as error:  # each network has its own
             raise ModelError(
                 f"vse.image_encoder: a network {kind!r} gives no regions of pictures of {self.size}×{self.size} pixels "
                 f"({_reason(error)}); set vse.image_encoder_size to the size that it reads, or take a CNN like ResNet"
             ) from None
-        return found.shape[2]
+        return regions.shape[2]
 
 
 def image_encoder_arguments(name: str, size: int) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def image_encoder_arguments(name: str, size: int) -> dict[str, Any]:
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
         read = AutoImageProcessor.from_pretrained(name, backend="pil", trust_remote_code=False)
-        mean, deviation = ([float(one) for one in values] for values in (read.image_mean, read.image_std))
+        mean, deviation = ([float(number) for number in values] for values in (read.image_mean, read.image_std))
     except Exception as error:  # a damaged configuration can raise anything
         raise _not_found(name, error) from None
     if not read.do_normalize or len(mean) != 3 or getattr(read, "do_flip_channel_order", False):

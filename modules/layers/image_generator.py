@@ -79,8 +79,8 @@ class PhaseConvolution(nn.Conv2d):
 
 def _columns(row: Tensor, left: int) -> Tensor:
     """Weights (O, I, 2) of a row (O, I, 3) in the phase of one column."""
-    one, two, three = row.unbind(2)
-    return torch.stack((one + two, three) if left else (one, two + three), 2)
+    first, second, third = row.unbind(2)
+    return torch.stack((first + second, third) if left else (first, second + third), 2)
 
 
 class MapNorm(GlobalBatchNorm):
@@ -122,8 +122,8 @@ class PictureGenerator(nn.Module):
         self.first = nn.Linear(input_dim, channels[0] * _START**2, bias=False)
         self.norm = GlobalBatchNorm(channels[0] * _START**2)
         self.maps = nn.Sequential()
-        for one, other in pairwise(channels):
-            self.maps.extend([PhaseConvolution(one, other), MapNorm(other), nn.ReLU()])
+        for inputs, outputs in pairwise(channels):
+            self.maps.extend([PhaseConvolution(inputs, outputs), MapNorm(outputs), nn.ReLU()])
         self.last = nn.Conv2d(channels[-1], 3, 3, padding=1, bias=False)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -201,8 +201,8 @@ class RegionDiscriminator(nn.Module):
 
     def features(self, regions: Tensor) -> Tensor:
         """Return hidden vectors (I, width) of mean regions (I, D)."""
-        found: Tensor = self.of_regions(regions)
-        return found
+        vectors: Tensor = self.of_regions(regions)
+        return vectors
 
     def forward(self, features: Tensor, condition: Tensor) -> Tensor:
         """Return logits (C,) of `features` and conditions (C, condition_dim), pair by pair."""

@@ -37,14 +37,14 @@ def onnx_states(network: nn.LSTM | nn.GRU, vectors: Tensor, lengths: Tensor) -> 
         "hidden_size": width,
         "direction": "bidirectional" if network.bidirectional else "forward",
     }
-    found = torch.onnx.ops.symbolic_multi_out(
+    outputs = torch.onnx.ops.symbolic_multi_out(
         kind,
         [vectors.transpose(0, 1), weights["weight_ih"], weights["weight_hh"],
          torch.cat([weights["bias_ih"], weights["bias_hh"]], 1), lengths.int()],
         attributes if kind == "LSTM" else attributes | {"linear_before_reset": 1},
         dtypes=[vectors.dtype] * len(shapes), shapes=shapes,
     )  # fmt: skip
-    return found[0].permute(1, 2, 0, 3), found[1]
+    return outputs[0].permute(1, 2, 0, 3), outputs[1]
 
 
 def _in_onnx_order(network: nn.LSTM | nn.GRU, name: str, kind: str) -> Tensor:

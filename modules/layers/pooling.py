@@ -36,8 +36,8 @@ class GeneralisedPool(nn.Module):
         distinct, which = lengths.unique(return_inverse=True)
         steps = self._positions(int(distinct.max()), len(distinct))
         packed = pack_padded_sequence(steps, distinct, batch_first=True, enforce_sorted=False)
-        found, _ = on_cudnn(self.gru, packed) if steps.is_cuda else self.gru(packed)
-        states = pad_packed_sequence(found, batch_first=True)[0].chunk(2, -1)
+        outputs, _ = on_cudnn(self.gru, packed) if steps.is_cuda else self.gru(packed)
+        states = pad_packed_sequence(outputs, batch_first=True)[0].chunk(2, -1)
         return self._shares(states, distinct)[which.to(steps.device)]
 
     def _positions(self, longest: int, count: int) -> Tensor:

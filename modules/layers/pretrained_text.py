@@ -51,8 +51,8 @@ class PretrainedWords(nn.Module):
         more = {} if layer == -1 else {"output_hidden_states": True}
         trained = any(parameter.requires_grad for parameter in self.model.parameters())
         with torch.set_grad_enabled(trained and torch.is_grad_enabled()):
-            found = self.model((tokens - 1).clamp(min=0), attention_mask=mask.long(), **more)
-        states: Tensor = found.last_hidden_state if layer == -1 else found.hidden_states[layer]
+            output = self.model((tokens - 1).clamp(min=0), attention_mask=mask.long(), **more)
+        states: Tensor = output.last_hidden_state if layer == -1 else output.hidden_states[layer]
         return states
 
     def freeze(self) -> None:
@@ -112,11 +112,11 @@ class SentenceVectors(nn.Module):
         vectors, first = self._known
         rows = tokens[:, 0] - first
         known = rows >= 0
-        found = torch.empty(len(tokens), self.embedding_dim, device=tokens.device)
-        found[known] = torch.from_numpy(_rows(vectors, rows[known])).to(tokens.device)
+        encodings = torch.empty(len(tokens), self.embedding_dim, device=tokens.device)
+        encodings[known] = torch.from_numpy(_rows(vectors, rows[known])).to(tokens.device)
         if not known.all():
-            found[~known] = self.encode(tokens[~known])
-        return found[:, None]
+            encodings[~known] = self.encode(tokens[~known])
+        return encodings[:, None]
 
     def encode(self, tokens: Tensor) -> Tensor:
         """Return vectors (B, embedding_dim) of captions with tokens (B, L), by the text model, always in float32."""

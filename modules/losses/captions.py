@@ -26,8 +26,8 @@ def between_captions(pairs: Pairs, similarity: Similarity, loss: Loss) -> Tensor
     """
     (vectors, mask), (matching, negatives) = pairs.captions, _masks(pairs)
     losses = [0 * vectors.sum()]
-    for one, other in combinations(pairs.languages.unique().tolist(), 2):
-        rows, columns = pairs.languages == one, pairs.languages == other
+    for first, second in combinations(pairs.languages.unique().tolist(), 2):
+        rows, columns = pairs.languages == first, pairs.languages == second
         right, wrong = (side[rows][:, columns] for side in (matching, negatives))
         scores = similarity((vectors[rows], mask[rows]), (vectors[columns], mask[columns]))
         losses.append(loss(scores, right, wrong))

@@ -131,7 +131,7 @@ class _AgreeingCrossEntropy(torch.autograd.Function):
         grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         total, factor = first.new_zeros(()), agreement / 4
         rows = rows_at_a_time(first, 2 * size)
-        parts = [one.split(rows) for one in (first, second, *grad_states)]
+        parts = [tensor.split(rows) for tensor in (first, second, *grad_states)]
         for *states, one_out, other_out, label in zip(*parts, labels.split(rows), strict=True):
             states, right = [state.to(dtype) for state in states], label[:, None]
             logs = [torch.mm(state, low.t()).to(total.dtype).add_(bias).log_softmax(1) for state in states]
@@ -140,7 +140,7 @@ class _AgreeingCrossEntropy(torch.autograd.Function):
             probabilities = [log.exp() for log in logs]
             # d, in place: on a CPU, allocating memory takes as long as the computation
             difference = logs[0].sub_(logs[1])
-            gaps = [torch.linalg.vecdot(one, difference) for one in probabilities]  # KL(P₁ ‖ P₂), −KL(P₂ ‖ P₁)
+            gaps = [torch.linalg.vecdot(chances, difference) for chances in probabilities]  # KL(P₁ ‖ P₂), −KL(P₂ ‖ P₁)
             total += factor * (gaps[0] - gaps[1]).sum()
             grads = logs[1], difference.mul_(factor)  # reuses the memory of log P₂
             torch.add((0.5 + factor - factor * gaps[0])[:, None], difference, out=grads[0])

@@ -104,14 +104,14 @@ def random_hinges_loss(
     generator = torch.Generator().manual_seed(draw[0] * 1_000 + draw[1])
     weights = []
     for valid in (negatives, negatives.t()):
-        anchors, others = valid.shape
-        shift = torch.randint(others, (anchors, 1), generator=generator)
+        anchors, candidates = valid.shape
+        shift = torch.randint(candidates, (anchors, 1), generator=generator)
         place = (
-            ((torch.randperm(others, generator=generator) + shift) % others)
+            ((torch.randperm(candidates, generator=generator) + shift) % candidates)
             .to(scores.device)
-            .masked_fill(~valid, others)
+            .masked_fill(~valid, candidates)
         )
-        drawn = F.one_hot(place.argmin(1), others).to(scores) * valid
+        drawn = F.one_hot(place.argmin(1), candidates).to(scores) * valid
         weights.append(drawn)
     return _weighted_hinges(scores, positives, weights[0], weights[1].t(), margin)
 
@@ -154,8 +154,8 @@ def _caption_types(types: Tensor, weights: Tensor | None) -> tuple[Tensor, Tenso
         present = types.unique()
         return types == present[:, None], torch.ones_like(present)
     if types.numel() and not 0 <= int(types.min()) <= int(types.max()) < len(weights):
-        found = f"{int(types.min())} to {int(types.max())}"
-        raise ModelError(f"caption types run from {found}, but there are {len(weights)} weights; give one for each")
+        span = f"{int(types.min())} to {int(types.max())}"
+        raise ModelError(f"caption types run from {span}, but there are {len(weights)} weights; give one for each")
     return types == torch.arange(len(weights), device=types.device)[:, None], weights.to(types.device)
 
 

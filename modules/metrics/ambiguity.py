@@ -35,25 +35,27 @@ def ambiguous_words(
     """
     occurrences = Counter(word for words in source for word in words)
     target_counts = Counter(word for words in target for word in words)
-    common, common_target = ({word for word, _ in one.most_common(frequent)} for one in (occurrences, target_counts))
-    found: dict[str, Senses] = {}
+    common, common_target = ({word for word, _ in side.most_common(frequent)} for side in (occurrences, target_counts))
+    lexicon: dict[str, Senses] = {}
     for word, translations in _alignments(source, target, iterations).items():
         if occurrences[word] < least or word in common or not _is_word(word):
             continue
         total = sum(translations.values())
         groups: list[tuple[float, set[str]]] = []
-        for other, weight in sorted(translations.items(), key=lambda item: -item[1]):
-            if other in common_target or not _is_word(other) or weight < 0.02 * total:
+        for translation, weight in sorted(translations.items(), key=lambda item: -item[1]):
+            if translation in common_target or not _is_word(translation) or weight < 0.02 * total:
                 continue
-            index = next((i for i, (_, group) in enumerate(groups) if any(_same(other, one) for one in group)), None)
+            index = next(
+                (i for i, (_, group) in enumerate(groups) if any(_same(translation, member) for member in group)), None
+            )
             if index is None:
-                groups.append((weight, {other}))
+                groups.append((weight, {translation}))
             else:
-                groups[index] = (groups[index][0] + weight, groups[index][1] | {other})
+                groups[index] = (groups[index][0] + weight, groups[index][1] | {translation})
         senses = [group for weight, group in groups if weight >= share * total]
         if len(senses) > 1:
-            found[word] = tuple(frozenset(group) for group in senses)
-    return found
+            lexicon[word] = tuple(frozenset(group) for group in senses)
+    return lexicon
 
 
 class Choice(NamedTuple):
@@ -65,12 +67,12 @@ class Choice(NamedTuple):
 
 def choices(lexicon: Mapping[str, Senses], source: Sequence[str], reference: Sequence[str]) -> list[Choice]:
     """Return the ambiguous words of a sentence whose reference has words of exactly one of their groups."""
-    reference_words, found = set(reference), []
+    reference_words, picks = set(reference), []
     for word in dict.fromkeys(source):
         chosen = [group for group in lexicon.get(word, ()) if group & reference_words]
         if len(chosen) == 1:
-            found.append(Choice(word, chosen[0]))
-    return found
+            picks.append(Choice(word, chosen[0]))
+    return picks
 
 
 def hits(found: Sequence[Choice], hypothesis: Sequence[str]) -> int:
@@ -86,9 +88,9 @@ def _alignments(
     numbers: tuple[dict[str, int], dict[str, int]] = ({_NULL: 0}, {})
     rows: list[NDArray[np.int64]] = []  # source word, target word, position of the target word in the corpus
     position = 0
-    for words, others in zip(source, target, strict=True):
+    for words, translation in zip(source, target, strict=True):
         inside = [0, *(numbers[0].setdefault(word, len(numbers[0])) for word in dict.fromkeys(words))]
-        outside = [numbers[1].setdefault(other, len(numbers[1])) for other in others]
+        outside = [numbers[1].setdefault(word, len(numbers[1])) for word in translation]
         positions = range(position, position + len(outside))
         rows.append(np.stack([np.tile(inside, len(outside)), *np.repeat([outside, positions], len(inside), axis=1)]))
         position += len(outside)
@@ -103,19 +105,19 @@ def _alignments(
         weight = given[pair]
         counts = np.bincount(pair, weight / np.bincount(at, weight)[at], len(pairs))
         given = counts / np.bincount(first, counts)[first]
-    words, others = list(numbers[0]), list(numbers[1])
-    found: dict[str, dict[str, float]] = {}
+    words, target_words = list(numbers[0]), list(numbers[1])
+    alignments: dict[str, dict[str, float]] = {}
     for a, b, count in zip(first.tolist(), second.tolist(), counts.tolist(), strict=True):
         if a and count > 0.5:
-            found.setdefault(words[a], {})[others[b]] = count
-    return found
+            alignments.setdefault(words[a], {})[target_words[b]] = count
+    return alignments
 
 
 def _is_word(word: str) -> bool:
     return len(word) > 2 and word.isalpha()
 
 
-def _same(one: str, other: str) -> bool:
+def _same(first: str, second: str) -> bool:
     """Return whether two words have the same first four letters without accents, or one contains the other."""
-    a, b = (unicodedata.normalize("NFKD", word).encode("ascii", "ignore").decode() or word for word in (one, other))
+    a, b = (unicodedata.normalize("NFKD", word).encode("ascii", "ignore").decode() or word for word in (first, second))
     return a[:4] == b[:4] or a in b or b in a

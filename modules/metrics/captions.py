@@ -58,14 +58,14 @@ def caption_scores(
     cider = metric.score(captions, image_rows, without)
     left_out = [-1] * len(captions) if without is None else without
     compared = [
-        [" ".join(map(str, one)) for place, one in enumerate(metric.references[row]) if place != left]
+        [" ".join(map(str, reference)) for place, reference in enumerate(metric.references[row]) if place != left]
         for row, left in zip(image_rows, left_out, strict=True)
     ]
     most = max(map(len, compared))
-    streams = [[one[place] if place < len(one) else None for one in compared] for place in range(most)]
-    texts = [" ".join(one) for one in captions]
-    found = BLEU(tokenize="none", force=True).corpus_score(texts, streams)  # type: ignore[arg-type]
-    parts = (found.counts, found.totals, found.sys_len, found.ref_len)
+    streams = [[group[place] if place < len(group) else None for group in compared] for place in range(most)]
+    texts = [" ".join(caption) for caption in captions]
+    score = BLEU(tokenize="none", force=True).corpus_score(texts, streams)  # type: ignore[arg-type]
+    parts = (score.counts, score.totals, score.sys_len, score.ref_len)
     bleu = tuple(BLEU.compute_bleu(*parts, smooth_method="exp", max_ngram_order=n).score for n in ORDERS)
     return CaptionScores(bleu, 100 * cider)
 
@@ -76,7 +76,7 @@ def most_frequent_caption(captions: Iterable[Words]) -> list[str]:
     Raises:
         ModelError: there is none.
     """
-    counts = Counter(tuple(one) for one in captions)
+    counts = Counter(tuple(caption) for caption in captions)
     if not counts:
         raise ModelError("no caption to count; expected training captions")
     return list(counts.most_common(1)[0][0])

@@ -59,7 +59,7 @@ def document_frequencies(
     counts, total = Counter[_Gram](), 0
     for references in documents:
         total += 1
-        counts.update(set[_Gram]().union(*(_grams(_ended(one, end), order) for one in references)))
+        counts.update(set[_Gram]().union(*(_grams(_ended(reference, end), order) for reference in references)))
     if not total:
         raise ModelError("no document to count n-grams in; expected the references of at least one image")
     log_total = math.log(total)
@@ -142,16 +142,16 @@ class CiderD:
         if any(isinstance(caption, Tensor) for caption in captions):  # elements of a tensor equal nothing in a dict
             raise ModelError("CIDEr-D of tensors; expected lists of words or numbers, as `tolist()` gives them")
         count = len(captions)
-        left_out = [-1] * count if without is None else [int(one) for one in without]
+        left_out = [-1] * count if without is None else [int(number) for number in without]
         ends = [True] * count if ended is None else ended
         if not len(image_rows) == len(left_out) == len(ends) == count:
             raise ModelError(f"CIDEr-D of {count} captions: {len(image_rows)} rows of images, {len(left_out)} "
                              f"references to leave out and {len(ends)} ends; expected one each")  # fmt: skip
-        found = (
+        scores = (
             self._score(_ended(caption, self.end if has_end else None), int(row), left)
             for caption, row, left, has_end in zip(captions, image_rows, left_out, ends, strict=True)
         )
-        return np.array(list(found), dtype=np.float64)
+        return np.array(list(scores), dtype=np.float64)
 
     def _score(self, caption: Sentence, row: int, without: int) -> float:
         """Score one caption that has its end token."""
@@ -165,9 +165,9 @@ class CiderD:
         for gram, times in Counter(_grams(caption, self.order)).items():
             weight, n = times * self._idf.get(gram, self._rarest), len(gram) - 1
             squares[n] += weight * weight
-            for reference, other in references.weights.get(gram, ()):
-                overlaps[reference][n] += min(weight, other) * other
-        norms, total = [math.sqrt(one) for one in squares], 0.0
+            for reference, reference_weight in references.weights.get(gram, ()):
+                overlaps[reference][n] += min(weight, reference_weight) * reference_weight
+        norms, total = [math.sqrt(square) for square in squares], 0.0
         for reference, overlap in enumerate(overlaps):
             if reference != without:
                 away = len(caption) - references.lengths[reference]
@@ -182,7 +182,7 @@ class CiderD:
             return known
         if not 0 <= row < len(self.references):
             raise ModelError(f"image row {row} has no references; expected 0 to {len(self.references) - 1}")
-        sentences = [_ended(one, self.end) for one in self.references[row]]
+        sentences = [_ended(sentence, self.end) for sentence in self.references[row]]
         if not sentences:
             raise ModelError(f"image {row} has no references to compare a caption with; leave it out")
         weights, norms = dict[_Gram, list[tuple[int, float]]](), []
@@ -192,11 +192,11 @@ class CiderD:
                 weight = times * self._idf.get(gram, self._rarest)
                 squares[len(gram) - 1] += weight * weight
                 weights.setdefault(gram, []).append((number, weight))
-            norms.append([math.sqrt(one) for one in squares])
+            norms.append([math.sqrt(square) for square in squares])
         if len(self._known) >= _KEPT:
             del self._known[next(iter(self._known))]
-        self._known[row] = found = _References(weights, norms, [len(one) for one in sentences])
-        return found
+        self._known[row] = references = _References(weights, norms, [len(sentence) for sentence in sentences])
+        return references
 
 
 def _ended(sentence: Sentence, end: Token | None) -> Sentence:

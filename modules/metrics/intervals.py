@@ -112,14 +112,14 @@ def paired_difference(
     ours, theirs = _runs(system), _runs(baseline)
     weights = _image_weights(ours + theirs, resamples, seed)
     gains = _score_gains(ours, theirs, weights)
-    one, other = _scores_of_runs(ours), _scores_of_runs(theirs)
+    our_score, their_score = _scores_of_runs(ours), _scores_of_runs(theirs)
     differences = {}
     for name, gain in gains.items():
         if len(ours) == len(theirs):
-            shifts = seed_shifts(one[name] - other[name], resamples, seed)
+            shifts = seed_shifts(our_score[name] - their_score[name], resamples, seed)
         else:
-            shifts = seed_shifts(one[name], resamples, seed) - seed_shifts(other[name], resamples, seed + 1)
-        differences[name] = difference(float(one[name].mean() - other[name].mean()), gain + shifts, level)
+            shifts = seed_shifts(our_score[name], resamples, seed) - seed_shifts(their_score[name], resamples, seed + 1)
+        differences[name] = difference(float(our_score[name].mean() - their_score[name].mean()), gain + shifts, level)
     return differences
 
 

@@ -23,10 +23,10 @@ def universal_vectors(model: RetrievalModel, sentences: Tokens, language: str) -
     """
     parts = []
     for start in range(0, len(sentences), BLOCK):
-        found = model.universal_of(*model.tensors_of(sentences[start : start + BLOCK], language))
-        if found is None:
+        vectors = model.universal_of(*model.tensors_of(sentences[start : start + BLOCK], language))
+        if vectors is None:
             return None
-        parts.append(found.float().cpu())
+        parts.append(vectors.float().cpu())
     return torch.cat(parts).numpy()
 
 

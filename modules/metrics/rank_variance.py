@@ -23,10 +23,10 @@ def rank_variances(ranks: Mapping[str, RetrievalRanks]) -> Tensor:
         (N,) of the N images that have a caption in every language, in float64; 0 where it is found equally well.
     """
     first = []
-    for one in ranks.values():
-        found = torch.zeros(len(one.image_to_text), dtype=torch.float64)  # 0: no caption
-        found[one.caption_image.flip(0)] = one.text_to_image.double().flip(0)  # the first one is written last
-        first.append(found)
+    for results in ranks.values():
+        rank = torch.zeros(len(results.image_to_text), dtype=torch.float64)  # 0: no caption
+        rank[results.caption_image.flip(0)] = results.text_to_image.double().flip(0)  # the first one is written last
+        first.append(rank)
     together = torch.stack(first)
     return together[:, (together > 0).all(0)].var(0, correction=0)
 

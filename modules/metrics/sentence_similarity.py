@@ -38,16 +38,16 @@ def pair_similarity(model: RetrievalModel, first: Tokens, second: Tokens, langua
     """
     parts = []
     for start in range(0, len(first), BLOCK):
-        one, other = (model.encode_sentences(side[start : start + BLOCK], language) for side in (first, second))
+        left, right = (model.encode_sentences(side[start : start + BLOCK], language) for side in (first, second))
         if model.score == "sets":
-            parts.append((model.similarity(one, other) + model.similarity(other, one)).diagonal() / 2)
+            parts.append((model.similarity(left, right) + model.similarity(right, left)).diagonal() / 2)
         else:
-            parts.append(F.cosine_similarity(one[0][:, 0].double(), other[0][:, 0].double(), dim=-1))
-    found = torch.cat(parts).double().cpu().numpy()
-    if not np.isfinite(found).all():
-        place = int((~np.isfinite(found)).argmax())
-        raise ModelError(f"similarity of sentence pair {place} is {found[place]}, expected a finite number")
-    return found
+            parts.append(F.cosine_similarity(left[0][:, 0].double(), right[0][:, 0].double(), dim=-1))
+    similarities = torch.cat(parts).double().cpu().numpy()
+    if not np.isfinite(similarities).all():
+        place = int((~np.isfinite(similarities)).argmax())
+        raise ModelError(f"similarity of sentence pair {place} is {similarities[place]}, expected a finite number")
+    return similarities
 
 
 def tf_idf_similarity(training: Sequence[str], first: Sequence[str], second: Sequence[str]) -> Scores:
@@ -61,8 +61,8 @@ def tf_idf_similarity(training: Sequence[str], first: Sequence[str], second: Seq
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(analyzer=str.split).fit(training)
-    one, other = (vectorizer.transform(side) for side in (first, second))  # rows of unit length, or of zeros
-    return np.asarray(one.multiply(other).sum(axis=1), dtype=np.float64).ravel()
+    left, right = (vectorizer.transform(side) for side in (first, second))  # rows of unit length, or of zeros
+    return np.asarray(left.multiply(right).sum(axis=1), dtype=np.float64).ravel()
 
 
 def mean_vector_similarity(
@@ -77,11 +77,11 @@ def mean_vector_similarity(
         second: the others.
     """
     place = {word: number for number, word in enumerate(words)}
-    one, other = (
+    left, right = (
         torch.from_numpy(np.stack([vectors[[place[word] for word in text.split()]].mean(0) for text in side])).double()
         for side in (first, second)
     )
-    return F.cosine_similarity(one, other, dim=-1).numpy()
+    return F.cosine_similarity(left, right, dim=-1).numpy()
 
 
 def pearson(predictions: Scores, gold: Scores) -> float | None:

@@ -76,8 +76,8 @@ def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Ten
     """
     bleu, rows = BLEU(lowercase=True, tokenize="none", force=True), []
     for hypothesis, reference in zip(hypotheses, references, strict=True):
-        one = bleu.corpus_score([hypothesis], [[reference]])
-        rows.append([*one.counts, *one.totals, one.sys_len, one.ref_len])
+        score = bleu.corpus_score([hypothesis], [[reference]])
+        rows.append([*score.counts, *score.totals, score.sys_len, score.ref_len])
     return torch.tensor(rows, dtype=torch.float64).view(-1, 10)
 
 
@@ -119,8 +119,8 @@ def paired_gain(
     weights = torch.zeros(resamples, count, dtype=baseline.dtype)
     weights.scatter_add_(1, drawn, torch.ones(drawn.shape, dtype=baseline.dtype))
     runs = [system] if isinstance(system, Tensor) else list(system)
-    by_run = torch.stack([score(one.sum(0)) for one in runs]) - score(baseline.sum(0))
-    resampled = torch.stack([score(weights @ one) for one in runs]).mean(0) - score(weights @ baseline)
+    by_run = torch.stack([score(run.sum(0)) for run in runs]) - score(baseline.sum(0))
+    resampled = torch.stack([score(weights @ run) for run in runs]).mean(0) - score(weights @ baseline)
     return difference(float(by_run.mean()), resampled + seed_shifts(by_run, resamples, seed))
 
 
@@ -129,7 +129,7 @@ def distinct(sentences: Sequence[str]) -> dict[str, float]:
     scores = {}
     words = [sentence.split() for sentence in sentences]
     for n in (1, 2):
-        grams = [tuple(one[i : i + n]) for one in words for i in range(len(one) - n + 1)]
+        grams = [tuple(tokens[i : i + n]) for tokens in words for i in range(len(tokens) - n + 1)]
         scores[f"distinct_{n}"] = 100 * len(set(grams)) / max(1, len(grams))
     return scores
 
@@ -140,14 +140,14 @@ def pairwise_bleu(groups: Sequence[Sequence[str]]) -> float:
     Self-BLEU (Zhu et al. 2018) uses all other sentences as references, so it grows with their number; this does not.
     """
     bleu = BLEU(tokenize="none", force=True, effective_order=True)
-    found = [
-        bleu.sentence_score(one, [other]).score
+    scores = [
+        bleu.sentence_score(sentence, [other]).score
         for group in groups
-        for i, one in enumerate(group)
+        for i, sentence in enumerate(group)
         for j, other in enumerate(group)
         if i != j
     ]
-    return sum(found) / max(1, len(found))
+    return sum(scores) / max(1, len(scores))
 
 
 def ambiguity_scores(
@@ -168,7 +168,7 @@ def ambiguity_scores(
         `other_words`: share of the words common to both references that the hypothesis contains (if there are any).
     """
     right: dict[str, list[bool]] = {}
-    agreed = found = 0
+    agreed = contained = 0
     for hypothesis, reference, twin, word, noun in zip(
         hypotheses, references, twin_references, words, expected, strict=True
     ):
@@ -176,8 +176,8 @@ def ambiguity_scores(
         right.setdefault(word, []).append(noun.lower() in output)
         common = Counter(reference.split()) & Counter(twin.split())
         agreed += common.total()
-        found += (common & output).total()
+        contained += (common & output).total()
     scores = {f"ambiguous:{word}": 100 * sum(hits) / len(hits) for word, hits in sorted(right.items())}
     hits = [hit for word in right.values() for hit in word]
-    others = {"other_words": 100 * found / agreed} if agreed else {}
-    return {"ambiguous": 100 * sum(hits) / len(hits)} | others | scores
+    other_words = {"other_words": 100 * contained / agreed} if agreed else {}
+    return {"ambiguous": 100 * sum(hits) / len(hits)} | other_words | scores

@@ -64,5 +64,5 @@ def parameters_of_a_language(name: str, **arguments: Any) -> int | None:
         with torch.device("meta"):
             model = build_model(name, **arguments | {"languages": languages})
         tables = {id(table.weight) for table in model.word_tables}
-        sizes.append(sum(one.numel() for one in model.parameters() if id(one) not in tables))
+        sizes.append(sum(parameter.numel() for parameter in model.parameters() if id(parameter) not in tables))
     return sizes[1] - sizes[0]

@@ -323,7 +323,7 @@ def register(name: str) -> Callable[[M], M]:
 
     def add(kind: M) -> M:
         """Register the class."""
-        ours, theirs = (f"{one.__module__}.{one.__qualname__}" for one in (kind, MODELS.get(name, kind)))
+        ours, theirs = (f"{entry.__module__}.{entry.__qualname__}" for entry in (kind, MODELS.get(name, kind)))
         if ours != theirs:
             raise ModelError(f"retrieval model {name!r} is registered twice: {theirs} and {ours}; rename one")
         MODELS[name] = kind

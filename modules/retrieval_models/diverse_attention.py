@@ -85,9 +85,9 @@ class DiverseAttention(RetrievalModel):
         with torch.set_grad_enabled(self.diversity > 0 and torch.is_grad_enabled()):
             images, captions = self._heads(pairs.images), self._heads(pairs.captions)
             joined = instances(images, captions, pairs.caption_image, pairs.languages, pairs.sentences)
-            found = diversity(*joined, self.diversity_margin, self.diversity_reading)
-        self.figures = {"diversity_active": found.active, "head_cosine": found.cosine}
-        return {"diversity": self.diversity * found.loss} if self.diversity else {}
+            terms = diversity(*joined, self.diversity_margin, self.diversity_reading)
+        self.figures = {"diversity_active": terms.active, "head_cosine": terms.cosine}
+        return {"diversity": self.diversity * terms.loss} if self.diversity else {}
 
     def _perceptron(self, regions: Tensor) -> Tensor:
         return torch.tanh(widen(self.regions(regions)))

@@ -213,8 +213,8 @@ class Gxn(ByOrder, RetrievalModel):
         sizes = (CONDITION, NOISE)
         noise = [draws(rows, (seed,), n, "normal", purpose).to(tokens.device) for purpose, n in enumerate(sizes)]
         with torch.no_grad():
-            found: Tensor = self.imagine(self.grounded_captions(tokens, lengths), noise[0], noise[1])[0]
-        return found
+            pictures: Tensor = self.imagine(self.grounded_captions(tokens, lengths), noise[0], noise[1])[0]
+        return pictures
 
     def scaled(self, vectors: Tensor) -> Tensor:
         """Return unit vectors (N, H) times √H, so that their numbers are about 1: the input of what generates."""

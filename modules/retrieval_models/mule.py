@@ -194,8 +194,8 @@ class Mule(EmbN):
 
         The layers are linear, so the mean word is taken to the universal space, one row a sentence.
         """
-        found: Tensor = widen(self.to_universal(self.mean_words(tokens, lengths), lengths, languages))
-        return found
+        vectors: Tensor = widen(self.to_universal(self.mean_words(tokens, lengths), lengths, languages))
+        return vectors
 
     def name_languages(self, universal: Tensor) -> Tensor:
         """Return logits (C, languages) of the classifier from u (C, U); the gradient of u is −λ2 times it."""
@@ -213,8 +213,8 @@ class _Branch(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         """Return vectors (B, H)."""
-        found: Tensor = self.out(self.states(words, lengths))
-        return found
+        vectors: Tensor = self.out(self.states(words, lengths))
+        return vectors
 
 
 class _Linear(nn.Linear):

@@ -104,8 +104,8 @@ class VectorIndex:
             parameters.k_factor = max(4, CANDIDATES / k)
         with self._lock:
             scores, rows = self._index.search(_float32(queries), k, params=parameters)
-        found = torch.from_numpy(rows)
-        return torch.from_numpy(scores).masked_fill(found < 0, -torch.inf), found
+        row_numbers = torch.from_numpy(rows)
+        return torch.from_numpy(scores).masked_fill(row_numbers < 0, -torch.inf), row_numbers
 
     def vectors(self) -> Tensor:
         """Return all stored vectors (N, H), float32 on the CPU."""
@@ -146,12 +146,12 @@ class VectorIndex:
         """
         try:
             about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
-            kind, found, digest = about["kind"], about["made_of"], about["sha256"]
+            kind, checkpoint, digest = about["kind"], about["made_of"], about["sha256"]
             if about["format"] != FORMAT:
                 raise ValueError(f"format {about['format']}, this code reads {FORMAT}")
-            if found != made_of:
+            if checkpoint != made_of:
                 raise ModelError(
-                    f"index {folder}: built from another checkpoint ({found} instead of {made_of}); build it again"
+                    f"index {folder}: built from another checkpoint ({checkpoint} instead of {made_of}); build it again"
                 )
             if _digest(folder / _INDEX) != digest:  # before FAISS reads it without checks
                 raise ValueError(f"{_INDEX} does not match its checksum")

@@ -40,7 +40,7 @@ class CaptionLikelihood:
         Raises:
             ModelError: one is not finite, or the model has no decoder.
         """
-        found, device = [], next(self.model.parameters()).device
+        likelihoods, device = [], next(self.model.parameters()).device
         for some, rows in zip(images.cpu().split(self.block), captions.cpu().split(self.block), strict=True):
             keys, index = some.unique(return_inverse=True)
             given = self.take(keys).to(device)
@@ -48,10 +48,10 @@ class CaptionLikelihood:
             tensors = self.model.tensors_of([self.sentences[row] for row in rows.tolist()], self.language)
             scores = self.model.caption_likelihoods(*seen, index.to(device), *tensors)
             if len(wrong := (~scores.isfinite()).nonzero()):
-                one = wrong[0].cpu()
-                require_finite(scores[one][None], some[one], rows[one])
-            found.append(scores)
-        return torch.cat(found)
+                place = wrong[0].cpu()
+                require_finite(scores[place][None], some[place], rows[place])
+            likelihoods.append(scores)
+        return torch.cat(likelihoods)
 
     def of_captions(self, images: Tensor) -> Tensor:
         """Return log p (C,) of each caption: of its mean probability given these images (N,)."""

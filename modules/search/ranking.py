@@ -144,14 +144,14 @@ def first_captions(similarity: Similarity, images: Encodings, captions: Encoding
     best: dict[int, tuple[Tensor, Tensor]] = {}
     for rows, columns, scores in block_similarity(similarity, images, captions, block):
         require_finite(scores, torch.arange(len(images))[rows], torch.arange(len(captions))[columns])
-        found, places = scores.topk(min(k, scores.shape[1]), dim=1)
+        values, places = scores.topk(min(k, scores.shape[1]), dim=1)
         places = places + columns.start
         if rows.start in best:
             before = best[rows.start]
-            found, places = torch.cat([before[0], found], dim=1), torch.cat([before[1], places], dim=1)
-            found, order = found.topk(min(k, found.shape[1]), dim=1)
+            values, places = torch.cat([before[0], values], dim=1), torch.cat([before[1], places], dim=1)
+            values, order = values.topk(min(k, values.shape[1]), dim=1)
             places = places.gather(1, order)
-        best[rows.start] = found, places
+        best[rows.start] = values, places
     return torch.cat([places for _, places in best.values()])
 
 
@@ -289,13 +289,13 @@ def _count_at_least(queries: Tensor, gallery: Tensor, targets: Tensor, k: int, b
     counts = torch.zeros(len(queries), dtype=torch.long, device=queries.device)
     unsettled = []
     for rows in torch.arange(len(queries), device=queries.device).split(block):
-        scores, found = (part.to(queries.device) for part in index.search(queries[rows], k))
+        scores, candidates = (part.to(queries.device) for part in index.search(queries[rows], k))
         gap = scores.double() - targets[rows, None]
         close = gap.abs() <= slack[rows, None]
         settled = (gap[:, -1] < -slack[rows]) | (scores.shape[1] == len(index))
         settled &= close.sum(dim=1) <= MAX_CLOSE
         query, position = (close & settled[:, None]).nonzero(as_tuple=True)
-        again = _paired_scores(queries, gallery, rows[query], found[query, position], block)
+        again = _paired_scores(queries, gallery, rows[query], candidates[query, position], block)
         counts[rows] = (gap > slack[rows, None]).sum(dim=1)
         counts.index_add_(0, rows[query], (again >= floors[rows[query]]).long())
         unsettled.append(rows[~settled])

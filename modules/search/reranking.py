@@ -69,7 +69,7 @@ def exact_lists(
         ModelError: a score is not finite, or a link is not the row of an image.
     """
     ranks = exact_ranks(similarity, images, captions, caption_image.to(images.parts[0].device))
-    of_captions = first_captions(lambda some, others: similarity(others, some).T, captions, images, k)
+    of_captions = first_captions(lambda texts, pictures: similarity(pictures, texts).T, captions, images, k)
     return FirstLists(of_captions, first_captions(similarity, images, captions, k), ranks)
 
 
@@ -131,9 +131,9 @@ def listed_scores(
     for_image = torch.arange(len(of_image), device=device)[:, None] * num_captions + of_image
     listed = torch.cat([(of_caption >= 0).flatten(), (of_image >= 0).flatten()])
     pairs, position = torch.cat([for_caption.flatten(), for_image.flatten()])[listed].unique(return_inverse=True)
-    found = score(pairs // num_captions, pairs % num_captions)
-    scores = found.new_full((len(listed),), -torch.inf)
-    scores[listed] = found[position]
+    pair_scores = score(pairs // num_captions, pairs % num_captions)
+    scores = pair_scores.new_full((len(listed),), -torch.inf)
+    scores[listed] = pair_scores[position]
     by_caption, by_image = scores.split([for_caption.numel(), for_image.numel()])
     return by_caption.view_as(for_caption), by_image.view_as(for_image)
 
@@ -151,7 +151,7 @@ def ranks_in_lists(
     """
     device = by_caption.device
     links, of_caption, of_image = (
-        one.to(device) for one in (first.ranks.caption_image, first.images, first.captions)
+        tensor.to(device) for tensor in (first.ranks.caption_image, first.images, first.captions)
     )  # fmt: skip
     right_image, own_caption = of_caption == links[:, None], _own(of_image, links)
     return RetrievalRanks(

@@ -101,8 +101,8 @@ def order_violation(upper: Tensor, lower: Tensor) -> Tensor:
     """
 
     with torch.autocast(upper.device.type, enabled=False):
-        found: Tensor = _OrderViolation.apply(widen(upper), widen(lower))
-        return found
+        scores: Tensor = _OrderViolation.apply(widen(upper), widen(lower))
+        return scores
 
 
 class _OrderViolation(torch.autograd.Function):

@@ -31,8 +31,8 @@ class ShardedIndex:
         """Find the best k for each query like `VectorIndex.search`; rows are numbered over all shards."""
         scores, rows, start = [], [], 0
         for shard in self.shards:
-            found, shard_rows = shard.search(queries, k)
-            scores.append(found)
+            shard_scores, shard_rows = shard.search(queries, k)
+            scores.append(shard_scores)
             rows.append(torch.where(shard_rows < 0, shard_rows, shard_rows + start))
             start += len(shard)
         if len(scores) == 1:

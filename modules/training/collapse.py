@@ -44,8 +44,8 @@ class CollapseWatch:
         self._steps = []
         mean = float(equal.mean())
         stays = float((losses - equal).abs().mean()) <= TOLERANCE * mean
-        found = mean > 0 and stays and float(apart.mean()) <= SEPARATION
-        self._in_a_row = self._in_a_row + 1 if found else 0
+        collapsed = mean > 0 and stays and float(apart.mean()) <= SEPARATION
+        self._in_a_row = self._in_a_row + 1 if collapsed else 0
         return mean if self._in_a_row >= self._judgements else None
 
 

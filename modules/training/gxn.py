@@ -76,15 +76,15 @@ class GxnTraining(Retrieval):
         if self.automatic_optimization:
             return super().training_step(batch, batch_idx)
         self._draws = 0
-        found: dict[str, Tensor] = {}
+        all_losses: dict[str, Tensor] = {}
         for name, losses in self._updates(batch):
             self._update(name, losses)
-            found |= {loss: value.detach() for loss, value in losses.items()}
+            all_losses |= {loss: value.detach() for loss, value in losses.items()}
         if self.trainer.is_last_batch and self.main_epoch >= 0:
             for schedule in self.lr_schedulers():  # type: ignore[union-attr]
                 schedule.step()
-        total = torch.stack(list(found.values())).sum()
-        self.log_losses(total, found, batch)
+        total = torch.stack(list(all_losses.values())).sum()
+        self.log_losses(total, all_losses, batch)
         return total
 
     def _updates(self, batch: Batch) -> Iterator[tuple[str, dict[str, Tensor]]]:
@@ -179,15 +179,15 @@ class GxnTraining(Retrieval):
         known = tokens.masked_fill(tokens == UNKNOWN, _NO_WORD).tolist()
         written = [row[:length] for row, length in zip(known, lengths.tolist(), strict=True)]
         ended = [length < self.model.longest for length in lengths.tolist()]
-        found = torch.zeros(len(tokens))
+        reward = torch.zeros(len(tokens))
         for language, rewards in self._rewards.items():
             own = (languages == language).nonzero()[:, 0].tolist()
             scores = rewards.score(
-                [written[one] for one in own], [self._rows[images[one], language] for one in own],
-                ended=[ended[one] for one in own],
+                [written[number] for number in own], [self._rows[images[number], language] for number in own],
+                ended=[ended[number] for number in own],
             )  # fmt: skip
-            found[own] = torch.as_tensor(scores, dtype=found.dtype)
-        return found.to(tokens.device)
+            reward[own] = torch.as_tensor(scores, dtype=reward.dtype)
+        return reward.to(tokens.device)
 
     def _imagined(self, batch: Batch) -> Imagined:
         """The images of the batch's captions, once for both losses of a step, with the gradient of the generator."""
@@ -196,8 +196,8 @@ class GxnTraining(Retrieval):
             draws(batch["caption_key"], self._seed, count, "normal", purpose)
             for count, purpose in ((CONDITION, _CONDITION), (NOISE, _NOISE))
         )
-        found: Imagined = self.model.imagine(captions, condition_noise, noise)
-        return found
+        imagined: Imagined = self.model.imagine(captions, condition_noise, noise)
+        return imagined
 
     def _discriminator_loss(self, batch: Batch, imagined: Imagined) -> dict[str, Tensor]:
         """The loss of the discriminator (Eq. 11); nothing but the discriminator gets a gradient of it."""
@@ -240,12 +240,12 @@ class GxnTraining(Retrieval):
         order = pairs.sentences.argsort(stable=True)
         keys = gather_rows(batch["image_key"], self.trainer.world_size).unique()
         row = torch.searchsorted(keys, batch["image_key"][batch["image_index"]])
-        other = pairs.negatives[row][:, order]  # (C, all captions)
+        negatives = pairs.negatives[row][:, order]  # (C, all captions)
         place = torch.searchsorted(pairs.sentences[order], batch["sentence"])
         turn = (place[:, None] + torch.arange(len(order), device=order.device)) % len(order)
-        first = other.gather(1, turn).long().argmax(1)  # 0, the caption itself, where there is none
+        first = negatives.gather(1, turn).long().argmax(1)  # 0, the caption itself, where there is none
         chosen = order[turn.gather(1, first[:, None])[:, 0]]
-        return pairs.captions[0][chosen, 0], other.any(1)
+        return pairs.captions[0][chosen, 0], negatives.any(1)
 
     def _mean(self, losses: Tensor) -> Tensor:
         """The mean over the captions of all devices; DDP's average of its gradients is the gradient of the mean."""
@@ -279,7 +279,7 @@ class GxnTraining(Retrieval):
         for name in self._names():
             betas = _ADVERSARIAL if name in ("discriminator", "generator") else (0.9, 0.999)
             optimizers.append(self.adam(self._trained(name), betas, {} if name == "ranking" else slower))
-        return optimizers, [self.schedule(one, 0) for one in optimizers]
+        return optimizers, [self.schedule(optimizer, 0) for optimizer in optimizers]
 
     def _trained(self, name: str) -> list[Parameter]:
         """The parameters that learn from a loss."""

@@ -77,6 +77,6 @@ class MuleTraining(Retrieval):
         return loss
 
 
-def _cosines(one: Encoding, _: Encoding) -> Tensor:
+def _cosines(captions: Encoding, _: Encoding) -> Tensor:
     """The cosines of single unit vectors with each other: `among_captions` compares all captions with all."""
-    return gram(one[0][:, 0])
+    return gram(captions[0][:, 0])

@@ -275,10 +275,10 @@ class Retrieval(TrainedModule):
             for part in self.modules() if type(part) is kind for parameter in part.parameters()
         }  # fmt: skip
         groups: dict[float, list[Parameter]] = {}
-        for one in parameters:
-            if share := shares.get(one, 1.0):
-                groups.setdefault(rate * share * slower.get(one, 1.0), []).append(one)
-        ordered = [{"params": groups[one], "lr": one} for one in sorted(groups, reverse=True)]
+        for parameter in parameters:
+            if share := shares.get(parameter, 1.0):
+                groups.setdefault(rate * share * slower.get(parameter, 1.0), []).append(parameter)
+        ordered = [{"params": groups[group_rate], "lr": group_rate} for group_rate in sorted(groups, reverse=True)]
         return Adam(ordered, lr=rate, betas=betas, weight_decay=self.hparams["weight_decay"], fused=True)
 
     def schedule(self, optimizer: Optimizer, before: int) -> MultiStepLR:
@@ -291,16 +291,16 @@ class Retrieval(TrainedModule):
         return MultiStepLR(optimizer, epochs, gamma=self.hparams["decay"])
 
     def _rank_all(self, stage: str, folds: Sequence[Tensor] = ()) -> dict[str, dict[str, float]]:
-        found = {}
+        scores = {}
         for language, metric in self.metrics.items():
             metric.folds = folds
             captions = torch.tensor(sum(len(ids) for ids in metric.caption_image_ids), device=self.device)
             if sum_over_ranks(captions, self.trainer.world_size):  # zero if validation lacks the language
-                found[language] = metric.compute()
-                self.log_dict({f"{stage}/{language}/{name}": value for name, value in found[language].items()})
+                scores[language] = metric.compute()
+                self.log_dict({f"{stage}/{language}/{name}": value for name, value in scores[language].items()})
             metric.reset()
-        self.ranks = {language: ranks for language in found if (ranks := self.metrics[language].ranks) is not None}
-        return found
+        self.ranks = {language: ranks for language in scores if (ranks := self.metrics[language].ranks) is not None}
+        return scores
 
     def _similarity(self, images: Encoding, captions: Encoding) -> Tensor:
         return self.model.similarity(images, captions)

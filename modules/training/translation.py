@@ -75,10 +75,10 @@ class Translation(TrainedModule):
 
     def on_validation_epoch_end(self) -> None:
         """Log validation BLEU (sacreBLEU, lower-cased) over all ranks' sentences."""
-        found = dict(gather_objects(self._validated, self.trainer.world_size))
+        translations = dict(gather_objects(self._validated, self.trainer.world_size))
         self._validated = []
-        numbers = sorted(found)
-        score = self.bleu.corpus_score([found[n] for n in numbers], [[self.reference[n] for n in numbers]]).score
+        numbers = sorted(translations)
+        score = self.bleu.corpus_score([translations[n] for n in numbers], [[self.reference[n] for n in numbers]]).score
         self.log("val/bleu", score, prog_bar=True, sync_dist=True)  # equal on all ranks; avoids a warning
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
@@ -129,8 +129,8 @@ class Synthesis(BatchModule):
 
     def predict_step(self, batch: Batch, batch_idx: int) -> None:
         """Add the translations of the batch's sentences to `found`, by sentence index."""
-        found = translate(self.translator, batch, self.search, self.begin, self.end)
-        for number, best in zip(batch["index"].tolist(), found, strict=True):
+        translations = translate(self.translator, batch, self.search, self.begin, self.end)
+        for number, best in zip(batch["index"].tolist(), translations, strict=True):
             self.found[number] = best[: self.n_best]
 
 

@@ -117,8 +117,8 @@ def beam_search(
             is_end = word == end
             is_end[:, :width] |= remaining == 0  # length limit: all hypotheses end here
             is_end &= remaining >= 0  # finished sentences may still be in the batch
-            found = [ended[sentence][group] for sentence in alive.tolist()]
-            _collect(found, tokens, best, origin, word, is_end[:, :width], length, settings, end)
+            finished = [ended[sentence][group] for sentence in alive.tolist()]
+            _collect(finished, tokens, best, origin, word, is_end[:, :width], length, settings, end)
             # The best `width` unfinished hypotheses: sorting by (ended, rank) puts ended ones last.
             keep = (is_end.long() * best.shape[1] + torch.arange(best.shape[1], device=device)).argsort(1)[:, :width]
             kept = best.gather(1, keep).masked_fill(is_end.gather(1, keep), -torch.inf)
@@ -126,7 +126,7 @@ def beam_search(
             if group + 1 < groups:
                 if penalty is None:
                     penalty = kept.new_zeros(len(tokens), model.vocabulary_size)
-                is_open = torch.tensor([[len(hypotheses) < width] for hypotheses in found], device=device)
+                is_open = torch.tensor([[len(hypotheses) < width] for hypotheses in finished], device=device)
                 penalty.scatter_add_(1, parts[-1][2], settings.diversity * is_open * torch.ones_like(kept))
         scores, beam, word = (torch.cat(column, 1) for column in zip(*parts, strict=True))
         tokens = torch.cat([follow(tokens, beam), word[..., None]], -1)
@@ -144,8 +144,8 @@ def beam_search(
 
 def _interleaved(groups: Sequence[Sequence[Hypothesis]]) -> list[Hypothesis]:
     """Return the best hypothesis of each group by score, then the second of each group, and so on."""
-    ranks = zip_longest(*(sorted(group, key=lambda one: -one.score) for group in groups))
-    return [one for rank in ranks for one in sorted(filter(None, rank), key=lambda one: -one.score)]
+    ranks = zip_longest(*(sorted(group, key=lambda hypothesis: -hypothesis.score) for group in groups))
+    return [hypothesis for rank in ranks for hypothesis in sorted(filter(None, rank), key=lambda item: -item.score)]
 
 
 def follow(tensor: Tensor, beam: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ def padded(lists: Sequence[Sequence[Sequence[float]]]) -> Numbers:
                     f"all has {len(lists[0][0])}; expected the same number"
                 )
     longest = max(map(len, lists), default=0)
-    return np.array([[*one, *[one[0]] * (longest - len(one))] for one in lists], dtype=np.float64)
+    return np.array([[*n_best, *[n_best[0]] * (longest - len(n_best))] for n_best in lists], dtype=np.float64)
 
 
 def spreads(features: Numbers, sizes: Sequence[int] | None = None) -> Numbers:
@@ -84,8 +84,8 @@ def spreads(features: Numbers, sizes: Sequence[int] | None = None) -> Numbers:
     count, most = features.shape[:2]
     own = np.arange(most) < (np.full(count, most) if sizes is None else np.array(sizes))[:, None]
     mean = (features * own[..., None]).sum(1, keepdims=True) / own.sum(1)[:, None, None]
-    found: Numbers = np.sqrt(((features - mean)[own] ** 2).mean(0))
-    return np.where(found > 1e-12 * np.abs(features).max(initial=0), found, 1.0)
+    deviations: Numbers = np.sqrt(((features - mean)[own] ** 2).mean(0))
+    return np.where(deviations > 1e-12 * np.abs(features).max(initial=0), deviations, 1.0)
 
 
 def tune(
@@ -122,7 +122,7 @@ def tune(
     background = np.tile(_START, (len(seeds), 1))
     generators = [np.random.default_rng(seed) for seed in seeds]
     for _ in range(settings.passes):
-        for some in np.stack([one.permutation(len(features)) for one in generators], 1):
+        for some in np.stack([generator.permutation(len(features)) for generator in generators], 1):
             candidates, counts = scaled[some], statistics[some]
             score = (candidates * weights[:, None]).sum(-1)
             bleu = _bleu_with(counts, background)
@@ -138,9 +138,9 @@ def tune(
             updates += moves[:, None]
             background = np.where(apart[:, None], settings.decay * background + counts[runs, hope], background)
         mean = totals / np.maximum(updates, 1)
-        found = corpus_bleu(statistics, choose(scaled, mean))
-        better = found > best.bleu
-        best = Tuned(np.where(better[:, None], mean, best.weights), np.where(better, found, best.bleu))
+        mean_bleu = corpus_bleu(statistics, choose(scaled, mean))
+        better = mean_bleu > best.bleu
+        best = Tuned(np.where(better[:, None], mean, best.weights), np.where(better, mean_bleu, best.bleu))
     return Tuned(best.weights / scale, best.bleu)
 
 
@@ -151,15 +151,15 @@ def choose(features: Numbers, weights: Numbers) -> NDArray[np.intp]:
         features: (N, K, F).
         weights: (T, F).
     """
-    chosen: NDArray[np.intp] = np.stack([(features * one).sum(-1).argmax(1) for one in weights])
+    chosen: NDArray[np.intp] = np.stack([(features * row).sum(-1).argmax(1) for row in weights])
     return chosen
 
 
 def corpus_bleu(statistics: Numbers, chosen: NDArray[np.intp]) -> Numbers:
     """Return BLEU (T,) in percent of the candidates chosen (T, N), by their statistics (N, K, 10)."""
-    sums = np.stack([statistics[np.arange(len(one)), one].sum(0) for one in chosen])
-    found: Numbers = bleu_of(torch.from_numpy(sums)).numpy()
-    return found
+    sums = np.stack([statistics[np.arange(len(choice)), choice].sum(0) for choice in chosen])
+    scores: Numbers = bleu_of(torch.from_numpy(sums)).numpy()
+    return scores
 
 
 def oracle(statistics: Numbers) -> NDArray[np.intp]:
@@ -173,11 +173,11 @@ def oracle(statistics: Numbers) -> NDArray[np.intp]:
     for _ in range(_PASSES_OF_ORACLE):
         before = chosen.copy()
         for sentence, candidates in enumerate(statistics):
-            others = total - candidates[chosen[sentence]]
-            score = bleu_of(torch.from_numpy(others + candidates)).numpy()
+            rest = total - candidates[chosen[sentence]]
+            score = bleu_of(torch.from_numpy(rest + candidates)).numpy()
             if score.max() > score[chosen[sentence]]:
                 chosen[sentence] = score.argmax()
-            total = others + candidates[chosen[sentence]]
+            total = rest + candidates[chosen[sentence]]
         if (chosen == before).all():
             break
     return chosen
@@ -187,8 +187,8 @@ def _bleu_with(counts: Numbers, background: Numbers) -> Numbers:
     """Return BLEU (T, K), from 0 to 1, of candidates (T, K, 10) added to a background (T, 10), times its length."""
     sums = np.maximum(counts + background[:, None], 1e-300)
     brevity = np.minimum(1 - sums[..., _REFERENCE] / sums[..., _LENGTH], 0)
-    found: Numbers = np.exp((np.log(sums[..., :8]) * _SIGNS).sum(-1) + brevity) * sums[..., _REFERENCE]
-    return found
+    scores: Numbers = np.exp((np.log(sums[..., :8]) * _SIGNS).sum(-1) + brevity) * sums[..., _REFERENCE]
+    return scores
 
 
 def _require(features: Numbers, statistics: Numbers) -> None:

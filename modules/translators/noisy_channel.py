@@ -75,12 +75,12 @@ def _pairs(
 
     def padded(sentences: list[list[int]]) -> Tensor:
         """Return token ids (B, N), padded with 0 at the end."""
-        return pad_sequence([torch.tensor(one) for one in sentences], batch_first=True).to(device)
+        return pad_sequence([torch.tensor(sentence) for sentence in sentences], batch_first=True).to(device)
 
     return {
-        "source": padded([list(one) for one in source]),
-        "source_lengths": torch.tensor([len(one) for one in source]),
-        "target": padded([[begin, *one] for one in target]),
-        "labels": padded([[*one, end] for one in target]),
-        "target_lengths": torch.tensor([len(one) + 1 for one in target]),
+        "source": padded([list(sentence) for sentence in source]),
+        "source_lengths": torch.tensor([len(sentence) for sentence in source]),
+        "target": padded([[begin, *sentence] for sentence in target]),
+        "labels": padded([[*sentence, end] for sentence in target]),
+        "target_lengths": torch.tensor([len(sentence) + 1 for sentence in target]),
     }

@@ -67,14 +67,14 @@ class PretrainedTranslator(nn.Module):
             states = self.model.get_encoder()(input_ids=ids, attention_mask=seen).last_hidden_state
             limits = (search.max_ratio * batch["source_lengths"]).long().cpu() + 10
             limits = limits.clamp(max=self.model.config.max_position_embeddings - self._prompt)
-            every_state, every_seen = (one.repeat_interleave(width, 0) for one in (states, seen))
+            every_state, every_seen = (tensor.repeat_interleave(width, 0) for tensor in (states, seen))
             if isinstance(search, SampleSettings):
-                found = self._sample(every_state, every_seen, search, limits, batch["index"].tolist())
+                translations = self._sample(every_state, every_seen, search, limits, batch["index"].tolist())
             else:
-                found = self._beam(states, seen, search, limits)
-            hypotheses = self._scored(every_state, every_seen, found, search.length_penalty)
+                translations = self._beam(states, seen, search, limits)
+            hypotheses = self._scored(every_state, every_seen, translations, search.length_penalty)
         rows = (hypotheses[start : start + width] for start in range(0, len(hypotheses), width))
-        return [sorted(row, key=lambda one: -one.score) for row in rows]
+        return [sorted(row, key=lambda hypothesis: -hypothesis.score) for row in rows]
 
     @property
     def _prompt(self) -> int:
@@ -114,9 +114,9 @@ class PretrainedTranslator(nn.Module):
 
         def ending(tokens: Tensor, scores: Tensor) -> Tensor:
             """Leave only the end token to rows that are at their limit."""
-            others = torch.arange(scores.shape[1], device=scores.device) != end
+            not_end = torch.arange(scores.shape[1], device=scores.device) != end
             full = limits - 1 <= tokens.shape[1] - prompt
-            return scores.masked_fill(full[:, None] & others, -torch.inf)
+            return scores.masked_fill(full[:, None] & not_end, -torch.inf)
 
         return ending
 
@@ -129,25 +129,25 @@ class PretrainedTranslator(nn.Module):
 
         settings = copy.deepcopy(self._settings)
         settings.update(max_length=self._prompt + int(limits.max()), **more)
-        found: Tensor = self.model.generate(
+        ids: Tensor = self.model.generate(
             encoder_outputs=BaseModelOutput(last_hidden_state=states), attention_mask=seen,
             generation_config=settings, logits_processor=LogitsProcessorList(processors),
         )  # fmt: skip
-        return found
+        return ids
 
-    def _scored(self, states: Tensor, seen: Tensor, found: Tensor, penalty: float) -> list[Hypothesis]:
+    def _scored(self, states: Tensor, seen: Tensor, ids: Tensor, penalty: float) -> list[Hypothesis]:
         """Hypotheses of token ids (rows, L) with scores by the model, given the encoder states (rows, N, E)."""
-        words = found[:, self._prompt :]
+        words = ids[:, self._prompt :]
         is_end = words == self._eos
         lengths = torch.where(is_end.any(1), is_end.long().argmax(1) + 1, words.shape[1])  # with the end token
         counted = torch.arange(words.shape[1], device=words.device) < lengths[:, None]
         most = _SCORES_ON_GPU if states.is_cuda else _SCORES
-        several = max(1, most // (found.shape[1] * self.model.config.vocab_size))
+        several = max(1, most // (ids.shape[1] * self.model.config.vocab_size))
         totals = []
-        for start in range(0, len(found), several):
+        for start in range(0, len(ids), several):
             some = slice(start, start + several)
             logits = self.model(
-                encoder_outputs=(states[some],), attention_mask=seen[some], decoder_input_ids=found[some, :-1],
+                encoder_outputs=(states[some],), attention_mask=seen[some], decoder_input_ids=ids[some, :-1],
                 use_cache=False,
             ).logits  # fmt: skip
             logs = widen(logits[:, self._prompt - 1 :]).log_softmax(-1).gather(-1, words[some, :, None])[..., 0]

@@ -50,8 +50,8 @@ def translate(
     if isinstance(translator, Reranker):
         blind = translator.direct.regions is None  # then only features look at the regions
         seen = {name: tensor for name, tensor in batch.items() if not (blind and name == "regions")}
-        found = translate(translator.direct, seen, translator.widened(settings), begin, end)  # type: ignore[arg-type]
-        return translator.rerank(batch, found)
+        n_best = translate(translator.direct, seen, translator.widened(settings), begin, end)  # type: ignore[arg-type]
+        return translator.rerank(batch, n_best)
     if isinstance(translator, PretrainedTranslator):  # it has marks of its own
         return translator.search(batch, settings)
     with torch.no_grad():

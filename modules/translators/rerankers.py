@@ -27,7 +27,7 @@ class LogProbability(nn.Module):
 
     def forward(self, batch: Batch, found: Found) -> Values:
         """Return the value of each hypothesis."""
-        return [[one.score for one in best] for best in found]
+        return [[hypothesis.score for hypothesis in best] for best in found]
 
 
 class Length(nn.Module):
@@ -43,7 +43,7 @@ class Length(nn.Module):
 
     def forward(self, batch: Batch, found: Found) -> Values:
         """Return the value of each hypothesis."""
-        return [[float(self.words(one.tokens)) for one in best] for best in found]
+        return [[float(self.words(hypothesis.tokens)) for hypothesis in best] for best in found]
 
 
 class Similarity(nn.Module):
@@ -70,9 +70,9 @@ class Similarity(nn.Module):
         source: str = "",
     ) -> None:  # fmt: skip
         super().__init__()
-        for one in (language, *([source] if subject == "source" else [])):
-            if one not in model.languages:
-                raise ModelError(f"a retrieval model of {', '.join(model.languages)} scores translations in {one!r}; "
+        for name in (language, *([source] if subject == "source" else [])):
+            if name not in model.languages:
+                raise ModelError(f"a retrieval model of {', '.join(model.languages)} scores translations in {name!r}; "
                                  "expected one of its languages")  # fmt: skip
         self.model, self.subject, self.read, self.language = model, subject, read, language
         self.read_source, self.source = read_source, source
@@ -88,8 +88,8 @@ class Similarity(nn.Module):
                 if not best or not real[number]:
                     values.append([0.0] * len(best))
                     continue
-                one = (items[0][number : number + 1], items[1][number : number + 1])
-                values.append(self._scores(one, self._translations(best))[0].tolist())
+                item = (items[0][number : number + 1], items[1][number : number + 1])
+                values.append(self._scores(item, self._translations(best))[0].tolist())
             return values
 
     def _items(self, batch: Batch) -> tuple[Encoding, list[bool]]:
@@ -106,7 +106,7 @@ class Similarity(nn.Module):
 
     def _translations(self, best: Sequence[Hypothesis]) -> Encoding:
         """Return the encodings of a sentence's translations."""
-        read = [tuple(self.read(one.tokens)) for one in best]
+        read = [tuple(self.read(hypothesis.tokens)) for hypothesis in best]
         fresh = [tokens for tokens in dict.fromkeys(read) if tokens not in self._kept]
         if len(self._kept) + len(fresh) > _KEPT:
             self._kept.clear()
@@ -117,14 +117,14 @@ class Similarity(nn.Module):
             self._kept |= dict(zip(some, encoded, strict=True))
         return Encodings([self._kept[tokens] for tokens in read])[:]
 
-    def _scores(self, one: Encoding, translations: Encoding) -> Tensor:
+    def _scores(self, item: Encoding, translations: Encoding) -> Tensor:
         """Return the scores (1, K) of one item with a sentence's translations."""
         if self.subject != "source":
-            return self.model.similarity(one, translations)
+            return self.model.similarity(item, translations)
         if self.model.score == "sets":  # as for pairs of sentences: the mean of both directions
-            both = self.model.similarity(one, translations), self.model.similarity(translations, one).t()
+            both = self.model.similarity(item, translations), self.model.similarity(translations, item).t()
             return (both[0] + both[1]) / 2
-        return self.model.caption_similarity(one, translations)
+        return self.model.caption_similarity(item, translations)
 
 
 Feature = LogProbability | Length | Similarity | Channel
@@ -160,8 +160,12 @@ class Reranker(nn.Module):
         neither looks at pictures."""
         if self.direct.regions is not None:
             return self.direct.regions
-        looks = (one for one in self.features.values() if isinstance(one, Similarity) and one.subject != "source")
-        return next((nn.Linear(one.model.region_dim, 1, device="meta") for one in looks), None)
+        looks = (
+            feature
+            for feature in self.features.values()
+            if isinstance(feature, Similarity) and feature.subject != "source"
+        )
+        return next((nn.Linear(feature.model.region_dim, 1, device="meta") for feature in looks), None)
 
     def widened(self, search: Any) -> BeamSettings:
         """Return the search settings of the direct translator: at least `beam_size` hypotheses, its length penalty.
@@ -188,9 +192,9 @@ class Reranker(nn.Module):
         reranked = []
         for sentence, best in enumerate(found):
             some = []
-            for rank, one in enumerate(best):
+            for rank, hypothesis in enumerate(best):
                 own = {name: of_feature[sentence][rank] for name, of_feature in values.items()}
                 score = sum(self.weights[name] * value for name, value in own.items())
-                some.append(Hypothesis(one.tokens, score, own))
-            reranked.append(sorted(some, key=lambda one: -one.score))
+                some.append(Hypothesis(hypothesis.tokens, score, own))
+            reranked.append(sorted(some, key=lambda hypothesis: -hypothesis.score))
         return reranked

@@ -64,7 +64,7 @@ def sample(
     count, width, device = len(memory.mask), settings.samples, memory.mask.device
     limits = max_length.cpu()
     draws = random_numbers(numbers, limits, width, settings.seed).to(device)
-    found: list[list[Hypothesis]] = [[] for _ in range(count)]
+    hypotheses: list[list[Hypothesis]] = [[] for _ in range(count)]
     alive = torch.arange(count)  # sentence of each row that is still sampled
     tokens = torch.full((count, 1, 1), begin, device=device)
     scores, state = torch.zeros(count, 1, device=device), model.start(memory)
@@ -83,7 +83,7 @@ def sample(
         for row, number in ending.nonzero().tolist():
             words = tokens[row, number, 1:].tolist()
             score = float(scores[row, number]) / length**settings.length_penalty
-            found[int(alive[row])].append(Hypothesis(words[:-1] if words[-1] == end else words, score))
+            hypotheses[int(alive[row])].append(Hypothesis(words[:-1] if words[-1] == end else words, score))
         ended |= ending
         rows = (~ended.all(1)).nonzero()[:, 0]
         if not len(rows):
@@ -92,7 +92,7 @@ def sample(
             alive, ended, memory = alive[rows], ended[rows], memory.select(rows.to(device))
             rows = rows.to(device)
             tokens, scores, state = tokens[rows], scores[rows], tuple(part[rows] for part in state)
-    return [sorted(samples, key=lambda one: -one.score) for samples in found]
+    return [sorted(samples, key=lambda hypothesis: -hypothesis.score) for samples in hypotheses]
 
 
 def random_numbers(numbers: Sequence[int], limits: Tensor, width: int, seed: int) -> Tensor:

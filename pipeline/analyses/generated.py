@@ -70,19 +70,19 @@ def generated_job(model: Trained) -> Job | None:
         """Write, keep and score."""
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         rows = zip(*(captions[name][:] for name in ("image_id", "split", "source")), strict=True)
-        images = list(dict.fromkeys(one for one, split, source in rows if (split, source) == ("test", HUMAN)))
+        images = list(dict.fromkeys(image for image, split, source in rows if (split, source) == ("test", HUMAN)))
         writer = Writer(inputs["model"], images_in(inputs), settings.trainer, SEARCH)
         written = {language: writer.write(images, language) for language in listed}
         write_atomically(folder / CAPTIONS, "".join(map(_line, _rows(written))))
         figures: dict[str, Any] = {"test": {}}
-        for language in (one for one in _scored(captions) if one in listed):
+        for language in (language for language in _scored(captions) if language in listed):
             known = references_of(captions, language, "test")
-            words = {one: plain_words(text, language) for one, text in written[language].items() if one in known}
-            found = generated_scores(captions, language, words)
-            np.savez(folder / f"{GENERATED}-{language}.npz", cider=found.cider)
-            counts = {"images": float(len(words)), "empty": float(sum(not one for one in words.values()))}
+            words = {image: plain_words(text, language) for image, text in written[language].items() if image in known}
+            scores = generated_scores(captions, language, words)
+            np.savez(folder / f"{GENERATED}-{language}.npz", cider=scores.cider)
+            counts = {"images": float(len(words)), "empty": float(sum(not caption for caption in words.values()))}
             figures["test"][language] = {
-                f"{GENERATED}_{key}": one for key, one in {**found.figures(), **counts}.items()
+                f"{GENERATED}_{key}": value for key, value in {**scores.figures(), **counts}.items()
             }
         if (empty := _empty(written)) is not None:
             figures["empty"] = empty
@@ -131,14 +131,14 @@ def read_generated(folder: Path) -> dict[str, dict[str, str]]:
     Raises:
         RecipeError: the file is missing or damaged.
     """
-    path, found = folder / CAPTIONS, dict[str, dict[str, str]]()
+    path, captions = folder / CAPTIONS, dict[str, dict[str, str]]()
     try:
         for line in path.read_text(encoding="utf-8").removesuffix("\n").split("\n"):
             row = json.loads(line)
-            found.setdefault(row["language"], {})[row["image_id"]] = row["caption"]
+            captions.setdefault(row["language"], {})[row["image_id"]] = row["caption"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RecipeError(f"{path}: not readable ({error}); delete {folder} and run `make stage-vse`") from None
-    return found
+    return captions
 
 
 def caption_baselines(corpus: Path, language: str, split: str = "test") -> dict[str, CaptionScores]:
@@ -159,15 +159,15 @@ def caption_baselines(corpus: Path, language: str, split: str = "test") -> dict[
         RecipeError: the language has no human caption in training, or in the split.
     """
     captions, store = read_captions(corpus / "captions.parquet"), RegionStore(corpus / "regions", check_values=False)
-    training, tested = (_require(references_of(captions, language, one), language, one) for one in ("train", split))
+    training, tested = (_require(references_of(captions, language, part), language, part) for part in ("train", split))
     images = list(tested)
     rows = nearest_images(_mean_regions(store, images), _mean_regions(store, list(training)))
     known = list(training.values())
     frequent = most_frequent_caption(words for of_image in known for words in of_image)
     written = {NEAREST: [known[row][0] for row in rows.tolist()], FREQUENT: [frequent] * len(images)}
     return {
-        name: generated_scores(captions, language, dict(zip(images, found, strict=True)), split)
-        for name, found in written.items()
+        name: generated_scores(captions, language, dict(zip(images, texts, strict=True)), split)
+        for name, texts in written.items()
     }
 
 
@@ -196,13 +196,13 @@ def generated_scores(
     return caption_scores(list(generated.values()), metric, range(len(generated)))
 
 
-def _require(found: dict[str, list[list[str]]], language: str, split: str) -> dict[str, list[list[str]]]:
+def _require(captions: dict[str, list[list[str]]], language: str, split: str) -> dict[str, list[list[str]]]:
     """The captions by image, if there are any."""
-    if not found:
+    if not captions:
         raise RecipeError(
             f"no human caption in {language!r} in {split} to compare generated captions with; take another language"
         )
-    return found
+    return captions
 
 
 def _mean_regions(store: RegionStore, images: list[str]) -> Tensor:
@@ -214,8 +214,10 @@ def _mean_regions(store: RegionStore, images: list[str]) -> Tensor:
 
 def _scored(captions: Table) -> list[str]:
     """The languages with human captions in training and test."""
-    found = set(zip(*(captions[name][:] for name in ("language", "split", "source")), strict=True))
-    return sorted({one for one, *_ in found if {(one, "train", HUMAN), (one, "test", HUMAN)} <= found})
+    kinds = set(zip(*(captions[name][:] for name in ("language", "split", "source")), strict=True))
+    return sorted(
+        {language for language, *_ in kinds if {(language, "train", HUMAN), (language, "test", HUMAN)} <= kinds}
+    )
 
 
 def _rows(written: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str, str]]:
@@ -231,13 +233,15 @@ def _line(row: tuple[str, str, str]) -> str:
 
 def _empty(written: Mapping[str, Mapping[str, str]]) -> Empty | None:
     """The empty captions, if there are any."""
-    found = [(language, image) for image, language, text in _rows(written) if not plain_words(text, language)]
-    return Empty(len(found), *found[0]) if found else None
+    empty = [(language, image) for image, language, text in _rows(written) if not plain_words(text, language)]
+    return Empty(len(empty), *empty[0]) if empty else None
 
 
 def _ciders(figures: Mapping[str, Any], of: str) -> str:
     """CIDEr-D by language, as text."""
-    return ", ".join(f"CIDEr-D {one} {scores[f'{of}_cider']:.1f}" for one, scores in sorted(figures["test"].items()))
+    return ", ".join(
+        f"CIDEr-D {language} {scores[f'{of}_cider']:.1f}" for language, scores in sorted(figures["test"].items())
+    )
 
 
 def _headline(figures: Mapping[str, Any]) -> str:

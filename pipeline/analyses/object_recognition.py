@@ -65,13 +65,13 @@ def right(seen: AtPlaces, objects: AtPlaces, text: str, language: str) -> list[f
         text: the caption.
         language: of the caption; a noun is right that it calls the object by.
     """
-    found = []
+    hits = []
     for place in named(objects, text, language):
-        one, other = seen[place], objects[place]
-        noun = one is not None and other is not None and same_noun(one, other, language)
-        colour = one is not None and other is not None and one.colour == other.colour
-        found.append((noun and colour, noun, colour))
-    return (100 * np.mean(found, 0)).tolist()
+        recognised, actual = seen[place], objects[place]
+        noun = recognised is not None and actual is not None and same_noun(recognised, actual, language)
+        colour = recognised is not None and actual is not None and recognised.colour == actual.colour
+        hits.append((noun and colour, noun, colour))
+    return (100 * np.mean(hits, 0)).tolist()
 
 
 def recognised_job(tested: Trained) -> Job | None:
@@ -101,10 +101,14 @@ def recognised_job(tested: Trained) -> Job | None:
         objects, figures = objects_of(scenes, ["test"]), dict[str, dict[str, float]]()
         real = dict(zip(objects, recogniser.recognise(_pixels(files, list(objects), size)), strict=True))
         for language, tested in _tested(read_captions(inputs["corpus"] / "captions.parquet"), listed).items():
-            drawn = recogniser.recognise(drawn_pictures(model, text, [(one, language) for _, one in tested], _SEED))
+            drawn = recogniser.recognise(
+                drawn_pictures(model, text, [(caption, language) for _, caption in tested], _SEED)
+            )
             other = [drawn[place - len(drawn) // 2] for place in range(len(drawn))]  # captions are sorted by image
             seen = {DRAWN: drawn, OTHER: other, REAL: [real[image] for image, _ in tested]}
-            shares: dict[str, Any] = {name: _by_image(one, objects, tested, language) for name, one in seen.items()}
+            shares: dict[str, Any] = {
+                name: _by_image(things, objects, tested, language) for name, things in seen.items()
+            }
             np.savez(folder / f"recognised-{language}.npz", **shares)
             figures[language] = {"recognised_images": float(len(shares[DRAWN]))}
             for picture, values in shares.items():
@@ -138,12 +142,12 @@ def _pixels(files: Mapping[str, Path], images: Sequence[str], size: int) -> NDAr
 
 def _tested(captions: Table, languages: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
     """Language → image id and text of each human test caption, in the table's order; only languages that have some."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    columns = (captions[one][:] for one in ("split", "source", "language", "image_id", "text"))
+    pairs: dict[str, list[tuple[str, str]]] = {}
+    columns = (captions[name][:] for name in ("split", "source", "language", "image_id", "text"))
     for split, source, language, image, text in zip(*columns, strict=True):
         if (split, source) == ("test", HUMAN) and language in languages:
-            found.setdefault(language, []).append((image, text))
-    return found
+            pairs.setdefault(language, []).append((image, text))
+    return pairs
 
 
 def _by_image(
@@ -157,10 +161,10 @@ def _by_image(
         tested: image id and text of each caption.
         language: of the captions.
     """
-    found: dict[str, list[list[float]]] = {}
-    for one, (image, text) in zip(seen, tested, strict=True):
-        found.setdefault(image, []).append(right(one, objects[image], text, language))
-    return np.array([np.mean(one, 0) for one in found.values()])
+    shares: dict[str, list[list[float]]] = {}
+    for at_places, (image, text) in zip(seen, tested, strict=True):
+        shares.setdefault(image, []).append(right(at_places, objects[image], text, language))
+    return np.array([np.mean(of_image, 0) for of_image in shares.values()])
 
 
 def _headline(figures: Mapping[str, Any]) -> str:

@@ -9,12 +9,12 @@ from modules.metrics.cider import DocumentFrequencies, document_frequencies
 
 def references_of(captions: Table, language: str, split: str) -> dict[str, list[list[str]]]:
     """Image id → words of each of its human captions in a language and split, in the table's order; may be empty."""
-    found: dict[str, list[list[str]]] = {}
+    references: dict[str, list[list[str]]] = {}
     columns = (captions[name][:] for name in ("image_id", "text", "language", "split", "source"))
     for image_id, text, *about in zip(*columns, strict=True):
         if about == [language, split, HUMAN]:
-            found.setdefault(image_id, []).append(plain_words(text, language))
-    return found
+            references.setdefault(image_id, []).append(plain_words(text, language))
+    return references
 
 
 def training_frequencies(captions: Table, language: str) -> DocumentFrequencies | None:

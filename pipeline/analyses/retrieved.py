@@ -72,14 +72,14 @@ def retrieved_job(model: Trained) -> Job | None:
         data, encoded = encode_test(module, text, captions, store, settings.trainer)
         folds = [_places(data, fold) for fold in folds_of(data, settings.folds, settings.test)]
         figures: dict[str, dict[str, dict[str, float]]] = {"test": {}, "folds": {}}
-        for language, one in encoded.items():
-            scorer = _scorer(captions, data, one.links, language)
-            first = _first(one, torch.arange(len(one.images)), torch.arange(len(one.captions)))
-            if scorer is None or (found := scorer.score(first, np.arange(len(one.images)))) is None:
+        for language, encodings in encoded.items():
+            scorer = _scorer(captions, data, encodings.links, language)
+            first = _first(encodings, torch.arange(len(encodings.images)), torch.arange(len(encodings.captions)))
+            if scorer is None or (result := scorer.score(first, np.arange(len(encodings.images)))) is None:
                 continue
-            np.savez(folder / f"retrieved-{language}.npz", **found[0]._asdict())
-            figures["test"][language] = found[1]
-            if folds and (means := _in_folds(scorer, one, folds)):
+            np.savez(folder / f"retrieved-{language}.npz", **result[0]._asdict())
+            figures["test"][language] = result[1]
+            if folds and (means := _in_folds(scorer, encodings, folds)):
                 figures["folds"][language] = means
         return {part: scores for part, scores in figures.items() if scores}
 
@@ -117,12 +117,12 @@ class _Scorer:
         self, frequencies: DocumentFrequencies, ids: tuple[list[str], list[str]], words: Sequence[list[str]],
         links: Sequence[int],
     ) -> None:  # fmt: skip
-        self.images, self.captions = (np.array(one) for one in ids)
+        self.images, self.captions = (np.array(side) for side in ids)
         self.words, self.links, self.place = words, links, list[int]()
         references: list[list[list[str]]] = [[] for _ in ids[0]]
-        for one, row in zip(words, links, strict=True):
+        for caption, row in zip(words, links, strict=True):
             self.place.append(len(references[row]))
-            references[row].append(one)
+            references[row].append(caption)
         self.metric = CiderD(references, frequencies)
 
     def score(self, first: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[Retrieved, dict[str, float]] | None:
@@ -142,11 +142,12 @@ class _Scorer:
         figures, cider = {"retrieved_images": float(len(rows))}, []
         for rank, column in enumerate(first.T, 1):
             left_out = [
-                self.place[one] if self.links[one] == row else -1 for one, row in zip(column, rows, strict=True)
+                self.place[caption] if self.links[caption] == row else -1
+                for caption, row in zip(column, rows, strict=True)
             ]
-            found = caption_scores([self.words[one] for one in column], self.metric, rows.tolist(), left_out)
-            figures |= {name_of(measure, rank): value for measure, value in found.figures().items()}
-            cider.append(found.cider)
+            scores = caption_scores([self.words[caption] for caption in column], self.metric, rows.tolist(), left_out)
+            figures |= {name_of(measure, rank): value for measure, value in scores.figures().items()}
+            cider.append(scores.cider)
         return Retrieved(self.images[rows], self.captions[first], np.stack(cider, axis=1)), figures
 
 
@@ -157,7 +158,9 @@ def _scorer(captions: Table, data: RetrievalData, links: Tensor, language: str) 
         return None
     ids = data.ranked("test", language)
     words = dict(zip(captions["caption_id"][:], captions["text"][:], strict=True))
-    return _Scorer(frequencies, ids, [plain_words(words[one], language) for one in ids[1]], links.tolist())
+    return _Scorer(
+        frequencies, ids, [plain_words(words[caption_id], language) for caption_id in ids[1]], links.tolist()
+    )
 
 
 def _first(encoded: Encoded, images: Tensor, captions: Tensor) -> NDArray[np.int64]:
@@ -173,7 +176,7 @@ def _in_folds(scorer: _Scorer, encoded: Encoded, folds: Sequence[Tensor]) -> dic
         for images, captions, _ in image_folds(encoded.links, len(encoded.images), folds)
     ]
     known = [part[1] for part in parts if part is not None]
-    return {key: sum(one[key] for one in known) / len(known) for key in known[0]} if len(known) == len(folds) else {}
+    return {key: sum(fold[key] for fold in known) / len(known) for key in known[0]} if len(known) == len(folds) else {}
 
 
 def _places(data: RetrievalData, fold: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ def senses_job(tested: Trained) -> Job | None:
             if not len(shares[parts[0]]):
                 continue
             np.savez(folder / f"senses-{language}.npz", **shares)
-            figures[language] = {f"senses_{part}": float(found.mean()) for part, found in shares.items()}
+            figures[language] = {f"senses_{part}": float(values.mean()) for part, values in shares.items()}
             figures[language]["senses_pairs"] = float(len(shares[parts[0]]))
         return {"test": figures}
 
@@ -77,12 +77,12 @@ def _by_pair(twins: Twins, right: Tensor, other: Mapping[str, str]) -> np.ndarra
     texts: dict[str, set[str]] = {}
     for row in twins.rows:
         texts.setdefault(row["image_id"], set()).add(row["text"])
-    found: dict[frozenset[str], list[bool]] = {}
-    for row, one in zip(twins.rows, right.tolist(), strict=True):
+    by_pair: dict[frozenset[str], list[bool]] = {}
+    for row, hit in zip(twins.rows, right.tolist(), strict=True):
         image, twin = row["image_id"], other[row["image_id"]]
         if row["text"] not in texts[twin]:
-            found.setdefault(frozenset((image, twin)), []).append(one)
-    return np.array([100 * np.mean(one) for one in found.values()])
+            by_pair.setdefault(frozenset((image, twin)), []).append(hit)
+    return np.array([100 * np.mean(hits) for hits in by_pair.values()])
 
 
 def _headline(figures: Mapping[str, Any]) -> str:

@@ -86,7 +86,7 @@ def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
     language = options.selectbox("Language of the query", codes, format_func=language_name)
     top = int(options.number_input("Number of pictures", 1, 100, 12))
     picture = right.file_uploader(
-        "Search with a picture", sorted(one[1:] for one in SUFFIXES), key=_upload_key(),
+        "Search with a picture", sorted(suffix[1:] for suffix in SUFFIXES), key=_upload_key(),
         disabled=exported.extractor is None,
         help="finds its nearest captions and similar pictures, and translates with it" if exported.extractor
         else "this model reads regions that were made elsewhere, not pixels",
@@ -134,7 +134,7 @@ def _upload_key() -> str:
 
 def _used() -> bool:
     """Is anything entered or shown?"""
-    return any(st.session_state.get(one) for one in (_QUERY, _DEMONSTRATED, _upload_key()))
+    return any(st.session_state.get(key) for key in (_QUERY, _DEMONSTRATED, _upload_key()))
 
 
 if __name__ == "__main__":

@@ -37,10 +37,10 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> N
     seen = _read(exported, content, name)
     vector = exported.encode_regions(seen.regions[None]).single()
     captions = gallery.captions_near(seen.regions, _CAPTIONS)
-    nearest = sorted((hit for found in captions.values() for hit in found), key=lambda hit: -hit.score)
+    nearest = sorted((hit for hits in captions.values() for hit in hits), key=lambda hit: -hit.score)
     sentences = [request.sentence] if request.sentence.text else []
     sentences += [Sentence(hit.name, str(hit.language)) for hit in nearest]
-    read = next((one for one in sentences if one.language in exported.languages), None)
+    read = next((sentence for sentence in sentences if sentence.language in exported.languages), None)
     st.subheader("Your picture", anchor=False)
     picture, right = st.columns([1, 4])
     with picture:
@@ -48,15 +48,17 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> N
         if request.why:
             st.caption(WHY)
     with right:
-        found = {
+        lines = {
             language: [f"{hit.score:.3f}  {plain(hit.name)}" for hit in hits] for language, hits in captions.items()
         }
-        _columns("Nearest captions", found)
+        _columns("Nearest captions", lines)
         if (writer := generating(exported, "writes")) is not None:
-            own = {one: captions_of_regions(writer, seen.regions[None], one) for one in writer.languages}
-            written = {one: [plain(text) or "*an empty caption*" for text in texts] for one, texts in own.items()}
+            own = {language: captions_of_regions(writer, seen.regions[None], language) for language in writer.languages}
+            written = {
+                language: [plain(text) or "*an empty caption*" for text in texts] for language, texts in own.items()
+            }
             _columns("The model's own caption", written)
-    translated = next((one for one in sentences if targets_of(exported, one.language)), None)
+    translated = next((sentence for sentence in sentences if targets_of(exported, sentence.language)), None)
     if translated is not None:
         st.subheader(TITLE, anchor=False)
         compare_translations(exported, translated, [seen])

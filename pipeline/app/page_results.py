@@ -43,11 +43,11 @@ def results(gallery: Gallery, request: Request) -> None:
     sentences = [request.sentence] if source in exported.languages else []
     if request.both:
         sentences += [
-            Sentence(exported.translators.translate(text, "mt", source, one), one)
-            for one in exported.translators.targets("mt", source) if one in exported.languages
+            Sentence(exported.translators.translate(text, "mt", source, target), target)
+            for target in exported.translators.targets("mt", source) if target in exported.languages
         ]  # fmt: skip
     if not sentences:
-        names = ", ".join(language_name(one) for one in exported.languages)
+        names = ", ".join(language_name(language) for language in exported.languages)
         st.info(plain(f"The model has no translator from {language_name(source)} into {names}."))
         return
     if request.why:
@@ -99,8 +99,8 @@ def explained(exported: ExportedModel, seen: Seen, sentence: Sentence | None) ->
     picture, words = seen.picture, ""
     if sentence is not None:
         picture = None if picture is None else picture.copy()
-        (found,) = explain(_judge(exported, sentence.language), *sentence, seen.regions[None])
-        words = coloured_words(picture, found, seen.boxes)
+        (explanation,) = explain(_judge(exported, sentence.language), *sentence, seen.regions[None])
+        words = coloured_words(picture, explanation, seen.boxes)
     if picture is None:
         st.info("The picture is not at hand.")
     else:
@@ -135,9 +135,11 @@ def _below(gallery: Gallery, rank: int, hit: Hit, sentence: Sentence | None) -> 
     """Below a picture: its rank, score and name; the caption nearest to it; a button that translates with it."""
     st.markdown(f"**{rank}**  ·  {hit.score:.3f}  ·  {plain(hit.name)}")
     captions = gallery.describe_known(hit.name, 1)
-    near = captions.get(sentence.language, []) if sentence else [one for found in captions.values() for one in found]
+    near = (
+        captions.get(sentence.language, []) if sentence else [caption for hits in captions.values() for caption in hits]
+    )
     if near:
-        st.caption(f"nearest caption: {plain(max(near, key=lambda one: one.score).name)}")
+        st.caption(f"nearest caption: {plain(max(near, key=lambda caption: caption.score).name)}")
     if (
         sentence is not None
         and targets_of(gallery.exported, sentence.language)

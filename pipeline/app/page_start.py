@@ -15,11 +15,11 @@ _PICTURES, _SEED, _WIDTH = 16, 2, 116  # of the strip: how many, which, and how 
 
 def introduction(gallery: Gallery) -> None:
     """One sentence on what the page does, and a line of facts about the gallery and its model."""
-    languages = choice_of(sorted(language_name(one) for one in gallery.exported.languages))
+    languages = choice_of(sorted(language_name(language) for language in gallery.exported.languages))
     with st.container(gap="small"):
         st.title("Bildwort", anchor=False)
         st.markdown(plain(f"Search {len(gallery):,} pictures with words in {languages}, or with another picture."))
-        st.caption("  ·  ".join(plain(one) for one in _facts(gallery)))
+        st.caption("  ·  ".join(plain(fact) for fact in _facts(gallery)))
 
 
 def _facts(gallery: Gallery) -> list[str]:
@@ -27,7 +27,7 @@ def _facts(gallery: Gallery) -> list[str]:
     facts = [f"Model: {gallery.exported.name}"]
     if gallery.exported.reranker is not None:
         facts.append(f"reranked by {gallery.exported.reranker.name}")
-    shares = [f"{language_name(one)} {share:.0f} %" for one, share in gallery.exported.first_right.items()]
+    shares = [f"{language_name(language)} {share:.0f} %" for language, share in gallery.exported.first_right.items()]
     return [*facts, f"first answer right, on test captions: {', '.join(shares)}"] if shares else facts
 
 
@@ -40,14 +40,14 @@ def start(gallery: Gallery, ask: Callable[[Sentence], None], demonstrate: Callab
         demonstrate: is called if the demonstration is wanted.
     """
     queries = example_queries(gallery)
-    comparable = any(targets_of(gallery.exported, one) for one in gallery.languages)
+    comparable = any(targets_of(gallery.exported, language) for language in gallery.languages)
     places = st.columns([3, 2] if queries and comparable else 1)
     if queries:
         with places[0].container(border=True, height="stretch", gap=None):
             st.markdown("**Try an example**")
-            for number, one in enumerate(queries):
-                label = f"{plain(one.text)}  :gray-badge[{plain(language_name(one.language))}]"
-                st.button(label, key=f"example-{number}", on_click=ask, args=(one,), type="tertiary",
+            for number, query in enumerate(queries):
+                label = f"{plain(query.text)}  :gray-badge[{plain(language_name(query.language))}]"
+                st.button(label, key=f"example-{number}", on_click=ask, args=(query,), type="tertiary",
                           icon=":material/search:")  # fmt: skip
     if comparable:
         with places[-1].container(border=True, height="stretch"):

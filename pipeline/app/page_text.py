@@ -15,7 +15,9 @@ RED, BLUE, GREEN, BROWN = COLOURS = ("#c9252d", "#0a62c4", "#18742f", "#8a5a00")
 
 def plain(text: str) -> str:
     """A text that Streamlit's Markdown shows as it is."""
-    return "".join(f"\\{one}" if one in r"\`*_{}[]()<>#+-.!|~$:&" else one for one in text if one.isprintable())
+    return "".join(
+        f"\\{letter}" if letter in r"\`*_{}[]()<>#+-.!|~$:&" else letter for letter in text if letter.isprintable()
+    )
 
 
 def coloured(text: str, colour: str) -> str:
@@ -44,7 +46,7 @@ def scaled(picture: Image.Image | None) -> Image.Image | None:
 def runs(words: Sequence[str], colours: Sequence[str | None]) -> str:
     """Markdown of words; neighbours of the same colour are on one background."""
     shown = []
-    for colour, some in groupby(zip(words, colours, strict=True), key=lambda one: one[1]):
+    for colour, some in groupby(zip(words, colours, strict=True), key=lambda pair: pair[1]):
         text = " ".join(word for word, _ in some)
         shown.append(plain(text) if colour is None else coloured(text, colour))
     return " ".join(shown)

@@ -60,13 +60,15 @@ def translation_dialog(gallery: Gallery, sentence: Sentence, hit: Hit) -> None:
 
 def seen_in(gallery: Gallery, hits: Sequence[Hit]) -> list[Seen]:
     """Pictures of a gallery, to be explained and translated with."""
-    return [Seen(thumbnail(hit), hit.name, *one) for hit, *one in zip(hits, *gallery.regions_of(hits), strict=True)]
+    return [
+        Seen(thumbnail(hit), hit.name, *arrays) for hit, *arrays in zip(hits, *gallery.regions_of(hits), strict=True)
+    ]
 
 
 def targets_of(exported: ExportedModel, source: str) -> list[str]:
     """The languages that both MT and a system that looks at pictures translate a language into."""
     looking = exported.translators.looking(source)
-    return [one for one in exported.translators.targets("mt", source) if one in looking]
+    return [target for target in exported.translators.targets("mt", source) if target in looking]
 
 
 def compare_translations(exported: ExportedModel, sentence: Sentence, seen: Sequence[Seen]) -> None:
@@ -77,10 +79,10 @@ def compare_translations(exported: ExportedModel, sentence: Sentence, seen: Sequ
         return
     for target in targets_of(exported, source):
         systems = _chosen(exported, text, source, target)
-        found = {one: _translated(exported, typed, one, (source, target), seen) for one in systems}
-        rows = [(one, [found[system][place] for system in systems]) for place, one in enumerate(seen)]
-        for one, texts in sorted(rows, key=lambda row: len(set(row[1])) == 1):  # those that differ first
-            _row(one, [_title(exported, system, source, target) for system in systems], texts)
+        translations = {system: _translated(exported, typed, system, (source, target), seen) for system in systems}
+        rows = [(picture, [translations[system][place] for system in systems]) for place, picture in enumerate(seen)]
+        for picture, texts in sorted(rows, key=lambda row: len(set(row[1])) == 1):  # those that differ first
+            _row(picture, [_title(exported, system, source, target) for system in systems], texts)
 
 
 def _chosen(exported: ExportedModel, text: str, source: str, target: str) -> list[str]:
@@ -93,7 +95,7 @@ def _chosen(exported: ExportedModel, text: str, source: str, target: str) -> lis
         f"Translators into {language_name(target)}", known, usual, format_func=_label, key=f"by-{text}-{target}",
         help="a name behind + re-ranks what the translator before it finds",
     )  # fmt: skip
-    return [one for one in known if one in chosen]
+    return [system for system in known if system in chosen]
 
 
 def _translated(
@@ -102,7 +104,7 @@ def _translated(
     """The translation of a sentence by one system with each picture, or once for all if it does not look."""
     if not exported.translators.looks(system, *direction):
         return [exported.translators.translate(text, system, *direction)] * len(seen)
-    regions = np.stack([one.regions for one in seen])
+    regions = np.stack([picture.regions for picture in seen])
     return exported.translators.translate_all([text] * len(seen), system, *direction, regions)
 
 
@@ -115,7 +117,7 @@ def _title(exported: ExportedModel, system: str, source: str, target: str) -> st
 def _label(system: str) -> str:
     """A system's name as it is shown: `mt+channel` is MT+channel."""
     members, reranks = members_of(system)
-    return "+".join([*(one.upper() for one in members), *([reranks] if reranks else [])])
+    return "+".join([*(member.upper() for member in members), *([reranks] if reranks else [])])
 
 
 def _row(seen: Seen, titles: Sequence[str], texts: Sequence[str]) -> None:

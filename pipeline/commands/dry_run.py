@@ -43,17 +43,17 @@ def planned(jobs: Iterable[Job], workspace: Workspace, forced: Collection[str] =
     Raises:
         RecipeError: the manifest of a job that is done is damaged, or of another format.
     """
-    known, found = Costs(workspace.manifests_of_this_machine(), workspace.root), []
+    known, plan = Costs(workspace.manifests_of_this_machine(), workspace.root), []
     for job in jobs:
         done, again = workspace.done(job), job.stage in forced
         if done:
             workspace.manifest(job)  # refuses what the run refuses
         if done and not again:
-            found.append(Planned(job, DONE, None))
+            plan.append(Planned(job, DONE, None))
         else:
             does = _AGAIN if done else _GOES_ON if workspace.beginning(job) and not again else _RUNS
-            found.append(Planned(job, does, known.of(job)))
-    return found
+            plan.append(Planned(job, does, known.of(job)))
+    return plan
 
 
 def show_plan(jobs: Sequence[Job], workspace: Workspace, forced: Collection[str] = (), at_once: int = 1) -> None:
@@ -72,10 +72,10 @@ def show_plan(jobs: Sequence[Job], workspace: Workspace, forced: Collection[str]
         return
     plan = planned(jobs, workspace, forced)
     if plan:
-        shown = unique_names(one.job for one in plan)
-        rows = [[shown[one.job.key], one.does, *_shown(one.cost)] for one in plan]
+        shown = unique_names(step.job for step in plan)
+        rows = [[shown[step.job.key], step.does, *_shown(step.cost)] for step in plan]
         TextTable("dry run", ["job", "does", "time", "memory", "disk"], rows).show_lines()
-    costs = [one.cost for one in plan if one.cost is not None]
+    costs = [step.cost for step in plan if step.cost is not None]
     info(f"{len(plan)} jobs, {len(plan) - len(costs)} up to date; {_total(costs, workspace, at_once)}")
     if any(not cost.alike for cost in costs):
         info("~: of jobs of this kind, corpus and model, with other settings")
@@ -90,9 +90,9 @@ def _shown(cost: Estimate | None) -> list[str]:
         return ["", "", ""]
     cells = [
         _or_not_known(cost.seconds, duration),
-        *(_or_not_known(one, _mb) for one in (cost.memory_mb, cost.disk_mb)),
+        *(_or_not_known(amount, _mb) for amount in (cost.memory_mb, cost.disk_mb)),
     ]
-    return [one if cost.alike or one == NOT_KNOWN else f"~ {one}" for one in cells]
+    return [cell if cost.alike or cell == NOT_KNOWN else f"~ {cell}" for cell in cells]
 
 
 def _or_not_known(value: float | None, shown: Callable[[float], str]) -> str:
@@ -108,7 +108,7 @@ def _total(costs: Sequence[Estimate], workspace: Workspace, at_once: int) -> str
     if not costs:
         return "nothing to run"
     seconds, memory, disk = (
-        [value for one in costs if (value := getattr(one, name)) is not None]
+        [value for cost in costs if (value := getattr(cost, name)) is not None]
         for name in ("seconds", "memory_mb", "disk_mb")
     )
     parts = {
@@ -133,9 +133,9 @@ def _free(workspace: Workspace) -> float:
 
 def _lacking(plan: Sequence[Planned], workspace: Workspace) -> dict[str, list[str]]:
     """Stage → what jobs read that is not there and that the command does not make."""
-    made, found = {one.job.key for one in plan}, dict[str, dict[str, None]]()
-    for one in plan:
-        for other in one.job.inputs.values() if one.cost is not None else ():
-            if other.key not in made and not workspace.done(other):
-                found.setdefault(other.stage, {})[other.name] = None
-    return {stage: list(names) for stage, names in found.items()}
+    made, missing = {step.job.key for step in plan}, dict[str, dict[str, None]]()
+    for step in plan:
+        for input_job in step.job.inputs.values() if step.cost is not None else ():
+            if input_job.key not in made and not workspace.done(input_job):
+                missing.setdefault(input_job.stage, {})[input_job.name] = None
+    return {stage: list(names) for stage, names in missing.items()}

@@ -49,7 +49,7 @@ def init(
 ) -> None:
     """Look at a folder of pictures and captions, write a recipe for it, and print the next commands."""
     refuse_settings(ctx)
-    named = [one.strip() for one in (languages or "").split(",") if one.strip()]
+    named = [language.strip() for language in (languages or "").split(",") if language.strip()]
     from pipeline.init.command import InitOptions
 
     options = InitOptions(captions, output, backbone, translator, to, named, force)

@@ -36,26 +36,26 @@ def summary(graph: Graph, chosen: str) -> None:
 def translation_table(results: Sequence[Result]) -> TextTable:
     """Test BLEU of each translator that is no pre-training, and its accuracy on ambiguous words, by direction."""
     heads = {("test", "bleu"): "BLEU", ("twins", "ambiguous"): "ambiguous words %"}
-    found = [one for one in results if (one.split, one.metric) in heads and not one.system.startswith("nmt")]
-    found = [one for one in found if "," not in one.source]  # the incongruent-image test's
+    scores = [score for score in results if (score.split, score.metric) in heads and not score.system.startswith("nmt")]
+    scores = [score for score in scores if "," not in score.source]  # the incongruent-image test's
     cells: dict[str, dict[str, str]] = {}
-    for one in found:
-        cells.setdefault(one.system, {})[f"{one.source} {heads[one.split, one.metric]}"] = f"{one.value:.1f}"
-    directions = dict.fromkeys(one.source for one in found)
-    return _table("translation, test", cells, [f"{one} {head}" for one in directions for head in heads.values()])
+    for score in scores:
+        cells.setdefault(score.system, {})[f"{score.source} {heads[score.split, score.metric]}"] = f"{score.value:.1f}"
+    directions = dict.fromkeys(score.source for score in scores)
+    return _table("translation, test", cells, [f"{source} {head}" for source in directions for head in heads.values()])
 
 
 def retrieval_table(results: Sequence[Result]) -> TextTable:
     """Mean recall on test of each training configuration of the recipe's own model, by language."""
-    found = [one for one in results if one.split == "test" and one.metric == "mean_recall"]
+    scores = [score for score in results if score.split == "test" and score.metric == "mean_recall"]
     cells: dict[str, dict[str, str]] = {}
     marked = False
-    for one in (one for one in found if one.system == found[0].system):
-        row, unseen, _ = one.source.partition(_UNSEEN)
-        cells.setdefault(row, {})[one.language] = f"{one.value:.1f}{'*' if unseen else ''}"
+    for score in (score for score in scores if score.system == scores[0].system):
+        row, unseen, _ = score.source.partition(_UNSEEN)
+        cells.setdefault(row, {})[score.language] = f"{score.value:.1f}{'*' if unseen else ''}"
         marked = marked or bool(unseen)
     note = "; * without captions of that language" if marked else ""
-    return _table(f"mean recall, test{note}", cells, list(dict.fromkeys(one.language for one in found)))
+    return _table(f"mean recall, test{note}", cells, list(dict.fromkeys(score.language for score in scores)))
 
 
 def _table(title: str, cells: dict[str, dict[str, str]], heads: Sequence[str]) -> TextTable:

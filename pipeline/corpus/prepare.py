@@ -85,7 +85,7 @@ def say_corpus(recipe: Recipe, workspace: Workspace, job: Job) -> None:
     """Print how many findings the data report of a finished job has, with `--verbose` each of them."""
     folder, counts = workspace.folder(job), workspace.manifest(job)["metrics"]
     debug(f"  {recipe.corpus.name}: {counts['pairs']:,} pairs, regions {'×'.join(map(str, counts['regions']))}")
-    findings = [Finding(**one) for one in read_json(folder / "report.json", _REPORT)["findings"]]
+    findings = [Finding(**row) for row in read_json(folder / "report.json", _REPORT)["findings"]]
     say_counts(findings, folder / "report.md")
     if is_verbose():
         say_each(findings)
@@ -150,7 +150,7 @@ def _regions(content: Corpus, source: RegionStore | None, folder: Path, recipe: 
     """Copy the corpus's region store row by row, or extract one from its pictures."""
     target = folder / "regions"
     if source is None:
-        training = sorted({one.image_id for one in content.captions if one.split in TRAINING_SPLITS})
+        training = sorted({caption.image_id for caption in content.captions if caption.split in TRAINING_SPLITS})
         if not training:
             raise RecipeError(f"{recipe.corpus.name}: no training captions, by whose pictures regions are standardised")
         Extractor(recipe.regions).extract_all(content.pictures, target, workers=cores())

@@ -103,7 +103,7 @@ def _has(value: Any, form: Any) -> bool:
 
 def is_texts(value: object) -> bool:
     """Is it a list of texts, one or more?"""
-    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and bool(value) and all(isinstance(text, str) for text in value)
 
 
 def read_arrays(path: Path, names: Sequence[str]) -> list[Any]:
@@ -145,5 +145,5 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def _damaged(path: Path, error: Exception) -> RecipeError:
     reason = next(iter(str(error).splitlines()), type(error).__name__)
-    whole = next((one for one in path.parents if (one / "manifest.json").is_file()), path.parent)
+    whole = next((folder for folder in path.parents if (folder / "manifest.json").is_file()), path.parent)
     return RecipeError(f"{path}: not readable ({reason}); delete {whole} and run the same command again")

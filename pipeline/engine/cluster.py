@@ -64,7 +64,7 @@ class Cluster(JobExecutor):
                 "scheduler` prints, tcp://HOST:8786"
             ) from None
         declared = [worker["resources"] for worker in self._workers()]
-        self._on_gpu = may_use_gpus(recipe) and any(_GPU in one for one in declared)
+        self._on_gpu = may_use_gpus(recipe) and any(_GPU in resources for resources in declared)
         self._executor = self._client.get_executor(pure=False, **({"resources": {_GPU: 1}} if self._on_gpu else {}))
         self.at_once = max(1, sum(self._places(worker) for worker in self._workers()))
 

@@ -43,7 +43,7 @@ def is_verbose() -> bool:
 
 def printable(text: str) -> str:
     """A text without control characters, newlines excepted."""
-    return "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
+    return "".join(char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def info(text: str, label: str = "", colour: str = "") -> None:
@@ -58,9 +58,9 @@ def info(text: str, label: str = "", colour: str = "") -> None:
 
 def unsaid() -> list[Message]:
     """The messages that this process has kept since the last call, for the one that it works for."""
-    found = _unsaid.copy()
+    messages = _unsaid.copy()
     _unsaid.clear()
-    return found
+    return messages
 
 
 def debug(text: str, label: str = "") -> None:

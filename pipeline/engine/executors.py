@@ -123,12 +123,12 @@ def _begin(gpus: "SimpleQueue[str | None]") -> None:
 
 def trains_alone(recipe: Recipe) -> bool:
     """Does each training run in one process?"""
-    return all(one.devices == 1 and one.num_nodes == 1 for one in _trainers(recipe))
+    return all(trainer.devices == 1 and trainer.num_nodes == 1 for trainer in _trainers(recipe))
 
 
 def may_use_gpus(recipe: Recipe) -> bool:
     """Does any training of a recipe run on a GPU where there is one?"""
-    return any(one.accelerator != "cpu" for one in _trainers(recipe))
+    return any(trainer.accelerator != "cpu" for trainer in _trainers(recipe))
 
 
 def gpus_of(recipe: Recipe) -> list[str]:
@@ -153,8 +153,8 @@ def processes_for(recipe: Recipe, gpus: Sequence[str]) -> int:
     """
     if not trains_alone(recipe):
         return 1
-    threads = [one.threads for one in _trainers(recipe)]
-    known = [one for one in threads if one]
+    threads = [trainer.threads for trainer in _trainers(recipe)]
+    known = [count for count in threads if count]
     on_cores = cores() // max(known) if len(known) == len(threads) else 1
     return max(1, int(min(len(gpus) or on_cores, cores(), psutil.virtual_memory().available / _MEMORY)))
 

@@ -93,24 +93,24 @@ def digests(paths: Iterable[Path], cache: Path | None = None) -> dict[Path, str]
         return None
 
     with ThreadPoolExecutor(8) as pool:
-        found = zip(wanted, pool.map(digest, wanted), strict=True)
-        return {path: one for path, one in found if one is not None}
+        pairs = zip(wanted, pool.map(digest, wanted), strict=True)
+        return {path: value for path, value in pairs if value is not None}
 
 
 def _known(cache: Path | None) -> dict[str, list[str]]:
     """Path → state and digest of the files of a cache; of none where it cannot be read."""
     try:
-        found = json.loads(cache.read_text(encoding="utf-8")) if cache else {}
+        contents = json.loads(cache.read_text(encoding="utf-8")) if cache else {}
     except (OSError, ValueError, RecursionError):
         return {}
-    entries = found.items() if isinstance(found, dict) else ()
+    entries = contents.items() if isinstance(contents, dict) else ()
     return {path: entry for path, entry in entries if isinstance(entry, list) and list(map(type, entry)) == [str, str]}
 
 
 def _entry(path: Path, known: Mapping[str, list[str]]) -> list[str]:
     """State (size, date) and digest of a file, which is read unless it is known in this state."""
-    found = path.stat()
-    state = f"{found.st_size}:{found.st_mtime_ns}"
+    status = path.stat()
+    state = f"{status.st_size}:{status.st_mtime_ns}"
     entry = known.get(str(path))
     return entry if entry and entry[0] == state else [state, digest_of(path)]
 
@@ -147,9 +147,9 @@ def require_output(path: Path, option: str, force: bool, inputs: Sequence[Path |
     try:
         if path.exists() and not path.is_file():
             raise RecipeError(f"{option} {path}: is {'a folder' if path.is_dir() else 'not a file'}; expected a file")
-        for one in inputs:
-            if one is not None and one.exists() and path.exists() and path.samefile(one):
-                raise RecipeError(f"{option} {path}: is read too ({one}); choose another file")
+        for source in inputs:
+            if source is not None and source.exists() and path.exists() and path.samefile(source):
+                raise RecipeError(f"{option} {path}: is read too ({source}); choose another file")
         if path.exists() and not force:
             raise RecipeError(f"{option} {path}: exists; choose another file, or replace it with --force")
         require_folder(path.absolute().parent, option)
@@ -165,7 +165,7 @@ def require_folder(folder: Path, option: str) -> None:
     Raises:
         RecipeError: it is so.
     """
-    there = next(one for one in (folder, *folder.parents) if one.exists())
+    there = next(place for place in (folder, *folder.parents) if place.exists())
     if not there.is_dir():
         raise RecipeError(f"{option}: {there} is no folder; choose another one")
     try:

@@ -62,24 +62,24 @@ def unique_names(jobs: Iterable[Job]) -> dict[str, str]:
 
 def needed(job: Job, stage: str) -> list[Job]:
     """What a job of a stage needs from other stages, directly or through jobs of its own."""
-    found = []
-    for other in job.inputs.values():
-        found += needed(other, stage) if other.stage == stage else [other]
-    return found
+    jobs = []
+    for input_job in job.inputs.values():
+        jobs += needed(input_job, stage) if input_job.stage == stage else [input_job]
+    return jobs
 
 
 def topological_order(jobs: Iterable[Job]) -> list[Job]:
     """Jobs and what they need of any stage, each once and after what it needs."""
-    found: dict[tuple[str, str], Job] = {}
+    order: dict[tuple[str, str], Job] = {}
     for job in jobs:
-        found |= {(one.name, one.key): one for one in [*topological_order(job.inputs.values()), job]}
-    return list(found.values())
+        order |= {(node.name, node.key): node for node in [*topological_order(job.inputs.values()), job]}
+    return list(order.values())
 
 
 def ordered_in_stage(jobs: Iterable[Job], stage: str) -> list[Job]:
     """Jobs of a stage and what they need of that stage, each once and after what it needs."""
-    found: dict[tuple[str, str], Job] = {}
+    order: dict[tuple[str, str], Job] = {}
     for job in jobs:
-        inner = ordered_in_stage((other for other in job.inputs.values() if other.stage == stage), stage)
-        found |= {(one.name, one.key): one for one in [*inner, job]}
-    return list(found.values())
+        inner = ordered_in_stage((input_job for input_job in job.inputs.values() if input_job.stage == stage), stage)
+        order |= {(node.name, node.key): node for node in [*inner, job]}
+    return list(order.values())

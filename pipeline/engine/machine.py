@@ -32,13 +32,13 @@ def same_machine(one: Any, other: Any) -> bool:
 
 def library_versions() -> dict[str, str]:
     """The installed versions of the libraries that may change a figure."""
-    found = {}
+    versions = {}
     for name in _LIBRARIES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except ImportError:
             continue
-    return found
+    return versions
 
 
 class Cost:

@@ -53,8 +53,8 @@ def line_of(error: OSError) -> str | None:
 
 def _number_in(text: str) -> int:
     """The number of an error that is told as `[Errno 28] No space left on device`; 0 if it has none."""
-    found = re.search(r"\[Errno (\d+)\]", text)
-    return int(found[1]) if found else 0
+    match = re.search(r"\[Errno (\d+)\]", text)
+    return int(match[1]) if match else 0
 
 
 def out_of_memory(error: BaseException, stage: str) -> str | None:

@@ -58,11 +58,11 @@ class BenchmarkEncoder:
             inputs: the batches.
             hf_subset: whose language the captions are in.
         """
-        found = []
+        vectors = []
         for batch in inputs:
             items = batch["image"] if "image" in batch else list(batch["text"])
-            found.append(self.exported.encode(items, None if "image" in batch else self.languages[hf_subset]))
-        return np.concatenate(found)
+            vectors.append(self.exported.encode(items, None if "image" in batch else self.languages[hf_subset]))
+        return np.concatenate(vectors)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> torch.Tensor:
         """Inner products (N, M) of vectors (N, H) and (M, H)."""
@@ -103,14 +103,14 @@ def languages_of_task(exported: ExportedModel, task: Any) -> tuple[dict[str, str
     Raises:
         RecipeError: there are no such subsets.
     """
-    spelled = {code: one for one in exported.languages for code in spellings(one)}
-    found: dict[str, str] = {}
+    spelled = {code: language for language in exported.languages for code in spellings(language)}
+    languages: dict[str, str] = {}
     for subset, scripts in task.metadata.hf_subsets_to_langscripts.items():
         codes = [subset, *(script.partition("-")[0] for script in scripts)]
-        found[subset] = next((spelled[code] for code in codes if code in spelled), codes[-1])
-    known = known_languages(exported, {*found.values()}, f"mteb:{task.metadata.name}")
-    chosen = {subset: language for subset, language in found.items() if language in known}
-    return chosen, sorted(found.keys() - chosen.keys())
+        languages[subset] = next((spelled[code] for code in codes if code in spelled), codes[-1])
+    known = known_languages(exported, {*languages.values()}, f"mteb:{task.metadata.name}")
+    chosen = {subset: language for subset, language in languages.items() if language in known}
+    return chosen, sorted(languages.keys() - chosen.keys())
 
 
 def measure_task(exported: ExportedModel, task: Any, languages: Mapping[str, str], split: str | None) -> list[Measured]:

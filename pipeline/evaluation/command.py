@@ -42,17 +42,17 @@ def evaluate(model: Path, on: str, recipe: Recipe | None, workspace: Workspace, 
     """
     exported = ExportedModel.from_pretrained(model)
     if on.startswith(MTEB):
-        label, found = _on_task(exported, on, split)
+        label, results = _on_task(exported, on, split)
     else:
         chosen = set_of_folder(Path(on), split) if recipe is None else set_of_recipe(recipe, workspace, split)
-        label, found = chosen.label, _on_set(exported, chosen, recipe)
+        label, results = chosen.label, _on_set(exported, chosen, recipe)
     if as_json:
         about = {"model": exported.name, "fingerprint": exported.fingerprint, "on": on}
-        for one in found:
-            print(json.dumps(about | one.as_dict(), ensure_ascii=False))
+        for result in results:
+            print(json.dumps(about | result.as_dict(), ensure_ascii=False))
     else:
-        (_task_table if on.startswith(MTEB) else _set_table)(f"{exported.name} on {label}", found).show()
-    _say_chosen_on(found)
+        (_task_table if on.startswith(MTEB) else _set_table)(f"{exported.name} on {label}", results).show()
+    _say_chosen_on(results)
 
 
 def _on_set(exported: ExportedModel, on: EvaluationSet, recipe: Recipe | None) -> list[Measured]:
@@ -70,41 +70,41 @@ def _on_task(exported: ExportedModel, on: str, split: str | None) -> tuple[str, 
     return on, measure_task(exported, task, languages, split)
 
 
-def _set_table(title: str, found: Sequence[Measured]) -> TextTable:
+def _set_table(title: str, results: Sequence[Measured]) -> TextTable:
     """Two lines a language, one for each direction; rsum stands in the first."""
     rows = []
-    for one in found:
-        value, low, high = one.figures["rsum"]
-        seen, totals = _seen(one)
-        rows.append([one.language, "t→i", *_shown(one, "t2i"), f"{value:.1f}", shown_interval(low, high), *seen])
-        rows.append(["", "i→t", *_shown(one, "i2t"), "", "", *totals])
+    for result in results:
+        value, low, high = result.figures["rsum"]
+        seen, totals = _seen(result)
+        rows.append([result.language, "t→i", *_shown(result, "t2i"), f"{value:.1f}", shown_interval(low, high), *seen])
+        rows.append(["", "i→t", *_shown(result, "i2t"), "", "", *totals])
     heads = ["language", "", *_RECALLS, "median", "rsum", "95 %", *_SEEN]
-    return TextTable(f"{title}, {found[0].split}; 95 %, {ONE_SEED}", heads, rows)
+    return TextTable(f"{title}, {results[0].split}; 95 %, {ONE_SEED}", heads, rows)
 
 
-def _task_table(title: str, found: Sequence[Measured]) -> TextTable:
+def _task_table(title: str, results: Sequence[Measured]) -> TextTable:
     """A line a language and split; a task has one direction."""
-    way = "t2i" if "t2i_r1" in found[0].figures else "i2t"
+    way = "t2i" if "t2i_r1" in results[0].figures else "i2t"
     rows = []
-    for one in found:
-        seen = [" ".join(pair).strip() for pair in zip(*_seen(one), strict=True)]
-        rows.append([one.language, one.split, *_shown(one, way), f"{one.figures[NDCG][0]:.1f}", *seen])
+    for result in results:
+        seen = [" ".join(pair).strip() for pair in zip(*_seen(result), strict=True)]
+        rows.append([result.language, result.split, *_shown(result, way), f"{result.figures[NDCG][0]:.1f}", *seen])
     return TextTable(f"{title}, {way[0]}→{way[2]}", ["language", "split", *_RECALLS, "nDCG@10", *_SEEN], rows)
 
 
-def _shown(one: Measured, way: str) -> list[str]:
+def _shown(result: Measured, way: str) -> list[str]:
     """R@K of a direction, and its median rank if there is one."""
-    names = [name for name in (*RECALLS, *MEDIANS) if name.startswith(way) and name in one.figures]
-    return [f"{one.figures[name][0]:.1f}" for name in names]
+    names = [name for name in (*RECALLS, *MEDIANS) if name.startswith(way) and name in result.figures]
+    return [f"{result.figures[name][0]:.1f}" for name in names]
 
 
-def _seen(one: Measured) -> tuple[list[str], list[str]]:
+def _seen(result: Measured) -> tuple[list[str], list[str]]:
     """How many names, pictures and sentences the training has seen of the data, and of how many."""
-    if one.seen is None:
+    if result.seen is None:
         return [NOT_KNOWN] * len(_SEEN), [""] * len(_SEEN)
-    found = list(zip(one.seen[TRAIN], (one.images, one.images, one.captions), strict=True))
-    counts = ["–" if count is None else f"{count:,}" for count, _ in found]
-    return counts, ["" if count is None else f"of {total:,}" for count, total in found]
+    pairs = list(zip(result.seen[TRAIN], (result.images, result.images, result.captions), strict=True))
+    counts = ["–" if count is None else f"{count:,}" for count, _ in pairs]
+    return counts, ["" if count is None else f"of {total:,}" for count, total in pairs]
 
 
 def _say_left(exported: ExportedModel, languages: Sequence[str]) -> None:
@@ -112,13 +112,13 @@ def _say_left(exported: ExportedModel, languages: Sequence[str]) -> None:
         info_aside(f"{', '.join(languages)}; the model was trained on {', '.join(exported.languages)}", "left out:")
 
 
-def _say_chosen_on(found: Sequence[Measured]) -> None:
+def _say_chosen_on(results: Sequence[Measured]) -> None:
     """Say what of the data the model's epoch was chosen on."""
-    for one in found:
-        own = one.seen[VAL] if one.seen else None
+    for result in results:
+        own = result.seen[VAL] if result.seen else None
         images = 0 if own is None else max(own.names or 0, own.pictures or 0)
         if images:
             info_aside(
-                f"{one.language}: {images:,} of {one.images:,} images are validation images of the model, by which its "
-                "epoch was chosen"
+                f"{result.language}: {images:,} of {result.images:,} images are validation images of the model, by "
+                "which its epoch was chosen"
             )

@@ -91,26 +91,29 @@ def measure(exported: ExportedModel, on: EvaluationSet, resamples: int, workers:
         DataError: a picture cannot be read.
         RecipeError: it was trained on none of the languages, or does not read such images.
     """
-    languages = known_languages(exported, {one.language for one in on.captions}, f"{on.label}, {on.split}")
+    languages = known_languages(exported, {caption.language for caption in on.captions}, f"{on.label}, {on.split}")
     seen = Seen.load(exported.folder)  # before hours of reading pictures
-    captions = [one for one in on.captions if one.language in languages]
-    place = {name: row for row, name in enumerate(dict.fromkeys(one.image_id for one in captions))}
+    captions = [caption for caption in on.captions if caption.language in languages]
+    place = {name: row for row, name in enumerate(dict.fromkeys(caption.image_id for caption in captions))}
     images = _encode_images(exported, on, list(place), workers)
-    found = []
-    digest_of = digests(on.pictures[one] for one in place if one in on.pictures) if seen is not None else {}
+    results = []
+    digest_of = digests(on.pictures[name] for name in place if name in on.pictures) if seen is not None else {}
     hashes = {name: picture_hash(digest_of[path]) for name, path in on.pictures.items() if path in digest_of}
     for language in languages:
-        own = [one for one in captions if one.language == language]
-        links = torch.tensor([place[one.image_id] for one in own])
-        texts = exported.encode_captions([one.text for one in own], language)
+        own = [caption for caption in captions if caption.language == language]
+        links = torch.tensor([place[caption.image_id] for caption in own])
+        texts = exported.encode_captions([caption.text for caption in own], language)
         with torch.inference_mode():
             ranks = ranks_by_score(exported.model.score, exported.model.similarity, images, texts, links)
-        figures = {name: (one.value, one.low, one.high) for name, one in bootstrap_interval(ranks, resamples).items()}
-        names = list(dict.fromkeys(one.image_id for one in own))
-        pictures = [hashes[one] for one in names if one in hashes] or None
-        overlaps = overlaps_of(seen, names, pictures, [one.text for one in own])
-        found.append(Measured(language, on.split, len(place), len(names), len(own), figures, overlaps))
-    return found
+        figures = {
+            name: (interval.value, interval.low, interval.high)
+            for name, interval in bootstrap_interval(ranks, resamples).items()
+        }
+        names = list(dict.fromkeys(caption.image_id for caption in own))
+        pictures = [hashes[name] for name in names if name in hashes] or None
+        overlaps = overlaps_of(seen, names, pictures, [caption.text for caption in own])
+        results.append(Measured(language, on.split, len(place), len(names), len(own), figures, overlaps))
+    return results
 
 
 def overlaps_of(
@@ -143,12 +146,12 @@ def _stored(exported: ExportedModel, on: EvaluationSet, ids: Sequence[str]) -> I
 def _from_pixels(
     exported: ExportedModel, on: EvaluationSet, ids: Sequence[str], workers: int
 ) -> Iterator[NDArray[np.floating]]:
-    if missing := [one for one in ids if one not in on.pictures]:
+    if missing := [image_id for image_id in ids if image_id not in on.pictures]:
         raise RecipeError(
             f"{on.label}: {len(missing)} of {len(ids)} images have no picture here, first {missing[0]!r}, but the "
             f"model {exported.folder} reads pictures; put them where the recipe expects them"
         )
-    for found in exported.require_pixels().extract_readable([on.pictures[one] for one in ids], workers):
-        if isinstance(found, str):
-            raise DataError(found)
-        yield exported.standardised(found[0])
+    for extracted in exported.require_pixels().extract_readable([on.pictures[image_id] for image_id in ids], workers):
+        if isinstance(extracted, str):
+            raise DataError(extracted)
+        yield exported.standardised(extracted[0])

@@ -77,12 +77,12 @@ def _of_split(
     label: str, split: str | None, captions: Sequence[Caption], pictures: Mapping[str, Path],
     regions: Path | None,
 ) -> EvaluationSet:  # fmt: skip
-    human = [one for one in captions if one.source == HUMAN]
+    human = [caption for caption in captions if caption.source == HUMAN]
     if split is None:
         return EvaluationSet(label, ALL, human, pictures, regions)
-    chosen = [one for one in human if one.split == split]
+    chosen = [caption for caption in human if caption.split == split]
     if not chosen:
-        splits = ", ".join(sorted({one.split for one in human})) or "none"
+        splits = ", ".join(sorted({caption.split for caption in human})) or "none"
         raise RecipeError(
             f"--split {split}: {label} has no captions by people there, but in {splits}; name one of these"
         )

@@ -150,8 +150,8 @@ class ExportedModel:
         self.require_single()
         if isinstance(items, str | Path | Image.Image):
             raise RecipeError("encode: expected a list, of captions or of pictures (Path or image)")
-        texts = [one for one in items if isinstance(one, str)]
-        pictures = [one for one in items if not isinstance(one, str)]
+        texts = [item for item in items if isinstance(item, str)]
+        pictures = [item for item in items if not isinstance(item, str)]
         if pictures and (texts or language is not None):
             raise RecipeError("encode: expected captions, or pictures (Path or image) without a language")
         if not pictures:
@@ -174,8 +174,8 @@ class ExportedModel:
 
         Raises as above.
         """
-        found, boxes = self.require_pixels().extract(Path(picture) if isinstance(picture, str) else picture)
-        return self.standardised(found), boxes
+        regions, boxes = self.require_pixels().extract(Path(picture) if isinstance(picture, str) else picture)
+        return self.standardised(regions), boxes
 
     def require_pixels(self) -> Extractor:
         """What reads pictures; a RecipeError if the model reads regions made elsewhere."""
@@ -234,14 +234,14 @@ class ExportedModel:
         sentences = list(zip(texts, languages, strict=True))
         numbers = {sentence: self.text.encode(*sentence) for sentence in sentences}
         order = sorted(range(len(texts)), key=lambda place: len(numbers[sentences[place]]))
-        found: dict[int, torch.Tensor] = {}
+        parts: dict[int, torch.Tensor] = {}
         with torch.inference_mode():
             for start in range(0, len(order), _BATCH):
                 some = order[start : start + _BATCH]
                 read = [sentences[place] for place in some]
                 encoded = encoded_captions(self.model, lambda *sentence: numbers[sentence], read)
-                found |= zip(some, Encodings.of(encoded).parts, strict=True)
-        return Encodings([found[place] for place in range(len(texts))])
+                parts |= zip(some, Encodings.of(encoded).parts, strict=True)
+        return Encodings([parts[place] for place in range(len(texts))])
 
     def require_language(self, language: str) -> str:
         """The language, if the model was trained on it; else a RecipeError."""

@@ -85,7 +85,7 @@ class ExportedTranslators:
         translator, bpe = self.load(system, f"{source}-{target}")
         tokens = bpe.encode_all(texts, source)
         batch: dict[str, Any] = {
-            "source": pad(tokens), "source_lengths": torch.tensor([len(one) for one in tokens]),
+            "source": pad(tokens), "source_lengths": torch.tensor([len(sentence) for sentence in tokens]),
             "index": torch.arange(len(tokens)),
         }  # fmt: skip
         if translator.regions is not None:
@@ -93,5 +93,5 @@ class ExportedTranslators:
             if regions is None or regions.shape[-1] != width:
                 raise RecipeError(f"translate: {name} reads regions (R, {width}) of a picture; give them, or use mt")
             batch["regions"] = torch.from_numpy(regions.astype(np.float32))
-        found = translate(translator.eval(), batch, BeamSettings(), BEGIN, END)
-        return [bpe.decode(beam[0].tokens, target) for beam in found]
+        beams = translate(translator.eval(), batch, BeamSettings(), BEGIN, END)
+        return [bpe.decode(beam[0].tokens, target) for beam in beams]

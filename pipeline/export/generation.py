@@ -50,12 +50,12 @@ def caption(
     exported = generating(exported, "writes") or exported
     for picture in pictures:
         regions = exported.regions_of(picture)[0][None]
-        for one in exported.languages if language is None else [exported.require_language(language)]:
-            text = captions_of_regions(exported, regions, one, beam)[0]
+        for code in exported.languages if language is None else [exported.require_language(language)]:
+            text = captions_of_regions(exported, regions, code, beam)[0]
             if as_json:
-                print(json.dumps({"picture": picture, "language": one, "caption": text}, ensure_ascii=False))
+                print(json.dumps({"picture": picture, "language": code, "caption": text}, ensure_ascii=False))
             else:
-                print(f"{one}  {printable(text)}")
+                print(f"{code}  {printable(text)}")
 
 
 def imagine(
@@ -87,7 +87,7 @@ def imagine(
 def generating(exported: ExportedModel, what: Literal["writes", "draws"]) -> ExportedModel | None:
     """The exported model, or else its reranker, if it writes captions or draws pictures; None where neither does."""
     models = [exported] if exported.reranker is None else [exported, exported.reranker]
-    return next((one for one in models if getattr(one.model, what)), None)
+    return next((model for model in models if getattr(model.model, what)), None)
 
 
 def captions_of(
@@ -99,7 +99,9 @@ def captions_of(
         DataError: a picture cannot be read.
         RecipeError: the model writes no captions, or reads regions made elsewhere.
     """
-    return captions_of_regions(exported, np.stack([exported.regions_of(one)[0] for one in pictures]), language, beam)
+    return captions_of_regions(
+        exported, np.stack([exported.regions_of(picture)[0] for picture in pictures]), language, beam
+    )
 
 
 def captions_of_regions(
@@ -123,10 +125,10 @@ def picture_of(exported: ExportedModel, text: str, language: str | None = None, 
     exported = generating(exported, "draws") or exported
     language = exported.language_of(text) if language is None else exported.require_language(language)
     try:
-        found = drawn_pictures(exported.model, exported.text, [(text, language)], seed)
+        pictures = drawn_pictures(exported.model, exported.text, [(text, language)], seed)
     except ModelError as error:
         raise RecipeError(f"{exported.folder}: {error}") from None
-    return of_generator(found[0], ENLARGED)
+    return of_generator(pictures[0], ENLARGED)
 
 
 def given_model(recipe: Recipe, workspace: Workspace, model: Path | None) -> ExportedModel:

@@ -80,12 +80,12 @@ def push(folder: Path, name: str, private: bool = False) -> str:
         info = api.model_info(name)
         if private and not info.private:
             raise RecipeError(f"--push {name}: is public; make it private on the hub, or leave --private out")
-        held = {one.rfilename for one in info.siblings or []}
-        foreign = sorted(one for one in held - OF_OWNERS if not one.startswith("."))
+        held = {file.rfilename for file in info.siblings or []}
+        foreign = sorted(file for file in held - OF_OWNERS if not file.startswith("."))
         if foreign and ABOUT not in held:
             raise RecipeError(f"--push {name}: holds {foreign[0]}, which is no part of an exported model; choose "
                               "another name")  # fmt: skip
-        stale = [one for one in foreign if one not in {ABOUT, *about["files"]}]
+        stale = [file for file in foreign if file not in {ABOUT, *about["files"]}]
         api.upload_folder(
             repo_id=name, folder_path=folder, commit_message=f"Bildwort: {about['name']}", delete_patterns=stale,
             allow_patterns=sorted({ABOUT, *OF_OWNERS, *about["files"]}),

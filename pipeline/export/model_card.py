@@ -147,7 +147,7 @@ def _brings(translators: Sequence[str], reranker: Mapping[str, Any] | None) -> s
     """What else lies in the folder."""
     text = f" It brings translators: {', '.join(translators)} (`{TRANSLATORS}/`)." if translators else ""
     if reranker is not None:
-        right = ", ".join(f"{one} {scores['t2i_r1']:.1f} %" for one, scores in reranker["test"].items())
+        right = ", ".join(f"{language} {scores['t2i_r1']:.1f} %" for language, scores in reranker["test"].items())
         text += (
             f" A second model, {reranker['name']} (`{RERANKER}/`), reranks the first {reranker['first_k']} results; "
             f"with it R@1 from text to image on test is {right}."
@@ -185,7 +185,7 @@ def _front_matter(
         language=languages, license=license_id or "unknown", library_name="bildwort",
         pipeline_tag="feature-extraction",
         tags=["image-text-retrieval", "bildwort", *(["multilingual"] if len(languages) > 1 else [])],
-        base_model=[one for one in bases if one and _on_hub(one)] or None,
+        base_model=[base for base in bases if base and _on_hub(base)] or None,
         datasets=[dataset], metrics=["recall"],
         model_name=name, eval_results=results,
     )  # fmt: skip

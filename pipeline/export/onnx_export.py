@@ -118,7 +118,7 @@ def _write(exported: ExportedModel, side: nn.Module, path: Path) -> float:
     example = _examples(exported, side, _TRACED)
     axes = ("batch", "regions") if isinstance(side, _Images) else ("batch", "words")
     fixed = isinstance(side, _Images) and exported.model.image_encoder is not None  # one row of pixels an image
-    shapes = {name: dict(enumerate(axes[: 1 if fixed else min(one.ndim, 2)])) for name, one in example.items()}
+    shapes = {name: dict(enumerate(axes[: 1 if fixed else min(tensor.ndim, 2)])) for name, tensor in example.items()}
     try:
         with torch.no_grad(), _quiet():
             program = torch.onnx.export(
@@ -142,8 +142,8 @@ def _checked(exported: ExportedModel, side: nn.Module, path: Path) -> float:
         batch = _examples(exported, side, size)
         with torch.no_grad():
             expected = side(**batch)
-        (found,) = session.run(["vectors"], {name: one.numpy() for name, one in batch.items()})
-        largest = max(largest, float((torch.from_numpy(found) - expected).abs().max()))
+        (vectors,) = session.run(["vectors"], {name: tensor.numpy() for name, tensor in batch.items()})
+        largest = max(largest, float((torch.from_numpy(vectors) - expected).abs().max()))
     if not largest <= TOLERANCE:
         raise RecipeError(f"--onnx: vectors of {path.name} differ by {largest:.1e} from torch's, more than {TOLERANCE}:"
                           f" it is not written; report it, with the versions of {', '.join(_PACKAGES)}")  # fmt: skip
@@ -157,7 +157,7 @@ def _examples(exported: ExportedModel, side: nn.Module, count: int) -> dict[str,
         number = 1 if model.image_encoder is not None else count + 2
         return {"regions": torch.randn(count, number, model.input_dim, generator=draws)}
     lengths = torch.randint(2, _LONGEST + 1, (count,), generator=draws)
-    rows = [torch.randint(1, len(exported.text), (int(one),), generator=draws).tolist() for one in lengths]
+    rows = [torch.randint(1, len(exported.text), (int(length),), generator=draws).tolist() for length in lengths]
     languages = torch.randint(0, len(model.languages), (count,), generator=draws)
     return {"tokens": pad(rows), "lengths": lengths, "languages": languages}
 

@@ -66,7 +66,7 @@ class Seen:
         if not all(map(workspace.done, tables)):
             return None
         folders = [workspace.folder(job) for job in tables]
-        rows = [row for one in folders for row in read_captions(one / "captions.parquet").to_list()]
+        rows = [row for folder in folders for row in read_captions(folder / "captions.parquet").to_list()]
         split: dict[str, list[dict[str, Any]]] = {TRAIN: [], VAL: []}
         for row in rows:
             if row["split"] == VAL or (row["split"] == TRAIN and f"{row['language']}/{row['source']}" in types):
@@ -78,7 +78,7 @@ class Seen:
 
     def save(self, path: Path) -> None:
         """Write them."""
-        save_file({f"{split}.{kind}": one for split, of in self.hashes.items() for kind, one in of.items()}, path)
+        save_file({f"{split}.{kind}": hashes for split, of in self.hashes.items() for kind, hashes in of.items()}, path)
 
     @classmethod
     def load(cls, folder: Path) -> "Seen | None":
@@ -92,13 +92,13 @@ class Seen:
             return None
         try:
             arrays = load_file(path)
-            found = {split: {kind: arrays[f"{split}.{kind}"] for kind in _KINDS} for split in (TRAIN, VAL)}
-            if any(one.dtype != np.int64 or one.ndim != 1 for of in found.values() for one in of.values()):
+            hashes = {split: {kind: arrays[f"{split}.{kind}"] for kind in _KINDS} for split in (TRAIN, VAL)}
+            if any(array.dtype != np.int64 or array.ndim != 1 for of in hashes.values() for array in of.values()):
                 raise ValueError("expected whole numbers")
         except Exception as error:  # safetensors raises its own error
             reason = f"{path}: not readable ({error!r})"
             raise RecipeError(f"{reason}; get the model folder again, or export it again") from None
-        return cls(found)
+        return cls(hashes)
 
     def overlap(
         self, split: str, names: Sequence[str] | None, pictures: Sequence[int] | None, sentences: Sequence[str]
@@ -135,7 +135,7 @@ def _hashes(rows: Sequence[Mapping[str, Any]], digests: Mapping[str, str]) -> di
     images = dict.fromkeys(row["image_id"] for row in rows)
     kinds: dict[str, Iterable[int]] = {
         "names": map(name_hash, images),
-        "files": (picture_hash(digests[one]) for one in images if one in digests),
+        "files": (picture_hash(digests[image]) for image in images if image in digests),
         "sentences": (sentence_hash(row["text"]) for row in rows),
     }
     return {kind: np.unique(np.fromiter(of, np.int64)) for kind, of in kinds.items()}

@@ -108,19 +108,21 @@ def translate_lines(
     cut, silent, written = set[int](), 0, list[str]()
     for start in range(0, len(lines), _BLOCK):
         places = [place for place in range(start, min(start + _BLOCK, len(lines))) if not_empty[place]]
-        found = {place: [Translated(lines[place], "", 0.0)] for place in places}
+        translated = {place: [Translated(lines[place], "", 0.0)] for place in places}
         for number, ((network, bpe), (language, target)) in enumerate(zip(hops, pairwise(languages), strict=True), 1):
-            sizes = {place: bpe.size(best.text, language) for place, (best, *_) in found.items()}
+            sizes = {place: bpe.size(best.text, language) for place, (best, *_) in translated.items()}
             cut |= {place for place, size in sizes.items() if size > MAX_TOKENS}
-            sentences = {place: found[place][0].text for place, size in sizes.items() if size}
+            sentences = {place: translated[place][0].text for place, size in sizes.items() if size}
             shown = [seen[place] if seen else None for place in sentences]
             translations = translate_all(
                 network, bpe, bpe.encode_all(list(sentences.values()), language), shown, store, target, beam,
                 options.batch_tokens, trainer, request.n_best if number == len(hops) else 1,
             )  # fmt: skip
-            found = dict(zip(sentences, translations, strict=True))
-        silent += len(places) - sum(bool(best.text.strip()) for best, *_ in found.values())
-        written += (_moses if request.moses else _lines)(start, min(start + _BLOCK, len(lines)), found, request.n_best)
+            translated = dict(zip(sentences, translations, strict=True))
+        silent += len(places) - sum(bool(best.text.strip()) for best, *_ in translated.values())
+        written += (_moses if request.moses else _lines)(
+            start, min(start + _BLOCK, len(lines)), translated, request.n_best
+        )
     text = "".join(f"{line}\n" for line in written)
     sys.stdout.write(text) if request.output is None else write_output(request.output, text, "translate: --output")
     blind = [place for place, filled in enumerate(not_empty, 1) if seen and filled and seen[place - 1] is None]
@@ -184,24 +186,28 @@ def _pictures(
     return store, [name if name in store else None for name in names]
 
 
-def _lines(start: int, end: int, found: dict[int, list[Translated]], n_best: int) -> Iterator[str]:
+def _lines(start: int, end: int, translated: dict[int, list[Translated]], n_best: int) -> Iterator[str]:
     """A line for each line read."""
     for place in range(start, end):
-        translations = found.get(place, [])
+        translations = translated.get(place, [])
         if n_best == 1:
             yield translations[0].text if translations else ""
         else:
-            best = [{"text": one.text, "score": round(one.score, 4)} for one in translations]
+            best = [{"text": translation.text, "score": round(translation.score, 4)} for translation in translations]
             yield json.dumps({"line": place + 1, "translations": best}, ensure_ascii=False)
 
 
-def _moses(start: int, end: int, found: dict[int, list[Translated]], n_best: int) -> list[str]:
+def _moses(start: int, end: int, translated: dict[int, list[Translated]], n_best: int) -> list[str]:
     """n-best lists of the lines read."""
-    lists = [(found.get(place) or [Translated("", "", 0.0)])[:n_best] for place in range(start, end)]
+    lists = [(translated.get(place) or [Translated("", "", 0.0)])[:n_best] for place in range(start, end)]
     candidates = [
-        [Candidate(one.text, {"logp": one.score, "length": len(one.tokens.split())}) for one in some] for some in lists
+        [
+            Candidate(translation.text, {"logp": translation.score, "length": len(translation.tokens.split())})
+            for translation in some
+        ]
+        for some in lists
     ]
-    return nbest_lines(candidates, [[one.score for one in some] for some in lists], start)
+    return nbest_lines(candidates, [[translation.score for translation in some] for some in lists], start)
 
 
 def translate_by_recipe(recipe: Recipe, workspace: Workspace, request: Request) -> None:
@@ -260,8 +266,8 @@ def translate_exported(model: Path, options: AugmentSettings, request: Request) 
 
 def _regions(exported: ExportedModel, names: Sequence[str], folder: Path) -> RegionStore:
     """The regions of those pictures that are files."""
-    found = {name: exported.regions_of(name) for name in names if Path(name).is_file()}
+    regions = {name: exported.regions_of(name) for name in names if Path(name).is_file()}
     nothing = (np.zeros((1, exported.model.input_dim)), np.zeros((1, 4)))
-    pictures = found or {"no picture": nothing}  # a store has one image or more
+    pictures = regions or {"no picture": nothing}  # a store has one image or more
     write_regions(folder, list(pictures), pictures.values())
     return RegionStore(folder, check_values=False)

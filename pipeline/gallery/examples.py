@@ -33,10 +33,12 @@ class Ambiguous(NamedTuple):
 
 def example_queries(gallery: Gallery, count: int = 5) -> list[Sentence]:
     """Captions of a gallery, its languages in turn, English first; the same ones for the same gallery."""
-    languages = sorted(gallery.languages, key=lambda one: one != "en")
-    drawn = {one: iter(gallery.draw_captions(one, count, _SEED)) for one in languages}
-    found = [Sentence(text, one) for one in islice(cycle(languages), count) if (text := next(drawn[one], ""))]
-    return sorted(found, key=lambda one: languages.index(one.language))
+    languages = sorted(gallery.languages, key=lambda language: language != "en")
+    drawn = {language: iter(gallery.draw_captions(language, count, _SEED)) for language in languages}
+    sentences = [
+        Sentence(text, language) for language in islice(cycle(languages), count) if (text := next(drawn[language], ""))
+    ]
+    return sorted(sentences, key=lambda sentence: languages.index(sentence.language))
 
 
 def ambiguous_example(gallery: Gallery) -> Ambiguous | None:
@@ -55,9 +57,9 @@ def ambiguous_example(gallery: Gallery) -> Ambiguous | None:
     for source, target, system in sorted(ways, key=lambda way: way[0] != "en"):
         if target in gallery.exported.languages:
             texts = gallery.draw_captions(source, _SENTENCES, _SEED)
-            found = [one for text in texts for one in _rated(gallery, Sentence(text, source), target, system)]
-            if found:
-                return max(found, key=lambda one: one[0])[1]
+            pairs = [pair for text in texts for pair in _rated(gallery, Sentence(text, source), target, system)]
+            if pairs:
+                return max(pairs, key=lambda pair: pair[0])[1]
     return None
 
 
@@ -81,14 +83,14 @@ def _rated(
     back = translations  # without a translator that leads back, different ones do not mean the same
     if source in exported.translators.targets("mt", target):
         back = exported.translators.translate_all(translations, "mt", target, source)
-    found = []
-    for one, other in combinations(range(len(hits)), 2):
-        margin = float(min(preferred[one, other], preferred[other, one]))
-        if translations[one] != translations[other] and margin > 0:
-            clear = back[one] == back[other] and _places(translations[one], translations[other]) == 1
-            rank = (clear, margin + float(min(near[one], near[other])))
-            found.append((rank, Ambiguous(sentence, target, (hits[one], hits[other]))))
-    return found
+    pairs = []
+    for first, second in combinations(range(len(hits)), 2):
+        margin = float(min(preferred[first, second], preferred[second, first]))
+        if translations[first] != translations[second] and margin > 0:
+            clear = back[first] == back[second] and _places(translations[first], translations[second]) == 1
+            rank = (clear, margin + float(min(near[first], near[second])))
+            pairs.append((rank, Ambiguous(sentence, target, (hits[first], hits[second]))))
+    return pairs
 
 
 def _places(text: str, other: str) -> int:

@@ -44,13 +44,13 @@ def explain(exported: ExportedModel, query: str, language: str, regions: NDArray
     captions = exported.encode_captions([query, *without], language)[:]  # 1 + W
     pictures = torch.from_numpy(regions.astype(np.float32))
     seen = torch.ones(regions.shape[1], dtype=torch.bool)
-    return [_words_of(words, ground(exported.model, one, seen, captions)) for one in pictures]
+    return [_words_of(words, ground(exported.model, picture, seen, captions)) for picture in pictures]
 
 
 def _words_of(words: list[str], grounding: Grounding) -> list[Word]:
     """The words with what was found of them."""
-    found = []
+    explained = []
     for text, effect, parts in zip(words, grounding.effects.tolist(), grounding.regions, strict=True):
         region = int(parts.argmax())
-        found.append(Word(text, effect, region if effect > 0 and parts[region] > 0 else None))
-    return found
+        explained.append(Word(text, effect, region if effect > 0 and parts[region] > 0 else None))
+    return explained

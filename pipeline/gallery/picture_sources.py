@@ -41,11 +41,11 @@ class PictureFolder:
         """Regions and boxes of each picture, or why it cannot be read."""
         extractor = exported.require_pixels()
         paths = [self.paths[name] for name in names]
-        for path, found in zip(paths, extractor.extract_readable(paths, self.workers), strict=True):
-            if isinstance(found, str):
-                yield found.removeprefix(f"{path}: ")
+        for path, result in zip(paths, extractor.extract_readable(paths, self.workers), strict=True):
+            if isinstance(result, str):
+                yield result.removeprefix(f"{path}: ")
             else:
-                yield {"regions": exported.standardised(found[0]), "boxes": found[1].astype(np.float32)}
+                yield {"regions": exported.standardised(result[0]), "boxes": result[1].astype(np.float32)}
 
 
 class StoredRegions:

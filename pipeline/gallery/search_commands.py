@@ -59,11 +59,11 @@ def search(
     opened = Gallery.open(gallery or gallery_of(recipe, workspace))
     second = None if rerank is None else ExportedModel.from_pretrained(rerank)
     answers = []
-    for one in requests:
-        hits = opened.search(one.text, one.top, one.language, second, 0 if plain else None)
-        language_read = one.language or opened.exported.language_of(one.text)
-        answers.append((one.text, language_read, hits))
-        _print_hits({"query": one.text, "language": language_read}, hits, as_json, heading=len(requests) > 1)
+    for request in requests:
+        hits = opened.search(request.text, request.top, request.language, second, 0 if plain else None)
+        language_read = request.language or opened.exported.language_of(request.text)
+        answers.append((request.text, language_read, hits))
+        _print_hits({"query": request.text, "language": language_read}, hits, as_json, heading=len(requests) > 1)
     if sheet is not None:
         write_output(sheet, contact_sheet(answers), "search: --sheet")
 
@@ -93,10 +93,10 @@ def describe(
     opened = Gallery.open(gallery or gallery_of(recipe, workspace))
     known = opened.place_of(picture) is not None
     first = 0 if plain else None
-    found = opened.describe_known(picture, top, first) if known else opened.describe(Path(picture), top, first)
-    if not found:
+    captions = opened.describe_known(picture, top, first) if known else opened.describe(Path(picture), top, first)
+    if not captions:
         raise RecipeError(f"{opened.folder}: it has no captions; run `make index` with a recipe that has")
-    for language, hits in found.items():
+    for language, hits in captions.items():
         _print_hits({"picture": picture, "language": language}, hits, as_json, heading=True)
 
 
@@ -133,14 +133,14 @@ def _queries(path: Path, language: str | None, top: int) -> Iterator[Query]:
 
 def _print_hits(about: dict[str, Any], hits: Sequence[Hit], as_json: bool, heading: bool) -> None:
     if as_json:
-        found = [
+        records = [
             {"name": hit.name, "score": round(hit.score, 5)} | ({"path": str(hit.path)} if hit.path else {})
             for hit in hits
         ]
-        print(json.dumps(about | {"hits": found}, ensure_ascii=False))
+        print(json.dumps(about | {"hits": records}, ensure_ascii=False))
         return
     if heading:
-        print(" ".join(printable(one) for one in about.values()))
+        print(" ".join(printable(value) for value in about.values()))
     for rank, hit in enumerate(hits, 1):
         print(f"{rank:4d}  {hit.score:6.3f}  {printable(str(hit.path or hit.name))}")
     if not hits:

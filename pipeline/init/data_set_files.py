@@ -159,11 +159,11 @@ def _chosen(tables: Sequence[Path], folder: Path) -> tuple[list[Path], list[str]
 
 def _grouped(files: Sequence[Path]) -> dict[str, list[Path]]:
     """Files by the split that their names begin with (`validation-00000-of-00001.parquet`); none of other names."""
-    found: dict[str, list[Path]] = defaultdict(list)
+    groups: dict[str, list[Path]] = defaultdict(list)
     for path in files:
         name = re.split(r"[-.]", path.name.lower())[0]
-        found[name if name.startswith(_SPLITS) else ""].append(path)
-    return found
+        groups[name if name.startswith(_SPLITS) else ""].append(path)
+    return groups
 
 
 def _load(kind: str, files: Sequence[Path], cache: str) -> "Dataset":

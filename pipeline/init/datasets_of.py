@@ -196,12 +196,12 @@ def _names_split(name: str) -> bool:
 
 def _columns(part: Part, source: str) -> tuple[list[str], str | None]:
     """The columns of captions, and of the split if there is one."""
-    others = [name for name in part.rows.features if name not in (part.image, FILE_NAME)]
-    captions = [name for name in others if _language_in(name) is not None and any(_some_texts(part.rows, name))]
+    columns = [name for name in part.rows.features if name not in (part.image, FILE_NAME)]
+    captions = [name for name in columns if _language_in(name) is not None and any(_some_texts(part.rows, name))]
     if not captions:
         raise DataError(f"{source}: no column of captions among {', '.join(part.rows.features)}; expected a text or a "
                         "list of texts, called caption or text")  # fmt: skip
-    return captions, "split" if "split" in others and any(_some_texts(part.rows, "split")) else None
+    return captions, "split" if "split" in columns and any(_some_texts(part.rows, "split")) else None
 
 
 def _language_in(column: str) -> str | None:
@@ -218,8 +218,8 @@ def _language_in(column: str) -> str | None:
 
 def _texts(value: Any) -> Iterator[str]:
     """The captions in a cell: a text, a list of texts, or of records with a text `raw`; a missing one is empty."""
-    for one in (value or [None]) if isinstance(value, list) else [value]:
-        text = one.get("raw") if isinstance(one, dict) else one
+    for entry in (value or [None]) if isinstance(value, list) else [value]:
+        text = entry.get("raw") if isinstance(entry, dict) else entry
         yield " ".join(text.split()) if isinstance(text, str) and not is_missing(text) else ""
 
 

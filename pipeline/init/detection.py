@@ -88,24 +88,24 @@ def _chosen(
     known = {name for path in pictures for name in (PurePosixPath(path).name, PurePosixPath(path).stem)}
     broken: list[DataError] = []
     passed: list[str] = []
-    found: list[tuple[Path, Found]] = []
+    candidates: list[tuple[Path, Found]] = []
     for file in files:
         try:
             if captions is None and not is_inside(file, folder):
                 raise _PassedOverError("a link out of the folder")
             is_json = file.name.removesuffix(".gz").endswith(_JSON)
-            found.append((file, _tree(file, languages) if is_json else _table(file, known, languages)))
+            candidates.append((file, _tree(file, languages) if is_json else _table(file, known, languages)))
         except _PassedOverError as reason:
             passed.append(f"{file.relative_to(folder) if file.is_relative_to(folder) else file}: {reason}")
         except DataError as error:
             broken.append(error)
-    if len(found) > 1:
-        names = ", ".join(str(file.relative_to(folder)) for file, _ in found)
+    if len(candidates) > 1:
+        names = ", ".join(str(file.relative_to(folder)) for file, _ in candidates)
         raise DataError(
             f"{folder}: several files have captions: {names}; choose one by --captions FILE, or leave one there"
         )
-    if found:
-        return found[0]
+    if candidates:
+        return candidates[0]
     if broken:
         raise broken[0]
     to_make = _TO_MAKE.format(next(iter(pictures)))
@@ -205,7 +205,7 @@ def _folder_of(names: Sequence[str], pictures: Mapping[str, Path]) -> str:
     """The folder, relative to that of all pictures, in which most of the named ones lie; the outer of several."""
     some = names[:: max(1, len(names) // _SAMPLE)]
     inner = {str(parent) for name in pictures for parent in PurePosixPath(name).parents} - {"."}
-    folders = ["", *sorted(inner, key=lambda one: (one.count("/"), one))]
+    folders = ["", *sorted(inner, key=lambda folder: (folder.count("/"), folder))]
 
     def hits(place: str) -> int:
         """How many of them lie there."""

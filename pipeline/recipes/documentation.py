@@ -98,9 +98,9 @@ def _lines(settings: Any, indent: str) -> Iterator[str]:
 def documentation(kind: type) -> Mapping[str, str]:
     """What is written about each field of a settings class, on one line: below it, or under `Attributes`."""
     texts: dict[str, str] = {}
-    for one in reversed(kind.__mro__[:-1]):
-        found = docstring_parser.parse_from_object(one)
-        texts |= {param.arg_name: " ".join((param.description or "").split()) for param in found.params}
+    for base in reversed(kind.__mro__[:-1]):
+        docstring = docstring_parser.parse_from_object(base)
+        texts |= {param.arg_name: " ".join((param.description or "").split()) for param in docstring.params}
     return texts
 
 
@@ -109,8 +109,8 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _value(value: Any) -> str:

@@ -58,7 +58,7 @@ def load_recipe(name: str | Path, overrides: Iterable[str] = (), networks: bool 
     path, given = _find(str(name)), list(overrides)
     raw = _read_with_base(path)
     whole = raw
-    for override in sorted(given, key=lambda one: not one.startswith(_OTHERS)):  # they drop what belongs to another
+    for override in sorted(given, key=lambda text: not text.startswith(_OTHERS)):  # they drop what belongs to another
         values = _parse_override(override)
         with located(_COMMAND_LINE):
             whole = laid_over(whole, values)
@@ -89,7 +89,7 @@ def load_recipe(name: str | Path, overrides: Iterable[str] = (), networks: bool 
 
 def variant_of(overrides: Iterable[str]) -> str:
     """The overrides of a recipe by which its figures are others; the last one of a key counts."""
-    last = {key: text for key, _, text in (one.removeprefix("--").partition("=") for one in overrides)}
+    last = {key: text for key, _, text in (override.removeprefix("--").partition("=") for override in overrides)}
     changing = {
         key: text for key, text in last.items()
         if key not in _NEUTRAL and not key.startswith("report.")
@@ -106,10 +106,10 @@ def lender(recipe: Recipe, name: str, section: str = "augment") -> Recipe:
     """
     if name == recipe.name:
         raise RecipeError(f"recipe {name}: {section} borrows from itself; name another recipe or leave it out")
-    found = load_recipe(name, recipe.lent)
-    if found.augment.translators or found.augment.captions:
+    owner = load_recipe(name, recipe.lent)
+    if owner.augment.translators or owner.augment.captions:
         raise RecipeError(f"recipe {recipe.name}: {section} borrows from {name}, which borrows itself; name its lender")
-    return found
+    return owner
 
 
 def translator_recipe(recipe: Recipe) -> Recipe:
@@ -118,8 +118,8 @@ def translator_recipe(recipe: Recipe) -> Recipe:
     Raises:
         RecipeError: as `lender`.
     """
-    other = recipe.augment.captions or recipe.augment.translators
-    return lender(recipe, other) if other else recipe
+    name = recipe.augment.captions or recipe.augment.translators
+    return lender(recipe, name) if name else recipe
 
 
 def require_reranked(recipe: Recipe) -> None:

@@ -85,7 +85,7 @@ def _check_retrieval_models(vse: VseSettings) -> None:
     refuse_unknown(vse.options, known, "vse.options.")
     for name in models:
         own = option_names(model_class(name))
-        _check_options(name, {key: one for key, one in vse.options.items() if key in own})
+        _check_options(name, {key: value for key, value in vse.options.items() if key in own})
     if vse.first is not None and (score := model_class(vse.first).score_with(**vse.options)) != "inner product":
         raise RecipeError(f"vse.first is {vse.first!r}, whose score is of {score}; expected an inner product")
 

@@ -58,8 +58,8 @@ def overlaid(settings: VseSettings, change: Mapping[str, Any]) -> VseSettings:
 def captioner_settings(settings: VseSettings, captioner: Mapping[str, Any]) -> VseSettings:
     """The settings of the training of `augment.captioner`; another model has options and starts of its own."""
     own = {key: value for key, value in captioner.items() if key != "row"}
-    others: dict[str, Any] = {} if own.get("model", settings.model) == settings.model else {"options": {}, "start": []}
-    return replace(settings, **{"seeds": settings.seeds[:1], **others, **own, **ALONE, "only": [captioner["row"]]})
+    resets: dict[str, Any] = {} if own.get("model", settings.model) == settings.model else {"options": {}, "start": []}
+    return replace(settings, **{"seeds": settings.seeds[:1], **resets, **own, **ALONE, "only": [captioner["row"]]})
 
 
 def check_overlays(recipe: Recipe, vse: Mapping[str, Any]) -> None:

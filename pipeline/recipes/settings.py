@@ -180,8 +180,8 @@ class Recipe:
         if search is not None and members_of(system)[1] is not None:
             wanted = searches[search]
             if wanted.method != "beam" or wanted.groups > 1:
-                other = "has groups" if wanted.method == "beam" else "draws"
-                raise RecipeError(f"it re-ranks a plain beam, but augment.searches.{search} {other}; leave one out")
+                conflict = "has groups" if wanted.method == "beam" else "draws"
+                raise RecipeError(f"it re-ranks a plain beam, but augment.searches.{search} {conflict}; leave one out")
         if search is not None and is_pretrained(mmt, system) and searches[search].groups > 1:
             raise RecipeError(
                 f"a pretrained translator has no diverse beam search (augment.searches.{search}.groups); leave groups "

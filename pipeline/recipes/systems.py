@@ -43,8 +43,15 @@ def directions_of(mmt: "MmtSettings", system: str) -> list[str]:
 
 def translators_wanted(mmt: "MmtSettings") -> list[tuple[str, str]]:
     """Each system with each of its directions, those of a direction together."""
-    directions = dict.fromkeys([*mmt.directions, *(one for it in mmt.systems for one in directions_of(mmt, it))])
-    return [(system, one) for one in directions for system in mmt.systems if one in directions_of(mmt, system)]
+    directions = dict.fromkeys(
+        [*mmt.directions, *(direction for it in mmt.systems for direction in directions_of(mmt, it))]
+    )
+    return [
+        (system, direction)
+        for direction in directions
+        for system in mmt.systems
+        if direction in directions_of(mmt, system)
+    ]
 
 
 def parse_path(path: str) -> tuple[str, list[str], str | None]:

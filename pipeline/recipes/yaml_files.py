@@ -21,10 +21,10 @@ class _Loader(_SafeLoader):
         first: dict[str, yaml.ScalarNode] = {}
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and (before := first.setdefault(key.value, key)) is not key:
-                here, there = (one.start_mark.line + 1 for one in (key, before))
+                here, there = (scalar.start_mark.line + 1 for scalar in (key, before))
                 raise yaml.YAMLError(f"{key.value!r} stands in line {there} and again in line {here}; write it once")
-        found: dict[Any, Any] = super().construct_mapping(node, deep)
-        return found
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
 
 
 def _whole_number(loader: Any, node: yaml.ScalarNode) -> int:
@@ -76,8 +76,8 @@ def read_mapping(text: str, where: str) -> dict[str, Any]:
     except ValueError as error:
         raise RecipeError(f"{where}: not a YAML file of ours ({error})") from None
     if not isinstance(raw, dict):
-        found = "nothing" if raw is None else type(raw).__name__
-        raise RecipeError(f"{where}: expected sections (corpus, mmt, vse …), found {found}")
+        kind = "nothing" if raw is None else type(raw).__name__
+        raise RecipeError(f"{where}: expected sections (corpus, mmt, vse …), found {kind}")
     return raw
 
 
@@ -113,7 +113,7 @@ def _size(node: yaml.Node, sizes: dict[int, int], above: list[int]) -> int:
                              f"{_LONGEST_VALUE:,} at most")  # fmt: skip
     children = list(node.value) if isinstance(node, yaml.SequenceNode) else []
     if isinstance(node, yaml.MappingNode):
-        children = [one for pair in node.value for one in pair]
+        children = [child for pair in node.value for child in pair]
     above.append(id(node))
     size = 1
     for child in children:

@@ -61,9 +61,9 @@ def tables_of(name: str, figures: Figures, cells: Cells, language: str) -> Itera
             line: measure(figures, about, list(jobs.values()), Subject(about.split, *line, language), folds)
             for line, jobs in rows.items()
         }
-        n = next((one.n for one in measured.values() if one.n), 0)
+        n = next((result.n for result in measured.values() if result.n), 0)
         title = about.title.format(system=cells[0][0], language=language, size=size(n, folds), corpus=corpus)
-        lines = [line for key, one in measured.items() for line in _named(about, key, one.lines)]
+        lines = [line for key, result in measured.items() for line in _named(about, key, result.lines)]
         baselines = _baselines(figures, about, next(iter(rows.values())), language) if rows and about.baselines else []
         if n or not about.optional:
             yield TextTable(f"{title}; {over}", about.heads, [*lines, *baselines])
@@ -110,9 +110,9 @@ def _cells(
     ends = (None, None) if part else figures.interval(jobs, lambda folder: line.read(folder, subject.language))
     means = []
     for place, metric in enumerate(line.metrics):
-        by_seed = [one[part + metric] for one in scores]
+        by_seed = [job_scores[part + metric] for job_scores in scores]
         if line.less:
-            by_seed = [value - one[part + line.less] for value, one in zip(by_seed, scores, strict=True)]
+            by_seed = [value - job_scores[part + line.less] for value, job_scores in zip(by_seed, scores, strict=True)]
             metric = f"{metric}-{line.less.rpartition('_')[2]}"
         means.append(figures.mean(subject, metric, by_seed, ends if place == about.tested else (None, None)))
     sign: Literal["", "+"] = "+" if line.less else ""
@@ -121,7 +121,7 @@ def _cells(
     shown.insert(about.tested + 1, tested.interval(sign))
     shown.append(tested.seeds(about.items.split()[0]))
     if about.counted:
-        counted = sum(one.get(about.counted[1], 0.0) for one in scores)
+        counted = sum(job_scores.get(about.counted[1], 0.0) for job_scores in scores)
         shown.append(f"{counted:.0f} of {subject.n * len(jobs):,}")
     return [line.label, *shown] if about.label else shown
 
@@ -158,9 +158,9 @@ def _differences(
             for line in about.lines(job) if figures.workspace.done(job) else ():
                 if (language, line.metrics[0]) in scores:
                     values.setdefault((row, line.label), {})[seed] = line.read(folder, language)
-    pairs, (one, other), first = [], about.compared or ("", ""), next(iter(rows), ("", ""))
+    pairs, (left, right), first = [], about.compared or ("", ""), next(iter(rows), ("", ""))
     for row in rows:
-        pairs.append((f"{' '.join(row)}: {one} − {other}", (row, one), (row, other)))
+        pairs.append((f"{' '.join(row)}: {left} − {right}", (row, left), (row, right)))
         labels = [label for of, label in values if of == row != first]
         pairs += [(f"{label}: {' '.join(row)} − {' '.join(first)}", (row, label), (first, label)) for label in labels]
     for name, ours, theirs in pairs:

@@ -37,14 +37,14 @@ def add_counts(figures: Figures, rows: Sequence[Row]) -> None:
         rows: of `vse.rows`; those of the recipe's tables join them.
     """
     written = _written(figures)
-    tested = {(one.system, one.source, one.language) for one in figures.results if _is_recall(one)}
+    tested = {(result.system, result.source, result.language) for result in figures.results if _is_recall(result)}
     for system, row, languages in _lines(figures, rows):
         slots = {slot for job in row.trained for slot in _slots(job)}
         counts = written | _synthesised(figures, row.trained)
         for language in sorted(languages - row.unseen):
             own = {slot.type for slot in slots if slot.language == language}
             if (system, row.name, language) in tested and own and own <= counts.keys():
-                count = sum(counts[one] for one in own)
+                count = sum(counts[kind] for kind in own)
                 figures.add("train", system, row.name, language, CAPTIONS, count, None, None, 1, 0)
         if (more := _parameters(figures, row.trained)) is not None:
             figures.add("train", system, row.name, "", PARAMETERS, more, None, None, 1, 0)
@@ -57,14 +57,19 @@ def language_figure(results: Sequence[Result], published: dict[str, float]) -> l
         results: those of the report, with what `add_counts` adds.
         published: parameters of one more language by system, of the paper.
     """
-    captions = {(one.system, one.source, one.language): int(one.value) for one in results if one.metric == CAPTIONS}
+    captions = {
+        (result.system, result.source, result.language): int(result.value)
+        for result in results
+        if result.metric == CAPTIONS
+    }
     points = [
-        Point(one.language, f"{one.system}: {one.source}", count, one.value, one.low, one.high) for one in results
-        if _is_recall(one) and (count := captions.get((one.system, one.source, one.language)))
+        Point(result.language, f"{result.system}: {result.source}", count, result.value, result.low, result.high)
+        for result in results
+        if _is_recall(result) and (count := captions.get((result.system, result.source, result.language)))
     ]  # fmt: skip
     if len({point.colour for point in points}) < 2:
         return []
-    more = dict.fromkeys((one.system, one.value / _MILLION) for one in results if one.metric == PARAMETERS)
+    more = dict.fromkeys((result.system, result.value / _MILLION) for result in results if result.metric == PARAMETERS)
     marks = [Mark(system, value) for system, value in more]
     marks += [Mark(f"{system}, published", value / _MILLION, hollow=True) for system, value in published.items()]
     axes = ("captions of the language in training", f"mean recall, percent; lines: 95 % ({ONE_SEED})")
@@ -72,8 +77,8 @@ def language_figure(results: Sequence[Result], published: dict[str, float]) -> l
     return [("Languages", as_png(by_count("Mean recall on test by language", axes, points, below)))]
 
 
-def _is_recall(one: Result) -> bool:
-    return (one.split, one.metric) == ("test", "mean_recall")
+def _is_recall(result: Result) -> bool:
+    return (result.split, result.metric) == ("test", "mean_recall")
 
 
 def _lines(figures: Figures, rows: Sequence[Row]) -> Iterator[_Line]:
@@ -101,18 +106,18 @@ def _written(figures: Figures) -> dict[str, int]:
         return {}
     report = read_json(figures.workspace.folder(corpus) / "report.json", _COUNTS)
     return {
-        f"{one['language']}/{HUMAN}": one["captions"] for one in report["captions"]
-        if (one["split"], one["source"]) == ("train", HUMAN)
+        f"{row['language']}/{HUMAN}": row["captions"] for row in report["captions"]
+        if (row["split"], row["source"]) == ("train", HUMAN)
     }  # fmt: skip
 
 
 def _synthesised(figures: Figures, trained: Sequence[Job]) -> dict[str, int]:
     """Type → captions that the inputs of a row's models hold."""
-    found: dict[str, int] = {}
-    for source, job in ((source, job) for one in trained for source, job in one.inputs.items()):
+    counts: dict[str, int] = {}
+    for source, job in ((source, job) for model in trained for source, job in model.inputs.items()):
         if (count := figures.scores(job).get(("", "captions"))) and source != "corpus":
-            found |= {slot.type: int(count) for one in trained for slot in _slots(one) if slot.source == source}
-    return found
+            counts |= {slot.type: int(count) for model in trained for slot in _slots(model) if slot.source == source}
+    return counts
 
 
 def _parameters(figures: Figures, trained: Sequence[Job]) -> int | None:

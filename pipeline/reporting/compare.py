@@ -28,9 +28,9 @@ def compare(first: str, second: str, workspace: Workspace) -> None:
     """
     folders = [_find(name, workspace.root / "jobs") for name in (first, second)]
     names = [f"{folder.parent.name}/{folder.name}" for folder in folders]
-    one, two = (read_manifest(folder) for folder in folders)
+    first_manifest, second_manifest = (read_manifest(folder) for folder in folders)
     causes = list(dict.fromkeys(_causes(folders[0], folders[1])))
-    figures = list(_different(one["metrics"], two["metrics"]))
+    figures = list(_different(first_manifest["metrics"], second_manifest["metrics"]))
     info(f"{names[0]} and {names[1]}: {len(causes)} differences in what they were made of, {len(figures)} in figures")
     if causes:
         TextTable("What they were made of", ["", *names], causes).show()
@@ -45,15 +45,19 @@ def _find(name: str, jobs: Path) -> Path:
     if (Path(name) / "manifest.json").is_file():
         return Path(name).resolve()
     job, _, key = name.rpartition("/")
-    found = [
+    folders = [
         path.parent
         for path in sorted(jobs.glob("*/*/manifest.json"))
         if job in ("", path.parts[-3]) and path.parts[-2].startswith(key) and "." not in path.parts[-2]  # whole ones
     ]
-    if len(found) != 1:
-        several = f"fits {', '.join(f'{one.parent.name}/{one.name}' for one in found[:3])}" if found else "is not there"
+    if len(folders) != 1:
+        several = (
+            f"fits {', '.join(f'{folder.parent.name}/{folder.name}' for folder in folders[:3])}"
+            if folders
+            else "is not there"
+        )
         raise RecipeError(f"run {name!r} {several}; give a folder or job/key, as in {jobs}/mmt-en-de/0123456789ab")
-    return found[0].resolve()
+    return folders[0].resolve()
 
 
 def _causes(first: Path, second: Path, where: str = "", seen: set[tuple[Path, Path]] | None = None) -> Iterator[_Line]:
@@ -65,16 +69,19 @@ def _causes(first: Path, second: Path, where: str = "", seen: set[tuple[Path, Pa
     if first == second or (first, second) in seen:
         return
     seen.add((first, second))
-    one, two = read_manifest(first), read_manifest(second)
-    for name in sorted(one["inputs"].keys() | two["inputs"].keys()):
-        made = [(folder.parents[1], manifest["inputs"].get(name)) for folder, manifest in ((first, one), (second, two))]
+    first_manifest, second_manifest = read_manifest(first), read_manifest(second)
+    for name in sorted(first_manifest["inputs"].keys() | second_manifest["inputs"].keys()):
+        made = [
+            (folder.parents[1], manifest["inputs"].get(name))
+            for folder, manifest in ((first, first_manifest), (second, second_manifest))
+        ]
         folders = [jobs / input["job"] / input["key"] for jobs, input in made if input]
         if len(folders) == 2 and all((folder / "manifest.json").is_file() for folder in folders):
             yield from _causes(folders[0], folders[1], f"{name}: ", seen)
         elif made[0][1] != made[1][1]:
             keys = [_short(input and input["key"]) for _, input in made]
             yield where + name, keys[0], keys[1]
-    left, right = ({part: manifest.get(part) for part in _CAUSES} for manifest in (one, two))
+    left, right = ({part: manifest.get(part) for part in _CAUSES} for manifest in (first_manifest, second_manifest))
     for what, value, other in _different(left, right):
         yield where + what, value, other
 

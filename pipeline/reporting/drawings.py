@@ -79,14 +79,14 @@ def trained_drawings(graph: Graph) -> list[Job]:
 
 def drawing_jobs(graph: Graph) -> list[Job]:
     """A job for each retrieval model of a recipe's rows, trained or not."""
-    found = {}
+    jobs = {}
     for settings, row, trained, table in models_of(graph):
         if not table:
             title = f"{trained.settings['model']} trained on {row.name}, seed {row.seed}"
-            found[trained.name, trained.key] = _drawing_job(
+            jobs[trained.name, trained.key] = _drawing_job(
                 graph.recipe, graph.corpus, trained, title, settings.pretrained
             )
-    return list(found.values())
+    return list(jobs.values())
 
 
 def finished_drawings(graph: Graph) -> list[tuple[str, bytes]]:
@@ -100,7 +100,7 @@ def finished_drawings(graph: Graph) -> list[tuple[str, bytes]]:
 def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrained: str | None) -> Job:
     """Draw one model, and show the same in the TensorBoard folder of its training."""
     learned = {slot.language for group in trained.settings["groups"] for slot in parse_group(group)}
-    languages = [one for one in recipe.vse.test if one in learned][:_LANGUAGES] or recipe.vse.test[:1]
+    languages = [language for language in recipe.vse.test if language in learned][:_LANGUAGES] or recipe.vse.test[:1]
 
     kind, options = model_class(trained.settings["model"]), trained.settings["options"]
     generates = kind.writes_with(**options) or kind.draws_with(**options)
@@ -129,7 +129,9 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
         for tag, pixels in pictures.items():
             (folder / _file_of(tag)).write_bytes(png_of(pixels))
         log_pictures(log_folder(recipe, trained.name, trained.key), pictures)
-        unknown = [word for one, words in chosen.items() for word in words if word.lower() not in known.get(one, [])]
+        unknown = [
+            word for language, words in chosen.items() for word in words if word.lower() not in known.get(language, [])
+        ]
         return {"grounded": 0 if lacks else len(images.ids[:_GROUNDED]), "lacks": lacks, "unknown_words": unknown}
 
     inputs = {"corpus": corpus, "model": trained} | images_of(trained)
@@ -166,7 +168,7 @@ class _TestImages:
             if row["split"] == "test" and row["source"] == HUMAN and language in languages and image_id in self.store:
                 self.captions[language].setdefault(image_id, row["text"])
                 self.texts[language].append(row["text"])
-        described = [set(found) for found in self.captions.values()]
+        described = [set(known) for known in self.captions.values()]
         ids = sorted(set.intersection(*described) or described[0])
         self.ids = random.Random(0).sample(ids, len(ids))
 
@@ -190,7 +192,7 @@ def _grounding(model: RetrievalModel, text: TextInput, images: _TestImages, imag
     """What a model looks at in one image."""
     (row,) = images.store.rows([image_id])
     regions, boxes = images.store.regions[row], images.store.boxes[row]
-    captions = [(found[image_id], language) for language, found in images.captions.items() if image_id in found]
+    captions = [(known[image_id], language) for language, known in images.captions.items() if image_id in known]
     shown = grounded(model, text.encode, regions, np.ones(len(regions), bool), boxes, captions)
     return grounding_figure(f"{title}: what it looks at in {image_id}", images.picture(image_id), shown)
 
@@ -212,7 +214,7 @@ def _joint_space(
 
     contents = Contents(
         regions, regions.reshape(-1, images.store.dim)[some], crop,
-        {language: [found[one] for one in ids if one in found] for language, found in images.captions.items()},
+        {language: [known[image] for image in ids if image in known] for language, known in images.captions.items()},
         words,
     )  # fmt: skip
     return joint_space_figure(title, encoded_contents(model, text.encode, contents), contents)

@@ -41,7 +41,7 @@ def generation_sheet(
     """
     lines: dict[str, list[Line]] = {image: [] for image in ids[:_SHOWN]}
     for language, known in captions.items():
-        gallery = [(known[one], language) for one in ids if one in known]
+        gallery = [(known[image], language) for image in ids if image in known]
         with torch.no_grad():
             images = encoded_images(model, regions[:_SHOWN])
             best = model.similarity(images, encoded_captions(model, text.encode, gallery)).argmax(1).tolist()
@@ -50,13 +50,13 @@ def generation_sheet(
             lines[image] += [
                 (f"{language_name(language)}, human: {known.get(image, '–')}", BLACK),
                 (f"retrieved: {gallery[best[place]][0]}", GREY),
-                *((f"generated: {one or '(empty)'}", GREEN) for one in written[place : place + 1]),
+                *((f"generated: {generated or '(empty)'}", GREEN) for generated in written[place : place + 1]),
             ]
     rows: list[tuple[list[Shown], list[Line]]] = []
     for image in ids[:_SHOWN]:
         shown: list[Shown] = [pictures.get(image)]
         if model.draws:
-            language, caption = next((one, known[image]) for one, known in captions.items() if image in known)
+            language, caption = next((language, known[image]) for language, known in captions.items() if image in known)
             shown.append(of_generator(drawn_pictures(model, text, [(caption, language)], _SEED)[0]))
             lines[image].append((f"drawn: of the human caption in {language_name(language)}", GREEN))
         rows.append((shown, lines[image]))

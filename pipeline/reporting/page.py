@@ -44,10 +44,12 @@ def report_page(
 
 def _recalls(results: Sequence[Result]) -> Iterator[str]:
     """Mean recall with its interval, a plot a language."""
-    found = [one for one in results if one.metric == "mean_recall" and one.split == "test"]
-    for language in sorted({one.language for one in found}):
+    recalls = [result for result in results if result.metric == "mean_recall" and result.split == "test"]
+    for language in sorted({result.language for result in recalls}):
         rows = [
-            (f"{one.system}: {one.source}", one.value, one.low, one.high) for one in found if one.language == language
+            (f"{result.system}: {result.source}", result.value, result.low, result.high)
+            for result in recalls
+            if result.language == language
         ]
         yield as_svg(intervals(f"Mean recall, {language}, test; {INTERVALS}", rows))
 

@@ -27,15 +27,15 @@ def variants_of(graph: Graph) -> dict[str, str]:
     Two systems of a name have it with their table's (`1: SAN`).
     """
     own = {job.key for row in graph.all_rows for job in ordered_in_stage(row.jobs, "vse")}
-    found: dict[str, str] = {}
+    variants: dict[str, str] = {}
     taken: dict[tuple[str, str], str] = {}
     for name, cells in graph.tables.items():
         for system, _, row in cells:
             for job in ordered_in_stage(row.jobs, "vse"):
-                if job.key not in own and job.key not in found:
+                if job.key not in own and job.key not in variants:
                     twice = taken.setdefault((job.name, system), job.key) != job.key
-                    found[job.key] = f"{name}: {system}" if twice else system
-    return found
+                    variants[job.key] = f"{name}: {system}" if twice else system
+    return variants
 
 
 def table_jobs(graph: Graph, name: str | None) -> list[Job]:
@@ -48,7 +48,7 @@ def table_jobs(graph: Graph, name: str | None) -> list[Job]:
     wanted = tuple(ANALYSES) if graph.recipe.tables[str(name)].captions else BESIDE_RECALL
     return [
         job for _, _, row in rows
-        for job in (row.job, *(row.analyses[one] for one in wanted if one in row.analyses))
+        for job in (row.job, *(row.analyses[analysis] for analysis in wanted if analysis in row.analyses))
     ]  # fmt: skip
 
 
@@ -142,12 +142,12 @@ def _shown(theirs: Mapping[str, float | None], columns: Iterable[str]) -> list[s
 
 def _published(values: Sequence[float | None], columns: Sequence[str]) -> dict[str, float | None]:
     """Metric → what was published of it; None: nothing. Of some rows the mean recall is all there is."""
-    found: dict[str, float | None] = dict.fromkeys((*columns, "rsum"))
+    figures: dict[str, float | None] = dict.fromkeys((*columns, "rsum"))
     if len(values) == 1 and values[0] is not None:
-        return found | {"rsum": len(RECALLS) * values[0]}
+        return figures | {"rsum": len(RECALLS) * values[0]}
     own = RECALLS if len(values) == len(RECALLS) else [name for name in columns if name != SUM]
-    found |= dict(zip(own, values, strict=True))
-    return found | {"rsum": _sum(found, RECALLS)} | ({SUM: _sum(found, _OF_SUM)} if SUM in columns else {})
+    figures |= dict(zip(own, values, strict=True))
+    return figures | {"rsum": _sum(figures, RECALLS)} | ({SUM: _sum(figures, _OF_SUM)} if SUM in columns else {})
 
 
 def _sum(figures: Mapping[str, float | None], names: Sequence[str]) -> float | None:
@@ -166,12 +166,14 @@ def _tests(
     """
     wanted = []
     for system in dict.fromkeys(system for system, _ in cells):
-        rows = [row for other, row in cells if other == system]
+        rows = [row for name, row in cells if name == system]
         for below in dict.fromkeys((rows[0], "copies")):
             wanted += [((system, row), (system, below)) for row in rows if row not in (below, rows[0])]
         wanted.append(((system, rows[0]), next(iter(cells))))
     first_cells = {system: (system, row) for system, row in reversed(cells)}
-    wanted += [(first_cells[one], first_cells[other]) for one, other in compare if {one, other} <= first_cells.keys()]
+    wanted += [
+        (first_cells[left], first_cells[right]) for left, right in compare if {left, right} <= first_cells.keys()
+    ]
     pairs = [
         (f"{' '.join(cell)} − {base[1] if cell[0] == base[0] else ' '.join(base)}", cells[cell], cells[base])
         for cell, base in wanted
@@ -186,7 +188,7 @@ def _captions_table(figures: Figures, settings: Table, cells: Cells) -> TextTabl
     for (system, name), rows in by_line(cells).items():
         title, jobs = (
             rows[0].title(language),
-            [one.analyses["retrieved"] for one in rows if "retrieved" in one.analyses],
+            [row.analyses["retrieved"] for row in rows if "retrieved" in row.analyses],
         )
         measured = measure(figures, about, jobs, Subject("test", system, title, language), settings.folds)
         n = n or measured.n
@@ -209,7 +211,7 @@ def _beside(
             yield ["", "published", *ranked, "", ""]
             pairs = zip(own[1 : len(ranked)], ranked[1:], strict=True)
             yield ["", "difference", own[0],
-                   *(f"{float(one) - float(two):+.1f}" if two else "" for one, two in pairs), "", ""]  # fmt: skip
+                   *(f"{float(cell) - float(base):+.1f}" if base else "" for cell, base in pairs), "", ""]  # fmt: skip
     for ranked in theirs.values():  # where nothing was run
         yield ["", "published", *ranked, "", ""]
 
@@ -218,4 +220,4 @@ def _by_rank(values: Sequence[float | None]) -> Iterator[list[str]]:
     """Rank and published figures, of each rank that has some."""
     many = len(ANALYSES["retrieved"].measures)
     for rank_of, start in enumerate(range(0, len(values), many), 1):
-        yield [str(rank_of), *("" if one is None else f"{one:.1f}" for one in values[start : start + many])]
+        yield [str(rank_of), *("" if value is None else f"{value:.1f}" for value in values[start : start + many])]

@@ -133,16 +133,16 @@ def _record(row: Mapping[str, str]) -> Record:
 def add_records(recipe: str, records: Sequence[Record], folder: Path = RECORDS) -> int:
     """Add records to those of a recipe, in place of older ones of the same figures; returns how many are new."""
     with lock(folder / f".{recipe}.lock", f"{recipe}.csv"):
-        known = {_figure(one): one for one in read_records(recipe, folder)}
-        given = {_figure(one): one for one in records}
-        fresh = [one for figure, one in given.items() if figure not in known or known[figure].value != one.value]
+        known = {_figure(row): row for row in read_records(recipe, folder)}
+        given = {_figure(row): row for row in records}
+        fresh = [row for figure, row in given.items() if figure not in known or known[figure].value != row.value]
         if fresh:
-            again = {(one.job, one.variant) for one in fresh}  # all figures of a job are of one run
-            known |= {figure: one for figure, one in given.items() if (one.job, one.variant) in again}
+            again = {(row.job, row.variant) for row in fresh}  # all figures of a job are of one run
+            known |= {figure: row for figure, row in given.items() if (row.job, row.variant) in again}
             text = io.StringIO()
             writer = csv.DictWriter(text, [field.name for field in fields(Record)], lineterminator="\n")
             writer.writeheader()
-            writer.writerows(asdict(one) for one in known.values())
+            writer.writerows(asdict(row) for row in known.values())
             write_atomically(folder / f"{recipe}.csv", text.getvalue())
         return len(fresh)
 
@@ -176,9 +176,10 @@ def finished_records(
             continue
         manifest, folder = workspace.manifest(job), workspace.folder(job)
         flat = flat_metrics(manifest["metrics"])
-        ranked = {one for one, _ in flat if one and (folder / f"ranks-{one}.npz").is_file()}
+        ranked = {language for language, _ in flat if language and (folder / f"ranks-{language}.npz").is_file()}
         intervals = {
-            one: bootstrap_interval([read_ranks(folder, one)], recipe.report.resamples) for one in sorted(ranked)
+            language: bootstrap_interval([read_ranks(folder, language)], recipe.report.resamples)
+            for language in sorted(ranked)
         }
         made = (version("bildwort"), str(manifest.get("finished", "")).partition("T")[0])
         for (language, name), value in flat.items():

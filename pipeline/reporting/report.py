@@ -61,7 +61,7 @@ def report(graph: Graph) -> None:
     folder = written.folder
     for sheet in written.sheets:
         sheet.show()
-    for name in [*graph.recipe.refused, *(one for one in graph.recipe.tables if one not in graph.tables)]:
+    for name in [*graph.recipe.refused, *(table for table in graph.recipe.tables if table not in graph.tables)]:
         info(f"table {name} cannot be made with these settings; `make table TABLE={name}` says why", colour="yellow")
     info(
         f"{len(written.results)} figures: {folder / 'results.jsonl'}; the tables: {folder / 'report.md'}, with plots: "
@@ -199,7 +199,7 @@ class _ReportTables(Figures):
                 table += [] if self.workspace.done(job) else [[name, NOT_RUN, *[""] * 3]]
                 continue
             system, direction, target = _parts(name)
-            measures = [one for one in _MEASURES if f"own_{one[0]}" in scores]
+            measures = [figure for figure in _MEASURES if f"own_{figure[0]}" in scores]
             for place, (measure, title, digits) in enumerate(measures):
                 cells = []
                 for shown in SHOWN:

@@ -26,12 +26,12 @@ def show_comparisons(graph: Graph, jobs: Sequence[Job]) -> None:
 
 def rerank_tables(figures: Figures, jobs: Mapping[str, Job]) -> list[TextTable]:
     """For each comparison BLEU, chrF and TER of each set of features, and what the own picture is worth."""
-    found = []
+    tables = []
     for name, job in jobs.items():
         system, _, direction = name.removeprefix("ablation-").partition("-")
         scores = figures.own_scores(job)
         if not scores:
-            found.append(TextTable(f"Re-ranking {system}-{direction}", ["features"], [[NOT_RUN]]))
+            tables.append(TextTable(f"Re-ranking {system}-{direction}", ["features"], [[NOT_RUN]]))
             continue
         count, seeds = int(scores["test_sentences"]), figures.recipe.mmt.rerank.seeds
         over = "95 % over images and over the seeds of MIRA" if len(seeds) > 1 else f"95 %, {ONE_SEED}"
@@ -43,21 +43,23 @@ def rerank_tables(figures: Figures, jobs: Mapping[str, Job]) -> list[TextTable]:
         rows = [row for row in (LOG_P, *CHOICES, ORACLE) if f"{row} | BLEU" in scores]
         scored = _read(scores, rows, "")
         target = direction.partition("-")[2]
-        for one in scored:
-            metric, value, runs = one.measure.lower(), one.value, 1
-            if one.gain is not None:
-                metric, value, runs = f"{metric}-gain", one.gain.value, len(seeds)
-            source, ends = f"{direction}, {one.system}", rounded(one.gain)
+        for score in scored:
+            metric, value, runs = score.measure.lower(), score.value, 1
+            if score.gain is not None:
+                metric, value, runs = f"{metric}-gain", score.gain.value, len(seeds)
+            source, ends = f"{direction}, {score.system}", rounded(score.gain)
             figures.add("test", system, source, target, metric, value, *ends, runs, count)
         sheet = comparison_table(title, scored)
         published = figures.recipe.mmt.rerank.published.get(direction, {})
-        found.append(replace(sheet, rows=[*sheet.rows, *_published(published)]))
+        tables.append(replace(sheet, rows=[*sheet.rows, *_published(published)]))
         if own := [row for row in rows if f"{row} | BLEU | own" in scores]:
-            shown = [[one.measure, *shown_difference(one.gain)] for one in _read(scores, own, " | own") if one.gain]
+            shown = [
+                [score.measure, *shown_difference(score.gain)] for score in _read(scores, own, " | own") if score.gain
+            ]
             heads = ["own image − another", "difference", "95 %", "p"]
             title = f"Re-ranking {system}-{direction} by the own image or another one; {over}"
-            found.append(TextTable(title, heads, shown))
-    return found
+            tables.append(TextTable(title, heads, shown))
+    return tables
 
 
 def _published(systems: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
@@ -72,12 +74,12 @@ def _published(systems: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
 
 def _read(scores: Mapping[str, float], rows: Sequence[str], end: str) -> list[Scored]:
     """Scores and gains of rows from a job's figures."""
-    found = []
+    scored = []
     for measure in SURFACE_MEASURES:
         for row in rows:
             name = f"{row} | {measure.name}{end}"
             parts = [scores.get(f"{name} {part}") for part in Difference._fields]
             known = [part for part in parts if part is not None]
             gain = Difference(*known) if len(known) == len(parts) else None
-            found.append(Scored(row, measure.name, scores[name], gain))
-    return found
+            scored.append(Scored(row, measure.name, scores[name], gain))
+    return scored

@@ -131,10 +131,10 @@ class Figures:
             low: float | None, high: float | None, seeds: int, n: int, task: str | None = None,
             captions: int = 0) -> None:  # fmt: skip
         """Keep a figure as a row; the task is that of the language's captions if none is given."""
-        found = Result(self.recipe.name, self.label, split, system, source, language, task or self.task_of(language),
-                       metric, round(value, 4), low, high, seeds, n, captions)  # fmt: skip
-        if found not in self.results:  # a row may stand in several tables
-            self.results.append(found)
+        result = Result(self.recipe.name, self.label, split, system, source, language, task or self.task_of(language),
+                        metric, round(value, 4), low, high, seeds, n, captions)  # fmt: skip
+        if result not in self.results:  # a row may stand in several tables
+            self.results.append(result)
 
     def scores(self, job: Job) -> dict[tuple[str, str], float]:
         """(language, metric) → value of a job, from its artifact or else from its record."""
@@ -157,7 +157,7 @@ class Figures:
         """Those of some jobs that have a figure in a language, and the figures of each in it."""
         all_scores = [(job, self.scores(job)) for job in jobs]
         known = [(job, scores) for job, scores in all_scores if (language, metric) in scores]
-        by_metric = [{name: value for (one, name), value in scores.items() if one == language} for _, scores in known]
+        by_metric = [{name: value for (code, name), value in scores.items() if code == language} for _, scores in known]
         return [job for job, _ in known], by_metric
 
     def not_run(self, jobs: Iterable[Job]) -> str:
@@ -183,15 +183,17 @@ class Figures:
         if not folds and all(map(self.workspace.done, counted)):
             runs = read_runs([self.workspace.folder(job) for job in counted], [language])
             ranks = [run[language] for run in runs]
-            found = bootstrap_interval(ranks, self.recipe.report.resamples)
-            intervals = {name: rounded(interval) for name, interval in found.items()}
+            exact = bootstrap_interval(ranks, self.recipe.report.resamples)
+            intervals = {name: rounded(interval) for name, interval in exact.items()}
             n, captions = len(ranks[0].image_to_text), len(ranks[0].text_to_image)
         subject = Subject(fold_split(n) if folds else "test", system, row, language, n, captions)
         figures = {
-            name: self.mean(subject, name, [one[part + name] for one in scores], intervals.get(name, (None, None)))
+            name: self.mean(
+                subject, name, [job_scores[part + name] for job_scores in scores], intervals.get(name, (None, None))
+            )
             for name in (*RECALLS, *MEDIANS, "mean_recall", "rsum")
         }
-        validated = [one["val_rsum"] for one in scores if "val_rsum" in one]
+        validated = [job_scores["val_rsum"] for job_scores in scores if "val_rsum" in job_scores]
         if len(validated) < len(scores):
             return Cell(figures, None)
         return Cell(figures, self.mean(Subject("val", system, row, language), "rsum", validated).value)
@@ -206,11 +208,11 @@ class Figures:
         if not jobs or not all(self.workspace.done(job) for job in jobs):
             return None, None
         values = [read(self.workspace.folder(job)) for job in jobs]
-        for job, one in zip(jobs, values, strict=True):
-            if len(one) != len(values[0]):
+        for job, run in zip(jobs, values, strict=True):
+            if len(run) != len(values[0]):
                 folder = self.workspace.folder(job)
                 raise RecipeError(
-                    f"{folder}: {len(one)} values, another seed has {len(values[0])}; delete it and run the stage again"
+                    f"{folder}: {len(run)} values, another seed has {len(values[0])}; delete it and run the stage again"
                 )
         return rounded(mean_interval(values, self.recipe.report.resamples))
 
@@ -252,10 +254,10 @@ class Figures:
             return []
         folders = [self.workspace.folder(side[seed]) for side in (jobs, base) for seed in seeds]
         ranks = [run[language] for run in read_runs(folders, [language])]
-        found = paired_difference(ranks[: len(seeds)], ranks[len(seeds) :], self.recipe.report.resamples)[metric]
+        difference = paired_difference(ranks[: len(seeds)], ranks[len(seeds) :], self.recipe.report.resamples)[metric]
         by_seed = [self.scores(jobs[s])[language, metric] - self.scores(base[s])[language, metric] for s in seeds]
         seen = " ".join(f"{value:+.2f}" for value in by_seed)
-        return [*shown_difference(found), seen if len(by_seed) > 1 else f"{seen} {_only('images')}"]
+        return [*shown_difference(difference), seen if len(by_seed) > 1 else f"{seen} {_only('images')}"]
 
 
 def shown_interval(low: float | None, high: float | None, sign: Literal["", "+"] = "") -> str:

@@ -43,13 +43,13 @@ def sts(graph: Graph, runner: Runner, force: bool = False) -> None:
 def sts_variants(rows: Sequence[StsRow]) -> dict[str, str]:
     """Key of a job → the system of a table whose model it tests, or the captions of a baseline if there are several."""
     first: dict[str, str] = {}
-    found: dict[str, str] = {}
+    variants: dict[str, str] = {}
     for row in sorted(rows, key=lambda row: row.optional):
         if row.job is None or (not row.optional and first.setdefault(row.job.name, row.job.key) == row.job.key):
             continue
         if first.get(row.job.name) != row.job.key:
-            found.setdefault(row.job.key, row.system if row.optional else row.source)
-    return found
+            variants.setdefault(row.job.key, row.system if row.optional else row.source)
+    return variants
 
 
 def sts_jobs(graph: Graph) -> list[Job]:
@@ -79,7 +79,7 @@ def sts_tables(figures: Figures, rows: Sequence[StsRow]) -> list[TextTable]:
     for row in rows:
         lines.setdefault((row.system, row.source), []).append(row)
     heads = ["system", "trained on", "r", "95 %", "pairs", "clean r", "95 %", "pairs", "seeds"]
-    found = []
+    tables = []
     for name in figures.recipe.sts.sets if rows else ():
         title = (
             f"Sentence similarity, {name}, {language}: Pearson's r × 100 with gold scores; clean: without pairs that "
@@ -89,8 +89,8 @@ def sts_tables(figures: Figures, rows: Sequence[StsRow]) -> list[TextTable]:
         for system, values in figures.recipe.sts.published.items():
             if name in values:
                 shown.append([system, "published", f"{values[name]:.1f}", *[""] * 6])
-        found.append(TextTable(title, heads, shown))
-    return found
+        tables.append(TextTable(title, heads, shown))
+    return tables
 
 
 def _line(figures: Figures, name: str, rows: Sequence[StsRow]) -> Iterator[list[str]]:
@@ -114,7 +114,7 @@ def _cells(
 ) -> list[str]:
     """r, its interval, the number of pairs of a set's whole or clean part, and the seeds; a row of the results."""
     part, language = name + CLEAN if clean else name, figures.recipe.sts.language
-    values = [one[f"{part}_pearson"] for one in scores if f"{part}_pearson" in one]
+    values = [job_scores[f"{part}_pearson"] for job_scores in scores if f"{part}_pearson" in job_scores]
     n = int(scores[0][f"{part}_pairs"])
     if len(values) < len(jobs):
         return [UNDEFINED, NO_INTERVAL, f"{n:,}", str(len(jobs))]

@@ -27,7 +27,7 @@ def fused(training: Training) -> Row:
     """The models of `vse.fuse`, by the mean of their similarities."""
     settings = training.recipe.vse
     trained = [training.train(model) for model in settings.fuse]
-    scored = [similarity_job(one, training.corpus, settings) for one in trained]
+    scored = [similarity_job(trained_job, training.corpus, settings) for trained_job in trained]
     job = fusion_job(f"fusion-{'-'.join(settings.fuse)}-{training.name}-{training.seed}", scored, settings)
     return training.row(job, trained, " + ".join(settings.fuse))
 

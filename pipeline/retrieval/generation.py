@@ -34,15 +34,15 @@ def written_captions(
     Raises:
         ModelError: the model has no decoder.
     """
-    device, found = next(model.parameters()).device, list[str]()
+    device, captions = next(model.parameters()).device, list[str]()
     for start in range(0, len(regions), _BATCH):
         some = torch.from_numpy(regions[start : start + _BATCH].astype(np.float32)).to(device)
         languages = torch.full((len(some),), model.languages.index(language), device=device)
         with torch.no_grad():
             tokens = model.write_captions(*model.see(some, some.new_ones(some.shape[:2]).bool()), languages, search)
         assert isinstance(text, WordVocabulary)  # a decoder has word vectors
-        found += [text.decode(one, language) for one in tokens]
-    return found
+        captions += [text.decode(sentence, language) for sentence in tokens]
+    return captions
 
 
 def on_device(model: RetrievalModel, trainer: TrainerSettings) -> RetrievalModel:
@@ -73,13 +73,13 @@ class Writer:
 
     def write(self, images: Sequence[str], language: str) -> dict[str, str]:
         """Image id → caption; may be empty. Images without regions are left out."""
-        kept, found = [one for one in images if one in self.store], dict[str, str]()
+        kept, captions = [image for image in images if image in self.store], dict[str, str]()
         for start in range(0, len(kept), _BATCH):
             some = kept[start : start + _BATCH]
             regions = self.store.take(self.store.rows(some))
             texts = written_captions(self.model, self.text, regions, language, self.search)
-            found |= zip(some, texts, strict=True)
-        return found
+            captions |= zip(some, texts, strict=True)
+        return captions
 
 
 def drawn_pictures(
@@ -96,12 +96,12 @@ def drawn_pictures(
     Raises:
         ModelError: the model draws no pictures.
     """
-    device, found = next(model.parameters()).device, list[NDArray[np.uint8]]()
+    device, pictures = next(model.parameters()).device, list[NDArray[np.uint8]]()
     for start in range(0, len(sentences), _BATCH):
         some = sentences[start : start + _BATCH]
-        numbers = [text.encode(*one) for one in some]
+        numbers = [text.encode(*sentence) for sentence in some]
         languages = torch.tensor([model.languages.index(language) for _, language in some])
-        lengths = torch.tensor([len(one) for one in numbers])
+        lengths = torch.tensor([len(tokens) for tokens in numbers])
         drawn = model.draw_images(pad(numbers).to(device), lengths, languages.to(device), seed + start // _BATCH)
-        found.append(((drawn.cpu().numpy() + 1) * 127.5).round().clip(0, 255).astype(np.uint8))
-    return np.concatenate(found)
+        pictures.append(((drawn.cpu().numpy() + 1) * 127.5).round().clip(0, 255).astype(np.uint8))
+    return np.concatenate(pictures)

@@ -24,12 +24,12 @@ def pictures_to_read(settings: VseSettings, corpus: Job, pictures: Callable[[], 
     size = model_class(settings.model).pixels_with(**settings.options)
     if settings.image_encoder is None and size is None:
         return {}
-    digest, found = pictures(), dict[str, Job]()
+    digest, jobs = pictures(), dict[str, Job]()
     if settings.image_encoder is not None:
-        found[IMAGES] = pictures_job(corpus, settings.image_encoder_size, digest)
+        jobs[IMAGES] = pictures_job(corpus, settings.image_encoder_size, digest)
     if size is not None:
-        found["pixels"] = pixels_job(corpus, size, digest)
-    return found
+        jobs["pixels"] = pixels_job(corpus, size, digest)
+    return jobs
 
 
 def images_of(trained: Job) -> dict[str, Job]:

@@ -124,11 +124,11 @@ def require_languages(captions: Table, wanted: Mapping[str, Sequence[str]], key:
         RecipeError: there is one.
     """
     columns = (captions[name][:] for name in ("split", "language", "source"))
-    found = {(split, language) for split, language, source in zip(*columns, strict=True) if source == HUMAN}
+    captioned = {(split, language) for split, language, source in zip(*columns, strict=True) if source == HUMAN}
     for split, languages in wanted.items():
         for language in languages:
-            if (split, language) not in found:
-                has = sorted(other for where, other in found if where == split)
+            if (split, language) not in captioned:
+                has = sorted(other_language for where, other_language in captioned if where == split)
                 raise RecipeError(
                     f"{key} names {language!r}, but the corpus has no human caption of it for {split}; it has "
                     f"{', '.join(has) or 'none'}; name another, or give pictures of that split captions"

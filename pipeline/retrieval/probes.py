@@ -45,12 +45,12 @@ def twin_scores(test: ModelTest, twins: list[dict[str, str]], folder: Path) -> d
 
     Ties count against the model. The outcome of each caption is left in `twins-<language>.npy`.
     """
-    found = {}
+    scores = {}
     for language in test.module.test_languages if twins else ():
         right = own_above_twin(test.module, encoded_twins(test, other_twins(twins), language), BOTH)
         np.save(folder / f"twins-{language}.npy", right.numpy())
-        found[language] = {"own_above_twin": 100 * right.float().mean().item()}
-    return found
+        scores[language] = {"own_above_twin": 100 * right.float().mean().item()}
+    return scores
 
 
 def other_twins(twins: list[dict[str, str]]) -> dict[str, str]:
@@ -79,7 +79,7 @@ def own_above_twin(module: Retrieval, twins: Twins, part: str) -> Tensor:
     """Whether each caption (C,) scores its own picture above its twin, by a branch or by `BOTH`; ties are wrong."""
     images, captions = twins.images, twins.captions
     if part != BOTH:
-        images, captions = (module.model.of_branch(one, part) for one in (images, captions))
+        images, captions = (module.model.of_branch(encoding, part) for encoding in (images, captions))
     scores, columns = module.model.similarity(images, captions), torch.arange(len(twins.own))
     return scores[twins.own, columns] > scores[twins.twin, columns]
 
@@ -110,11 +110,15 @@ def language_probe(
         if wanted and (image, language) not in seen and len(sentences.get((split, language), ())) < MOST:
             seen.add((image, language))
             sentences.setdefault((split, language), []).append(text.encode(words, language))
-    both = [one for one in sorted(languages) if ("train", one) in sentences and ("test", one) in sentences]
+    both = [
+        language
+        for language in sorted(languages)
+        if ("train", language) in sentences and ("test", language) in sentences
+    ]
     model.eval()
-    found = {place: universal_vectors(model, sentences[place], place[1])
-             for language in both for place in (("train", language), ("test", language))}  # fmt: skip
-    if len(both) < 2 or any(vectors is None for vectors in found.values()):
+    vectors_of = {place: universal_vectors(model, sentences[place], place[1])
+                  for language in both for place in (("train", language), ("test", language))}  # fmt: skip
+    if len(both) < 2 or any(vectors is None for vectors in vectors_of.values()):
         return {}
-    sides = ({one: found[split, one] for one in both} for split in ("train", "test"))
+    sides = ({language: vectors_of[split, language] for language in both} for split in ("train", "test"))
     return {"language_probe": probe(*sides)}  # type: ignore[arg-type]

@@ -29,15 +29,17 @@ def by_translation(training: Training) -> Row:
     known, translators = training.translators(), dict[str, Job]()
     for translation, (system, direction) in settings.translations.items():
         if (title := f"{system}-{direction}") not in known:
-            other = recipe.augment.captions or recipe.augment.translators
-            raise RecipeError(f"vse.translate is {translation!r}, but {other} trains no {title}")
+            recipe_name = recipe.augment.captions or recipe.augment.translators
+            raise RecipeError(f"vse.translate is {translation!r}, but {recipe_name} trains no {title}")
         translators[direction] = known[title]
     trained = training.train(settings.model)
-    titles = "+".join(one.replace(":", "-") for one in settings.translations)
+    titles = "+".join(translation.replace(":", "-") for translation in settings.translations)
     name = f"search-{titles}-{settings.model}-{training.name}-{training.seed}"
     job = translated_job(name, trained, training, translators)
     target_of = dict(direction.split("-") for direction in translators)
-    unseen = {one for one, target in target_of.items() if target not in training.languages}  # it reads the translation
+    unseen = {
+        source for source, target in target_of.items() if target not in training.languages
+    }  # it reads the translation
     return training.row(job, [trained], f"{settings.model} by {', '.join(settings.translations)}", target_of, unseen)
 
 
@@ -70,12 +72,13 @@ def translated_job(name: str, trained: Job, training: Training, translators: Map
             test = open_test(inputs, [target], settings)
             rows = _to_translate(test.captions, source, name)
             network, bpe = load_translator(inputs[place])
-            found = translate_all(
+            translations = translate_all(
                 network, bpe, bpe.encode_all([row["text"] for row in rows], source), [None] * len(rows), None, target,
                 BeamSettings(beam.beam_size, beam.length_penalty), beam.batch_tokens, settings.trainer,
             )  # fmt: skip
             translated = [
-                row | {"language": target, "text": best.text} for row, (best, *_) in zip(rows, found, strict=True)
+                row | {"language": target, "text": best.text}
+                for row, (best, *_) in zip(rows, translations, strict=True)
             ]
             tables.append(Table.from_list(translated, features=test.captions.features))
             rank_split(*test._replace(captions=tables[-1]))

@@ -135,14 +135,20 @@ def encode_test(
 
 def write_ranks(folder: Path, ranks: Mapping[str, RetrievalRanks]) -> dict[str, dict[str, float]]:
     """Write the ranks of each language; their scores."""
-    for language, found in ranks.items():
-        np.savez(folder / f"ranks-{language}.npz", **{name: getattr(found, name).cpu().numpy() for name in _ARRAYS})
-    return {language: retrieval_scores(found) for language, found in ranks.items()}
+    for language, language_ranks in ranks.items():
+        np.savez(
+            folder / f"ranks-{language}.npz", **{name: getattr(language_ranks, name).cpu().numpy() for name in _ARRAYS}
+        )
+    return {language: retrieval_scores(language_ranks) for language, language_ranks in ranks.items()}
 
 
 def validation_scores(ranks: Mapping[str, RetrievalRanks | None]) -> dict[str, dict[str, float]]:
     """The validation rsum of each language, by which systems are chosen."""
-    return {language: {"rsum": retrieval_scores(found)["rsum"]} for language, found in ranks.items() if found}
+    return {
+        language: {"rsum": retrieval_scores(language_ranks)["rsum"]}
+        for language, language_ranks in ranks.items()
+        if language_ranks
+    }
 
 
 def read_ranks(folder: Path, language: str) -> RetrievalRanks:
@@ -154,7 +160,7 @@ def read_ranks(folder: Path, language: str) -> RetrievalRanks:
     path = folder / f"ranks-{language}.npz"
     captions, images, links = arrays = read_arrays(path, _ARRAYS)
     if (
-        any(one.dtype != np.int64 or one.ndim != 1 or (one < 0).any() for one in arrays)
+        any(array.dtype != np.int64 or array.ndim != 1 or (array < 0).any() for array in arrays)
         or captions.shape != links.shape or (links >= len(images)).any()
     ):  # fmt: skip
         raise RecipeError(f"{path}: no ranks; delete {folder} and run `make stage-vse`")

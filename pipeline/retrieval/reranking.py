@@ -76,9 +76,9 @@ def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
         """Leave the indexes, and the ranks by them."""
         data, encoded = encode_test(*open_test(inputs, settings.test, settings))
         made_of, ranks = model_fingerprint(inputs["model"]), {}
-        for language, one in encoded.items():
-            images, captions = one.images.single(), one.captions.single()
-            ranks[language] = ranks_by_index(images.float(), captions.float(), one.links.to(images.device))
+        for language, gallery in encoded.items():
+            images, captions = gallery.images.single(), gallery.captions.single()
+            ranks[language] = ranks_by_index(images.float(), captions.float(), gallery.links.to(images.device))
             for part, ids, vectors in zip(
                 _parts(language), data.ranked("test", language), (images, captions), strict=True
             ):
@@ -106,8 +106,8 @@ def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSe
             for part, ids in zip(_parts(language), data.ranked("test", language), strict=True):
                 _require_ids(inputs["index"], part, ids)
         ranks = {
-            language: reranked(one.similarity, one.images, one.captions, lists[language])
-            for language, one in encoded.items()
+            language: reranked(gallery.similarity, gallery.images, gallery.captions, lists[language])
+            for language, gallery in encoded.items()
         }
         return {"test": write_ranks(folder, ranks)}
 
@@ -164,9 +164,9 @@ def by_likelihood(training: Training) -> Row:
         data, encoded = encode_test(*test)
         model, sample, ranks = on_device(module.model, trainer), _sample(captions, store), {}
         texts = dict(zip(captions["caption_id"][:], captions["text"][:], strict=True))
-        for language, one in encoded.items():
+        for language, gallery in encoded.items():
             images, ids = data.ranked("test", language)
-            first = exact_lists(one.similarity, one.images, one.captions, one.links, settings.first_k)
+            first = exact_lists(gallery.similarity, gallery.images, gallery.captions, gallery.links, settings.first_k)
             sentences = [text.encode(texts[caption], language) for caption in ids]
             likelihood = CaptionLikelihood(model, lambda rows: _regions(store, rows), sentences, language)
             ranks[language] = likelihood_ranks(likelihood, first, _rows(store, images), sample)

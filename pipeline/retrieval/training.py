@@ -215,7 +215,9 @@ class _Run:
         make_trainer(settings.trainer).validate(module, data, verbose=False)
         validated = validation_scores(module.ranks)
         shown = [
-            one for kind in (QueryGallery, JointSpace) for one in galleries(settings.test, split="test", kind=kind)
+            gallery
+            for kind in (QueryGallery, JointSpace)
+            for gallery in galleries(settings.test, split="test", kind=kind)
         ]
         make_trainer(settings.trainer, log_dir, callbacks=shown).test(module, data, verbose=False)
         tested = write_ranks(folder, module.ranks)

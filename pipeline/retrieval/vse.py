@@ -76,7 +76,9 @@ def vse_rows(
 def evaluation_of(settings: VseSettings) -> Evaluation:
     """How rows with these settings are tested: by the first of `EVALUATIONS` whose setting is not at its default."""
     default = VseSettings()
-    chosen = (one for name, one in EVALUATIONS.items() if getattr(settings, name) != getattr(default, name))
+    chosen = (
+        evaluation for name, evaluation in EVALUATIONS.items() if getattr(settings, name) != getattr(default, name)
+    )
     return next(chosen, as_trained)
 
 

@@ -89,10 +89,10 @@ def start_words(
     if not settings.word_vectors:
         return {}
     assert isinstance(text, WordVocabulary)
-    read = {one.partition("/")[0] for one in types}
+    read = {caption_type.partition("/")[0] for caption_type in types}
     if lacking := sorted(read - settings.word_vectors.keys()):
         info(f"  warning: vse.word_vectors names no file of {', '.join(lacking)}; these words start at random")
-    languages = [tuple(settings.word_vectors)] if text.shared else [(one,) for one in settings.word_vectors]
+    languages = [tuple(settings.word_vectors)] if text.shared else [(language,) for language in settings.word_vectors]
     return {"word_vectors": {", ".join(own): _start(model, settings, text, own[0]) for own in languages}}
 
 
@@ -103,17 +103,17 @@ def files_read(settings: VseSettings, workspace: Workspace) -> dict[str, Any]:
         `pretrained` and `image_encoder`, of pretrained models in local folders; `word_vectors` by language, if there
         are such files.
     """
-    found: dict[str, Any] = {}
+    fingerprints: dict[str, Any] = {}
     for part, suffixes in _READ_BY_TRANSFORMERS.items():
         name = getattr(settings, part)
         if name is not None and Path(name).is_dir():
             files = sorted(path for path in Path(name).iterdir() if path.suffix in suffixes)
-            found[part] = workspace.fingerprint(files)
+            fingerprints[part] = workspace.fingerprint(files)
     if settings.word_vectors:
-        found["word_vectors"] = {
+        fingerprints["word_vectors"] = {
             language: workspace.fingerprint([Path(file)]) for language, file in settings.word_vectors.items()
         }
-    return found
+    return fingerprints
 
 
 def vectors_of_row(recipe: Recipe, settings: VseSettings, row: str, languages: Collection[str]) -> dict[str, str]:
@@ -161,16 +161,16 @@ def _start(model: RetrievalModel, settings: VseSettings, text: WordVocabulary, l
     """Start the words of a language from its file, the others stay as they are."""
     path, words = Path(settings.word_vectors[language]), text.words_of(language)
     with status(f"reading {path}"):
-        found = read_vectors(path, words, settings.word_dim)
-    model.set_word_vectors(torch.from_numpy(found.vectors), torch.from_numpy(found.numbers))
-    for warning in found.warnings:
+        file_vectors = read_vectors(path, words, settings.word_dim)
+    model.set_word_vectors(torch.from_numpy(file_vectors.vectors), torch.from_numpy(file_vectors.numbers))
+    for warning in file_vectors.warnings:
         info(f"  warning: {warning}")
-    said = f"{len(found.numbers):,} of {len(words):,} words of the vocabulary are in {path}"
-    if 2 * len(found.numbers) < len(words):
+    said = f"{len(file_vectors.numbers):,} of {len(words):,} words of the vocabulary are in {path}"
+    if 2 * len(file_vectors.numbers) < len(words):
         info(f"  warning: only {said}; is it a file of {language!r}? the others start at random")
     else:
         debug(f"  {said}")
-    return {"words": len(words), "found": len(found.numbers)}
+    return {"words": len(words), "found": len(file_vectors.numbers)}
 
 
 def _trained_vectors(

@@ -90,7 +90,7 @@ def can_run(row: StsRow, workspace: Workspace) -> bool:
     if row.job is None:
         return False
     done = workspace.done(row.job)
-    return done or (not row.lacks and all(workspace.done(other) for other in row.job.inputs.values()))
+    return done or (not row.lacks and all(workspace.done(needed) for needed in row.job.inputs.values()))
 
 
 def _types(trained: Job) -> list[str]:

@@ -62,12 +62,12 @@ def read_sets(recipe: Recipe) -> dict[str, SentencePairs]:
 
 def digests(recipe: Recipe, workspace: Workspace) -> dict[str, str | None]:
     """Name → a digest of the files' contents; None where they are not at hand, so that nothing is known of the set."""
-    found: dict[str, str | None] = {}
+    fingerprints: dict[str, str | None] = {}
     for name, path in set_files(recipe).items():
         files = [path, gold_file(path)]
         at_hand = recipe.corpus.root is not None and all(file.is_file() for file in files)
-        found[name] = workspace.fingerprint(files) if at_hand else None
-    return found
+        fingerprints[name] = workspace.fingerprint(files) if at_hand else None
+    return fingerprints
 
 
 def sts_job(
@@ -94,7 +94,9 @@ def sts_job(
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the predictions for each set."""
-        training = _training_text([inputs[one] for one in inputs if one == "corpus" or one in sources], types)
+        training = _training_text(
+            [inputs[source] for source in inputs if source == "corpus" or source in sources], types
+        )
         pairs, figures = read_sets(recipe), {}
         predictions, seen = predict(inputs, pairs, training, language), {sentence_hash(text) for text in training}
         for title, of_set in pairs.items():

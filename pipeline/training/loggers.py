@@ -27,12 +27,12 @@ def loggers_of(names: Collection[str], log_dir: Path) -> list[Logger]:
         RecipeError: Weights & Biases is not installed, or refuses to begin.
     """
     # version="" keeps one folder, so that a resumed run goes on in the same plots
-    found: list[Logger] = [TensorBoardLogger(str(log_dir.parent), log_dir.name, version="", default_hp_metric=False)]
+    loggers: list[Logger] = [TensorBoardLogger(str(log_dir.parent), log_dir.name, version="", default_hp_metric=False)]
     if CSV in names:
-        found.append(CSVLogger(str(log_dir), CSV))
+        loggers.append(CSVLogger(str(log_dir), CSV))
     if WANDB in names:
-        found.append(_wandb(log_dir))
-    return found
+        loggers.append(_wandb(log_dir))
+    return loggers
 
 
 class _Run(WandbLogger):

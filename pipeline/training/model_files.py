@@ -127,16 +127,16 @@ def build_with_weights(build: Callable[[], Network], path: Path, sized: bool = T
 def _require_sizes(build: Callable[[], nn.Module], path: Path) -> None:
     """Refuse weights of other sizes than the network's, before either takes memory."""
     with torch.device("meta"):
-        sizes = {name: list(one.shape) for name, one in build().state_dict().items()}
+        sizes = {name: list(tensor.shape) for name, tensor in build().state_dict().items()}
     try:
         with safe_open(path, "pt") as file:
-            found = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118  # no dictionary
+            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118  # no dictionary
     except Exception as error:
         raise _unreadable(path, error) from None
-    for name in sorted(found.keys() & sizes.keys()):
-        if found[name] != sizes[name]:
+    for name in sorted(shapes.keys() & sizes.keys()):
+        if shapes[name] != sizes[name]:
             raise RecipeError(
-                f"{path}: weights of another network ({name} is {found[name]}, the network's {sizes[name]})"
+                f"{path}: weights of another network ({name} is {shapes[name]}, the network's {sizes[name]})"
             )
 
 

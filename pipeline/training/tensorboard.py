@@ -134,8 +134,8 @@ def _columns(languages: Sequence[str]) -> Summary:
     summary = hparams_config_pb([HParam(name) for name in _SETTINGS], results)
     kept = summary.value[0].metadata.plugin_data
     content = HParamsPluginData.FromString(kept.content)
-    for one in content.experiment.hparam_infos:
-        one.differs = one.name in _FIRST
+    for column in content.experiment.hparam_infos:
+        column.differs = column.name in _FIRST
     kept.content = content.SerializeToString()
     return summary
 

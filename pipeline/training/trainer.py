@@ -299,8 +299,8 @@ def _require_checkpoint(path: Path, module: nn.Module) -> None:
     """
     advice = "delete it to begin this training again"
     try:
-        found = torch.load(path, map_location="meta", weights_only=True, mmap=True)["state_dict"]
-        shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
+        weights = torch.load(path, map_location="meta", weights_only=True, mmap=True)["state_dict"]
+        shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     except (MemoryError, PermissionError):
         raise  # not the file's fault
     except Exception as error:  # a damaged file can raise anything; a pickle is never run

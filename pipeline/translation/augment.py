@@ -116,14 +116,14 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
                 f"augment {path}: {translator.name} reads regions of {network.regions.in_features} numbers, this "
                 f"corpus has {store.dim}; use translators trained on the same features (augment.translators)"
             )
-        found = translate_all(
+        candidates = translate_all(
             network, bpe, bpe.encode_all([caption.text for caption in source], language),
             [caption.image_id for caption in source], store, target, decoding_of(wanted, recipe.seed),
             settings.batch_tokens, settings.trainer, most, kept=folder / "checkpoints",
         )  # fmt: skip
         synthetic = [
             Caption(caption.image_id, f"{parent}|{path}{number}", target, new.text, "train", path, parent, new.score)
-            for caption, translations in zip(source, found, strict=True)
+            for caption, translations in zip(source, candidates, strict=True)
             for parent in [caption.parent or caption.caption_id]
             for number, new in _numbered(translations, wanted.captions)
         ]
@@ -131,7 +131,7 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
             raise RecipeError(f"augment {path}: every translation is empty; train longer (mmt.finetune.steps)")
         originals = {caption.caption_id: caption for caption in human}
         _write_examples(folder, path, synthetic, originals, pictures_of(inputs["corpus"]), (origin, target))
-        empty = sum(not any(new.text.strip() for new in translations) for translations in found)
+        empty = sum(not any(new.text.strip() for new in translations) for translations in candidates)
         return leave_captions(folder, synthetic, human, origin, empty)
 
     inputs = {"corpus": corpus, "translator": translator} | lenders_of([translator], corpus)

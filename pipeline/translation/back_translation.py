@@ -49,11 +49,13 @@ def back_translation_job(settings: MmtSettings, direction: str, corpus: Job, tex
                 f"corpus bring some (corpus.monolingual: [{target}])"
             )
         network, bpe = load_translator(inputs["translator"])
-        found = translate_all(
+        translations = translate_all(
             network, bpe, bpe.encode_all([row[target] for row in rows], target), [None] * len(rows), None, source,
             search, settings.batch_tokens, settings.trainer, kept=folder / "checkpoints",
         )  # fmt: skip
-        new = {row["pair_id"]: best.text for row, (best, *_) in zip(rows, found, strict=True) if best.text.strip()}
+        new = {
+            row["pair_id"]: best.text for row, (best, *_) in zip(rows, translations, strict=True) if best.text.strip()
+        }
         tokens = JointBPE.load(inputs["text"] / "bpe.json").encode_all(list(new.values()), source)
         columns = {"pair_id": list(new), "text": list(new.values()), "tokens": tokens}
         pq.write_table(pa.table(columns), folder / BACK)

@@ -44,17 +44,20 @@ def evaluate_translator(folder: Path, pairs: ParallelText, settings: MmtSettings
         rows = pairs.rows(split, captions=True)
         if not rows:
             continue
-        found = [best for best, *_ in translate_rows(loaded, pairs, rows, [row["seen_id"] for row in rows], settings)]
+        translations = [
+            best for best, *_ in translate_rows(loaded, pairs, rows, [row["seen_id"] for row in rows], settings)
+        ]
         references = [row[pairs.target] for row in rows]
         scores = translation_scores(
-            [one.text for one in found], references, [one.tokens for one in found],
+            [translation.text for translation in translations], references,
+            [translation.tokens for translation in translations],
             [words_of(text, pairs.target) for text in references], pairs.target in UNSPACED,
         )  # fmt: skip
         figures |= {
             f"{split}_bleu": scores.sacre, f"{split}_bleu_tokenised": scores.tokenised, f"{split}_chrf": scores.chrf,
             f"{split}_ter": scores.ter, "bleu_signature": scores.signature, f"{split}_sentences": len(rows),
         }  # fmt: skip
-        _write_translations(folder / f"{split}.parquet", pairs, rows, found)
+        _write_translations(folder / f"{split}.parquet", pairs, rows, translations)
     if pairs.twins and pairs.direction == "en-de":
         figures |= _test_twins(loaded, pairs, settings)
     return figures
@@ -95,9 +98,11 @@ def _test_twins(loaded: tuple[Searched, SubWords], pairs: ParallelText, settings
     reference = {row["image_id"]: tokenize(row["de"], "de") for row in rows}
     figures: dict[str, Any] = {}
     for kind, key in (("", "image_id"), ("swapped_", "twin_id")):
-        found = [best for best, *_ in translate_rows(loaded, pairs, rows, [entry[key] for entry in about], settings)]
+        translations = [
+            best for best, *_ in translate_rows(loaded, pairs, rows, [entry[key] for entry in about], settings)
+        ]
         scores = ambiguity_scores(
-            [one.tokens for one in found], [reference[entry["image_id"]] for entry in about],
+            [translation.tokens for translation in translations], [reference[entry["image_id"]] for entry in about],
             [reference[entry["twin_id"]] for entry in about], [entry["word"] for entry in about],
             [entry["expected"] for entry in about],
         )  # fmt: skip
@@ -105,11 +110,14 @@ def _test_twins(loaded: tuple[Searched, SubWords], pairs: ParallelText, settings
     return figures
 
 
-def _write_translations(path: Path, pairs: ParallelText, rows: list[dict[str, Any]], found: list[Translated]) -> None:
+def _write_translations(
+    path: Path, pairs: ParallelText, rows: list[dict[str, Any]], translations: list[Translated]
+) -> None:
     table = [
         {"pair_id": row["pair_id"], "image_id": row["image_id"], "source": row[pairs.source],
-         "reference": row[pairs.target], "hypothesis": one.text, "tokens": one.tokens, "score": one.score}
-        for row, one in zip(rows, found, strict=True)
+         "reference": row[pairs.target], "hypothesis": translation.text, "tokens": translation.tokens,
+         "score": translation.score}
+        for row, translation in zip(rows, translations, strict=True)
     ]  # fmt: skip
     pq.write_table(pa.Table.from_pylist(table), path)
 

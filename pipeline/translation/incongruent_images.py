@@ -110,11 +110,11 @@ def _likelihood(
     batch_tokens: int,
 ) -> Tensor:  # fmt: skip
     """Log-probability of each human translation, and its tokens with the end mark: (N, 2)."""
-    found = torch.zeros(len(rows), 2, dtype=torch.float64)
+    likelihood = torch.zeros(len(rows), 2, dtype=torch.float64)
     for batch in in_order_loader(sentences_of(rows, images), store, batch_tokens):
-        found[batch["index"], 0] = log_likelihoods(network, batch).double()
-        found[batch["index"], 1] = batch["target_lengths"].double()
-    return found
+        likelihood[batch["index"], 0] = log_likelihoods(network, batch).double()
+        likelihood[batch["index"], 1] = batch["target_lengths"].double()
+    return likelihood
 
 
 def _scores(pairs: ParallelText, rows: Sequence[dict[str, Any]], looks: Mapping[str, _Look]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def _scores(pairs: ParallelText, rows: Sequence[dict[str, Any]], looks: Mapping[
             "bleu": bleu_statistics(look.tokens, reference),
             "loglik": look.likelihood,
             "ambiguous": torch.tensor(
-                [[hits(found, text.split()), len(found)] for found, text in zip(to_choose, look.tokens, strict=True)],
+                [[hits(words, text.split()), len(words)] for words, text in zip(to_choose, look.tokens, strict=True)],
                 dtype=torch.float64,
             ),
         }
@@ -147,7 +147,7 @@ def _scores(pairs: ParallelText, rows: Sequence[dict[str, Any]], looks: Mapping[
         del rate["ambiguous"]
     images = [row["seen_id"] for row in rows]
     for measure, score in rate.items():
-        summed = {name: by_image(one[measure], images) for name, one in statistics.items()}
+        summed = {name: by_image(values[measure], images) for name, values in statistics.items()}
         for name in SHOWN:
             figures[f"{name}_{measure}"] = float(score(summed[name].sum(0)))
         for other in SHOWN[1:]:

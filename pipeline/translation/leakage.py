@@ -18,18 +18,18 @@ def lenders_of(translators: Sequence[Job], corpus: Job) -> dict[str, Job]:
     Returns:
         inputs `lender`, `lender2` … for `refuse_seen_images`; none if they have read this corpus alone.
     """
-    found = [_corpora(one) for one in translators]
-    others = {key: job for corpora in found for key, job in corpora.items() if key != corpus.key}
-    return {f"lender{number if number > 1 else ''}": job for number, job in enumerate(others.values(), 1)}
+    by_translator = [_corpora(translator) for translator in translators]
+    lenders = {key: job for corpora in by_translator for key, job in corpora.items() if key != corpus.key}
+    return {f"lender{number if number > 1 else ''}": job for number, job in enumerate(lenders.values(), 1)}
 
 
 def _corpora(job: Job) -> dict[str, Job]:
     if "pretrained" in job.settings and job.stage == "mmt":
         return {}  # it is tested on the corpus
-    found = {job.key: job} if job.name == "corpus" else {}
-    for other in job.inputs.values():
-        found |= _corpora(other)
-    return found
+    corpora = {job.key: job} if job.name == "corpus" else {}
+    for input_job in job.inputs.values():
+        corpora |= _corpora(input_job)
+    return corpora
 
 
 def refuse_seen_images(inputs: Mapping[str, Path]) -> None:
@@ -44,7 +44,7 @@ def refuse_seen_images(inputs: Mapping[str, Path]) -> None:
     lenders = [folder for name, folder in inputs.items() if name.startswith("lender")]
     learned = {name_of(image_id) for folder in lenders for image_id in _images(folder, "pairs", training=True)}
     training, held_out = (
-        {name_of(one): one for table in ("captions", "pairs") for one in _images(inputs["corpus"], table, split)}
+        {name_of(image): image for table in ("captions", "pairs") for image in _images(inputs["corpus"], table, split)}
         for split in (True, False)
     )
     if seen := learned & held_out.keys():

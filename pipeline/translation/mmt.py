@@ -101,11 +101,11 @@ def _back_translation(
 ) -> Job:  # fmt: skip
     """The job that gives a direction's one-sided sentences their source, by a borrowed MT of the opposite direction."""
     name = recipe.mmt.back_translate[direction]
-    other = lender(recipe, name, "mmt.back_translate")
-    if other.mmt.back_translate:
+    other_recipe = lender(recipe, name, "mmt.back_translate")
+    if other_recipe.mmt.back_translate:
         raise RecipeError(f"recipe {recipe.name}: mmt.back_translate borrows from {name}, which borrows itself")
     wanted = f"mt-{opposite(direction)}"
-    if (translator := borrowed(other).get(wanted)) is None:
+    if (translator := borrowed(other_recipe).get(wanted)) is None:
         raise RecipeError(f"recipe {recipe.name}: mmt.back_translate.{direction} is {name!r}, which trains no {wanted}")
     return back_translation_job(recipe.mmt, direction, corpus, text, translator)
 
@@ -176,7 +176,9 @@ def _translator_job(recipe: Recipe, system: str, direction: str, **inputs: Job |
     phase, seed = settings.pretrain if kind == "nmt" else settings.finetune, recipe.seed + number - 1
     plain = {key: value for key, value in job_settings(settings).items() if key not in _OF_SOME_JOBS}
     options = network_options(settings.network) | settings.network_options
-    plain["network_options"] = {key: one for key, one in options.items() if key not in _OF_PICTURES or kind == "mmt"}
+    plain["network_options"] = {
+        key: value for key, value in options.items() if key not in _OF_PICTURES or kind == "mmt"
+    }
     if kind == "nmt":
         plain |= {"repeat": settings.repeat, "pretrain_captions": settings.pretrain_captions}
     plain |= {"system": kind, "direction": direction, "phase": job_settings(phase), "seed": seed}

@@ -47,8 +47,16 @@ class Lists:
     ) -> "Lists":
         """Lists of candidates, with some of their features or (none named) all."""
         names = list(use or lists[0][0].features)
-        values = padded([[[one.features[name] for name in names] for one in candidates] for candidates in lists])
-        return cls([[one.text for one in candidates] for candidates in lists], values, names, references, characters)
+        values = padded(
+            [[[candidate.features[name] for name in names] for candidate in candidates] for candidates in lists]
+        )
+        return cls(
+            [[candidate.text for candidate in candidates] for candidates in lists],
+            values,
+            names,
+            references,
+            characters,
+        )
 
     def only(self, names: Sequence[str]) -> "Lists":
         """The same lists with some of the features, in this order."""
@@ -60,14 +68,17 @@ class Lists:
     def statistics(self) -> Numbers:
         """BLEU statistics (N, K, 10) of the candidates; each distinct one is scored once, and kept by `only`."""
         if not self._counted:
-            pairs = [[(text, one) for text in some] for some, one in zip(self.texts, self.references, strict=True)]
+            pairs = [
+                [(text, reference) for text in some]
+                for some, reference in zip(self.texts, self.references, strict=True)
+            ]
             rows = _distinct(BLEU_MEASURE, [pair for some in pairs for pair in some], self.characters)
             self._counted.append(padded([[rows[pair].tolist() for pair in some] for some in pairs]))
         return self._counted[0]
 
     def chosen(self, weights: Numbers) -> list[list[str]]:
         """The best candidate of each sentence for each of several weights (T, F)."""
-        return [self.taken(one) for one in choose(self.features, weights)]
+        return [self.taken(numbers) for numbers in choose(self.features, weights)]
 
     def taken(self, numbers: Sequence[int] | np.ndarray) -> list[str]:
         """One candidate of each sentence, by its place in the list."""
@@ -105,8 +116,8 @@ def tuned(lists: Lists, seeds: Sequence[int], settings: MiraSettings | None = No
         ModelError: a feature is not finite.
     """
     sizes = [len(some) for some in lists.texts]
-    found = tune(lists.features, lists.statistics(), seeds, settings, sizes)
-    return Tuning(lists.names, found.weights, found.bleu)
+    tuning = tune(lists.features, lists.statistics(), seeds, settings, sizes)
+    return Tuning(lists.names, tuning.weights, tuning.bleu)
 
 
 @dataclass(frozen=True)
@@ -139,29 +150,29 @@ def compare(
         characters: the language is written without spaces.
         resamples: of the bootstrap.
     """
-    found = []
+    scored = []
     pairs = [list(zip(run, references, strict=True)) for runs in systems.values() for run in runs]
     for measure in SURFACE_MEASURES:
         rows = _distinct(measure, [pair for run in pairs for pair in run], characters)
         first: Tensor | None = None
         for name, runs in systems.items():
             each = [torch.stack([rows[pair] for pair in zip(run, references, strict=True)]) for run in runs]
-            statistics = each if images is None else [by_image(one, images) for one in each]
-            value = sum(float(measure.score(one.sum(0))) for one in statistics) / len(statistics)
+            statistics = each if images is None else [by_image(counts, images) for counts in each]
+            value = sum(float(measure.score(counts.sum(0))) for counts in statistics) / len(statistics)
             gain = None if first is None else paired_gain(statistics, first, measure.score, resamples)
             first = statistics[0] if first is None else first
-            found.append(Scored(name, measure.name, value, gain))
-    return found
+            scored.append(Scored(name, measure.name, value, gain))
+    return scored
 
 
 def comparison_table(title: str, scored: Sequence[Scored]) -> TextTable:
     """Scores of systems from `compare`, a line a system and measure, with gains over the first system."""
-    systems = list(dict.fromkeys(one.system for one in scored))
+    systems = list(dict.fromkeys(score.system for score in scored))
     rows = []
     for system in systems:
-        for place, one in enumerate(one for one in scored if one.system == system):
-            gain: list[str] = [""] * 3 if one.gain is None else shown_difference(one.gain)
-            rows.append(["" if place else system, one.measure, f"{one.value:.1f}", *gain])
+        for place, score in enumerate(score for score in scored if score.system == system):
+            gain: list[str] = [""] * 3 if score.gain is None else shown_difference(score.gain)
+            rows.append(["" if place else system, score.measure, f"{score.value:.1f}", *gain])
     return TextTable(title, ["", "", "score", f"− {systems[0]}", "95 %", "p"], rows)
 
 
@@ -222,7 +233,7 @@ def rerank_translations(
         raise RecipeError(f"rerank-translations: --seeds is {seeds}; expected 1 to {_MOST_SEEDS}")
     characters = language in UNSPACED
     candidates, learned = lists_of(development, use, characters)
-    other, applied = (candidates, learned) if test is None else lists_of(test, use or learned.names, characters)
+    to_rerank, applied = (candidates, learned) if test is None else lists_of(test, use or learned.names, characters)
     if list(applied.names) != list(learned.names):
         applied = applied.only(learned.names)
     tuning = tuned(learned, range(1, seeds + 1))
@@ -231,7 +242,7 @@ def rerank_translations(
             _show(where, lists, tuning, seeds)
     info(f"weights: {shown_weights(tuning)}")
     if output is not None:
-        text = "".join(f"{line}\n" for line in _written(other, applied, tuning, whole))
+        text = "".join(f"{line}\n" for line in _written(to_rerank, applied, tuning, whole))
         write_output(output, text, "rerank-translations: --output")
 
 
@@ -278,5 +289,5 @@ def _written(candidates: list[list[Candidate]], lists: Lists, tuning: Tuning, wh
     if not whole:
         return [some[0][0].text for some in ordered]
     return nbest_lines(
-        [[one for one, _ in some] for some in ordered], [[score for _, score in some] for some in ordered]
+        [[candidate for candidate, _ in some] for some in ordered], [[score for _, score in some] for some in ordered]
     )

@@ -125,12 +125,12 @@ def lists_job(
             if not rows:
                 raise RecipeError(f"mmt.rerank: no {direction} pair for {split}; see the data report of the corpus")
             images = [row["seen_id"] for row in rows]
-            others = _others(images) if CONTROL in names else ()
-            found = translate_rows(
-                (reranker, bpe), pairs, rows, images, settings, size, n_best=size, other_ids=others,
+            other_images = _others(images) if CONTROL in names else ()
+            nbest = translate_rows(
+                (reranker, bpe), pairs, rows, images, settings, size, n_best=size, other_ids=other_images,
                 kept=folder / "checkpoints" / split,
             )  # fmt: skip
-            _write_lists(folder, split, pairs, rows, found)
+            _write_lists(folder, split, pairs, rows, nbest)
             figures |= {f"{split}_sentences": len(rows), f"{split}_without_picture": images.count(None)}
         return figures
 
@@ -148,11 +148,11 @@ def _lists_headline(figures: Mapping[str, Any]) -> str:
 
 
 def _write_lists(
-    folder: Path, split: str, pairs: ParallelText, rows: Sequence[Mapping[str, Any]], found: Sequence[list[Translated]]
+    folder: Path, split: str, pairs: ParallelText, rows: Sequence[Mapping[str, Any]], nbest: Sequence[list[Translated]]
 ) -> None:
     """Leave the candidates of a split in Moses' format, and its sentences."""
-    lists = [[Candidate(one.text, one.features) for one in some] for some in found]
-    lines = nbest_lines(lists, [[one.score for one in some] for some in found])
+    lists = [[Candidate(translation.text, translation.features) for translation in some] for some in nbest]
+    lines = nbest_lines(lists, [[translation.score for translation in some] for some in nbest])
     (folder / f"{split}.lists").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     table = [
         {"pair_id": row["pair_id"], "image_id": row["image_id"] or row["pair_id"],
@@ -191,9 +191,9 @@ def ablation_job(recipe: Recipe, lists: Job) -> Job:
         systems: dict[str, Sequence[Sequence[str]]] = {LOG_P: [test.taken([0] * len(test.texts))]}
         about = {}
         for name, features in rows.items():
-            found = tuned(development.only(features), settings.seeds, MiraSettings(passes=settings.passes))
-            systems[name] = test.only(features).chosen(found.by_seed)
-            about[name] = {"features": features, "weights": found.by_seed.tolist(), "val_bleu": found.bleu.tolist()}
+            tuning = tuned(development.only(features), settings.seeds, MiraSettings(passes=settings.passes))
+            systems[name] = test.only(features).chosen(tuning.by_seed)
+            about[name] = {"features": features, "weights": tuning.by_seed.tolist(), "val_bleu": tuning.bleu.tolist()}
         systems[ORACLE] = [test.oracle()]
         (folder / "ablation.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
         score = partial(
@@ -240,10 +240,10 @@ def _tuned_job(recipe: Recipe, system: str, direction: str, lists: Job) -> Job:
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Tune, combine the parts, then translate validation, test and twins."""
         development, _ = read_lists(inputs["lists"], "val", target)
-        found = tuned(development.only(features), rerank.seeds, MiraSettings(passes=rerank.passes))
-        about = asdict(Reranking(direction, found.best, rerank.list_size, settings.length_penalty))
+        weights = tuned(development.only(features), rerank.seeds, MiraSettings(passes=rerank.passes))
+        about = asdict(Reranking(direction, weights.best, rerank.list_size, settings.length_penalty))
         save_several(folder, inputs, members, parts, {RERANKING: about})
-        tuning = {"weights": found.by_seed.tolist(), "val_bleu": found.bleu.tolist(), "features": features}
+        tuning = {"weights": weights.by_seed.tolist(), "val_bleu": weights.bleu.tolist(), "features": features}
         (folder / "tuning.json").write_text(json.dumps(tuning, indent=1), encoding="utf-8")
         return evaluate_translator(folder, parallel_text_of(inputs, direction, settings), settings)
 
@@ -271,5 +271,5 @@ def _similarities(model: Job, direction: str) -> list[str]:
 
 def _others(images: Sequence[str | None]) -> list[str | None]:
     """Another picture for each sentence that has one."""
-    found = iter(another([image for image in images if image is not None]))
-    return [None if image is None else next(found) for image in images]
+    pictures = iter(another([image for image in images if image is not None]))
+    return [None if image is None else next(pictures) for image in images]

@@ -52,20 +52,20 @@ def translate_all(
     trainer = make_trainer(settings, callbacks=keeping)
     rank, world = trainer.global_rank, trainer.world_size
     synthesis = Synthesis(translator.eval(), search, BEGIN, END, n_best)
-    for one in keeping:
-        synthesis.found = one.read(rank, world)
+    for callback in keeping:
+        synthesis.found = callback.read(rank, world)
     regions = regions if translator.regions is not None else None
     sentences = Sentences(source, None, image_ids, other_ids)
     loader = in_order_loader(sentences, regions, batch_tokens, rank, world, synthesis.found)
     with stopping():
         trainer.predict(synthesis, loader, return_predictions=False)
-    found = dict(gather_objects(list(synthesis.found.items()), world))
-    return [[_read(one, bpe, target) for one in found[number]] for number in range(len(source))]
+    hypotheses = dict(gather_objects(list(synthesis.found.items()), world))
+    return [[_read(hypothesis, bpe, target) for hypothesis in hypotheses[number]] for number in range(len(source))]
 
 
-def _read(one: Hypothesis, bpe: SubWords, target: str) -> Translated:
-    tokens = spaced(bpe.decode_tokens(one.tokens), target)
-    return Translated(bpe.decode(one.tokens, target), tokens, one.score, one.features)
+def _read(hypothesis: Hypothesis, bpe: SubWords, target: str) -> Translated:
+    tokens = spaced(bpe.decode_tokens(hypothesis.tokens), target)
+    return Translated(bpe.decode(hypothesis.tokens, target), tokens, hypothesis.score, hypothesis.features)
 
 
 EVERY = 60.0  # seconds between two files
@@ -93,15 +93,15 @@ class KeptTranslations(Callback):
             RecipeError: a file is damaged.
         """
         self.prefix = f"translated-{rank}-of-{world_size}-"
-        found: dict[int, list[Hypothesis]] = {}
+        hypotheses: dict[int, list[Hypothesis]] = {}
         for path in sorted(self.folder.glob(f"{self.prefix}*.jsonl")):
             try:
                 lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-                found |= {number: [Hypothesis(**one) for one in best] for number, best in lines}
+                hypotheses |= {number: [Hypothesis(**fields) for fields in best] for number, best in lines}
             except (OSError, ValueError, TypeError, RecursionError) as error:
                 raise RecipeError(f"{path}: not readable ({error}); delete it and run again") from None
-        self._written = len(found)
-        return found
+        self._written = len(hypotheses)
+        return hypotheses
 
     def on_predict_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Write what is new, if it is time."""
@@ -109,7 +109,7 @@ class KeptTranslations(Callback):
         if time.monotonic() - self._last < EVERY:
             return
         new = islice(pl_module.found.items(), self._written, None)
-        lines = [json.dumps([number, [asdict(one) for one in best]]) for number, best in new]
+        lines = [json.dumps([number, [asdict(hypothesis) for hypothesis in best]]) for number, best in new]
         write_atomically(
             self.folder / f"{self.prefix}{self._written:012d}.jsonl", "".join(f"{line}\n" for line in lines)
         )

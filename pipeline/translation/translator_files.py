@@ -96,7 +96,7 @@ def load_members(folders: Sequence[Path]) -> tuple[Searched, SubWords]:
     """Finished translators as one, and their sub-words; raises as `load_translator`."""
     loaded = [load_translator(folder) for folder in folders]
     (first, bpe), *others = loaded
-    return (Ensemble([one for one, _ in loaded]) if others else first), bpe
+    return (Ensemble([translator for translator, _ in loaded]) if others else first), bpe
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[str], Reranking]:
     try:
         network = read_json(folder / "network.json")
         members = network.get("ensemble", [])
-        if not isinstance(members, list) or not all(re.fullmatch(r"[a-z]\w*", one) for one in members):
+        if not isinstance(members, list) or not all(re.fullmatch(r"[a-z]\w*", member) for member in members):
             raise ValueError("its members are no translators")
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise RecipeError(f"{folder}: no translator here ({error}); run `make stage-mmt`") from None
@@ -241,7 +241,7 @@ def load_reranker(direct: Searched, bpe: SubWords, about: Reranking, channel: Pa
 def _load_channel(folder: Path, bpe: SubWords, source: str, target: str) -> Channel:
     """The channel of a translator with this vocabulary; raises as `load_translator`."""
     channel, its_bpe = load_translator(folder)
-    both = [one.tokenizer.to_str() for one in (bpe, its_bpe) if isinstance(one, JointBPE)]
+    both = [vocabulary.tokenizer.to_str() for vocabulary in (bpe, its_bpe) if isinstance(vocabulary, JointBPE)]
     alike = len(both) == 2 and both[0] == both[1]
 
     def recode(language: str, sentences: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:

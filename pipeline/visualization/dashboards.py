@@ -41,7 +41,7 @@ _MARKS = r"\`*_[]()!<>&|~#$:"
 
 def plain(text: str) -> str:
     """A text escaped for TensorBoard's Markdown, also in a cell of a table."""
-    return "".join(f"&#{ord(one)};" if one in _MARKS else one for one in " ".join(text.split()))
+    return "".join(f"&#{ord(char)};" if char in _MARKS else char for char in " ".join(text.split()))
 
 
 class Example(NamedTuple):
@@ -56,7 +56,7 @@ class Example(NamedTuple):
 
 def examples_html(path: Path, title: str, rows: Sequence[Example], languages: tuple[str, str] = ("", "")) -> None:
     """Write one page, its pictures inside it, human captions beside synthetic ones, in these `languages`."""
-    shown = [(one, embedded(read_thumbnail(one.picture, 176))) for one in rows]
+    shown = [(row, embedded(read_thumbnail(row.picture, 176))) for row in rows]
     page = render("examples.html", title=title, source=languages[0], target=languages[1], rows=shown)
     path.write_text(page, encoding="utf-8")
 
@@ -192,7 +192,7 @@ class QueryGallery(pl.Callback):
         return encoded_images(module.model, self.store.regions[rows])
 
     def _encoded(self, module: Any, sentences: Sequence[Query]) -> Any:
-        return encoded_captions(module.model, self.encode, [(one.text, one.language) for one in sentences])
+        return encoded_captions(module.model, self.encode, [(query.text, query.language) for query in sentences])
 
 
 def query_galleries(
@@ -201,15 +201,15 @@ def query_galleries(
     kind: type[QueryGallery] = QueryGallery,
 ) -> list[pl.Callback]:  # fmt: skip
     """A `QueryGallery` of a split: so many `queries` a language, `most` images, always the same; else []."""
-    found: dict[tuple[str, str], Query] = {}
+    choices: dict[tuple[str, str], Query] = {}
     for row in captions.to_list():
         image_id, language = row["image_id"], row["language"]
         if row["split"] == split and row["source"] == HUMAN and language in languages:
-            found.setdefault((image_id, language), Query(row["text"], language, image_id))
+            choices.setdefault((image_id, language), Query(row["text"], language, image_id))
     shown_ids = pictures if kind.needs_pictures else store
-    seen = sorted({image_id for image_id, _ in found if image_id in shown_ids and image_id in store})
+    seen = sorted({image_id for image_id, _ in choices if image_id in shown_ids and image_id in store})
     image_ids = random.Random(0).sample(seen, min(most, len(seen)))
-    pool = [found[name, language] for language in languages for name in image_ids if (name, language) in found]
+    pool = [choices[name, language] for language in languages for name in image_ids if (name, language) in choices]
     shown = [query for of_language in _by_language(pool).values() for query in of_language[:queries]]
     tag = "gallery" if split == "val" else f"gallery/{split}"
     return [kind(shown, pool, image_ids, encode, store, pictures, tag=tag)] if image_ids else []

@@ -28,7 +28,7 @@ class JointSpace(QueryGallery):
         labels = [(IMAGES, name) for name in self.image_ids[:_MOST]]
         for language, captions in self.captions.items():
             vectors.append(self._encoded(module, captions[:_MOST])[0][:, 0].float().cpu())
-            labels += [(language, one.text) for one in captions[:_MOST]]
+            labels += [(language, caption.text) for caption in captions[:_MOST]]
         if len(labels) < _FEWEST:
             return
         rows = [[kind, " ".join(text.split())] for kind, text in labels]

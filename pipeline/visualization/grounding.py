@@ -99,8 +99,8 @@ def _side(
     """A caption and its content words; of many, those that add most to the score; in the order of the caption."""
     words, without = without_each_word(text, language)
     with torch.no_grad():
-        captions = encoded_captions(model, encode, [(one, language) for one in (text, *without)])
-    effects, parts = (one.float().cpu().numpy() for one in ground(model, regions, real, captions))
+        captions = encoded_captions(model, encode, [(sentence, language) for sentence in (text, *without)])
+    effects, parts = (tensor.float().cpu().numpy() for tensor in ground(model, regions, real, captions))
     content = [place for place, word in enumerate(words) if is_content_word(word, language)]
     kept = sorted(sorted(content, key=lambda place: -effects[place])[:_WORDS])
     added = parts[:, real.cpu().numpy()].clip(0)
@@ -185,6 +185,6 @@ def _show(axes: Axes, pixels: NDArray[np.uint8], title: str) -> None:
 
 def _frame(axes: Axes, box: NDArray[np.floating], width: float) -> tuple[float, float, float]:
     """Draw the frame of a region, and give its left, upper and lower sides."""
-    x1, y1, x2, y2 = (float(one) for one in box.clip(0, 1))
+    x1, y1, x2, y2 = (float(side) for side in box.clip(0, 1))
     axes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=_FRAME, linewidth=width))
     return x1, y1, y2

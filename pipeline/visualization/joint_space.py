@@ -58,15 +58,15 @@ Groups = dict[tuple[str, str], NDArray[np.floating]]
 def encoded_contents(model: RetrievalModel, encode: Encode, contents: Contents) -> Groups:
     """Vectors (…, H) of all contents, of unit norm."""
     with torch.no_grad():
-        found = {(IMAGES, ""): encoded_images(model, contents.images)}
+        encodings = {(IMAGES, ""): encoded_images(model, contents.images)}
         if len(contents.regions):
-            found["regions", ""] = encoded_images(model, contents.regions[:, None])
+            encodings["regions", ""] = encoded_images(model, contents.regions[:, None])
         for kind, by_language in (("captions", contents.captions), ("words", contents.words)):
             for language, texts in by_language.items():
                 if texts:
-                    found[kind, language] = encoded_captions(model, encode, [(text, language) for text in texts])
-    vectors = {group: one_vector_each(encoding) for group, encoding in found.items()}
-    return {group: one / np.linalg.norm(one, axis=1, keepdims=True).clip(1e-12) for group, one in vectors.items()}
+                    encodings[kind, language] = encoded_captions(model, encode, [(text, language) for text in texts])
+    vectors = {group: one_vector_each(encoding) for group, encoding in encodings.items()}
+    return {group: rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(1e-12) for group, rows in vectors.items()}
 
 
 def t_sne(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -101,7 +101,7 @@ def plane_figure(
         crop: what a region looks like, by its row; None where the picture is not at hand.
     """
     places = _in_inches(t_sne(np.concatenate(list(groups.values()))))
-    points = dict(zip(groups, np.split(places, np.cumsum([len(one) for one in groups.values()])[:-1]), strict=True))
+    points = dict(zip(groups, np.split(places, np.cumsum([len(rows) for rows in groups.values()])[:-1]), strict=True))
     figure = Figure((_SIDE, _SIDE + _LEGEND), dpi=DPI)
     axes = figure.add_axes((0, _LEGEND / (_SIDE + _LEGEND), 1, _SIDE / (_SIDE + _LEGEND)))
     axes.set(xlim=(0, _SIDE), ylim=(0, _SIDE), xticks=[], yticks=[])
@@ -160,13 +160,13 @@ def farthest(points: NDArray[np.floating], count: int) -> list[int]:
 
 def _write_word(axes: Axes, place: NDArray[np.floating], word: str, colour: str, taken: Sequence[_Box]) -> _Box:
     """Write a word next to its point, with a line to it, at the nearest place that is free."""
-    x, y = (float(one) for one in place)
+    x, y = (float(value) for value in place)
     wide, boxes = _LETTER * len(word), []
     for ring, (right, up) in product(range(1, _RINGS + 1), _DIRECTIONS):
         left, bottom = x + right * (0.06 + wide / 2 + 0.1 * ring) - wide / 2, y + up * _LINE * ring - _LINE / 2
         boxes.append((left, bottom, left + wide, bottom + _LINE))
-    inside = [one for one in boxes if min(one) > 0 and max(one) < _SIDE] or boxes
-    box = min(inside, key=lambda one: sum(_overlap(one, other) for other in taken))
+    inside = [candidate for candidate in boxes if min(candidate) > 0 and max(candidate) < _SIDE] or boxes
+    box = min(inside, key=lambda candidate: sum(_overlap(candidate, other) for other in taken))
     axes.annotate(
         as_label(word), (x, y), ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2), color=colour, size=_POINTS, ha="center",
         va="center", arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 4}, zorder=4,
@@ -175,8 +175,8 @@ def _write_word(axes: Axes, place: NDArray[np.floating], word: str, colour: str,
     return box
 
 
-def _overlap(one: _Box, other: _Box) -> float:
+def _overlap(first: _Box, second: _Box) -> float:
     """The area that two places share."""
-    width = min(one[2], other[2]) - max(one[0], other[0])
-    height = min(one[3], other[3]) - max(one[1], other[1])
+    width = min(first[2], second[2]) - max(first[0], second[0])
+    height = min(first[3], second[3]) - max(first[1], second[1])
     return max(0.0, width) * max(0.0, height)

@@ -95,8 +95,8 @@ def embedded(picture: Image.Image | None) -> str:
 
 def _paste(sheet: Image.Image, shown: Shown, left: int, top: int) -> None:
     """Put a picture into the middle of its square, or a grey box."""
-    found = shown if isinstance(shown, Image.Image) else read_thumbnail(shown)
-    picture = found or Image.new("RGB", (_THUMBNAIL, _THUMBNAIL), "#d8dee4")
+    thumbnail = shown if isinstance(shown, Image.Image) else read_thumbnail(shown)
+    picture = thumbnail or Image.new("RGB", (_THUMBNAIL, _THUMBNAIL), "#d8dee4")
     sheet.paste(picture, (left + (_THUMBNAIL - picture.width) // 2, top + (_THUMBNAIL - picture.height) // 2))
 
 

@@ -45,7 +45,7 @@ class Mark:
 
     def ends(self) -> tuple[float, float]:
         """The leftmost and the rightmost place that is drawn."""
-        drawn = [one for one in (self.value, self.low, self.high, *self.parts) if one is not None]
+        drawn = [place for place in (self.value, self.low, self.high, *self.parts) if place is not None]
         return min(drawn), max(drawn)
 
 
@@ -125,7 +125,7 @@ def by_count(title: str, axes_of: tuple[str, str], points: Sequence[Point], belo
         points: at least one.
         below: the panel; not drawn if it has no marks. Hollow bars are figures of others.
     """
-    colours, shapes = (list(dict.fromkeys(getattr(one, name) for one in points)) for name in ("colour", "shape"))
+    colours, shapes = (list(dict.fromkeys(getattr(point, name) for point in points)) for name in ("colour", "shape"))
     heights = [max(3.6, 0.24 * (len(colours) + len(shapes))), 0.5 + 0.3 * len(below.marks)]
     heights = heights[: 2 if below.marks else 1]
     figure = Figure((_WIDTH, 0.6 + sum(heights)), layout="constrained")
@@ -181,7 +181,7 @@ def panels(title: str, axis: str, parts: Sequence[Panel], start: float | None = 
     heights = [count + 0.6 for count in counts]
     columns = figure.subplots(len(parts), squeeze=False, sharex=start is not None, height_ratios=heights)[:, 0]
     ends = [([mark.ends() for mark in part.marks]) for part in parts]
-    spans = [(min(low for low, _ in found), max(high for _, high in found)) for found in ends]
+    spans = [(min(low for low, _ in pairs), max(high for _, high in pairs)) for pairs in ends]
     length = max(max(1.1 * (high - low), _LEAST * high) for low, high in spans)
     for axes, part, (low, high) in zip(columns, parts, spans, strict=True):
         _rows(axes, part)

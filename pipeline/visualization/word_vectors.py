@@ -15,8 +15,8 @@ LEAST = 4  # words: t-SNE of fewer says nothing
 
 def known_words(words: Mapping[str, Sequence[str]], vocabulary: WordVocabulary) -> dict[str, list[str]]:
     """Those of some words, by language, that the vocabulary has, in lower case; languages without one are left out."""
-    found = {language: vocabulary.words_of(language) for language in words}
-    known = {language: [word for word in map(str.lower, some) if word in found[language]]
+    entries = {language: vocabulary.words_of(language) for language in words}
+    known = {language: [word for word in map(str.lower, some) if word in entries[language]]
              for language, some in words.items()}  # fmt: skip
     return {language: some for language, some in known.items() if some}
 
