@@ -210,8 +210,9 @@ def read_entries(path: Path) -> list[Any]:
     Raises:
         DataError: the file is no whole JSON with such a list, or an entry of COCO's form does not fit.
     """
+    text = read_text(path, _EXPECTED)
     try:
-        content = json.loads(read_text(path, _EXPECTED), object_hook=_slim)
+        content = json.loads(text, object_hook=lambda values: {key: values[key] for key in _KEPT if key in values})
     except json.JSONDecodeError as error:
         reason = f"{error.msg}, character {error.colno}"
         raise DataError(f"{path}:{error.lineno}: not whole JSON ({reason}), perhaps cut short; get it again") from None
@@ -221,10 +222,6 @@ def read_entries(path: Path) -> list[Any]:
     if not isinstance(images, list) or not images:
         raise DataError(f"{path}: no list of `images` in it; expected {_EXPECTED}")
     return images if "annotations" not in content else entries_of_coco(images, content["annotations"], path)
-
-
-def _slim(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: values[key] for key in _KEPT if key in values}
 
 
 def _image(entry: Any, where: str) -> _Image:
