@@ -138,7 +138,7 @@ def test_a_compiler_is_asked_for_where_fasttext_is_compiled(checkout: Checkout) 
     assert checkout.stamps() == {".setup", ".setup-app"}
 
 
-@pytest.mark.parametrize("target", ["stage-vse", "table"])
+@pytest.mark.parametrize("target", ["stage-vse", pytest.param("table", marks=pytest.mark.slow)])
 def test_fasttext_is_added_when_settings_or_the_recipe_ask_for_it(checkout: Checkout, target: str) -> None:
     checkout.program("g++")
     (checkout.folder / "my recipe.yaml").write_text("base: scenes\nvse: {words: fasttext}\n")
@@ -171,7 +171,7 @@ def test_the_page_is_served_by_names_of_this_machine_alone(checkout: Checkout) -
         hosts.unlink()
 
 
-@pytest.mark.parametrize("target", ["stage-vse", "table"])
+@pytest.mark.parametrize("target", ["stage-vse", pytest.param("table", marks=pytest.mark.slow)])
 def test_what_finds_words_is_added_when_settings_a_recipe_or_its_base_ask_for_it(
     checkout: Checkout, target: str
 ) -> None:
