@@ -60,7 +60,7 @@ fi
 endef
 # Add the extras that the recipe needs with its settings: `names: the command that adds them`.
 NEEDS = needs=$$($(PIPELINE) extras $(1)) || exit 1; \
-  [ -z "$$needs" ] || $(MAKE) --no-print-directory setup "EXTRA=$${needs%%:*}"
+  case "$$needs" in *": make setup EXTRA="*) $(MAKE) --no-print-directory setup "EXTRA=$${needs%%:*}";; esac
 
 # What targets need; `make setup EXTRA=name` adds the same, or another one.
 ADDED := extra-app extra-dev extra-translators

@@ -79,7 +79,7 @@ class Progress:
         self._at_once = at_once
         self._waiting: dict[str, Job] = {}
         self._total = self._width = 0
-        self._before = Costs(())
+        self._before: Costs | None = None
         self._now: dict[str, list[float]] = {}  # seconds by likeness and by stage
         self._known: dict[str, Job] = {}
         self._names: dict[str, str] = {}
@@ -95,12 +95,12 @@ class Progress:
 
         Args:
             jobs: which.
-            manifests: of jobs done on this machine before.
+            manifests: of jobs done on this machine before; they are read by the first call alone.
         """
         new = {job.key: job for job in jobs}
         self._total += len(new.keys() - self._waiting.keys())
         self._waiting |= new
-        self._before = Costs(manifests)
+        self._before = self._before or Costs(manifests)
 
     def finish(self, job: Job, seconds: float, figure: str, whole: bool) -> str:
         """The line of a job that is done: name, main figure, time, and what is left of the run.
@@ -139,7 +139,7 @@ class Progress:
         return [f"{'about' if len(known) == len(guesses) else 'more than'} {duration(seconds)} left"]
 
     def _guess(self, job: Job) -> float | None:
-        before = self._before.of(job)
+        before = Estimate() if self._before is None else self._before.of(job)
         if times := self._now.get(next(likenesses(job))):
             return median(times)
         if before.alike and before.seconds is not None:

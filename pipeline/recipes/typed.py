@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import field, fields, is_dataclass
@@ -37,11 +37,9 @@ def number(
         hint: what an error says further.
     """
     bounds = {"least": least, "most": most, "above": above, "below": below, "hint": hint}
-    factory: Callable[[], T] = lambda: deepcopy(default)  # noqa: E731
-    made: T = field(default_factory=factory, metadata=bounds) if isinstance(default, list | dict) else field(
-        default=default, metadata=bounds
-    )  # fmt: skip
-    return made
+    if isinstance(default, list | dict):
+        return field(default_factory=lambda: deepcopy(default), metadata=bounds)
+    return field(default=default, metadata=bounds)
 
 
 @contextmanager
@@ -157,20 +155,19 @@ def _check_number(value: float, key: str, bounds: Mapping[str, Any]) -> None:
     if not math.isfinite(value):
         raise RecipeError(f"{key} is {value}; expected a finite number")
     least, most, above, below = (bounds.get(name) for name in ("least", "most", "above", "below"))
-    largest = LARGEST if most is None and isinstance(value, int) else most
-    if isinstance(value, int) and abs(value) > (largest or LARGEST):
-        raise RecipeError(f"{key} is {value}; expected {largest or LARGEST:,} at most")
-    outside = (
-        (least is not None and value < least) or (above is not None and value <= above)
-        or (below is not None and value >= below) or (largest is not None and value > largest)
-    )  # fmt: skip
-    if outside:
-        if below is not None or (most is not None and isinstance(value, float)):
-            low = f"from {least:g}" if above is None else f"more than {above:g}"
-            expected = f"{low} to below {below:g}" if below is not None else f"{low} and at most {most:g}"
-        else:
-            expected = f"{least:g} or more" if above is None else f"more than {above:g}"
-        raise RecipeError(f"{key} is {value}; expected {expected}{bounds.get('hint', '')}")
+    whole = isinstance(value, int)
+    largest = most if most is not None else LARGEST if whole else math.inf
+    low = (least is not None and value < least) or (above is not None and value <= above)
+    if not low and abs(value) <= largest and (below is None or value < below):
+        return
+    start = f"more than {above:g}" if above is not None else "" if least is None else f"from {least:g}"
+    if below is not None:
+        expected = f"{start} to below {below:g}"
+    elif low and (whole or most is None):
+        expected = start if above is not None else f"{least:g} or more"
+    else:
+        expected = f"{largest:,} at most" if whole or not start else f"{start} and at most {most:g}"
+    raise RecipeError(f"{key} is {value}; expected {expected}{bounds.get('hint', '')}")
 
 
 def _check_text(text: str, what: str) -> None:

@@ -200,10 +200,8 @@ class _Run:
         started = start_words(module.model, settings, captions, mix.types, text, folder)
         start_images(module.model, settings)
         start_weights(module.model, [inputs[f"start-{number}"] for number in range(len(settings.start))])
-        log_dir, epochs = (
-            log_folder(self.recipe, self.name, folder.name),
-            settings.epochs + module.model.pretrain_epochs,
-        )
+        log_dir = log_folder(self.recipe, self.name, folder.name)
+        epochs = settings.epochs + module.model.pretrain_epochs
         pictures = pictures_of(inputs["corpus"])
         galleries = partial(query_galleries, captions, encode=text.encode, store=store, pictures=pictures)
         best = fit(
