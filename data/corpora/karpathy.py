@@ -196,8 +196,8 @@ def _read_images(path: Path, keep_suffix: bool) -> dict[str, _Image]:
         name, dot, _ = image.filename.rpartition(".")
         image_id = image.filename if keep_suffix or not (name and dot) else name
         if image_id in images:
-            raise DataError(f"{where}: image {image_id!r} stands twice, first in images[{places[image_id]}]; ids are "
-                            "file names")  # fmt: skip
+            first = places[image_id]
+            raise DataError(f"{where}: image {image_id!r} stands twice, first in images[{first}]; ids are file names")
         images[image_id], places[image_id] = image, place
     return images
 
@@ -210,9 +210,8 @@ def read_entries(path: Path) -> list[Any]:
     Raises:
         DataError: the file is no whole JSON with such a list, or an entry of COCO's form does not fit.
     """
-    text = read_text(path, _EXPECTED)
     try:
-        content = json.loads(text, object_hook=lambda values: {key: values[key] for key in _KEPT if key in values})
+        content = json.loads(read_text(path, _EXPECTED), object_hook=lambda it: {k: it[k] for k in _KEPT if k in it})
     except json.JSONDecodeError as error:
         reason = f"{error.msg}, character {error.colno}"
         raise DataError(f"{path}:{error.lineno}: not whole JSON ({reason}), perhaps cut short; get it again") from None
