@@ -48,8 +48,8 @@ OPTIONS = --recipe "$$RECIPE"
 IN_GALLERY = $(if $(GALLERY),--gallery "$$GALLERY")
 
 # Extras of pyproject.toml, and which others one of them holds.
-EXTRAS := app asian benchmarks cluster dev fasttext onnx sweep translators wandb
-HOLDS_dev := app benchmarks cluster fasttext onnx sweep translators
+EXTRAS := app asian benchmarks cluster dev fasttext lora onnx sweep translators wandb
+HOLDS_dev := app benchmarks cluster fasttext lora onnx sweep translators
 # Add an extra to the environment, once.
 define ADD
 if [ "$$(cat $(STAMP)-$(1) 2>/dev/null)" != "$(WANTED)" ]; then \

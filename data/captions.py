@@ -57,7 +57,14 @@ _PAIR_COLUMNS = ("pair_id", "image_id", "split", "origin")
 
 def write_captions(captions: Iterable[Caption], path: Path) -> None:
     """Write the caption table to the Parquet file `path`."""
-    pq.write_table(pa.Table.from_pylist([asdict(caption) for caption in captions], schema=_SCHEMA), path)
+    pq.write_table(_rows(captions), path)
+
+
+def table_of(captions: Iterable[Caption]) -> "Dataset":
+    """A caption table in memory, as `read_captions` gives it."""
+    from datasets import Dataset
+
+    return Dataset(_rows(captions))
 
 
 def read_captions(path: Path) -> "Dataset":
@@ -96,6 +103,10 @@ def read_pairs(path: Path) -> "Dataset":
     from datasets import Dataset
 
     return Dataset(table)
+
+
+def _rows(captions: Iterable[Caption]) -> pa.Table:
+    return pa.Table.from_pylist([asdict(caption) for caption in captions], schema=_SCHEMA)
 
 
 def _read_table(path: Path) -> pa.Table:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,14 @@ from data.lines import read_lines
 from data.objects import Found
 from data.regions import RegionStore
 
-_WHOLE = np.array([0, 0, 1, 1], dtype=np.float32)
+WHOLE = np.array([0, 0, 1, 1], dtype=np.float32)
 
 
 class PixelStore(RegionStore):
-    """Pictures of equal size: `pixels.npy` (images, 3, S, S) uint8, and `ids.txt`, an image id a line.
+    """Pictures of equal size: `pixels.npy` (images, 3, S, S) or (images, N) uint8, and `ids.txt`, an image id a line.
 
-    It is read like a region store whose images have one region, the 3·S² numbers of the picture; its box is the whole
-    picture. The array is mapped, not loaded, and mapped again in each worker process.
+    It is read like a region store whose images have one region, the N = 3·S² numbers of the picture; its box is the
+    whole picture. The array is mapped, not loaded, and mapped again in each worker process.
 
     Args:
         folder: where the two files are.
@@ -32,29 +32,33 @@ class PixelStore(RegionStore):
         DataError: a file is missing or damaged, or they do not fit.
     """
 
+    array: ClassVar[str] = "pixels.npy"
+    kind: ClassVar[type[np.generic]] = np.uint8
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
-            self.pixels: NDArray[np.uint8] = np.load(folder / "pixels.npy", mmap_mode="r")
+            self.pixels = np.load(folder / self.array, mmap_mode="r")
         except (OSError, ValueError, EOFError) as error:
             raise DataError(
-                f"{folder / 'pixels.npy'}: not readable ({error}); delete {folder} to make it again"
+                f"{folder / self.array}: not readable ({error}); delete {folder} to make it again"
             ) from None
         self.ids = read_lines(folder / "ids.txt", "an image id a line")
-        if len(self.ids) != len(self.pixels) or self.pixels.ndim != 4 or self.pixels.dtype != np.uint8:
+        if len(self.ids) != len(self.pixels) or self.pixels.ndim not in (2, 4) or self.pixels.dtype != self.kind:
             raise DataError(
-                f"{folder}: {len(self.ids)} ids for an array {self.pixels.shape}; delete the folder to make it again"
+                f"{folder}: {len(self.ids)} ids for an array {self.pixels.shape} of {self.pixels.dtype}; delete the "
+                "folder to make it again"
             )
         self._row = {image_id: row for row, image_id in enumerate(self.ids)}
         self.regions = cast(NDArray[np.floating], self.pixels.reshape(len(self.pixels), 1, -1))
-        self.boxes = np.broadcast_to(_WHOLE, (len(self.pixels), 1, 4))
+        self.boxes = np.broadcast_to(WHOLE, (len(self.pixels), 1, 4))
 
     def __setstate__(self, state: dict[str, Path]) -> None:
         self.__init__(state["folder"])  # type: ignore[misc]
 
     def file(self, name: str) -> Path:
         """Where one of the files of a region store would be: the pixels are its regions."""
-        return self.folder / name.replace("regions", "pixels")
+        return self.folder / name.replace("regions.npy", self.array)
 
     def pixels_of(self, image_ids: Sequence[str]) -> NDArray[np.uint8]:
         """Pictures (B, 3, S, S) of images.
@@ -66,6 +70,16 @@ class PixelStore(RegionStore):
             return self.pixels[[self._row[name] for name in image_ids]]
         except KeyError as error:
             raise DataError(f"{self.folder}: image {error.args[0]!r} has no picture; leave the image out") from None
+
+
+class VectorStore(PixelStore):
+    """One vector an image, by an image encoder: `vectors.npy` (images, H) float32, and `ids.txt`.
+
+    It is read like a region store whose images have one region. Arguments and errors are a pixel store's.
+    """
+
+    array = "vectors.npy"
+    kind = np.float32
 
 
 class PixelExtractor(Extractor):
@@ -81,12 +95,15 @@ class PixelExtractor(Extractor):
 
 
 def open_images(folder: Path) -> RegionStore:
-    """Open a region store, its values unchecked, or a pixel store.
+    """Open a region store, its values unchecked, or a store of pixels or vectors.
 
     Raises:
         DataError: it is missing or damaged.
     """
-    return PixelStore(folder) if (folder / "pixels.npy").is_file() else RegionStore(folder, check_values=False)
+    for store in (PixelStore, VectorStore):
+        if (folder / store.array).is_file():
+            return store(folder)
+    return RegionStore(folder, check_values=False)
 
 
 def middle_square(picture: Path | Image.Image, size: int) -> NDArray[np.uint8]:
@@ -114,19 +131,34 @@ def write_pixels(
     Raises:
         DataError: an image has no picture, or it cannot be read.
     """
+    files = files_of(pictures, image_ids, otherwise)
+    folder.mkdir(parents=True, exist_ok=True)
+    shape = (len(image_ids), 3, size, size)
+    pixels = np.lib.format.open_memmap(folder / "pixels.npy", "w+", np.uint8, shape)
+    for row, path in enumerate(files):
+        pixels[row] = middle_square(path, size)
+    pixels.flush()
+    (folder / "ids.txt").write_text("".join(f"{name}\n" for name in image_ids), encoding="utf-8")
+
+
+def files_of(pictures: Mapping[str, Path], image_ids: Sequence[str], otherwise: str) -> list[Path]:
+    """The picture file of each image.
+
+    Args:
+        pictures: image id → file.
+        image_ids: which images.
+        otherwise: what to do without pictures, for the error.
+
+    Raises:
+        DataError: an image has none.
+    """
     if lacking := [name for name in image_ids if name not in pictures]:
         raise DataError(
             f"{len(lacking)} of {len(image_ids)} images have no picture, first {lacking[0]!r}; give the corpus its "
             f"pictures (corpus.pictures), or {otherwise}"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    shape = (len(image_ids), 3, size, size)
-    pixels = np.lib.format.open_memmap(folder / "pixels.npy", "w+", np.uint8, shape)
-    for row, name in enumerate(image_ids):
-        pixels[row] = middle_square(pictures[name], size)
-    pixels.flush()
-    (folder / "ids.txt").write_text("".join(f"{name}\n" for name in image_ids), encoding="utf-8")
+    return [pictures[name] for name in image_ids]
 
 
 def _only_region(picture: Path | Image.Image, size: int) -> Found:
-    return cast(NDArray[np.floating], middle_square(picture, size).reshape(1, -1)), _WHOLE[None]
+    return cast(NDArray[np.floating], middle_square(picture, size).reshape(1, -1)), WHOLE[None]

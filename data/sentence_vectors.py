@@ -21,7 +21,9 @@ Encode = Callable[[Tensor], NDArray[np.float32]]
 """A text model's: token numbers (B, L), 0 being padding, to vectors (B, E)."""
 
 
-def compute_vectors(texts: Iterable[str], tokens: PretrainedTokens, encode: Encode, folder: Path, parts: Path) -> int:
+def compute_vectors(
+    texts: Iterable[str], tokens: Callable[[str], list[int]], encode: Encode, folder: Path, parts: Path
+) -> int:  # fmt: skip
     """Write `sentences.parquet` (column `text`) and `vectors.npy` (n, E) float32, a row for each different sentence.
 
     Sentences are read in the order of their lengths, in batches that are always the same. What is finished is kept in
@@ -29,7 +31,7 @@ def compute_vectors(texts: Iterable[str], tokens: PretrainedTokens, encode: Enco
 
     Args:
         texts: at least one sentence; equal ones are read once.
-        tokens: the text model's sub-words.
+        tokens: of a text model: a sentence to token numbers, of which none is 0.
         encode: its vectors.
         folder: to write into.
         parts: folder of the finished parts; it can be deleted afterwards.
@@ -37,7 +39,7 @@ def compute_vectors(texts: Iterable[str], tokens: PretrainedTokens, encode: Enco
     Returns:
         n.
     """
-    numbers = {text: tokens.encode(text, "") for text in set(texts)}
+    numbers = {text: tokens(text) for text in set(texts)}
     order = sorted(numbers, key=lambda text: (len(numbers[text]), text))
     parts.mkdir(exist_ok=True)
     starts = range(0, len(order), _PART)
@@ -108,7 +110,7 @@ class KnownSentences:
         self._numbers: dict[str, int] = {}
         arrays: list[NDArray[np.float32]] = []
         for folder in folders:
-            sentences, vectors = _open(folder)
+            sentences, vectors = open_vectors(folder)
             start = sum(map(len, arrays))
             self._numbers |= {text: start + number for number, text in enumerate(sentences)}
             arrays.append(vectors)
@@ -137,8 +139,12 @@ class KnownSentences:
                 )
 
 
-def _open(folder: Path) -> tuple[list[str], NDArray[np.float32]]:
-    """The sentences of a folder and their vectors (n, E), memory-mapped."""
+def open_vectors(folder: Path) -> tuple[list[str], NDArray[np.float32]]:
+    """The sentences that `compute_vectors` wrote to a folder, and their vectors (n, E), memory-mapped.
+
+    Raises:
+        DataError: they are missing or damaged.
+    """
     try:
         sentences = pq.read_table(folder / _SENTENCES, columns=["text"])["text"].to_pylist()
         vectors = np.load(folder / _VECTORS, mmap_mode="r", allow_pickle=False)

@@ -187,12 +187,14 @@ class PretrainedTokens:
 
     Args:
         name: a folder, or a name on the hub.
+        longest: sub-words of a sentence at most; None: as many as the tokenizer says, and at most `MAX_TOKENS`.
+        lower: sentences are lower-cased first.
 
     Raises:
         DataError: there is no tokenizer.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, longest: int | None = None, lower: bool = False) -> None:
         from transformers import AutoTokenizer
 
         try:
@@ -202,8 +204,8 @@ class PretrainedTokens:
             raise DataError(f"vse.pretrained {name!r}: no tokenizer of transformers there ({reason})") from None
         if len(self.tokenizer) <= len(self.tokenizer.all_special_ids):  # transformers returns an empty tokenizer
             raise DataError(f"vse.pretrained {name!r}: no tokenizer of transformers there (it knows no words)")
-        self.name = name
-        self._longest = min(MAX_TOKENS, self.tokenizer.model_max_length)
+        self.name, self.lower = name, lower
+        self.longest = min(MAX_TOKENS, self.tokenizer.model_max_length if longest is None else longest)
 
     def __len__(self) -> int:
         return len(self.tokenizer) + 1
@@ -213,12 +215,20 @@ class PretrainedTokens:
 
         An empty sentence of a model without marks is one unknown token.
         """
-        numbers = self.tokenizer.encode(text, truncation=True, max_length=self._longest)
+        numbers = self.tokenizer.encode(self._read(text), truncation=True, max_length=self.longest)
         return [number + 1 for number in numbers or [self.tokenizer.unk_token_id or 0]]
 
-    def save(self, path: Path) -> None:
-        """Write the model's name to one JSON file."""
-        path.write_text(json.dumps({"pretrained": self.name}), encoding="utf-8")
+    def size(self, text: str) -> int:
+        """The number of sub-words of a sentence before it is cut, its marks among them."""
+        return len(self.tokenizer.encode(self._read(text), verbose=False))
+
+    def save(self, path: Path, name: str | None = None) -> None:
+        """Write the model's name, or another one for it, and how it is read to one JSON file."""
+        content = {"pretrained": name or self.name, "longest": self.longest, "lower": self.lower}
+        path.write_text(json.dumps(content), encoding="utf-8")
+
+    def _read(self, text: str) -> str:
+        return text.lower() if self.lower else text
 
 
 class WordVocabulary:
@@ -292,8 +302,12 @@ class WordVocabulary:
             raise DataError(f"{path}: not a word vocabulary ({error!r}); run `make stage-vse` again") from None
 
 
-def load_text_input(path: Path) -> TextInput:
+def load_text_input(path: Path, pretrained: str | None = None) -> TextInput:
     """Read what a text input of a retrieval model saved.
+
+    Args:
+        path: of the file.
+        pretrained: where the text model lies now; None: where it was.
 
     Raises:
         DataError: the file is missing or damaged, or a pretrained model is gone.
@@ -301,7 +315,10 @@ def load_text_input(path: Path) -> TextInput:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if "pretrained" in content:
-            return PretrainedTokens(content["pretrained"])
+            longest, lower = content.get("longest"), content.get("lower", False)
+            if not (isinstance(longest, int | None) and isinstance(lower, bool)):
+                raise ValueError(f"longest is {longest!r} and lower {lower!r}")
+            return PretrainedTokens(pretrained or content["pretrained"], longest, lower)
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise DataError(f"{path}: not a text input ({error!r}); run `make stage-vse` again") from None
     return WordVocabulary.load(path)

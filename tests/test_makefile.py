@@ -123,7 +123,7 @@ def test_an_unknown_extra_is_refused_and_what_is_typed_is_not_run(checkout: Chec
     installed, printed = checkout.make("setup", f"EXTRA={typed}", fails=True)
     assert installed == []
     assert (
-        printed == f"EXTRA={typed}: no such extra; there are app asian benchmarks cluster dev fasttext onnx sweep "
+        printed == f"EXTRA={typed}: no such extra; there are app asian benchmarks cluster dev fasttext lora onnx sweep "
         "translators wandb\n"
     )
     assert not (checkout.folder / "seen").exists()

@@ -11,8 +11,8 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from modules.errors import ModelError
 from modules.layers.gru import both_ways, packed_states
 from modules.layers.onnx_recurrent import onnx_states
-from modules.layers.pretrained_text import read_words
 from modules.layers.recurrent import BiLSTM, Packing, input_gates, on_cudnn, recurrent_matrix, scan, widen
+from modules.pretrained.pretrained_text import read_words
 
 
 class CaptionEncoder(nn.Module):

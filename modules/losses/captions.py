@@ -6,7 +6,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from modules.retrieval_models.base import Pairs
+from modules.losses.pairs import Pairs
 from modules.search.encodings import Similarity
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]

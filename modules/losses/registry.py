@@ -116,9 +116,9 @@ class RankingLoss(nn.Module):
             return random_hinges_loss(similarity, positives, negatives, self.margin, draw)
         if self.kind == "sum":
             return sum_of_hinges_loss(similarity, positives, negatives, self.margin)
+        if self.kind == "sigmoid":
+            return sigmoid_loss(similarity, positives, negatives, self.log_scale.exp(), self.bias)
         scale = self.log_scale.clamp(max=math.log(100)).exp()  # CLIP's upper bound
         if self.kind == "infonce":
             return contrastive_loss(similarity, positives, negatives, scale)
-        if self.kind == "one-to-k":
-            return one_to_k_loss(similarity, positives, negatives, scale)
-        return sigmoid_loss(similarity, positives, negatives, scale, self.bias)
+        return one_to_k_loss(similarity, positives, negatives, scale)

@@ -12,7 +12,7 @@ import torch
 from modules.errors import ModelError
 from modules.retrieval_models.base import MODELS, RetrievalModel, register
 
-_COMMON = set(inspect.signature(RetrievalModel.__init__).parameters)
+_COMMON = {*inspect.signature(RetrievalModel.__init__).parameters, "network", "image_side", "vector_dim"}
 
 __all__ = ["RetrievalModel", "build_model", "model_class", "option_names", "parameters_of_a_language", "register"]
 

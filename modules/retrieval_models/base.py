@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
@@ -11,39 +10,15 @@ from torch.nn.utils.rnn import pad_sequence
 
 from modules.errors import ModelError
 from modules.layers.encoders import word_table
-from modules.layers.image_encoder import ImageEncoder
-from modules.layers.pretrained_text import PretrainedWords, SentenceVectors, Vectors
+from modules.losses.pairs import Pairs
+from modules.pretrained.image_encoder import ImageEncoder
+from modules.pretrained.pretrained_text import PretrainedWords, SentenceVectors, Vectors
 from modules.search.encodings import Encoding
 from modules.search.scores import inner_product
 from modules.translators.beam import BeamSettings
 
 Batch = dict[str, Tensor]
 Score = Literal["inner product", "vectors", "sets"]
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """The encodings of a batch on all devices, and which pairs match.
-
-    Attributes:
-        images: encodings of I distinct images.
-        captions: encodings of C captions.
-        caption_image: (C,) row of each caption's image.
-        positives: (I, C) bool, the matching pairs.
-        negatives: (I, C) bool, the negative pairs.
-        types: (C,) type (language and source) of each caption.
-        languages: (C,) language of each caption, as an index into the model's languages.
-        sentences: (C,) hash of each caption's normalised sentence.
-    """
-
-    images: Encoding
-    captions: Encoding
-    caption_image: Tensor
-    positives: Tensor
-    negatives: Tensor
-    types: Tensor
-    languages: Tensor
-    sentences: Tensor
 
 
 GREEDY = BeamSettings(1)
@@ -81,6 +56,12 @@ class RetrievalModel(nn.Module, ABC):
     """The ranking loss of the model's paper, one of `modules.losses.registry.LOSSES`; `vse.loss` overrides it."""
     pretrain_epochs: int = 0
     """Epochs of pre-training; the epochs, the warm-up and the learning rate of a recipe count from their end."""
+    given_vectors: ClassVar[bool] = False
+    """Can its images be given as vectors of another model? Whether they are is what `vectors_with` gives."""
+    on_network: ClassVar[bool] = False
+    """Is it made of a dual encoder of `transformers`, which `vse.pretrained` names?"""
+    taught: ClassVar[bool] = False
+    """Does it need a teacher, another model whose space it learns?"""
     languages_apart: ClassVar[bool] = False
     """Sum the ranking losses of each language's captions, instead of one loss of all captions."""
     writes: bool = False
@@ -136,6 +117,19 @@ class RetrievalModel(nn.Module, ABC):
     def draws_with(cls, **options: Any) -> bool:
         """Return whether a model with these options draws pictures; by default it does not."""
         return False
+
+    @classmethod
+    def vectors_with(cls, **options: Any) -> bool:
+        """Return whether the images of a model with these options are given as vectors."""
+        return cls.given_vectors
+
+    @property
+    def reads_pixels(self) -> bool:
+        """Are its images given as pixels?"""
+        return self.image_encoder is not None
+
+    def finish(self) -> None:
+        """Do what there is to do with the best weights before they are written; by default nothing."""
 
     @classmethod
     def branches_with(cls, **options: Any) -> tuple[str, ...]:
@@ -261,7 +255,7 @@ class RetrievalModel(nn.Module, ABC):
         """Return the layer from token ids (B, L) to word vectors (B, L, its `embedding_dim`), as set in the recipe.
 
         With sentence vectors it gives one vector a caption, (B, 1, …): read it by
-        `modules.layers.pretrained_text.read_words`.
+        `modules.pretrained.pretrained_text.read_words`.
 
         Raises:
             ModelError: the pretrained model is not found, or has fewer tokens than the text input.

@@ -8,10 +8,11 @@ from torch.nn import functional as F
 
 from modules.errors import ModelError
 from modules.layers.encoders import CaptionEncoder, HeadsPool, LanguageEncoders, region_layer
-from modules.layers.pretrained_text import read_words
 from modules.layers.recurrent import widen
 from modules.losses.diversity import Reading, diversity, instances, require_reading
-from modules.retrieval_models.base import Batch, Encoding, Pairs, RetrievalModel, Score, one_vector, register
+from modules.losses.pairs import Pairs
+from modules.pretrained.pretrained_text import read_words
+from modules.retrieval_models.base import Batch, Encoding, RetrievalModel, Score, one_vector, register
 from modules.search.scores import best_assignment
 
 MOST_HEADS = 5

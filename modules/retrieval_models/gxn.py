@@ -22,8 +22,8 @@ from modules.layers.image_generator import (
     RegionGenerator,
     Target,
 )
-from modules.layers.pretrained_text import read_words
 from modules.layers.recurrent import widen
+from modules.pretrained.pretrained_text import read_words
 from modules.retrieval_models.base import GREEDY, Encoding, RetrievalModel, one_vector, register
 from modules.retrieval_models.by_order import ByOrder
 from modules.translators.beam import BeamSettings

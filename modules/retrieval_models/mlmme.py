@@ -7,8 +7,8 @@ from torch.nn import functional as F
 
 from modules.errors import ModelError
 from modules.layers.encoders import LanguageEncoders, LastState, masked_mean
-from modules.layers.pretrained_text import read_words
 from modules.layers.recurrent import widen
+from modules.pretrained.pretrained_text import read_words
 from modules.retrieval_models.base import Encoding, RetrievalModel, one_vector, register
 
 Map = Literal["own", "shared"]

@@ -9,9 +9,10 @@ from torch.nn import functional as F
 from modules.errors import ModelError, require_weights
 from modules.layers.batch_norm import GlobalBatchNorm
 from modules.layers.encoders import LanguageEncoders, LastState, masked_mean, real_words
-from modules.layers.pretrained_text import read_words
 from modules.layers.recurrent import widen
-from modules.retrieval_models.base import Batch, Encoding, Pairs, RetrievalModel, one_vector, register
+from modules.losses.pairs import Pairs
+from modules.pretrained.pretrained_text import read_words
+from modules.retrieval_models.base import Batch, Encoding, RetrievalModel, one_vector, register
 
 Cell = Literal["lstm", "gru"]
 

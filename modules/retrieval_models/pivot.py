@@ -7,11 +7,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from modules.layers.encoders import LanguageEncoders, LastState, masked_mean, region_layer
-from modules.layers.pretrained_text import read_words
 from modules.layers.recurrent import widen
 from modules.losses.captions import between_captions
+from modules.losses.pairs import Pairs
 from modules.losses.triplet import sum_of_hinges_loss
-from modules.retrieval_models.base import Batch, Encoding, Pairs, RetrievalModel, one_vector, register
+from modules.pretrained.pretrained_text import read_words
+from modules.retrieval_models.base import Batch, Encoding, RetrievalModel, one_vector, register
 from modules.retrieval_models.by_order import ByOrder
 
 

@@ -6,7 +6,8 @@ from typing import Any
 from torch import Tensor
 
 from modules.losses.captions import between_captions
-from modules.retrieval_models.base import Batch, Encoding, Pairs
+from modules.losses.pairs import Pairs
+from modules.retrieval_models.base import Batch, Encoding
 from modules.training.retrieval import Retrieval
 
 

@@ -10,9 +10,11 @@ from torch.optim import Optimizer
 from modules.layers.encoders import masked_mean, real_words
 from modules.layers.recurrent import widen
 from modules.losses.captions import among_captions
-from modules.retrieval_models.base import Batch, Encoding, Pairs, one_vector
+from modules.losses.pairs import Pairs
+from modules.retrieval_models.base import Batch, Encoding, one_vector
 from modules.search.scores import gram
-from modules.training.retrieval import Retrieval, gather_encoding
+from modules.training.gathering import gather_encoding
+from modules.training.retrieval import Retrieval
 
 
 class MuleTraining(Retrieval):

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -10,24 +9,25 @@ import torch
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor
 from torch.nn import Parameter
-from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import MultiStepLR
 
-from modules.distributed import gather_rows, sum_over_ranks, touch
+from modules.distributed import gather_rows, touch
+from modules.errors import ModelError
 from modules.layers.augmentation import drop_regions, drop_words
-from modules.layers.image_encoder import ImageEncoder
-from modules.layers.pretrained_text import PretrainedWords
 from modules.layers.recurrent import widen
 from modules.losses.captions import between_captions
+from modules.losses.pairs import Pairs
 from modules.losses.registry import CONTRASTIVE, Distance, RankingLoss, negative_mask
-from modules.metrics.retrieval import RetrievalRanks
+from modules.losses.teaching import teaching_loss
+from modules.pretrained.image_encoder import ImageEncoder
+from modules.pretrained.pretrained_text import PretrainedWords
 from modules.retrieval_models import build_model
-from modules.retrieval_models.base import Batch, Encoding, Pairs
-from modules.search.encodings import Encodings, Similarity
-from modules.search.ranking import RetrievalMetric, block_similarity, ranks_by_score
-from modules.training.base import TrainedModule
+from modules.retrieval_models.base import Batch, Encoding
 from modules.training.collapse import CollapseWatch
+from modules.training.gathering import first_rows, gather_encoding, in_chunks
+from modules.training.ranked import RankedModule
 
 _LOG = logging.getLogger(__name__)
 _COLLAPSED = (
@@ -37,7 +37,7 @@ _COLLAPSED = (
 )
 
 
-class Retrieval(TrainedModule):
+class Retrieval(RankedModule):
     """Training with a ranking loss (mmt-retrieval, Eq. 9-10, unless the model or the recipe sets another one).
 
     For a model with another training step, subclass this, set the subclass as the model's `module`, and override only
@@ -64,10 +64,13 @@ class Retrieval(TrainedModule):
         distance: what losses compare, `cosine` or `euclidean`.
         decay_every: epochs from one decay of the learning rate to the next; 0: there is one.
         image_encoder_rate: as `pretrained_rate`, of an image encoder.
+        cached_chunk: images, and captions, that are encoded together; their activations are not kept but computed again
+            for the gradient, so that memory does not grow with the batch (GradCache, Gao et al. 2021); 0: all at once.
+        taught_types: of each type of captions, whether they are sentences without pictures, whose "image" is a
+            teacher's vector; None: there are none.
+        teaching_contrast: weight of InfoNCE between such sentences and the teacher's vectors.
 
-    Attributes:
-        ranks: ranks of the last validation or test, by language.
-        scores: if set to a dict, the test adds its similarity matrices (I, C) by language; None (default): it does not.
+    Attributes are those of a `RankedModule`.
     """
 
     def __init__(
@@ -76,10 +79,10 @@ class Retrieval(TrainedModule):
         test_languages: list[str], select: list[str], drop_regions: float = 0.0, drop_words: float = 0.0,
         pretrained_rate: float = 0.0, caption_loss: float = 0.0, weight_decay: float = 0.0, negatives: int = 10,
         distance: Distance = "cosine", decay_every: int = 0, image_encoder_rate: float = 0.0,
+        cached_chunk: int = 0, taught_types: Sequence[bool] | None = None, teaching_contrast: float = 0.1,
     ) -> None:  # fmt: skip
-        super().__init__()
+        super().__init__(build_model(model, **arguments), test_languages)
         self.save_hyperparameters()
-        self.model = build_model(model, **arguments)
         self._shares: dict[type, float] = {PretrainedWords: pretrained_rate, ImageEncoder: image_encoder_rate}
         for part in self.model.modules():
             if isinstance(part, PretrainedWords | ImageEncoder) and not self._shares[type(part)]:
@@ -88,26 +91,14 @@ class Retrieval(TrainedModule):
         of_both = (warmup_epochs, negatives, distance)
         self.loss = RankingLoss(kind, margin, type_weights, *of_both)
         self.caption_loss = RankingLoss(kind, margin, None, *of_both) if caption_loss else None
+        taught = taught_types is not None and any(taught_types)
+        self.contrast = RankingLoss("infonce", margin) if taught and teaching_contrast else None
+        if cached_chunk and any(isinstance(part, _BatchNorm) for part in self.model.modules()):
+            raise ModelError(
+                f"vse.cached_chunk is {cached_chunk}, but {model} normalises over the whole batch; set it to 0"
+            )
         self.collapse, self._warned = CollapseWatch(2 if kind in CONTRASTIVE else 1), False
-        self.test_languages = test_languages
         self._draws = 0
-        self.metrics = {
-            language: RetrievalMetric(self._similarity, partial(self._rank, language)) for language in test_languages
-        }
-        self.ranks: dict[str, RetrievalRanks] = {}
-        self.scores: dict[str, Tensor] | None = None
-        self.folds: Sequence[Tensor] = ()  # image keys of each test fold; empty: no folds
-        self.fold_ranks: dict[str, list[RetrievalRanks]] = {}
-
-    @property
-    def selects(self) -> str:
-        """The name of the logged figure whose highest value is of the best epoch."""
-        return "val/selection" if self.model.pretrain_epochs else "val/rsum"
-
-    @property
-    def main_epoch(self) -> int:
-        """The number of epochs since the end of the model's pre-training, from 0; below 0 in pre-training."""
-        return self.current_epoch - self.model.pretrain_epochs
 
     def seen(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the regions (I, R, D) of a batch's images and their mask; a frozen image encoder sees a batch once."""
@@ -129,15 +120,31 @@ class Retrieval(TrainedModule):
 
     def encode(self, batch: Batch) -> tuple[Encoding, Encoding]:
         """Encode the images and captions of this device's part of a batch."""
+        if (chunk := self.hparams["cached_chunk"]) and self.training and torch.is_grad_enabled():
+            return self._encode_in_chunks(batch, chunk)
         regions, mask = self.seen(batch)
         mask, tokens, lengths = self.augmented(batch, mask)
         images = self.model.encode_images(regions, mask)
         return images, self.model.encode_captions(tokens, lengths, batch["language"])
 
+    def _encode_in_chunks(self, batch: Batch, chunk: int) -> tuple[Encoding, Encoding]:
+        """The same, a chunk at a time, by gradient checkpoints, which draw the same dropout again."""
+
+        def images(regions: Tensor, mask: Tensor) -> Encoding:
+            """Encodings of some images."""
+            regions, mask = self.model.see(widen(regions), mask)
+            return self.model.encode_images(regions, drop_regions(mask, self.hparams["drop_regions"]))
+
+        tokens, lengths = drop_words(batch["tokens"], batch["lengths"], self.hparams["drop_words"])
+        return (
+            in_chunks(images, chunk, batch["regions"], batch["region_mask"]),
+            in_chunks(self.model.encode_captions, chunk, tokens, lengths, batch["language"]),
+        )
+
     def gather(self, batch: Batch, images: Encoding, captions: Encoding) -> Pairs:
         """Gather the encodings of all devices, with gradients; an image that is on several devices is kept once."""
         world = self.trainer.world_size
-        keys, first = _first_rows(gather_rows(batch["image_key"], world))
+        keys, first = first_rows(gather_rows(batch["image_key"], world))
         caption_image_keys = gather_rows(batch["image_key"][batch["image_index"]], world)
         names = ("type", "language", "sentence")
         types, languages, sentences = (gather_rows(batch[name], world) for name in names)
@@ -186,11 +193,41 @@ class Retrieval(TrainedModule):
     def losses(self, batch: Batch) -> dict[str, Tensor]:
         """Return the ranking loss, the weighted loss between captions and the model's auxiliary losses, by name."""
         pairs = self.gather(batch, *self.encode(batch))
-        losses = {"ranking": self.ranking_loss(pairs)}
+        losses = self.teaching_losses(pairs)
+        if not losses:
+            losses = {"ranking": self.ranking_loss(pairs)}
         if self.caption_loss is not None:
             term = between_captions(pairs, self.model.caption_similarity, self.loss_of_captions)
             losses["between_captions"] = self.hparams["caption_loss"] * term
         return losses | self.model.auxiliary_losses(batch, pairs)
+
+    def teaching_losses(self, pairs: Pairs) -> dict[str, Tensor]:
+        """Return the losses of sentences without pictures, and the ranking loss of the others; none without a teacher.
+
+        `teaching` and, with its weight, `teaching_contrast`; `ranking` if the training has captions of pictures too. No
+        picture is a negative of a sentence, nor a sentence of a caption.
+        """
+        kinds = self.hparams["taught_types"]
+        if not kinds or not any(kinds):
+            return {}
+        taught = torch.tensor(kinds, device=pairs.types.device)[pairs.types]
+        losses = {} if all(kinds) else {"ranking": self.ranking_loss(pairs.among(~taught))}
+        targets = pairs.images[0][pairs.caption_image, 0]
+        losses["teaching"] = teaching_loss(pairs.captions[0][:, 0], targets, taught)
+        if self.contrast is not None:
+            own = pairs.among(taught)
+            scores = self.model.similarity(pairs.images, pairs.captions)
+            term = self.contrast(scores, own.positives, own.negatives, torch.zeros_like(pairs.types))
+            losses["teaching_contrast"] = self.hparams["teaching_contrast"] * term
+        return losses
+
+    def start_losses(self, start: Mapping[str, float]) -> None:
+        """Let the scale and the bias of contrastive losses start as those of a pretrained network."""
+        with torch.no_grad():
+            for loss in (self.loss, self.caption_loss, self.contrast):
+                for name, value in start.items():
+                    if isinstance(parameter := getattr(loss, name, None), Parameter):
+                        parameter.fill_(value)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor | None:
         """Return the sum of all losses."""
@@ -219,36 +256,6 @@ class Retrieval(TrainedModule):
             if self.trainer.is_global_zero:
                 _LOG.warning(_COLLAPSED, self.hparams["model"], self.current_epoch + 1, value)
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Add encodings of images and human captions to the metric of each language."""
-        images, captions = self.encode(batch)
-        keys = batch["image_key"]
-        for language, metric in self.metrics.items():
-            own = batch["language"] == self.model.languages.index(language)  # if none, images are still in the gallery
-            own_images = keys[batch["image_index"][own]]
-            metric.update(images, keys, (captions[0][own], captions[1][own]), batch["caption_key"][own], own_images)
-
-    def on_validation_epoch_end(self) -> None:
-        """Log R@K of each language and task, and `val/rsum`, which selects the best epoch.
-
-        With pre-training `selects` is another figure: no epoch of pre-training is to be chosen, whatever its rsum is.
-        There it is the number of epochs to the end of pre-training, below 0, so that the last one is the best so far.
-        """
-        scores = self._rank_all("val")
-        rsum = sum(scores[language]["rsum"] for language in self.hparams["select"])
-        self.log("val/rsum", rsum, prog_bar=True)
-        if self.selects != "val/rsum":
-            self.log(self.selects, rsum if self.main_epoch >= 0 else float(self.main_epoch))
-
-    def test_step(self, batch: Batch, batch_idx: int) -> None:
-        """Add encodings to the metrics, as in validation."""
-        self.validation_step(batch, batch_idx)
-
-    def on_test_epoch_end(self) -> None:
-        """Log R@K; store the ranks by language in `ranks`, and those of each fold in `fold_ranks`."""
-        tested = self._rank_all("test", self.folds)
-        self.fold_ranks = {language: self.metrics[language].fold_ranks for language in tested}
-
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Return Adam with one learning rate decay; pretrained parts have their own learning rates."""
         optimizer = self.adam(list(self.parameters()))
@@ -275,7 +282,7 @@ class Retrieval(TrainedModule):
             for part in self.modules() if type(part) is kind for parameter in part.parameters()
         }  # fmt: skip
         groups: dict[float, list[Parameter]] = {}
-        for parameter in parameters:
+        for parameter in (each for each in parameters if each.requires_grad):
             if share := shares.get(parameter, 1.0):
                 groups.setdefault(rate * share * slower.get(parameter, 1.0), []).append(parameter)
         ordered = [{"params": groups[group_rate], "lr": group_rate} for group_rate in sorted(groups, reverse=True)]
@@ -289,48 +296,3 @@ class Retrieval(TrainedModule):
             last = (self.trainer.max_epochs or 0) - self.model.pretrain_epochs + before
             epochs = range(first, last or first, every)
         return MultiStepLR(optimizer, epochs, gamma=self.hparams["decay"])
-
-    def _rank_all(self, stage: str, folds: Sequence[Tensor] = ()) -> dict[str, dict[str, float]]:
-        scores = {}
-        for language, metric in self.metrics.items():
-            metric.folds = folds
-            captions = torch.tensor(sum(len(ids) for ids in metric.caption_image_ids), device=self.device)
-            if sum_over_ranks(captions, self.trainer.world_size):  # zero if validation lacks the language
-                scores[language] = metric.compute()
-                self.log_dict({f"{stage}/{language}/{name}": value for name, value in scores[language].items()})
-            metric.reset()
-        self.ranks = {language: ranks for language in scores if (ranks := self.metrics[language].ranks) is not None}
-        return scores
-
-    def _similarity(self, images: Encoding, captions: Encoding) -> Tensor:
-        return self.model.similarity(images, captions)
-
-    def _rank(
-        self, language: str, similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor
-    ) -> RetrievalRanks:
-        """`ranks_by_score`; the scores of the whole test set are kept where `scores` asks for them."""
-        if self.scores is not None and language not in self.scores:  # the whole test set is ranked before its folds
-            whole = torch.empty(len(images), len(captions))
-            for rows, columns, block in block_similarity(similarity, images, captions, 512):
-                whole[rows, columns] = block.float().cpu()
-            self.scores[language] = whole
-        return ranks_by_score(self.model.score, similarity, images, captions, links)
-
-
-def gather_encoding(encoding: Encoding, world_size: int) -> Encoding:
-    """Concatenate, with gradients, the encodings of all devices, padded to the longest on any device."""
-    vectors, mask = encoding
-    if world_size == 1:
-        return encoding
-    longest = torch.tensor([vectors.shape[1]], device=vectors.device)
-    width = int(gather_rows(longest, world_size).max())
-    vectors = F.pad(vectors, (0, 0, 0, width - vectors.shape[1]))
-    mask = F.pad(mask, (0, width - mask.shape[1]))
-    return gather_rows(vectors, world_size), gather_rows(mask.to(torch.uint8), world_size).bool()
-
-
-def _first_rows(keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the distinct keys in ascending order, and the first row of each."""
-    distinct, inverse = keys.unique(return_inverse=True)
-    rows = torch.arange(len(keys), device=keys.device)
-    return distinct, torch.full_like(distinct, len(keys)).scatter_reduce(0, inverse, rows, "amin")

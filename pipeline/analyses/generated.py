@@ -26,8 +26,8 @@ from pipeline.engine.files import write_atomically
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.retrieval.generation import Writer
-from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.rows import Trained
+from pipeline.vectors.images import images_in, images_of
 
 VERSION = 1
 NEAREST, FREQUENT = "caption of the nearest training image", "most frequent training caption"

@@ -23,9 +23,9 @@ from pipeline.analyses.description import Analysis, Line
 from pipeline.analyses.references import training_frequencies
 from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.job import Job
-from pipeline.retrieval.images import images_in, images_of
 from pipeline.retrieval.ranks import Encoded, encode_test, folds_of, load_module
 from pipeline.retrieval.rows import Trained
+from pipeline.vectors.images import images_in, images_of
 
 VERSION = 1
 DEPTH = 5

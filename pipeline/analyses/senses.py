@@ -15,10 +15,10 @@ from pipeline.analyses.description import Analysis, Line
 from pipeline.corpus.prepare import twins_of
 from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.job import Job
-from pipeline.retrieval.images import test_inputs
 from pipeline.retrieval.probes import BOTH, Twins, encoded_twins, other_twins, own_above_twin
 from pipeline.retrieval.ranks import open_test
 from pipeline.retrieval.rows import Trained
+from pipeline.vectors.images import test_inputs
 
 VERSION = 1
 

@@ -106,7 +106,8 @@ def _extras_of(recipe: "Recipe", table: str | None) -> list[str]:
     from data.slots import parse_group
 
     systems = recipe.tables[table].systems.values() if table in recipe.tables else ()
-    trainings = [recipe.vse, *(system.vse for system in systems)]
+    wholes = [recipe.vse, *(system.vse for system in systems)]
+    trainings = [*wholes, *(vse.of_row(row) for vse in wholes for row in vse.row_settings if row in (vse.only or vse.rows))]
     groups = [parse_group(text) for vse in trainings for row in vse.only or vse.rows for text in vse.rows[row]]
     languages = {slot.language for group in groups for slot in group}.union(*(vse.test for vse in trainings))
     loggers = {name for stage in (recipe.mmt, recipe.augment, recipe.vse) for name in stage.trainer.loggers}
@@ -114,6 +115,7 @@ def _extras_of(recipe: "Recipe", table: str | None) -> list[str]:
     needed = {
         "fasttext": any(vse.words == "fasttext" for vse in trainings) or any(file.endswith(".bin") for file in files),
         "asian": any(vse.segment == "words" for vse in trainings) and not languages.isdisjoint(PACKAGES),
+        "lora": any("lora" in (vse.options.get("text"), vse.options.get("image")) for vse in trainings),
         "translators": bool(recipe.mmt.pretrained),
         "wandb": "wandb" in loggers,
     }

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from data.captions import read_captions
-from data.pixels import write_pixels
+from data.network_pixels import NetworkPixels, write_network_pixels
+from data.pixels import files_of, write_pixels
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.job import Job
 
@@ -25,6 +26,33 @@ def pixels_job(corpus: Job, size: int, digest: str | None) -> Job:
 def pictures_job(corpus: Job, size: int, digest: str | None) -> Job:
     """The job that writes them of all images, which an image encoder reads; arguments as above."""
     return _job(f"pictures-{size}", corpus, size, digest, None, "read its regions (vse.image_encoder=null)")
+
+
+def network_pictures_job(
+    name: str, files: str | None, corpus: Job, pictures: str | None
+) -> Job:  # fmt: skip
+    """The job that writes them of all images as a dual encoder reads them (`data.network_pixels`).
+
+    Args:
+        name: of the network, a folder or a name on the hub.
+        files: a digest of the files of a folder; None for a name on the hub.
+        corpus: the job that prepares the corpus.
+        pictures: a digest of its pictures (`pictures_digest`).
+        trainer: not used: pictures are read by processes of the CPU.
+    """
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Write the pictures; DataError if the corpus lacks one."""
+        wanted = list(dict.fromkeys(read_captions(inputs["corpus"] / "captions.parquet")["image_id"][:]))
+        otherwise = "freeze the image tower and read regions (vse.model=san)"
+        paths = files_of(pictures_of(inputs["corpus"]), wanted, otherwise)
+        write_network_pixels(folder, NetworkPixels(name), wanted, paths)
+        return {"pictures": len(wanted)}
+
+    return Job(
+        "pictures-network", "vse", VERSION, {"network": files or name, "pictures": pictures}, {"corpus": corpus}, run,
+        headline=lambda figures: f"{figures['pictures']:,} pictures",
+    )  # fmt: skip
 
 
 def _job(name: str, corpus: Job, size: int, digest: str | None, of: str | None, otherwise: str) -> Job:

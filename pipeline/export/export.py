@@ -32,10 +32,10 @@ from pipeline.export.seen import SEEN, Seen
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import members_of
-from pipeline.retrieval.images import IMAGES
 from pipeline.retrieval.rows import Row
 from pipeline.training.model_files import MODEL_FILES, NETWORK, TEXT
 from pipeline.translation.translator_files import RETRIEVAL, files_of
+from pipeline.vectors.images import IMAGES
 
 _MARK = ".exporting"
 _BESIDE = ("partial", "ready", "before")

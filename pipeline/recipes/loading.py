@@ -38,7 +38,8 @@ SECTIONS: dict[str, type] = {
 _OF_A_SYSTEM = {
     "model", "options", "fuse", "translate", "first", "by_likelihood", "first_k", "loss", "words", "word_vectors",
     "pretrained", "pretrained_rate", "pretrained_vectors", "pretrained_layer", "drop_regions", "drop_words", "rows",
-    "only", "select", "test", "folds", "start", "image_encoder", "image_encoder_rate", "image_encoder_size",
+    "only", "select", "test", "folds", "row_settings", "teacher", "interpolate", "start", "image_encoder",
+    "image_encoder_rate", "image_encoder_size",
 }  # fmt: skip
 _NEUTRAL = {"vse.seeds", "vse.only", "corpus.root"}  # they choose what is run, not how
 _TOP = {"base", "seed", "trainer", "corpus", "tables", *SECTIONS}

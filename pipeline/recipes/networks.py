@@ -41,10 +41,13 @@ def check_networks(recipe: Recipe, where: str) -> None:
     if recipe.augment.captioner:
         trainings["augment.captioner"] = captioner_settings(recipe.vse, recipe.augment.captioner)
     checked = set[str]()  # systems of a table often differ in other settings, and tables of languages have the same
+    for key, vse in list(trainings.items()):
+        start = f"{key or 'vse'}.row_settings"
+        trainings |= {f"{start}.{row}": vse.of_row(row) for row in vse.row_settings if row in (vse.only or vse.rows)}
     for key, vse in trainings.items():
         starts = {f"{key or 'vse'}.start[{number}]": overlaid(vse, own) for number, own in enumerate(vse.start)}
         for its_key, its in (starts | {key: vse}).items():
-            if (models := repr((its.model, its.fuse, its.first, its.options))) not in checked:
+            if (models := repr((its.model, its.fuse, its.first, its.options, _read(its)))) not in checked:
                 with located(": ".join(filter(None, (where, its_key)))):
                     _check_retrieval_models(its)
                 checked.add(models)
@@ -84,10 +87,46 @@ def _check_retrieval_models(vse: VseSettings) -> None:
     known = set[str]().union(*(option_names(model_class(name)) for name in models))
     refuse_unknown(vse.options, known, "vse.options.")
     for name in models:
+        _check_read(name, vse)
         own = option_names(model_class(name))
         _check_options(name, {key: value for key, value in vse.options.items() if key in own})
     if vse.first is not None and (score := model_class(vse.first).score_with(**vse.options)) != "inner product":
         raise RecipeError(f"vse.first is {vse.first!r}, whose score is of {score}; expected an inner product")
+
+
+def _read(vse: VseSettings) -> tuple[Any, ...]:
+    """What `_check_read` looks at."""
+    return vse.pretrained, vse.teacher, vse.image_encoder, vse.epochs, vse.drop_words, vse.cached_chunk, vse.words
+
+
+def _check_read(name: str, vse: VseSettings) -> None:
+    """Refuse settings of what a model reads that it does not, or lacks."""
+    kind = model_class(name)
+    options = {key: value for key, value in vse.options.items() if key in option_names(kind)}
+    of_vectors, model = kind.vectors_with(**options), f"vse.model is {name}"
+    if kind.on_network and vse.pretrained is None:
+        raise RecipeError(f"{model}, but vse.pretrained names no dual encoder; name a folder or a model of the hub "
+                          "(google/siglip2-base-patch16-224)")  # fmt: skip
+    if kind.on_network and (vse.pretrained_vectors != "words" or vse.drop_words):
+        raise RecipeError(f"{model}, which reads whole captions by its own tokenizer; leave vse.pretrained_vectors and "
+                          "vse.drop_words out")  # fmt: skip
+    if kind.given_vectors and vse.image_encoder is not None:
+        raise RecipeError(f"{model}, which has images of its own or of a teacher; leave vse.image_encoder out")
+    if kind.taught and not vse.teacher:
+        raise RecipeError(f"{model}, but vse.teacher names no model to learn from; set vse.teacher.row")
+    if vse.teacher and not of_vectors:
+        why = "; freeze its image tower (vse.options.image=frozen)" if kind.given_vectors else ""
+        raise RecipeError(
+            f"{model}, which reads images itself, so it learns from no vse.teacher{why or '; take `student`'}"
+        )
+    if vse.epochs == 0 and not kind.on_network:
+        raise RecipeError(f"{model} and vse.epochs is 0; only dual-encoder is tested without training")
+    if vse.epochs and kind.on_network and {options.get("text"), options.get("image", "frozen")} == {"frozen"}:
+        raise RecipeError(
+            f"{model} with both towers frozen, and vse.epochs is {vse.epochs}; set it to 0, or train a tower"
+        )
+    if vse.cached_chunk and kind.score_with(**options) != "inner product":
+        raise RecipeError(f"vse.cached_chunk is {vse.cached_chunk}, but {name} has no single vectors; set it to 0")
 
 
 def _check_options(model: str, options: dict[str, Any]) -> None:

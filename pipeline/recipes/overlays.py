@@ -37,6 +37,8 @@ OF_A_START = {
 }  # fmt: skip
 """Settings of an entry of `vse.start`: not what decides how words and images are read, as a later training goes on with
 the same parts."""
+OF_A_ROW = names_of(TrainingSettings) - {"trainer", "select", "test"}
+"""Settings of `vse.row_settings`, and of a teacher."""
 OVERLAID = names_of(TrainingSettings) - {
     "pretrained", "pretrained_vectors", "pretrained_layer", "select", "test", "image_encoder", "image_encoder_size",
 }  # fmt: skip
@@ -47,6 +49,12 @@ def reranker_settings(settings: VseSettings) -> VseSettings:
     """The settings of the training of `vse.reranker`, of its row and the first seed."""
     own = {key: value for key, value in settings.reranker.items() if key != "row"}
     return replace(settings, **{**OF_ANOTHER, "only": [settings.reranker["row"]], "seeds": settings.seeds[:1], **own})
+
+
+def teacher_settings(settings: VseSettings, teacher: Mapping[str, Any]) -> VseSettings:
+    """The settings of the training of `vse.teacher`, given those of the recipe."""
+    own = {key: value for key, value in teacher.items() if key not in ("row", "language")}
+    return settings.of_row(teacher["row"]).changed(own)
 
 
 def overlaid(settings: VseSettings, change: Mapping[str, Any]) -> VseSettings:
@@ -79,7 +87,7 @@ def check_overlays(recipe: Recipe, vse: Mapping[str, Any]) -> None:
                 raise RecipeError(f"vse.reranker.{key} is missing; expected a row of vse.rows, and a model")
         own = _own(recipe, reranker, OVERLAID | {"first_k", "retrieved_captions"}, "vse.reranker")
         _check_over(recipe, {**vse, **OF_ANOTHER, **own}, "vse.reranker")
-    check_starts(recipe, recipe.vse, vse, "vse")
+    check_trainings(recipe, recipe.vse, vse, "vse")
     if retrieval:
         own = _own(recipe, retrieval, OVERLAID | {"seeds"}, "mmt.rerank.retrieval")
         _check_over(recipe, {**vse, **own, **ALONE}, "mmt.rerank.retrieval")
@@ -111,6 +119,50 @@ def _check_over(recipe: Recipe, values: Mapping[str, Any], key: str) -> VseSetti
     with located(key):
         replace(recipe, vse=settings).check()
     return settings
+
+
+def check_trainings(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any], key: str) -> None:
+    """Refuse settings of rows, a teacher or starts that make no sense; the others get the types of settings.
+
+    Args:
+        recipe: whose.
+        settings: of its section `vse`, or of a system of a table.
+        vse: plain values of that section.
+        key: its name.
+
+    Raises:
+        RecipeError: there is one.
+    """
+    check_starts(recipe, settings, vse, key)
+    for row, own in settings.row_settings.items():
+        place = f"{key}.row_settings.{row}"
+        if row not in settings.rows:
+            raise RecipeError(f"{place}: expected one of vse.rows: {', '.join(settings.rows)}")
+        refuse_unknown(own, OF_A_ROW, f"{place}.")
+        if settings.ranked_by and "model" in own:
+            raise RecipeError(f"{place}.model: vse.{settings.ranked_by[0]} names the models; leave it out")
+        of_row = _check_over(recipe, vars(settings.changed(own)) | {"row_settings": {}, "trainer": {}}, place)
+        settings.row_settings[row] = {name: own[name] if name == "options" else getattr(of_row, name) for name in own}
+    for row, groups in settings.rows.items():
+        if not groups and settings.of_row(row).epochs:
+            raise RecipeError(
+                f"{key}.rows.{row} is empty; expected caption groups like en/human, or epochs: 0 in "
+                f"{key}.row_settings.{row}"
+            )
+        _check_teacher(recipe, settings, settings.of_row(row), f"{key}.teacher")
+
+
+def _check_teacher(recipe: Recipe, settings: VseSettings, of_row: VseSettings, key: str) -> None:
+    """Refuse a teacher that is none, or has one itself."""
+    if not (teacher := of_row.teacher):
+        return
+    own = _own(recipe, teacher, OF_A_ROW | {"language"}, key)
+    if not isinstance(own.pop("language", "en"), str):
+        raise RecipeError(f"{key}.language is {teacher['language']!r}; expected a code like en")
+    changed = teacher_settings(settings, teacher)
+    if changed.teacher:
+        raise RecipeError(f"{key}.row is {teacher['row']!r}, which has a teacher itself; name the teacher's row")
+    _check_over(recipe, vars(changed) | {"trainer": {}}, key)
 
 
 def check_starts(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any], key: str) -> None:
@@ -181,7 +233,7 @@ def read_table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], key: str) -> Ta
         settings = typed(VseSettings, laid | {"only": rows}, f"{inner}.vse")
         with located(inner):
             replace(recipe, vse=settings).check()
-        check_starts(recipe, settings, laid, f"{inner}.vse")
+        check_trainings(recipe, settings, laid, f"{inner}.vse")
         _check_system(raw, settings, key)
         published = mapping_of(values, "published", f"{inner}.")
         for row, figures in published.items():

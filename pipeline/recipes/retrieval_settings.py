@@ -1,7 +1,8 @@
 """Settings of retrieval models: how one is trained, and what is trained and how it is tested."""
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from data.lines import WORD_VECTORS
@@ -41,8 +42,8 @@ class TrainingSettings:
     """Epochs with the mean of hinges over all negatives before the hardest, or the K most violated; 0 leaves it out."""
     batch_size: int = number(128, 2, 10**6, hint=": an image is compared with the others of its batch")
     """Images with their captions a batch, over all devices."""
-    epochs: int = number(24, 1, 10**6)
-    """Passes over the row's captions."""
+    epochs: int = number(24, 0, 10**6)
+    """Passes over the row's captions; 0: nothing is trained, and `dual-encoder` is tested as it is (zero-shot)."""
     steps: int | None = number(None, 1, hint=", or null for all captions")
     """Steps an epoch, to compare rows at equal steps; null: as many as the row's captions fill."""
     learning_rate: float = number(5e-4, above=0, most=1)
@@ -72,7 +73,8 @@ class TrainingSettings:
     drop_words: float = number(0.0, 0, below=1)
     """Share of a caption's words left out while training."""
     pretrained: str | None = None
-    """A text model of `transformers` (folder or hub name) whose states stand for word vectors; null: none."""
+    """A text model of `transformers` (folder or hub name) whose states stand for word vectors, or the network of
+    `dual-encoder`; null: none."""
     pretrained_rate: float = number(0.0, 0)
     """Its learning rate as a share of `learning_rate`; 0 freezes it."""
     pretrained_vectors: Literal["words", "sentences"] = "words"
@@ -98,6 +100,18 @@ class TrainingSettings:
     """Trainings that come first and give their weights to this one, each said by what differs from these settings
     (`options: {generate: [i2t]}`, `epochs: 10`); a part that several have is the first one's. The scale of a
     contrastive loss is not among them."""
+    teacher: dict[str, Any] = field(default_factory=dict)
+    """For `student` and `dual-encoder`: a model of single vectors, whose vectors of images and of sentences are learned
+    for the slots `de/text:SOURCE` of a row. Its `row` of `vse.rows`, with the row's settings, and what else differs;
+    its `language` (default: en). Empty: none."""
+    teaching_contrast: float = number(0.1, 0)
+    """Weight of InfoNCE between sentences and the teacher's vectors, beside 1 − cosine; 0 leaves it out."""
+    interpolate: list[float] = number([], 0, 1)
+    """WiSE-FT (Wortsman et al. 2022): shares of the trained weights beside those of the start, of which validation
+    chooses one (`[0, 0.25, 0.5, 0.75, 1]`); empty: the trained weights."""
+    cached_chunk: int = number(0, 0)
+    """Images, and captions, that are encoded together: memory does not grow with `batch_size` (GradCache, Gao et al.
+    2021), a step takes longer; 0: all at once. For models of single vectors."""
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     """Overlay of the recipe's trainer."""
 
@@ -110,6 +124,9 @@ class EvaluationSettings:
     """Training configuration, a row of the tables → its caption mix: groups that fill batches in equal shares, each a
     slot `language/source`, or slots of one image joined by ` + `, with counts (`2*en/human + de/human`); `0*de/human`
     takes only images without such captions."""
+    row_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Row → settings of its training that differ from these (`model`, `epochs`, `options` …); `options` are laid over
+    those of the same model."""
     only: list[str] = field(default_factory=list)
     """Training configurations to train and show; empty: all."""
     seeds: list[int] = number([1], 0)
@@ -154,6 +171,19 @@ class VseSettings(EvaluationSettings, TrainingSettings):
         parts = {translation: translation.partition(":") for translation in listed}
         return {translation: (system, direction) for translation, (system, _, direction) in parts.items()}
 
+    def of_row(self, row: str) -> "VseSettings":
+        """The settings that a row is trained with."""
+        return self.changed(self.row_settings.get(row, {}))
+
+    def changed(self, change: Mapping[str, Any]) -> "VseSettings":
+        """These settings with others laid over them; another model has options and starts of its own."""
+        own = dict(change)
+        if own.get("model", self.model) == self.model:
+            own["options"] = self.options | own.get("options", {})
+        else:
+            own = {"options": {}, "start": [], **own}
+        return replace(self, **{**own, "row_settings": {}})
+
     def check(self) -> None:
         """Refuse settings that contradict one another.
 
@@ -176,7 +206,7 @@ class VseSettings(EvaluationSettings, TrainingSettings):
                     f"vse.{name} is {value:g}, but vse.image_encoder names no network; name a folder or a model of the "
                     "hub"
                 )
-        if self.warmup_epochs > self.epochs:
+        if self.warmup_epochs > self.epochs > 0:
             raise RecipeError(f"vse.warmup_epochs {self.warmup_epochs} is more than vse.epochs {self.epochs}")
 
     def _check_lists(self) -> None:
@@ -189,9 +219,7 @@ class VseSettings(EvaluationSettings, TrainingSettings):
                 raise RecipeError(f"vse.{name} is empty; expected one entry or more")
         for name in ("seeds", "only", "select", "test"):
             refuse_twice(getattr(self, name), f"vse.{name}")
-        for row, groups in self.rows.items():
-            if not groups:
-                raise RecipeError(f"vse.rows.{row} is empty; expected caption groups like en/human")
+        for row in self.rows:
             check_file_name(str(row), "vse.rows")
         for language in self.test:
             if not re.fullmatch(r"[a-z]{2,3}", language):

@@ -24,10 +24,10 @@ from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
 from pipeline.reporting.generation import GALLERY, GENERATION, generation_sheet
-from pipeline.retrieval.images import images_in, images_of
 from pipeline.similarity.models import models_of
 from pipeline.training.model_files import load_model
 from pipeline.training.trainer import log_folder
+from pipeline.vectors.images import images_in, images_of
 from pipeline.visualization.dashboards import log_pictures
 from pipeline.visualization.grounding import grounded, grounding_figure
 from pipeline.visualization.joint_space import Contents, encoded_contents, joint_space_figure

@@ -14,10 +14,10 @@ from pipeline.engine.artifacts import read_arrays, read_manifest
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
-from pipeline.retrieval.images import test_inputs
 from pipeline.retrieval.ranks import open_test, rank_split, ranking_job, validation_scores, write_ranks
 from pipeline.retrieval.rows import Row, recall_headline
 from pipeline.retrieval.training import Training
+from pipeline.vectors.images import test_inputs
 
 VERSION = 2  # validation beside test
 _SCORES = ("scores", "images", "captions", "links")

@@ -10,13 +10,13 @@ from data.captions import HUMAN, Caption, write_captions
 from modules.translators.beam import BeamSettings
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
-from pipeline.retrieval.images import test_inputs
 from pipeline.retrieval.ranks import open_test, rank_split, ranking_job, write_ranks
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.training import Training
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.translation.translating import translate_all
 from pipeline.translation.translator_files import load_translator
+from pipeline.vectors.images import test_inputs
 
 
 def by_translation(training: Training) -> Row:

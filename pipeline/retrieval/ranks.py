@@ -22,10 +22,10 @@ from pipeline.engine.job import Job, Run
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.trainer_settings import TrainerSettings
-from pipeline.retrieval.images import images_in
 from pipeline.retrieval.rows import recall_headline
 from pipeline.training.model_files import load_weights, read_network, refusing_other_code
 from pipeline.training.trainer import make_trainer
+from pipeline.vectors.images import images_in
 
 _ARRAYS = ("text_to_image", "image_to_text", "caption_image")
 

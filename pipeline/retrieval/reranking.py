@@ -24,11 +24,11 @@ from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.retrieval.generation import on_device
-from pipeline.retrieval.images import test_inputs
 from pipeline.retrieval.ranks import encode_test, open_test, ranking_job, read_ranks, write_ranks
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.training import Training
 from pipeline.training.model_files import model_fingerprint
+from pipeline.vectors.images import test_inputs
 
 _IDS = "ids.json"
 

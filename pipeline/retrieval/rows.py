@@ -70,7 +70,7 @@ class Trained:
 
 
 def slots_of(settings: VseSettings, row: str) -> list[Slot]:
-    """All slots of a row of `vse.rows`, group by group."""
+    """All slots of a row of `vse.rows`, group by group; none of a row that is not trained."""
     return [slot for text in settings.rows[row] for slot in parse_group(text)]
 
 

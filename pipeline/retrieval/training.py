@@ -1,35 +1,33 @@
 """The job that trains a retrieval model on one training configuration with one seed, and ranks the test by it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset as Table
 from datasets import concatenate_datasets
-from torch import nn
 
 from data.captions import HUMAN, read_captions
 from data.pixels import PixelStore
 from data.regions import RegionStore
 from data.retrieval import RetrievalData
 from data.slots import Slot, parse_group
+from data.taught import TEXT
 from data.text import TextInput
 from modules.retrieval_models import model_class, option_names
 from modules.training.retrieval import Retrieval
 from pipeline.corpus.prepare import pictures_of, twins_of
-from pipeline.engine.artifacts import read_tensors
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.recipes.overlays import overlaid
+from pipeline.recipes.overlays import overlaid, teacher_settings
 from pipeline.recipes.retrieval_settings import TrainingSettings, VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.trainer_settings import job_settings
 from pipeline.recipes.typed import names_of
-from pipeline.retrieval.images import image_arguments, images_in, pictures_to_read, start_images
 from pipeline.retrieval.preconditions import (
     advise_on_regions,
     require_drawn,
@@ -41,10 +39,13 @@ from pipeline.retrieval.preconditions import (
 from pipeline.retrieval.probes import language_probe, twin_scores
 from pipeline.retrieval.ranks import ModelTest, folds_of, validation_scores, write_ranks
 from pipeline.retrieval.rows import Row, recall_headline, slots_of
+from pipeline.retrieval.weights import interpolate, start_network, start_weights, weights_of
 from pipeline.retrieval.words import files_read, sentence_jobs, start_words, text_input, vectors_of_row
 from pipeline.training.model_files import load_best, save_model
 from pipeline.training.tensorboard import log_result
 from pipeline.training.trainer import fit, log_folder, make_trainer
+from pipeline.vectors.images import image_arguments, images_in, images_to_read, network_arguments, start_images
+from pipeline.vectors.teaching import taught_jobs, with_sentences, with_taught
 from pipeline.visualization.dashboards import QueryGallery, query_galleries
 from pipeline.visualization.embeddings import JointSpace
 
@@ -75,14 +76,20 @@ class Training:
     name: str
     seed: int
 
+    @cached_property
+    def settings(self) -> VseSettings:
+        """Those that the row is trained with."""
+        return self.recipe.vse.of_row(self.name)
+
     @property
     def languages(self) -> frozenset[str]:
-        """Those of its training captions."""
-        return frozenset(slot.language for slot in slots_of(self.recipe.vse, self.name))
+        """Those of its training captions; of a row that is not trained those that are tested: nobody knows better."""
+        known = frozenset(slot.language for slot in slots_of(self.recipe.vse, self.name))
+        return known if self.settings.epochs else frozenset(self.settings.test)
 
     def train(self, model: str) -> Job:
         """The job that trains a model on the row's captions; raises as `training_job`."""
-        return training_job(self, of_model(self.recipe.vse, model))
+        return training_job(self, of_model(self.settings, model))
 
     def tested(self, model: str) -> Row:
         """The line of a model, with the ranks that its training ends with; raises as `training_job`."""
@@ -138,8 +145,11 @@ def training_job(training: Training, settings: VseSettings) -> Job:
         RecipeError: the row can not be trained with these settings.
     """
     row, recipe, synthetic = training.name, training.recipe, training.synthetic
+    if not settings.epochs:  # nothing is drawn
+        training = replace(training, seed=recipe.vse.seeds[0])
     mix = _mix(settings, row, synthetic)
     require_pairs(settings, row, mix.groups)
+    teacher = _teacher(training, settings)
     starts = [training_job(training, overlaid(settings, start)) for start in settings.start]
     settings = replace(settings, word_vectors=vectors_of_row(recipe, settings, row, mix.languages))
     files = files_read(settings, training.workspace)
@@ -148,11 +158,29 @@ def training_job(training: Training, settings: VseSettings) -> Job:
     plain |= {"groups": settings.rows[row], "seed": training.seed} | files
     tables = {"corpus": training.corpus} | {source: synthetic[source] for source in mix.sources}
     # pictures come before the trainings that come first: there may be none
-    inputs = tables | pictures_to_read(settings, training.corpus, training.pictures)
-    inputs |= sentence_jobs(settings, files.get("pretrained"), tables)
+    network = files.get("pretrained")
+    inputs = tables | images_to_read(settings, training.corpus, training.pictures, network, teacher)
+    inputs |= sentence_jobs(settings, network, tables)
+    if teacher is not None:
+        language = settings.teacher.get("language", "en")
+        slots = slots_of(settings, row)
+        inputs |= taught_jobs(slots, teacher, language, training.corpus, synthetic, settings.trainer)
     inputs |= {f"start-{number}": start for number, start in enumerate(starts)}
     run = _Run(recipe, settings, row, training.seed, mix)
     return Job(run.name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
+
+
+def _teacher(training: Training, settings: VseSettings) -> Job | None:
+    """The job that trains the teacher of a training with some settings, with the same seed; None: it has none."""
+    if not settings.teacher:
+        return None
+    of_teacher = teacher_settings(training.recipe.vse, settings.teacher)
+    if (score := model_class(of_teacher.model).score_with(**of_teacher.options)) != "inner product":
+        raise RecipeError(
+            f"vse.teacher is {of_teacher.model}, whose score is of {score}, not an inner product of single vectors; "
+            "take another model (san, dan, vse-inf, dual-encoder …)"
+        )
+    return training_job(replace(training, name=settings.teacher["row"]), of_model(of_teacher, of_teacher.model))
 
 
 @dataclass(frozen=True)
@@ -191,7 +219,7 @@ class _Run:
     def __call__(self, folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Train, choose the best epoch, rank the test."""
         settings, mix = self.settings, self.mix
-        store, captions = images_in(inputs), _captions(inputs, mix)
+        store, captions = with_sentences(images_in(inputs), inputs), _captions(inputs, mix)
         text = text_input(settings, captions, mix.types, folder, inputs)
         data = self._data(captions, store, text, inputs)
         arguments = self._arguments(store, text)
@@ -199,18 +227,24 @@ class _Run:
         advise_on_regions(module.model, store)
         started = start_words(module.model, settings, captions, mix.types, text, folder)
         start_images(module.model, settings)
+        start_network(module, settings)
         start_weights(module.model, [inputs[f"start-{number}"] for number in range(len(settings.start))])
+        began = weights_of(module.model) if settings.interpolate else {}
         log_dir = log_folder(self.recipe, self.name, folder.name)
-        epochs = settings.epochs + module.model.pretrain_epochs
         pictures = pictures_of(inputs["corpus"])
         galleries = partial(query_galleries, captions, encode=text.encode, store=store, pictures=pictures)
-        best = fit(
-            module, data, settings.trainer, folder, log_dir, epochs, module.selects, self.seed, settings.clip,
-            galleries(self.watched), settings.test,
-        )  # fmt: skip
-        load_best(module, best)
+        if settings.epochs:
+            epochs = settings.epochs + module.model.pretrain_epochs
+            best = fit(
+                module, data, settings.trainer, folder, log_dir, epochs, module.selects, self.seed, settings.clip,
+                galleries(self.watched), settings.test,
+            )  # fmt: skip
+            load_best(module, best)
+        trained = sum(weight.numel() for weight in module.model.parameters() if weight.requires_grad)
+        shares = interpolate(module.model, began, settings.interpolate, partial(self._validated, module, data))
+        module.model.finish()
         save_model(folder, settings.model, arguments, module.model)
-        make_trainer(settings.trainer).validate(module, data, verbose=False)
+        self._validated(module, data)
         validated = validation_scores(module.ranks)
         shown = [
             gallery
@@ -223,10 +257,17 @@ class _Run:
         test = ModelTest(module, text, captions, store, settings.trainer)
         return {
             "test": tested, "val": validated, "twins": twin_scores(test, twins_of(inputs["corpus"]), folder),
-            "steps_an_epoch": len(data.train_dataloader()), "vocabulary": len(text),
-            "parameters": sum(p.numel() for p in module.parameters()),
-            **started, **language_probe(module.model, captions, text, mix.languages),
+            "steps_an_epoch": len(data.train_dataloader()) if settings.epochs else 0, "vocabulary": len(text),
+            "parameters": sum(p.numel() for p in module.parameters()), "trained_parameters": trained,
+            **({"interpolated": shares} if shares else {}), **started,
+            **language_probe(module.model, captions, text, mix.languages),
         }  # fmt: skip
+
+    def _validated(self, module: Retrieval, data: RetrievalData) -> float:
+        """Validate; the sum of rsum by which the model is selected."""
+        make_trainer(self.settings.trainer).validate(module, data, verbose=False)
+        scores = validation_scores(module.ranks)
+        return sum(scores[language]["rsum"] for language in self.settings.select)
 
     def _data(
         self, captions: Table, store: RegionStore, text: TextInput, inputs: Mapping[str, Path]
@@ -247,6 +288,7 @@ class _Run:
         settings = self.settings
         arguments = {"region_dim": store.dim, "vocabulary_size": len(text), "languages": self.languages}
         arguments |= {name: getattr(settings, name) for name in ("dim", "word_dim", "dropout", "pretrained")}
+        arguments |= network_arguments(settings)
         if settings.pretrained_vectors != "words":  # a model that reads a vector a sentence
             arguments |= {name: getattr(settings, name) for name in ("pretrained_vectors", "pretrained_layer")}
         return arguments | image_arguments(settings) | settings.options
@@ -260,7 +302,8 @@ class _Run:
             settings.learning_rate, settings.decay_epoch, settings.decay, settings.test, settings.select,
             settings.drop_regions, settings.drop_words, settings.pretrained_rate, settings.caption_loss,
             settings.weight_decay, settings.negatives, settings.distance, settings.decay_every,
-            settings.image_encoder_rate,
+            settings.image_encoder_rate, settings.cached_chunk,
+            [name.partition("/")[2].startswith(TEXT) for name in types], settings.teaching_contrast,
         )  # fmt: skip
 
     def _log_result(
@@ -281,8 +324,12 @@ def _mix(settings: VseSettings, row: str, synthetic: Mapping[str, Job]) -> _Mix:
     groups = [parse_group(text) for text in settings.rows[row]]
     require_drawn(row, groups)
     slots = slots_of(settings, row)
-    sources, types = sorted({slot.source for slot in slots} - {HUMAN}), list(dict.fromkeys(slot.type for slot in slots))
-    for source in sources:
+    types = list(dict.fromkeys(slot.type for slot in slots))
+    read = {slot.source for slot in slots} - {HUMAN}
+    sources = sorted(source for source in read if not source.startswith(TEXT))
+    if (taught := sorted(read - {*sources})) and not settings.teacher:
+        raise RecipeError(f"vse.rows.{row} has {taught[0]!r}, but no vse.teacher whose vectors it would learn; set it")
+    for source in (*sources, *(name.removeprefix(TEXT) for name in taught if ":" in name.removeprefix(TEXT))):
         if source not in synthetic:
             raise RecipeError(
                 f"vse.rows.{row} trains on {source!r}, which augment.paths lacks ({', '.join(synthetic)})"
@@ -296,29 +343,5 @@ def _captions(inputs: Mapping[str, Path], mix: _Mix) -> Table:
     """The caption table, human and synthetic."""
     tables = [read_captions(inputs[place] / "captions.parquet") for place in ("corpus", *mix.sources)]
     require_training_images(tables[0], dict(zip(mix.sources, tables[1:], strict=True)))
-    return concatenate_datasets(tables)
-
-
-def start_weights(model: nn.Module, folders: Sequence[Path]) -> None:
-    """Give a model the weights of trained ones; of a part that several have, those of the first.
-
-    Args:
-        model: gets them.
-        folders: of the jobs that trained the others.
-
-    Raises:
-        RecipeError: a part has another shape, or nothing fits.
-    """
-    own = dict(model.state_dict(keep_vars=True))
-    for folder in folders:
-        given = read_tensors(folder / "weights.safetensors")
-        if not own.keys() & given.keys() and own:
-            raise RecipeError(f"vse.start: {folder} holds no part that the model lacks; leave it out")
-        for name in sorted(own.keys() & given.keys()):
-            if own[name].shape != given[name].shape:
-                raise RecipeError(
-                    f"vse.start: {name} has the shape {tuple(given[name].shape)} in {folder}, and "
-                    f"{tuple(own[name].shape)} in this model; use equal sizes"
-                )
-            with torch.no_grad():
-                own.pop(name).copy_(given[name])
+    slots = [slot for group in mix.groups for slot in group]
+    return concatenate_datasets(with_taught(tables, inputs, slots))

@@ -21,7 +21,6 @@ from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import parse_path
 from pipeline.retrieval.fusion import fused, in_folds
 from pipeline.retrieval.generation import Writer
-from pipeline.retrieval.images import image_arguments, images_in, test_inputs
 from pipeline.retrieval.preconditions import require_enough, require_languages, require_segmenters, watched_languages
 from pipeline.retrieval.query_translation import by_translation
 from pipeline.retrieval.reranking import by_likelihood, on_first_lists
@@ -29,6 +28,7 @@ from pipeline.retrieval.rows import Row, Trained, slots_of
 from pipeline.retrieval.training import Training
 from pipeline.retrieval.words import require_read
 from pipeline.translation.augment import captions_in, leave_captions, refuse_held_out
+from pipeline.vectors.images import image_arguments, images_in, network_arguments, test_inputs
 
 CAPTIONS_VERSION = 1
 Evaluation = Callable[[Training], Row]
@@ -62,7 +62,8 @@ def vse_rows(
             languages, row = training.languages, evaluation(training)
             if evaluation in (as_trained, in_folds):
                 (trained,) = row.trained
-                row = replace(row, analyses=analyses(Trained(trained, corpus, recipe, languages)))
+                own = replace(recipe, vse=training.settings)
+                row = replace(row, analyses=analyses(Trained(trained, corpus, own, languages)))
             if row.unseen and settings.unseen == "error":
                 first = min(row.unseen)
                 raise RecipeError(
@@ -84,7 +85,7 @@ def evaluation_of(settings: VseSettings) -> Evaluation:
 
 def as_trained(training: Training) -> Row:
     """`vse.model`, with the ranks that its training ends with."""
-    return training.tested(training.recipe.vse.model)
+    return training.tested(training.settings.model)
 
 
 EVALUATIONS: dict[str, Evaluation] = {
@@ -101,7 +102,10 @@ def require_parts(settings: VseSettings) -> None:
         ModelError, RecipeError: one is not.
     """
     require_segmenters(settings)
-    image_arguments(settings)
+    for row in settings.only or settings.rows:
+        of_row = settings.of_row(row)
+        image_arguments(of_row)
+        network_arguments(of_row)
 
 
 def say_recall(workspace: Workspace, rows: Iterable[Row], folds: int) -> None:

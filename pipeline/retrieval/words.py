@@ -1,6 +1,7 @@
 """What a retrieval model reads of sentences: its text input, what its word vectors start from, sentence vectors."""
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from data.published_vectors import read_vectors
 from data.sentence_vectors import KnownSentences, compute_vectors
 from data.text import PretrainedTokens, TextInput, WordVocabulary
 from data.vectors import train_vectors
-from modules.layers.pretrained_text import SentenceVectors
-from modules.retrieval_models import RetrievalModel
+from modules.pretrained.dual_network import dual_network_arguments
+from modules.pretrained.pretrained_text import SentenceVectors
+from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.engine.console import debug, info, status
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
@@ -48,7 +50,7 @@ def text_input(
         DataError: there is no such tokenizer, sentence vectors are damaged, or a caption has none.
     """
     if settings.pretrained is not None:
-        tokens = PretrainedTokens(settings.pretrained)
+        tokens = _tokens(settings.pretrained, model_class(settings.model).on_network)
         tokens.save(folder / "words.json")
         if not (folders := [path for name, path in inputs.items() if name.startswith(_INPUT)]):
             return tokens
@@ -59,6 +61,14 @@ def text_input(
     vocabulary = WordVocabulary.build(*training, settings.min_count, settings.share_words, settings.segment)
     vocabulary.save(folder / "words.json")
     return vocabulary
+
+
+def _tokens(name: str, of_network: bool) -> PretrainedTokens:
+    """The sub-words of a text model, or of a dual encoder, which reads them in its own way."""
+    if not of_network:
+        return PretrainedTokens(name)
+    read = dual_network_arguments(name)["text"]
+    return PretrainedTokens(name, read["longest"], read["lower"])
 
 
 def start_words(
@@ -227,7 +237,7 @@ def _vectors_job(settings: VseSettings, model_files: str | None, table: Job) -> 
             vectors: NDArray[np.float32] = model.encode(batch.to(device)).cpu().numpy()
             return vectors
 
-        count = compute_vectors(texts, tokens, encode, folder, folder / "checkpoints")
+        count = compute_vectors(texts, partial(tokens.encode, language=""), encode, folder, folder / "checkpoints")
         return {"sentences": count, "dim": model.embedding_dim}
 
     plain = {"pretrained": model_files or name, "layer": layer, "pooling": "mean"}

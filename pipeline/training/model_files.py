@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 from torch import nn
 
-from data.text import PretrainedTokens, TextInput, load_text_input
+from data.text import TextInput, load_text_input
 from modules.retrieval_models import RetrievalModel, build_model
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.files import fingerprint
@@ -60,7 +60,7 @@ def read_network(folder: Path, pretrained: str | None = None) -> tuple[str, dict
         pretrained = str(folder / TEXT)
     if pretrained is not None:
         arguments = arguments | {"pretrained": pretrained}
-    text = load_text_input(folder / "words.json") if pretrained is None else PretrainedTokens(pretrained)
+    text = load_text_input(folder / "words.json", pretrained)
     if len(text) != arguments.get("vocabulary_size"):
         raise RecipeError(f"{folder}: words.json has {len(text)} entries, the model {arguments.get('vocabulary_size')}")
     return name, arguments, text

@@ -7,9 +7,9 @@ from torch.nn import functional as F
 
 from modules.layers.encoders import HeadsPool
 from modules.losses.diversity import diversity, instances
+from modules.losses.pairs import Pairs
 from modules.losses.triplet import hard_negative_loss
 from modules.retrieval_models import RetrievalModel, build_model
-from modules.retrieval_models.base import Pairs
 from tests.benchmarks.timing import BATCH, BF16, PRECISION, REGION_DIM, REGIONS, VOCABULARY, make_batch, medians
 
 pytestmark = pytest.mark.benchmark

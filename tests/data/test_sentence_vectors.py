@@ -1,5 +1,6 @@
 """Sentence vectors on disk: computed once, resumed, looked up, refused where they are not whole."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,7 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def written(tokens: PretrainedTokens, folder: Path, reader: Reader) -> list[bytes]:
     folder.mkdir(exist_ok=True)
-    assert compute_vectors(TEXTS, tokens, reader, folder, folder / "parts") == 6
+    assert compute_vectors(TEXTS, partial(tokens.encode, language=""), reader, folder, folder / "parts") == 6
     return [(folder / name).read_bytes() for name in FILES]
 
 
@@ -89,7 +90,8 @@ def test_rows_of_several_arrays(tmp_path: Path) -> None:
 def test_tables_stand_one_behind_the_other(tokens: PretrainedTokens, tmp_path: Path) -> None:
     written(tokens, tmp_path / "human", Reader())
     (tmp_path / "other").mkdir()
-    compute_vectors(["a hund", "dog"], tokens, Reader(), tmp_path / "other", tmp_path / "other" / "parts")
+    places = tmp_path / "other", tmp_path / "other" / "parts"
+    compute_vectors(["a hund", "dog"], partial(tokens.encode, language=""), Reader(), *places)
     known = KnownSentences(tokens, [tmp_path / "human", tmp_path / "other"])
     assert len(known.vectors) == 8
     for text in ("a hund", "dog", "house"):
@@ -119,7 +121,8 @@ def test_damaged_vectors_are_one_line(tokens: PretrainedTokens, tmp_path: Path, 
         path.write_bytes(path.read_bytes()[:60])
     else:
         (tmp_path / "other").mkdir()
-        compute_vectors(["dog"], tokens, Reader(), tmp_path / "other", tmp_path / "other" / "parts")
+        places = tmp_path / "other", tmp_path / "other" / "parts"
+        compute_vectors(["dog"], partial(tokens.encode, language=""), Reader(), *places)
         path.write_bytes((tmp_path / "other" / name).read_bytes())
     with pytest.raises(DataError) as error:
         KnownSentences(tokens, [tmp_path])

@@ -5,11 +5,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from modules.losses.registry import RankingLoss, negative_mask
-from modules.retrieval_models import RetrievalModel, build_model
+from modules.retrieval_models import RetrievalModel, build_model, model_class
+from modules.retrieval_models.base import MODELS
 
 N, C, R, D, L, V, H, E = 3, 4, 5, 7, 6, 11, 8, 5
 LENGTHS = torch.tensor([2, 6, 1, 4])
 LANGUAGES = torch.tensor([1, 0, 1, 1])  # places in ["de", "en"]
+
+model_class("san")  # all files of the folder are read
+ON_REGIONS = sorted(name for name, kind in MODELS.items() if not name.startswith("test-") and not kind.given_vectors)
+"""Models that read regions of images, or their pixels; the others read vectors of another model."""
 
 
 def make(name: str, **options) -> RetrievalModel:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from modules.losses.captions import between_captions
+from modules.losses.pairs import Pairs
 from modules.losses.registry import LOSSES, RankingLoss, negative_mask
-from modules.retrieval_models.base import Pairs
 from modules.search.scores import inner_product
 from modules.training.retrieval import Retrieval
 from tests.modules.cases import D, E, V

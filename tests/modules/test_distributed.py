@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+import modules.training.gathering
 import modules.training.retrieval
 from modules.distributed import gather_objects, gather_rows, sum_over_ranks, touch
 from modules.training.gxn import GxnTraining
@@ -160,7 +161,9 @@ def work(rank: int, folder: Path) -> None:
     for case, (*_, first, everything) in OWN_STEPS.items():
         found[case] = results_of_own_steps(case, (first, everything[len(first) :])[rank], 2)
     found["a language a rank"] = retrieval_results(ONE_LANGUAGE[rank], 2, 1, "pivot-parallel-sym")
-    with mock.patch.object(modules.training.retrieval, "gather_rows", lambda rows, world: rows):
+    alone = {"gather_rows": lambda rows, world: rows}
+    of_training, of_vectors = modules.training.retrieval, modules.training.gathering
+    with mock.patch.multiple(of_training, **alone), mock.patch.multiple(of_vectors, **alone):
         found["not gathered"] = retrieval_results(PARTS[rank], 2, 1)
     found["translation"] = translation_results((slice(0, 4), slice(4, 7))[rank], 2)
     rows = torch.arange(6.0).view(3, 2)[: 3 - 2 * rank] + 10 * rank  # three rows here, one there
@@ -175,7 +178,7 @@ def work(rank: int, folder: Path) -> None:
     found["sum"], found["own value"] = sum_over_ranks(value, 2), value.detach()
     vectors = torch.full((2, 3 - rank, 2), 1.0 + rank)
     mask = torch.tensor([[True, True, False], [True, False, False]])[:, : 3 - rank]
-    found["sets"] = modules.training.retrieval.gather_encoding((vectors, mask), 2)
+    found["sets"] = modules.training.gathering.gather_encoding((vectors, mask), 2)
     module = retrieval(2, 1)
     batch = visits_batch(PARTS[rank])
     pairs = module.gather(batch, *module.encode(batch))

@@ -12,7 +12,7 @@ from data.slots import parse_group
 from data.text import PretrainedTokens
 from modules.errors import ModelError
 from modules.layers.encoders import HeadsPool
-from modules.layers.pretrained_text import PretrainedWords
+from modules.pretrained.pretrained_text import PretrainedWords
 from modules.retrieval_models import build_model, model_class, option_names
 from modules.retrieval_models.diverse_attention import DiverseAttention
 from modules.search.scores import best_assignment

@@ -5,12 +5,11 @@ import torch
 from torch.nn import functional as F
 
 from modules.retrieval_models import RetrievalModel, model_class
-from modules.retrieval_models.base import MODELS
 from modules.search.grounding import ground
-from tests.modules.cases import R, make, make_batch
+from tests.modules.cases import ON_REGIONS, R, make, make_batch
 
 model_class("san")  # all files of the folder are read
-NAMES = sorted(name for name in MODELS if not name.startswith("test-"))
+NAMES = ON_REGIONS
 HEADS = {"san": 1, "dan": 2, "diverse-attention": 3}
 ENGLISH = torch.tensor([1])
 SENTENCE = torch.tensor([4, 7, 9])

@@ -12,7 +12,7 @@ from transformers import AutoImageProcessor, AutoModel
 
 from data.pixels import PixelStore
 from modules.errors import ModelError
-from modules.layers.image_encoder import ImageEncoder, image_encoder_arguments
+from modules.pretrained.image_encoder import ImageEncoder, image_encoder_arguments
 from modules.retrieval_models import build_model
 from modules.training.gxn import GxnTraining
 from modules.training.retrieval import Retrieval

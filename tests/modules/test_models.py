@@ -8,11 +8,11 @@ from torch.nn import functional as F
 
 from modules.metrics.retrieval import retrieval_ranks, retrieval_scores
 from modules.retrieval_models import RetrievalModel, build_model, model_class, option_names
-from modules.retrieval_models.base import MODELS
+from tests.modules.cases import ON_REGIONS
 from tests.modules.small import Corpus, make_trainer
 
 model_class("san")  # all files of the folder are read
-NAMES = sorted(name for name in MODELS if not name.startswith("test-"))
+NAMES = ON_REGIONS
 COMMON = {"region_dim": 3, "vocabulary_size": 9, "languages": ["de", "en"], "dim": 4, "word_dim": 5, "dropout": 0.1}
 GERMAN, ENGLISH = torch.tensor([0]), torch.tensor([1])
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from modules.errors import ModelError
+from modules.losses.pairs import Pairs
 from modules.losses.registry import negative_mask
 from modules.retrieval_models import model_class, option_names
-from modules.retrieval_models.base import Pairs
 from modules.retrieval_models.pivot import PivotAsymmetric
 from modules.training.retrieval import Retrieval
 from tests.modules.cases import (

@@ -18,9 +18,10 @@ from torch.nn import functional as F
 from data.slots import parse_group
 from modules.errors import ModelError
 from modules.layers.encoders import CaptionEncoder
+from modules.losses.pairs import Pairs
 from modules.metrics.retrieval import retrieval_scores
 from modules.retrieval_models import RetrievalModel, build_model, model_class, option_names, register
-from modules.retrieval_models.base import Encoding, Pairs, one_vector
+from modules.retrieval_models.base import Encoding, one_vector
 from modules.training.retrieval import Retrieval
 from tests.modules.small import Corpus, Diary, OneLanguageARank, make_trainer
 from tests.modules.two import both, two_processes

@@ -8,7 +8,7 @@ from transformers import BertConfig, BertModel, T5Config, T5Model, ViTConfig, Vi
 from data.errors import DataError
 from data.text import MAX_TOKENS, PretrainedTokens
 from modules.errors import ModelError
-from modules.layers.pretrained_text import PretrainedWords
+from modules.pretrained.pretrained_text import PretrainedWords
 from modules.training.retrieval import Retrieval
 from tests.modules.text_models import SIZES, save
 

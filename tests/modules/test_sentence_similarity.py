@@ -18,10 +18,10 @@ from modules.metrics.sentence_similarity import (
     tf_idf_similarity,
 )
 from modules.retrieval_models import RetrievalModel, build_model, model_class
-from modules.retrieval_models.base import MODELS
+from tests.modules.cases import ON_REGIONS
 
 model_class("san")  # all files of the folder are read
-NAMES = sorted(name for name in MODELS if not name.startswith("test-"))
+NAMES = ON_REGIONS
 RNG = np.random.default_rng(0)
 
 

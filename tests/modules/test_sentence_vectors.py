@@ -9,7 +9,7 @@ from transformers import BertConfig, BertModel
 
 from data.text import PretrainedTokens
 from modules.errors import ModelError
-from modules.layers.pretrained_text import PretrainedWords, SentenceVectors, read_words
+from modules.pretrained.pretrained_text import PretrainedWords, SentenceVectors, read_words
 from modules.retrieval_models import build_model
 from tests.modules.text_models import SIZES, save
 
@@ -71,7 +71,7 @@ def test_known_vectors_are_looked_up_and_others_computed(folder: str) -> None:
 def test_looking_up_loads_no_text_model(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words = SentenceVectors(folder)
     words.look_up(np.ones((2, words.embedding_dim), np.float32), 20)
-    monkeypatch.setattr("modules.layers.pretrained_text.PretrainedWords", None)
+    monkeypatch.setattr("modules.pretrained.pretrained_text.PretrainedWords", None)
     vectors, lengths = read_words(words, torch.tensor([[21], [20]]), torch.tensor([1, 1]))
     assert torch.equal(vectors, torch.ones(2, 1, words.embedding_dim))
     assert lengths.tolist() == [1, 1]

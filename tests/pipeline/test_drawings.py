@@ -16,17 +16,17 @@ from data.pixels import open_images
 from data.regions import RegionStore, write_regions
 from data.text import WordVocabulary
 from modules.retrieval_models import RetrievalModel, build_model, model_class
-from modules.retrieval_models.base import MODELS
 from pipeline.reporting.drawings import _grounding, _joint_space, _TestImages
 from pipeline.visualization.grounding import NOTHING, Grounded, Side, View, grounded, grounding_figure, lit
 from pipeline.visualization.joint_space import Contents, encoded_contents, farthest, joint_space_figure, t_sne
 from pipeline.visualization.pictures import cut_out
 from pipeline.visualization.plots import as_png
 from pipeline.visualization.word_vectors import known_words, word_vectors_figure
+from tests.modules.cases import ON_REGIONS
 from tests.pipeline.tiny import Tiny
 
 model_class("san")  # all files of the folder are read
-NAMES = sorted(name for name in MODELS if not name.startswith("test-"))
+NAMES = ON_REGIONS
 D, R = 5, 4
 WORDS = {word: n for n, word in enumerate(["a", "red", "bat", "on", "left", "ein", "roter", "schläger", "links"], 1)}
 CAPTIONS = [("a red Bat, on the left", "en"), ("links ein roter Schläger", "de")]

@@ -12,7 +12,7 @@ import torch
 
 from data.padding import pad
 from data.text import PretrainedTokens
-from modules.layers.image_encoder import image_encoder_arguments
+from modules.pretrained.image_encoder import image_encoder_arguments
 from modules.retrieval_models import build_model
 from pipeline.errors import RecipeError
 from pipeline.export import onnx_export

@@ -290,6 +290,6 @@ def test_a_section_without_keys_changes_nothing(tmp_path: Path) -> None:
 def test_who_is_at_fault_is_named(tmp_path: Path) -> None:
     good, bad = write(tmp_path, "good", {"base": "scenes"}), write(tmp_path, "bad", {"vse": {"epohcs": 3}})
     assert message(good, ["--vse.epohcs=3"]).startswith("the command line: unknown key vse.epohcs")
-    assert message(good, ["--vse.epochs=0"]).startswith("the command line: vse.epochs is 0")
+    assert message(good, ["--vse.epochs=-1"]).startswith("the command line: vse.epochs is -1")
     assert message(bad, ["--vse.dim=3"]).startswith(f"{bad}: unknown key vse.epohcs")
     assert load_recipe(write(tmp_path, "wrong", {"vse": {"epochs": 0}}), ["--vse.epochs=1"]).vse.epochs == 1

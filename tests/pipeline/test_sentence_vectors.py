@@ -10,7 +10,7 @@ import torch
 
 from data.captions import read_captions
 from data.text import PretrainedTokens
-from modules.layers.pretrained_text import SentenceVectors
+from modules.pretrained.pretrained_text import SentenceVectors
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery

@@ -1,0 +1,107 @@
+"""Pictures as a dual encoder of `transformers` reads them, by its own image processor."""
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from data.errors import DataError
+from data.extractor import Extractor
+from data.images import open_picture
+from data.objects import Found
+from data.pixels import WHOLE
+from data.progress import shown
+
+_MANY = 500
+_NARROWEST = 32  # a picture with a larger aspect ratio is widened: a processor would make a picture of gigabytes of it
+
+
+class NetworkPixels(Extractor):
+    """Reads a picture into the numbers of a network's input before they are scaled: one row, the whole picture.
+
+    A picture is (1, N), uint8: 3·S² numbers of the square that the network reads, resized and cut as its authors did;
+    or, for a network that reads patches in the picture's own shape (SigLIP 2's NaFlex), the numbers of its patches,
+    padded to as many as it reads at most, then how many patches it has from top to bottom and from left to right.
+
+    Args:
+        name: of the network, a folder or a name on the hub.
+
+    Raises:
+        DataError: it has no image processor.
+    """
+
+    def __init__(self, name: str) -> None:
+        _processor(name)
+        self._network = None
+        self._look = partial(_numbers_of, name=name)
+
+    def read(self, pictures: Sequence[Path]) -> Iterator[NDArray[np.floating]]:
+        """The numbers (1, N) of each picture, in processes of their own where there are many.
+
+        Raises:
+            DataError: one cannot be read.
+        """
+        workers = (os.cpu_count() or 1) if len(pictures) >= _MANY else 1  # each takes seconds to begin
+        for found in self.extract_readable(pictures, workers):
+            if isinstance(found, str):
+                raise DataError(found)
+            yield found[0]
+
+    @property
+    def size(self) -> int:
+        """N."""
+        return int(self.extract(Image.new("RGB", (8, 8)))[0].shape[1])
+
+
+def write_network_pixels(
+    folder: Path, reader: NetworkPixels, ids: Sequence[str], files: Sequence[Path]
+) -> None:  # fmt: skip
+    """Write a pixel store of pictures as a network reads them, one chunk of pictures at a time.
+
+    Args:
+        folder: made if missing.
+        reader: of the network.
+        ids: the image of each row.
+        files: their pictures.
+
+    Raises:
+        DataError: a picture cannot be read.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    pixels = np.lib.format.open_memmap(folder / "pixels.npy", "w+", np.uint8, (len(ids), reader.size))
+    for row, numbers in enumerate(shown(reader.read(files), "reading pictures", len(ids))):
+        pixels[row] = numbers[0]
+    pixels.flush()
+    (folder / "ids.txt").write_text("".join(f"{name}\n" for name in ids), encoding="utf-8")
+
+
+@cache
+def _processor(name: str) -> Any:
+    """The network's image processor, by Pillow, so that vectors do not depend on whether torchvision is there."""
+    from transformers import AutoImageProcessor  # takes seconds to import
+
+    try:
+        return AutoImageProcessor.from_pretrained(name, backend="pil", trust_remote_code=False)
+    except Exception as error:  # a damaged file can raise anything
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"vse.pretrained {name!r}: no image processor of transformers there ({reason})") from None
+
+
+def _numbers_of(picture: Path | Image.Image, name: str) -> Found:
+    image = open_picture(picture)
+    least = math.ceil(max(image.size) / _NARROWEST)
+    if min(image.size) < least:
+        image = image.resize((max(image.width, least), max(image.height, least)))
+    read = _processor(name)(
+        np.asarray(image), input_data_format="channels_last", do_rescale=False, do_normalize=False, return_tensors="np"
+    )
+    numbers = read["pixel_values"].reshape(1, -1).round().astype(np.uint8)
+    if "spatial_shapes" in read:
+        numbers = np.concatenate([numbers, read["spatial_shapes"].astype(np.uint8)], axis=1)
+    return cast(NDArray[np.floating], numbers), WHOLE[None]

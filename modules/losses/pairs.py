@@ -1,0 +1,38 @@
+"""The encodings of a batch, which losses read."""
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from modules.search.encodings import Encoding
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The encodings of a batch on all devices, and which pairs match.
+
+    Attributes:
+        images: encodings of I distinct images.
+        captions: encodings of C captions.
+        caption_image: (C,) row of each caption's image.
+        positives: (I, C) bool, the matching pairs.
+        negatives: (I, C) bool, the negative pairs.
+        types: (C,) type (language and source) of each caption.
+        languages: (C,) language of each caption, as an index into the model's languages.
+        sentences: (C,) hash of each caption's normalised sentence.
+    """
+
+    images: Encoding
+    captions: Encoding
+    caption_image: Tensor
+    positives: Tensor
+    negatives: Tensor
+    types: Tensor
+    languages: Tensor
+    sentences: Tensor
+
+    def among(self, chosen: Tensor) -> "Pairs":
+        """The same encodings, where only the pairs of some captions (C,) and of their images match or are negative."""
+        images = (self.positives & chosen).any(1)
+        own = images[:, None] & chosen
+        return replace(self, positives=self.positives & own, negatives=self.negatives & own)

@@ -1,0 +1,1 @@
+"""Parts of retrieval models that are pretrained networks of `transformers`."""

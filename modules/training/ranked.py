@@ -1,0 +1,111 @@
+"""Validation and test of retrieval models."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from modules.distributed import sum_over_ranks
+from modules.metrics.retrieval import RetrievalRanks
+from modules.retrieval_models.base import Batch, RetrievalModel
+from modules.search.encodings import Encoding, Encodings, Similarity
+from modules.search.ranking import RetrievalMetric, block_similarity, ranks_by_score
+from modules.training.base import TrainedModule
+
+
+class RankedModule(TrainedModule):
+    """A retrieval model whose validation and test rank images and captions.
+
+    Args:
+        model: the model.
+        test_languages: languages of validation and test.
+
+    Attributes:
+        ranks: ranks of the last validation or test, by language.
+        scores: if set to a dict, the test adds its similarity matrices (I, C) by language; None (default): it does not.
+        folds: image keys of each test fold; empty: no folds.
+        fold_ranks: ranks of each fold of the last test, by language.
+    """
+
+    def __init__(self, model: RetrievalModel, test_languages: list[str]) -> None:
+        super().__init__()
+        self.model, self.test_languages = model, test_languages
+        self.metrics = {
+            language: RetrievalMetric(self._similarity, partial(self._rank, language)) for language in test_languages
+        }
+        self.ranks: dict[str, RetrievalRanks] = {}
+        self.scores: dict[str, Tensor] | None = None
+        self.folds: Sequence[Tensor] = ()
+        self.fold_ranks: dict[str, list[RetrievalRanks]] = {}
+
+    @abstractmethod
+    def encode(self, batch: Batch) -> tuple[Encoding, Encoding]:
+        """Encode the images and captions of this device's part of a batch."""
+
+    @property
+    def selects(self) -> str:
+        """The name of the logged figure whose highest value is of the best epoch."""
+        return "val/selection" if self.model.pretrain_epochs else "val/rsum"
+
+    @property
+    def main_epoch(self) -> int:
+        """The number of epochs since the end of the model's pre-training, from 0; below 0 in pre-training."""
+        return self.current_epoch - self.model.pretrain_epochs
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Add encodings of images and human captions to the metric of each language."""
+        images, captions = self.encode(batch)
+        keys = batch["image_key"]
+        for language, metric in self.metrics.items():
+            own = batch["language"] == self.model.languages.index(language)  # if none, images are still in the gallery
+            own_images = keys[batch["image_index"][own]]
+            metric.update(images, keys, (captions[0][own], captions[1][own]), batch["caption_key"][own], own_images)
+
+    def on_validation_epoch_end(self) -> None:
+        """Log R@K of each language and task, and `val/rsum`, which selects the best epoch.
+
+        With pre-training `selects` is another figure: no epoch of pre-training is to be chosen, whatever its rsum is.
+        There it is the number of epochs to the end of pre-training, below 0, so that the last one is the best so far.
+        """
+        scores = self._rank_all("val")
+        rsum = sum(scores[language]["rsum"] for language in self.hparams["select"])
+        self.log("val/rsum", rsum, prog_bar=True)
+        if self.selects != "val/rsum":
+            self.log(self.selects, rsum if self.main_epoch >= 0 else float(self.main_epoch))
+
+    def test_step(self, batch: Batch, batch_idx: int) -> None:
+        """Add encodings to the metrics, as in validation."""
+        self.validation_step(batch, batch_idx)
+
+    def on_test_epoch_end(self) -> None:
+        """Log R@K; store the ranks by language in `ranks`, and those of each fold in `fold_ranks`."""
+        tested = self._rank_all("test", self.folds)
+        self.fold_ranks = {language: self.metrics[language].fold_ranks for language in tested}
+
+    def _rank_all(self, stage: str, folds: Sequence[Tensor] = ()) -> dict[str, dict[str, float]]:
+        scores = {}
+        for language, metric in self.metrics.items():
+            metric.folds = folds
+            captions = torch.tensor(sum(len(ids) for ids in metric.caption_image_ids), device=self.device)
+            if sum_over_ranks(captions, self.trainer.world_size):  # zero if validation lacks the language
+                scores[language] = metric.compute()
+                self.log_dict({f"{stage}/{language}/{name}": value for name, value in scores[language].items()})
+            metric.reset()
+        self.ranks = {language: ranks for language in scores if (ranks := self.metrics[language].ranks) is not None}
+        return scores
+
+    def _similarity(self, images: Encoding, captions: Encoding) -> Tensor:
+        return self.model.similarity(images, captions)
+
+    def _rank(
+        self, language: str, similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor
+    ) -> RetrievalRanks:
+        """`ranks_by_score`; the scores of the whole test set are kept where `scores` asks for them."""
+        if self.scores is not None and language not in self.scores:  # the whole test set is ranked before its folds
+            whole = torch.empty(len(images), len(captions))
+            for rows, columns, block in block_similarity(similarity, images, captions, 512):
+                whole[rows, columns] = block.float().cpu()
+            self.scores[language] = whole
+        return ranks_by_score(self.model.score, similarity, images, captions, links)

@@ -1,0 +1,1 @@
+"""What retrieval models are given of images and of sentences: pictures, vectors of images, vectors of sentences."""

@@ -1,0 +1,162 @@
+"""The jobs that encode each image once: by a dual encoder's image tower, or by a trained model."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from data.captions import read_captions
+from data.network_pixels import NetworkPixels
+from data.pixels import VectorStore, files_of, open_images
+from data.progress import shown
+from modules.pretrained.dual_network import dual_network_arguments
+from modules.retrieval_models import RetrievalModel, build_model
+from modules.retrieval_models.dual_encoder import DualEncoder
+from pipeline.corpus.prepare import pictures_of
+from pipeline.engine.job import Job
+from pipeline.errors import RecipeError
+from pipeline.recipes.trainer_settings import TrainerSettings
+from pipeline.training.model_files import device_of, load_model, read_network, save_model
+from pipeline.visualization.encoded import encoded_images
+
+VERSION = 1
+DUAL = "dual-encoder"
+VECTORS = "image-vectors"
+"""What the names of these jobs begin with."""
+_PART = 512  # images in a file of finished vectors
+_BATCH = 32
+
+
+def network_job(name: str, files: str | None, corpus: Job, pictures: str | None, trainer: TrainerSettings) -> Job:
+    """The job that encodes the pictures of a corpus by the image tower of a dual encoder, and keeps that tower.
+
+    It leaves `vectors.npy` and `ids.txt`, the tower as a retrieval model, and goes on where it was stopped.
+
+    Args:
+        name: of the network, a folder or a name on the hub.
+        files: a digest of the files of a folder; None for a name on the hub.
+        corpus: the job that prepares the corpus.
+        pictures: a digest of its pictures (`pictures_digest`).
+        trainer: where it works.
+    """
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Encode; DataError if an image has no picture, or one cannot be read."""
+        reader, ids = NetworkPixels(name), _ids(inputs["corpus"])
+        model, arguments = image_tower(name, reader.size)
+        model.eval().to(device_of(trainer))
+        files = files_of(pictures_of(inputs["corpus"]), ids, "take a model that reads its regions (vse.model=san)")
+
+        def parts(start: int) -> Iterator[NDArray[np.float32]]:
+            """Vectors (n, H) of the pictures from one on, a part at a time."""
+            read = reader.read(files[start:])
+            while pixels := list(islice(read, _PART)):
+                yield _encoded(model, np.stack(pixels))
+
+        _write(folder, ids, parts)
+        save_model(folder, DUAL, arguments, model)
+        return {"images": len(ids), "dim": model.dim}
+
+    settings = {"pretrained": files or name, "pictures": pictures}
+    return Job(VECTORS, "vse", VERSION, settings, {"corpus": corpus}, run, headline=_headline)
+
+
+def trained_job(trained: Job, inputs: Mapping[str, Job]) -> Job:
+    """The job that encodes the images of a corpus by a trained model, and keeps a copy of it.
+
+    Args:
+        trained: the job that trained it.
+        inputs: `corpus`, `model`, and what it reads of images (`test_inputs`).
+    """
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Encode; RecipeError if the model has no single vectors."""
+        model, _ = load_model(inputs["model"])
+        require_single(model, trained.name)
+        store = open_images(inputs.get("images", inputs["corpus"] / "regions"))
+        ids = _ids(inputs["corpus"])
+        rows = store.rows(ids)
+        starts = range(0, len(rows), _PART)
+        _write(folder, ids, lambda first: (
+            _encoded(model, store.regions[rows[start : start + _PART]]) for start in starts if start >= first
+        ))  # fmt: skip
+        name, arguments, _ = read_network(inputs["model"])
+        save_model(folder, name, arguments, model)
+        return {"images": len(ids), "dim": VectorStore(folder).dim}
+
+    return Job(f"{VECTORS}-{trained.name}", "vse", VERSION, {}, dict(inputs), run, headline=_headline)
+
+
+def image_tower(name: str, numbers: int) -> tuple[DualEncoder, dict[str, Any]]:
+    """The image tower of a dual encoder as a retrieval model without a text side, and the arguments that it is made by.
+
+    Args:
+        name: of the network.
+        numbers: of a picture that it is given.
+
+    Raises:
+        ModelError: there is no such network.
+    """
+    network = dual_network_arguments(name) | {"towers": "image"}
+    arguments: dict[str, Any] = {
+        "region_dim": numbers, "vocabulary_size": 0, "languages": [], "image": "full", "network": network,
+    }  # fmt: skip
+    model = build_model(DUAL, **arguments)
+    assert isinstance(model, DualEncoder)
+    assert model.network is not None
+    model.network.load(name)
+    return model, arguments
+
+
+def require_single(model: RetrievalModel, name: str) -> None:
+    """Refuse a teacher without one vector an item that is compared by inner product, by a RecipeError."""
+    if model.score != "inner product":
+        raise RecipeError(
+            f"vse.teacher: {name} has scores of {model.score}, not an inner product of single vectors; take another "
+            "teacher (san, dan, vse-inf, dual-encoder …)"
+        )
+
+
+def _ids(corpus: Path) -> list[str]:
+    return list(dict.fromkeys(read_captions(corpus / "captions.parquet")["image_id"][:]))
+
+
+def _encoded(model: RetrievalModel, images: NDArray[Any]) -> NDArray[np.float32]:
+    """Vectors (N, H) of what a model is given of images (N, R, D)."""
+    parts = []
+    with torch.inference_mode():
+        for start in range(0, len(images), _BATCH):
+            some = images[start : start + _BATCH].astype(np.float32)
+            parts.append(encoded_images(model, some)[0][:, 0].float().cpu().numpy())
+    return np.concatenate(parts)
+
+
+def _write(folder: Path, ids: list[str], encode: Callable[[int], Iterable[NDArray[np.float32]]]) -> None:
+    """Write vectors part by part: a part that is finished is kept in a file of its own until all are.
+
+    Args:
+        folder: to write into.
+        ids: of the images.
+        encode: gives the parts from the one that begins with an image on.
+    """
+    kept = folder / "checkpoints"
+    kept.mkdir(exist_ok=True)
+    paths = {start: kept / f"{start:09d}.npy" for start in range(0, len(ids), _PART)}
+    missing = [start for start, path in paths.items() if not path.is_file()]
+    if missing:
+        parts = shown(encode(missing[0]), "image vectors", len(missing))
+        for start, part in zip(range(missing[0], len(ids), _PART), parts, strict=True):
+            temporary = paths[start].with_suffix(".half")
+            with temporary.open("wb") as file:
+                np.save(file, part)
+            temporary.replace(paths[start])
+    np.save(folder / VectorStore.array, np.concatenate([np.load(path) for path in paths.values()]))
+    (folder / "ids.txt").write_text("".join(f"{name}\n" for name in ids), encoding="utf-8")
+
+
+def _headline(figures: Mapping[str, Any]) -> str:
+    return f"vectors of {figures['images']:,} images"

@@ -1,0 +1,111 @@
+"""What a retrieval model reads of images: the corpus's regions, pictures, or vectors of another model."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from data.pixels import open_images
+from data.regions import RegionStore
+from modules.pretrained.dual_network import dual_network_arguments
+from modules.pretrained.image_encoder import image_encoder_arguments
+from modules.retrieval_models import RetrievalModel, model_class
+from pipeline.corpus.pixels import network_pictures_job, pictures_job, pixels_job
+from pipeline.engine.job import Job
+from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.vectors.image_vectors import VECTORS, network_job, trained_job
+
+IMAGES = "images"
+"""Name of the input of a job that holds pictures."""
+
+
+def images_to_read(
+    settings: VseSettings, corpus: Job, pictures: Callable[[], str | None], files: str | None, teacher: Job | None
+) -> dict[str, Job]:  # fmt: skip
+    """The jobs that write what a model reads of images, as inputs of its training; none if it reads regions alone.
+
+    `images` are pictures for its image encoder or its image tower, or vectors of a teacher or of its frozen image
+    tower; `pixels` are what its generator imitates.
+
+    Args:
+        settings: of the model.
+        corpus: the job that prepares the data.
+        pictures: gives a digest of the corpus's pictures.
+        files: a digest of the files of `vse.pretrained`, if it is a folder.
+        teacher: the job that trains it.
+    """
+    kind = model_class(settings.model)
+    if teacher is not None:
+        return {IMAGES: _vectors_of(teacher, corpus)}
+    if kind.on_network:
+        assert settings.pretrained is not None
+        of_network = (settings.pretrained, files, corpus, pictures())
+        of_vectors = kind.vectors_with(**settings.options)
+        return {IMAGES: network_job(*of_network, settings.trainer) if of_vectors else network_pictures_job(*of_network)}
+    size = kind.pixels_with(**settings.options)
+    if settings.image_encoder is None and size is None:
+        return {}
+    digest, jobs = pictures(), dict[str, Job]()
+    if settings.image_encoder is not None:
+        jobs[IMAGES] = pictures_job(corpus, settings.image_encoder_size, digest)
+    if size is not None:
+        jobs["pixels"] = pixels_job(corpus, size, digest)
+    return jobs
+
+
+def _vectors_of(teacher: Job, corpus: Job) -> Job:
+    """The job that leaves a teacher's vectors of images: what it was trained on itself, if it reads vectors."""
+    read = teacher.inputs.get(IMAGES)
+    if read is not None and read.name.startswith(VECTORS):
+        return read
+    return trained_job(teacher, test_inputs(teacher, corpus))
+
+
+def images_of(trained: Job) -> dict[str, Job]:
+    """The same of a model that a job has trained, for a job that tests it."""
+    return {name: job for name, job in trained.inputs.items() if name == IMAGES}
+
+
+def test_inputs(trained: Job, corpus: Job) -> dict[str, Job]:
+    """The inputs of a job that tests a trained model: `corpus`, `model`, and pictures if it reads them."""
+    return {"corpus": corpus, "model": trained} | images_of(trained)
+
+
+def images_in(inputs: Mapping[str, Path]) -> RegionStore:
+    """Open what a model reads of images, in a job that has them, or a corpus, as input."""
+    return open_images(inputs[IMAGES] if IMAGES in inputs else inputs["corpus"] / "regions")
+
+
+def image_arguments(settings: VseSettings) -> dict[str, Any]:
+    """The argument of a model that is its image encoder; none where it has none.
+
+    Raises:
+        ModelError: there is no such network, or it does not read pictures of this size.
+    """
+    if settings.image_encoder is None:
+        return {}
+    return {"image_encoder": image_encoder_arguments(settings.image_encoder, settings.image_encoder_size)}
+
+
+def start_images(model: RetrievalModel, settings: VseSettings) -> None:
+    """Load the pretrained weights of a new model's image encoder, if it has one.
+
+    Raises:
+        ModelError: they are not there, or not whole.
+    """
+    if settings.image_encoder is not None:
+        assert model.image_encoder is not None
+        model.image_encoder.load(settings.image_encoder)
+
+
+def network_arguments(settings: VseSettings) -> dict[str, Any]:
+    """The argument of a model that is its dual encoder; none where it has none.
+
+    Raises:
+        ModelError: there is no such network, or it has no two towers.
+    """
+    kind = model_class(settings.model)
+    if not kind.on_network:
+        return {}
+    assert settings.pretrained is not None
+    towers = "text" if kind.vectors_with(**settings.options) else "both"
+    return {"network": dual_network_arguments(settings.pretrained) | {"towers": towers}}

@@ -1,0 +1,157 @@
+"""The jobs that encode, by a teacher, the sentences whose translations a student learns."""
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset as Table
+from numpy.typing import NDArray
+
+from data.captions import HUMAN, read_captions, read_pairs, table_of
+from data.pixels import VectorStore
+from data.regions import RegionStore
+from data.sentence_vectors import compute_vectors
+from data.slots import Slot
+from data.taught import TEXT, TaughtPair, TaughtStore, taught_captions, write_pairs
+from pipeline.engine.job import Job
+from pipeline.errors import RecipeError
+from pipeline.recipes.trainer_settings import TrainerSettings
+from pipeline.training.model_files import device_of, load_model
+from pipeline.vectors.image_vectors import require_single
+
+VERSION = 1
+_CORPUS, _SYNTHETIC, _TEACHER = "corpus", "synthetic", "teacher"
+
+
+def is_text(slot: Slot) -> bool:
+    """Are its captions sentences without pictures?"""
+    return slot.source.startswith(TEXT)
+
+
+def taught_jobs(
+    slots: Collection[Slot], teacher: Job, language: str, corpus: Job, synthetic: Mapping[str, Job],
+    trainer: TrainerSettings,
+) -> dict[str, Job]:  # fmt: skip
+    """Source `text:…` of a row's slots → the job that encodes its originals; see `TaughtStore`.
+
+    `text:mt:en-de` are the captions of a path of `augment.paths`, each with the human caption that it was made from;
+    `text:human` human captions in the teacher's language themselves; `text:ORIGIN` parallel text about no image of the
+    corpus, by its origin (`text:tatoeba`).
+
+    Args:
+        slots: of the row.
+        teacher: the job that trained it.
+        language: in which it reads the originals.
+        corpus: the job that prepares the data.
+        synthetic: path → the job that writes its captions.
+        trainer: where it works.
+    """
+    sources = dict.fromkeys(slot.source for slot in slots if is_text(slot))
+    return {source: _job(source, teacher, language, corpus, synthetic, trainer) for source in sources}
+
+
+def taught_in(inputs: Mapping[str, Path]) -> dict[str, Path]:
+    """Of the inputs of a training those that `taught_jobs` gave."""
+    return {name: folder for name, folder in inputs.items() if name.startswith(TEXT)}
+
+
+def with_taught(captions: list[Table], inputs: Mapping[str, Path], slots: Collection[Slot]) -> list[Table]:
+    """Caption tables, and those of the sentences without pictures of a row's slots."""
+    wanted: dict[str, set[str]] = {}
+    for slot in slots:
+        wanted.setdefault(slot.source, set()).add(slot.language)
+    taught = [table_of(taught_captions(folder, source, wanted[source])) for source, folder in taught_in(inputs).items()]
+    return [*captions, *(table for table in taught if len(table))]
+
+
+def with_sentences(store: RegionStore, inputs: Mapping[str, Path]) -> RegionStore:
+    """What a training reads of images, with the teacher's vectors of sentences behind it, if it has a teacher."""
+    if not (taught := taught_in(inputs)):
+        return store
+    assert isinstance(store, VectorStore)
+    return TaughtStore(store, taught)
+
+
+def _job(
+    source: str, teacher: Job, language: str, corpus: Job, synthetic: Mapping[str, Job], trainer: TrainerSettings
+) -> Job:  # fmt: skip
+    kind = source.removeprefix(TEXT)
+    inputs = {_CORPUS: corpus, _TEACHER: teacher} | ({_SYNTHETIC: synthetic[kind]} if kind in synthetic else {})
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Pair, encode the originals, and leave both."""
+        pairs = (_of_captions if kind in (*synthetic, HUMAN) else _of_parallel)(inputs, kind, language)
+        if not pairs:
+            raise RecipeError(f"{source}: no sentence in {language!r} with a translation; leave it out of vse.rows")
+        count, dim = _encode([pair.original for pair in pairs], inputs[_TEACHER], language, trainer, folder)
+        write_pairs(pairs, folder)
+        return {"pairs": len(pairs), "sentences": count, "dim": dim}
+
+    return Job(
+        f"taught-{kind.replace(':', '-')}", "vse", VERSION, {"source": source, "language": language}, inputs, run,
+        headline=lambda figures: f"{figures['pairs']:,} pairs of sentences",
+    )  # fmt: skip
+
+
+def _of_captions(inputs: Mapping[str, Path], kind: str, language: str) -> list[TaughtPair]:
+    """Training captions with the human captions that they were made from: themselves, if they are human."""
+    human = {
+        row["caption_id"]: row for row in read_captions(inputs[_CORPUS] / "captions.parquet").to_list()
+        if row["split"] == "train" and row["source"] == HUMAN and row["language"] == language
+    }  # fmt: skip
+    if kind == HUMAN:
+        return [TaughtPair(row["text"], language, row["text"]) for row in human.values()]
+    rows = read_captions(inputs[_SYNTHETIC] / "captions.parquet").to_list()
+    return [
+        TaughtPair(human[row["parent"]]["text"], row["language"], row["text"]) for row in rows if row["parent"] in human
+    ]
+
+
+def _of_parallel(inputs: Mapping[str, Path], kind: str, language: str) -> list[TaughtPair]:
+    """Training pairs of parallel text about no image of the corpus, and their originals themselves."""
+    images = set(read_captions(inputs[_CORPUS] / "captions.parquet")["image_id"][:])
+    table = read_pairs(inputs[_CORPUS] / "pairs.parquet")
+    languages = [name for name in table.column_names if name not in ("pair_id", "image_id", "split", "origin")]
+    own = [row for row in table.to_list() if row["origin"] == kind and row["split"] == "train"]
+    pairs = [
+        TaughtPair(row[language], name, row[name])
+        for row in own if row.get(language) and row["image_id"] not in images
+        for name in languages if row[name]
+    ]  # fmt: skip
+    if not pairs:
+        known = dict.fromkeys(row["origin"] for row in table.to_list() if row["image_id"] not in images)
+        raise RecipeError(
+            f"text:{kind}: no parallel text of this origin about no image of the corpus, and no path of augment.paths; "
+            f"there is {', '.join(f'text:{origin}' for origin in sorted(known)) or 'none'}"
+        )
+    return pairs
+
+
+def _encode(
+    texts: Collection[str], teacher: Path, language: str, trainer: TrainerSettings, folder: Path
+) -> tuple[int, int]:  # fmt: skip
+    """Write the teacher's vectors of sentences; how many, and their size."""
+    model, text = load_model(teacher)
+    require_single(model, teacher.parent.name)
+    if language not in model.languages:
+        raise RecipeError(
+            f"vse.teacher.language is {language!r}, but the teacher reads {', '.join(model.languages)}; name one of "
+            "these"
+        )
+    model.to(device_of(trainer))
+
+    def encode(tokens: torch.Tensor) -> NDArray[np.float32]:
+        """Vectors (B, H) of tokens (B, L)."""
+        lengths = (tokens > 0).sum(1)
+        index = torch.full_like(lengths, model.languages.index(language))
+        device = next(model.parameters()).device
+        with torch.inference_mode():
+            vectors = model.encode_captions(tokens.to(device), lengths, index.to(device))[0][:, 0]
+        array: NDArray[np.float32] = vectors.float().cpu().numpy()
+        return array
+
+    read: Callable[[str], list[int]] = lambda sentence: text.encode(sentence, language)  # noqa: E731
+    count = compute_vectors(texts, read, encode, folder, folder / "checkpoints")
+    return count, int(np.load(folder / "vectors.npy", mmap_mode="r").shape[1])
