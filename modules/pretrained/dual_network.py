@@ -82,6 +82,14 @@ class DualNetwork(nn.Module):
         """Add the adapters to the weights that they adapt, and take them out; frozen weights stay bit for bit."""
         merge_adapters(self.network)
 
+    def keep_scale(self, scale: float | None, bias: float | None) -> None:
+        """Keep the logarithm of the factor of its scores, and their bias, as a training ends with them; None: as is."""
+        with torch.no_grad():
+            if scale is not None:
+                self.network.logit_scale.fill_(scale)
+            if bias is not None and self.has_bias:
+                self.network.logit_bias.fill_(bias)
+
     def train(self, mode: bool = True) -> "DualNetwork":
         """Set the training mode; in towers without trained layers nothing is dropped."""
         super().train(mode)

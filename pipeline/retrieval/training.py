@@ -229,7 +229,7 @@ class _Run:
         start_images(module.model, settings)
         start_network(module, settings)
         start_weights(module.model, [inputs[f"start-{number}"] for number in range(len(settings.start))])
-        began = weights_of(module.model) if settings.interpolate else {}
+        began = weights_of(module) if settings.interpolate else {}
         log_dir = log_folder(self.recipe, self.name, folder.name)
         pictures = pictures_of(inputs["corpus"])
         galleries = partial(query_galleries, captions, encode=text.encode, store=store, pictures=pictures)
@@ -241,8 +241,8 @@ class _Run:
             )  # fmt: skip
             load_best(module, best)
         trained = sum(weight.numel() for weight in module.model.parameters() if weight.requires_grad)
-        shares = interpolate(module.model, began, settings.interpolate, partial(self._validated, module, data))
-        module.model.finish()
+        shares = interpolate(module, began, settings.interpolate, partial(self._validated, module, data))
+        module.finish()
         save_model(folder, settings.model, arguments, module.model)
         self._validated(module, data)
         validated = validation_scores(module.ranks)

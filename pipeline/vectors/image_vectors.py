@@ -103,7 +103,8 @@ def image_tower(name: str, numbers: int) -> tuple[DualEncoder, dict[str, Any]]:
     """
     network = dual_network_arguments(name) | {"towers": "image"}
     arguments: dict[str, Any] = {
-        "region_dim": numbers, "vocabulary_size": 0, "languages": [], "image": "full", "network": network,
+        "region_dim": numbers, "vocabulary_size": 0, "languages": [], "pretrained": name, "image": "full",
+        "network": network,
     }  # fmt: skip
     model = build_model(DUAL, **arguments)
     assert isinstance(model, DualEncoder)
