@@ -104,7 +104,7 @@ def export(
     push: Annotated[str | None, typer.Option(help="USER/NAME: upload the folder to the hub")] = None,
     private: Annotated[bool, typer.Option("--private", help="with --push: only you can read it there")] = False,
     onnx: Annotated[Path | None, typer.Option(help="a folder: write the model there as two ONNX files too")] = None,
-    transformers: Annotated[Path | None, typer.Option(help="a folder: write a dual encoder there for transformers")] = None,
+    transformers: Annotated[Path | None, typer.Option(help="a folder: a dual encoder, for transformers")] = None,
 ) -> None:  # fmt: skip
     """Write the best trained model to a folder that can be moved and shared."""
     loaded, workspace = recipe_of(ctx, recipe, named), open_workspace()
