@@ -205,6 +205,11 @@ def dual_network_arguments(name: str) -> dict[str, Any]:
                 f"vse.pretrained {name!r}: a network {config.model_type!r} without {tower} tower; expected a dual "
                 "encoder (SigLIP 2, CLIP …)"
             )
+    if not (config.model_type in _PADDED or hasattr(config, "projection_dim")):
+        raise ModelError(
+            f"vse.pretrained {name!r}: a network {config.model_type!r} without one space for pictures and texts; "
+            "expected a dual encoder (SigLIP 2, CLIP …)"
+        )
     try:
         with quiet():
             reader = AutoImageProcessor.from_pretrained(name, backend="pil", trust_remote_code=False)

@@ -240,7 +240,8 @@ class _Run:
                 galleries(self.watched), settings.test,
             )  # fmt: skip
             load_best(module, best)
-        trained = sum(weight.numel() for weight in module.model.parameters() if weight.requires_grad)
+        weights = module.model.parameters() if settings.epochs else ()
+        trained = sum(weight.numel() for weight in weights if weight.requires_grad)
         shares = interpolate(module, began, settings.interpolate, partial(self._validated, module, data))
         module.finish()
         save_model(folder, settings.model, arguments, module.model)
