@@ -34,7 +34,7 @@ def init(
     output: Annotated[Path | None, typer.Option(help="the recipe; FOLDER's name with .yaml if none is given")] = None,
     captions: Annotated[Path | None, typer.Option(help="the file of captions; found if none is given")] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="vision network for regions, a folder or hub name; or built-in")
+        str | None, typer.Option(help="dual encoder, or vision network for regions: a folder or hub name; or built-in")
     ] = None,
     translator: Annotated[
         str | None, typer.Option(help="writes captions in a second language, a folder or hub name; or none")
