@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -228,6 +229,20 @@ def dual_network_arguments(name: str) -> dict[str, Any]:
     with torch.device("meta"):  # shapes alone
         DualNetwork(**arguments)
     return arguments
+
+
+def revision_of(name: str) -> str | None:
+    """The commit that a name on the hub stands for now; None for a folder, and where nothing is known of the name."""
+    from transformers import AutoConfig
+
+    if Path(name).is_dir():
+        return None
+    try:
+        with quiet():
+            commit: str | None = AutoConfig.from_pretrained(name, trust_remote_code=False)._commit_hash
+    except Exception:  # whoever loads the network says what is wrong
+        return None
+    return commit
 
 
 def _pixels(name: str, reader: Any) -> dict[str, Any]:

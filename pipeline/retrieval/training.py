@@ -44,7 +44,7 @@ from pipeline.retrieval.words import files_read, sentence_jobs, start_words, tex
 from pipeline.training.model_files import load_best, save_model
 from pipeline.training.tensorboard import log_result
 from pipeline.training.trainer import fit, log_folder, make_trainer
-from pipeline.vectors.images import image_arguments, images_in, images_to_read, network_arguments, start_images
+from pipeline.vectors.images import IMAGES, image_arguments, images_in, images_to_read, network_arguments, start_images
 from pipeline.vectors.teaching import taught_jobs, with_sentences, with_taught
 from pipeline.visualization.dashboards import QueryGallery, query_galleries
 from pipeline.visualization.embeddings import JointSpace
@@ -227,7 +227,7 @@ class _Run:
         advise_on_regions(module.model, store)
         started = start_words(module.model, settings, captions, mix.types, text, folder)
         start_images(module.model, settings)
-        start_network(module, settings)
+        start_network(module, settings, inputs.get(IMAGES))
         start_weights(module.model, [inputs[f"start-{number}"] for number in range(len(settings.start))])
         began = weights_of(module) if settings.interpolate else {}
         log_dir = log_folder(self.recipe, self.name, folder.name)

@@ -13,7 +13,7 @@ from data.captions import read_captions
 from data.network_pixels import NetworkPixels
 from data.pixels import VectorStore, files_of, open_images
 from data.progress import shown
-from modules.pretrained.dual_network import dual_network_arguments
+from modules.pretrained.dual_network import dual_network_arguments, revision_of
 from modules.retrieval_models import RetrievalModel, build_model
 from modules.retrieval_models.dual_encoder import DualEncoder
 from pipeline.corpus.prepare import pictures_of
@@ -25,6 +25,8 @@ from pipeline.visualization.encoded import encoded_images
 
 VERSION = 1
 DUAL = "dual-encoder"
+REVISION = "revision.txt"
+"""File of the revision of the network whose image vectors they are; empty for a folder."""
 VECTORS = "image-vectors"
 """What the names of these jobs begin with."""
 _PART = 512  # images in a file of finished vectors
@@ -59,6 +61,7 @@ def network_job(name: str, files: str | None, corpus: Job, pictures: str | None,
 
         _write(folder, ids, parts)
         save_model(folder, DUAL, arguments, model)
+        (folder / REVISION).write_text(revision_of(name) or "", encoding="utf-8")
         return {"images": len(ids), "dim": model.dim}
 
     settings = {"pretrained": files or name, "pictures": pictures}
