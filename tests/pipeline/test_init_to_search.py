@@ -52,14 +52,21 @@ def test_four_commands_lead_to_german_answers_by_a_trained_network(tmp_path: Pat
     assert not tested & {row["image_id"] for row in german}
 
 
-def test_two_commands_lead_to_a_taught_dual_encoder(tmp_path: Path) -> None:
+def test_four_commands_lead_to_german_answers_by_a_dual_encoder(tmp_path: Path, capsys) -> None:
     """Tiny networks with random weights: what is tested is the way."""
     words = [one.text for one in write_scenes(tmp_path / "mine", 24)]
     save("siglip2", tmp_path / "siglip2", sorted({word for text in words for word in text.lower().split()}))
     save_marian(tmp_path / "opus", sentences=words)
     with at(tmp_path):
         assert main(["init", "mine", "--backbone", "siglip2", "--translator", "opus"]) == 0
-        assert main(["all", "./mine.yaml", "--vse.epochs=1", "--vse.decay_epoch=1", *QUICK]) == 0
+        taught = ["--vse.epochs=1", "--vse.decay_epoch=1", *QUICK]
+        assert main(["all", "./mine.yaml", *taught]) == 0
+        assert main(["index", "./mine.yaml", *taught]) == 0
+        capsys.readouterr()
+        assert main(["search", "ein roter ball", "--recipe", "./mine.yaml", "--language", "de", "--json"]) == 0
+        (answer,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert answer["language"] == "de"
+    assert len({hit["path"] for hit in answer["hits"]}) == 10
     jobs = tmp_path / "artifacts" / "jobs"
     for row in ("zero-shot", "en-de"):
         (manifest,) = jobs.glob(f"vse-dual-encoder-{row}-1/*/manifest.json")
