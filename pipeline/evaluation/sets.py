@@ -1,10 +1,13 @@
 """What an exported model is measured on: human captions and pictures of a folder, or of a recipe's corpus."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from data.captions import HUMAN, Caption, read_captions
+from data.corpora.registry import CORPORA
+from data.report import data_report
+from pipeline.corpus.doctor import read_corpus
 from pipeline.corpus.prepare import about_corpus, corpus_job, pictures_of
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -57,7 +60,7 @@ def set_of_folder(folder: Path, split: str | None) -> EvaluationSet:
 
 
 def set_of_recipe(recipe: Recipe, workspace: Workspace, split: str | None) -> EvaluationSet:
-    """The corpus of a recipe, as stage `prepare` has left it.
+    """The corpus of a recipe, as stage `prepare` has left it; a corpus that is a test set as its files are.
 
     Args:
         recipe: whose.
@@ -65,12 +68,29 @@ def set_of_recipe(recipe: Recipe, workspace: Workspace, split: str | None) -> Ev
         split: of the corpus; None: test.
 
     Raises:
-        RecipeError: it has not been prepared, or has no captions by people in this split.
+        DataError: the files of a test set do not fit.
+        RecipeError: it has not been prepared, has no captions by people in this split, or, a test set, would spoil
+            results.
     """
+    if CORPORA[recipe.corpus.name].test_only:
+        return _of_test_set(recipe, split or "test")
     corpus = workspace.require(corpus_job(recipe, workspace))
     captions = [Caption(**row) for row in read_captions(corpus / "captions.parquet").to_list()]
     label = about_corpus(corpus)["label"]
     return _of_split(label, split or "test", captions, pictures_of(corpus), corpus / "regions")
+
+
+def _of_test_set(recipe: Recipe, split: str) -> EvaluationSet:
+    content = read_corpus(recipe, Path())  # a test set makes no pictures
+    report = data_report(replace(content, pictures={}), None)  # pictures and regions are checked when they are read
+    if report.errors:
+        worst = report.errors[0]
+        raise RecipeError(
+            f"{content.label}: {worst.what} ({worst.count}×, {worst.where}: {', '.join(worst.examples[:3])}); correct "
+            "the data; `bildwort doctor` with the same recipe and settings shows all findings"
+        )
+    regions = content.regions if isinstance(content.regions, Path) else None
+    return _of_split(content.label, split, content.captions, content.pictures, regions)
 
 
 def _of_split(
