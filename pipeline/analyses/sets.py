@@ -1,22 +1,28 @@
-"""What an exported model is measured on: human captions and pictures of a folder, or of a recipe's corpus."""
+"""What a model is tested on beside its own test: human captions and pictures of a folder, or of a recipe's corpus."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from data.captions import HUMAN, Caption, read_captions
 from data.corpora.registry import CORPORA
 from data.report import data_report
 from pipeline.corpus.doctor import read_corpus
-from pipeline.corpus.prepare import about_corpus, corpus_job, pictures_of
+from pipeline.corpus.prepare import about_corpus, corpus_job, pictures_digest, pictures_of
+from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.init.command import read_found
 from pipeline.init.detection import look_at
+from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import Recipe
 
+RECIPE = "recipe:"
+"""What the name of a data set begins with where it is the corpus of a recipe."""
 ALL = "all"
 """The split of a folder none of whose splits is named."""
+_SECOND = "second"
 
 
 @dataclass(frozen=True)
@@ -74,10 +80,63 @@ def set_of_recipe(recipe: Recipe, workspace: Workspace, split: str | None) -> Ev
     """
     if CORPORA[recipe.corpus.name].test_only:
         return _of_test_set(recipe, split or "test")
-    corpus = workspace.require(corpus_job(recipe, workspace))
+    return _of_corpus(workspace.require(corpus_job(recipe, workspace)), split or "test")
+
+
+@dataclass(frozen=True)
+class SecondSet:
+    """A data set beside the recipe's own, that a job reads: the test of another recipe, or all captions of a folder.
+
+    Attributes:
+        settings: what of it changes the key of the job: digests of its files.
+        inputs: the job that prepares it, by the name of the input; none of files that are read as they are.
+        read: gives it, from the folders of the inputs.
+    """
+
+    settings: Mapping[str, Any]
+    inputs: Mapping[str, Job]
+    read: Callable[[Mapping[str, Path]], EvaluationSet]
+
+
+def second_set(name: str, lent: Sequence[str], workspace: Workspace) -> SecondSet:
+    """The data set that a setting names.
+
+    Args:
+        name: a folder of pictures and captions, or `recipe:NAME`.
+        lent: overrides that the other recipe gets too (`Recipe.lent`).
+        workspace: where prepared corpora lie.
+
+    Raises:
+        DataError: a file is missing.
+        RecipeError: there is no such folder or recipe.
+    """
+    if not name.startswith(RECIPE):
+        folder = _require_folder(Path(name), name)
+        files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+        return SecondSet({"files": workspace.fingerprint(files)}, {}, lambda inputs: set_of_folder(folder, None))
+    if name == RECIPE:
+        raise RecipeError(f"{name} names no recipe; expected the name of one behind it, or its YAML file")
+    recipe = load_recipe(name.removeprefix(RECIPE), lent, networks=False)
+    corpus, reader = recipe.corpus, CORPORA[recipe.corpus.name]
+    if not reader.test_only:
+        pictures = {"pictures": pictures_digest(recipe, workspace)}
+        inputs = {_SECOND: corpus_job(recipe, workspace)}
+        return SecondSet(pictures, inputs, lambda inputs: _of_corpus(inputs[_SECOND], "test"))
+    sources = reader.sources(corpus.options, None if corpus.root is None else Path(corpus.root))
+    settings = {"corpus": corpus.name, "options": asdict(corpus.options), "files": workspace.fingerprint(sources)}
+    return SecondSet(settings, {}, lambda inputs: _of_test_set(recipe, "test"))
+
+
+def _require_folder(folder: Path, name: str) -> Path:
+    if not folder.is_dir():
+        raise RecipeError(f"{name}: no such folder; expected one with pictures and captions, or recipe:NAME")
+    return folder
+
+
+def _of_corpus(corpus: Path, split: str) -> EvaluationSet:
+    """Of a prepared corpus, by its folder."""
     captions = [Caption(**row) for row in read_captions(corpus / "captions.parquet").to_list()]
-    label = about_corpus(corpus)["label"]
-    return _of_split(label, split or "test", captions, pictures_of(corpus), corpus / "regions")
+    return _of_split(about_corpus(corpus)["label"], split, captions, pictures_of(corpus), corpus / "regions")
 
 
 def _of_test_set(recipe: Recipe, split: str) -> EvaluationSet:
