@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,9 +37,8 @@ class NetworkPixels(Extractor):
     """
 
     def __init__(self, name: str) -> None:
-        _processor(name)
         self._network = None
-        self._look = partial(_numbers_of, name=name)
+        self._look = partial(_numbers_of, processor=_processor(name))
 
     def read(self, pictures: Sequence[Path]) -> Iterator[NDArray[np.floating]]:
         """The numbers (1, N) of each picture, in processes of their own where there are many.
@@ -84,7 +83,6 @@ def write_network_pixels(
     (folder / "ids.txt").write_text("".join(f"{name}\n" for name in ids), encoding="utf-8")
 
 
-@cache
 def _processor(name: str) -> Any:
     """The network's image processor, by Pillow, so that vectors do not depend on whether torchvision is there."""
     from transformers import AutoImageProcessor  # takes seconds to import
@@ -96,12 +94,12 @@ def _processor(name: str) -> Any:
         raise DataError(f"vse.pretrained {name!r}: no image processor of transformers there ({reason})") from None
 
 
-def _numbers_of(picture: Path | Image.Image, name: str) -> Found:
+def _numbers_of(picture: Path | Image.Image, processor: Any) -> Found:
     image = open_picture(picture)
     least = math.ceil(max(image.size) / _NARROWEST)
     if min(image.size) < least:
         image = image.resize((max(image.width, least), max(image.height, least)))
-    read = _processor(name)(
+    read = processor(
         np.asarray(image), input_data_format="channels_last", do_rescale=False, do_normalize=False, return_tensors="np"
     )
     numbers = read["pixel_values"].reshape(1, -1).round().astype(np.uint8)

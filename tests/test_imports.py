@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FORBIDDEN = {"data": {"modules", "pipeline"}, "modules": {"data", "pipeline"}}
 ROOMS = [
-    "errors", "recipes", "engine", "training", "visualization", "corpus", "translation", "init", "vectors", "retrieval",
+    "errors", "recipes", "engine", "training", "visualization", "corpus", "translation", "vectors", "init", "retrieval",
     "analyses", "graph", "similarity", "export", "gallery", "app", "reporting", "evaluation", "stages", "library",
     "bildwort", "commands",
 ]  # fmt: skip

@@ -102,7 +102,7 @@ def test_the_extra_of_the_tests_holds_the_others(checkout: Checkout) -> None:
     assert checkout.make("setup", "EXTRA=dev")[0] == [".[cpu]", ".[dev]"]
     assert checkout.stamps() == {
         ".setup", ".setup-dev", ".setup-app", ".setup-cluster", ".setup-fasttext", ".setup-translators",
-        ".setup-benchmarks", ".setup-onnx", ".setup-sweep"
+        ".setup-benchmarks", ".setup-lora", ".setup-onnx", ".setup-sweep"
     }  # fmt: skip
     assert checkout.make("app", "setup", "EXTRA=cluster fasttext")[0] == []
 

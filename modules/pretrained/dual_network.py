@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -81,6 +82,14 @@ class DualNetwork(nn.Module):
     def merge(self) -> None:
         """Add the adapters to the weights that they adapt, and take them out; frozen weights stay bit for bit."""
         merge_adapters(self.network)
+
+    def keep_scale(self, scale: float | None, bias: float | None) -> None:
+        """Keep the logarithm of the factor of its scores, and their bias, as a training ends with them; None: as is."""
+        with torch.no_grad():
+            if scale is not None:
+                self.network.logit_scale.fill_(scale)
+            if bias is not None and self.has_bias:
+                self.network.logit_bias.fill_(bias)
 
     def train(self, mode: bool = True) -> "DualNetwork":
         """Set the training mode; in towers without trained layers nothing is dropped."""
@@ -197,6 +206,11 @@ def dual_network_arguments(name: str) -> dict[str, Any]:
                 f"vse.pretrained {name!r}: a network {config.model_type!r} without {tower} tower; expected a dual "
                 "encoder (SigLIP 2, CLIP …)"
             )
+    if not (config.model_type in _PADDED or hasattr(config, "projection_dim")):
+        raise ModelError(
+            f"vse.pretrained {name!r}: a network {config.model_type!r} without one space for pictures and texts; "
+            "expected a dual encoder (SigLIP 2, CLIP …)"
+        )
     try:
         with quiet():
             reader = AutoImageProcessor.from_pretrained(name, backend="pil", trust_remote_code=False)
@@ -215,6 +229,20 @@ def dual_network_arguments(name: str) -> dict[str, Any]:
     with torch.device("meta"):  # shapes alone
         DualNetwork(**arguments)
     return arguments
+
+
+def revision_of(name: str) -> str | None:
+    """The commit that a name on the hub stands for now; None for a folder, and where nothing is known of the name."""
+    from transformers import AutoConfig
+
+    if Path(name).is_dir():
+        return None
+    try:
+        with quiet():
+            commit: str | None = AutoConfig.from_pretrained(name, trust_remote_code=False)._commit_hash
+    except Exception:  # whoever loads the network says what is wrong
+        return None
+    return commit
 
 
 def _pixels(name: str, reader: Any) -> dict[str, Any]:

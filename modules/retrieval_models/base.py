@@ -128,8 +128,13 @@ class RetrievalModel(nn.Module, ABC):
         """Are its images given as pixels?"""
         return self.image_encoder is not None
 
-    def finish(self) -> None:
-        """Do what there is to do with the best weights before they are written; by default nothing."""
+    def finish(self, scale: float | None = None, bias: float | None = None) -> None:
+        """Do what there is to do with the best weights before they are written; by default nothing.
+
+        Args:
+            scale: the logarithm that the ranking loss has learned; None: it has none.
+            bias: the same.
+        """
 
     @classmethod
     def branches_with(cls, **options: Any) -> tuple[str, ...]:

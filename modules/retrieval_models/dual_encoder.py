@@ -137,9 +137,10 @@ class DualEncoder(OnImageVectors):
         network.train_towers(self.towers["text"], self.towers["image"], self.rank)
         return start
 
-    def finish(self) -> None:
-        """Merge adapters into the weights beside them."""
+    def finish(self, scale: float | None = None, bias: float | None = None) -> None:
+        """Merge adapters into the weights beside them, and give the network the scale and bias that it has learned."""
         self._network().merge()
+        self._network().keep_scale(scale, bias)
 
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
         """Encode images as single unit vectors."""

@@ -229,6 +229,11 @@ class Retrieval(RankedModule):
                     if isinstance(parameter := getattr(loss, name, None), Parameter):
                         parameter.fill_(value)
 
+    def finish(self) -> None:
+        """Make the model with the best weights ready to be written."""
+        learned = {name: getattr(self.loss, name).item() for name in ("log_scale", "bias") if hasattr(self.loss, name)}
+        self.model.finish(learned.get("log_scale"), learned.get("bias"))
+
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor | None:
         """Return the sum of all losses."""
         self._draws = 0

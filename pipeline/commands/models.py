@@ -105,12 +105,36 @@ def export(
     push: Annotated[str | None, typer.Option(help="USER/NAME: upload the folder to the hub")] = None,
     private: Annotated[bool, typer.Option("--private", help="with --push: only you can read it there")] = False,
     onnx: Annotated[Path | None, typer.Option(help="a folder: write the model there as two ONNX files too")] = None,
+    transformers: Annotated[Path | None, typer.Option(help="a folder: a dual encoder, for transformers")] = None,
 ) -> None:  # fmt: skip
     """Write the best trained model to a folder that can be moved and shared."""
     loaded, workspace = recipe_of(ctx, recipe, named), open_workspace()
     from pipeline.export.export import export_and_share as run
 
-    run(loaded, workspace, output, license_id, push, private, onnx)
+    run(loaded, workspace, output, license_id, push, private, onnx, transformers)
+
+
+@app.command(epilog=EPILOG)
+def network(
+    ctx: typer.Context, folder: Annotated[Path, typer.Argument(help="where to; it must not exist")],
+    named: RecipeOption = None,
+    languages: Annotated[str, typer.Option(help="of the captions that its words are from: en,de")] = "en",
+    side: Annotated[int, typer.Option(min=8, max=1024, help="pixels of a picture's side")] = 64,
+    patch: Annotated[int, typer.Option(min=2, max=256, help="pixels of a patch's side")] = 8,
+    width: Annotated[int, typer.Option(min=32, max=4096, help="of both towers, and of the vectors")] = 128,
+    layers: Annotated[int, typer.Option(min=1, max=48, help="of each tower")] = 4,
+    vocabulary: Annotated[int, typer.Option(min=300, max=10**6, help="entries of its tokenizer")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="of its weights")] = 1,
+) -> None:  # fmt: skip
+    """Write a small dual encoder with random weights, to train from nothing (`vse.pretrained: FOLDER`)."""
+    loaded, workspace = recipe_of(ctx, None, named), open_workspace()
+    from pipeline.engine.console import info
+    from pipeline.graph import Graph
+    from pipeline.vectors.new_network import network_of_corpus
+
+    corpus = workspace.require(Graph(loaded, workspace).corpus)
+    count = network_of_corpus(corpus, folder, languages.split(","), side, patch, width, layers, vocabulary, seed)
+    info(f"{folder}: a CLIP of {count:,} parameters with random weights; train it as vse.pretrained={folder}")
 
 
 @app.command(epilog="Settings of the recipe of --on recipe:NAME follow: --corpus.root=FOLDER.")

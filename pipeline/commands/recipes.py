@@ -34,7 +34,7 @@ def init(
     output: Annotated[Path | None, typer.Option(help="the recipe; FOLDER's name with .yaml if none is given")] = None,
     captions: Annotated[Path | None, typer.Option(help="the file of captions; found if none is given")] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="vision network for regions, a folder or hub name; or built-in")
+        str | None, typer.Option(help="dual encoder, or vision network for regions: a folder or hub name; or built-in")
     ] = None,
     translator: Annotated[
         str | None, typer.Option(help="writes captions in a second language, a folder or hub name; or none")
@@ -107,10 +107,8 @@ def _extras_of(recipe: "Recipe", table: str | None) -> list[str]:
 
     systems = recipe.tables[table].systems.values() if table in recipe.tables else ()
     wholes = [recipe.vse, *(system.vse for system in systems)]
-    trainings = [
-        *wholes,
-        *(vse.of_row(row) for vse in wholes for row in vse.row_settings if row in (vse.only or vse.rows)),
-    ]
+    own = [vse.of_row(row) for vse in wholes for row in vse.row_settings if row in (vse.only or vse.rows)]
+    trainings = [*wholes, *own]
     groups = [parse_group(text) for vse in trainings for row in vse.only or vse.rows for text in vse.rows[row]]
     languages = {slot.language for group in groups for slot in group}.union(*(vse.test for vse in trainings))
     loggers = {name for stage in (recipe.mmt, recipe.augment, recipe.vse) for name in stage.trainer.loggers}

@@ -1,6 +1,6 @@
 """What a run of all stages ends with: the main figures, where the rest is, and what to try next."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pipeline.engine.console import info, is_verbose
 from pipeline.engine.machine import rank
@@ -24,7 +24,8 @@ def summary(graph: Graph, chosen: str) -> None:
         return
     for sheet in written.sheets if is_verbose() else ():
         sheet.show()
-    for table in (translation_table(written.results), retrieval_table(written.results)):
+    own = {(row.system, row.name) for row in graph.rows}
+    for table in (translation_table(written.results), retrieval_table(written.results, own)):
         if table.rows:
             table.show_lines()
     info(f"report: {written.folder / 'report.html'} (tables: report.md, or `make report`)")
@@ -45,13 +46,15 @@ def translation_table(results: Sequence[Result]) -> TextTable:
     return _table("translation, test", cells, [f"{source} {head}" for source in directions for head in heads.values()])
 
 
-def retrieval_table(results: Sequence[Result]) -> TextTable:
-    """Mean recall on test of each training configuration of the recipe's own model, by language."""
+def retrieval_table(results: Sequence[Result], own: Collection[tuple[str, str]]) -> TextTable:
+    """Mean recall on test of each training configuration of a recipe, by language; `own` are systems and rows."""
     scores = [score for score in results if score.split == "test" and score.metric == "mean_recall"]
     cells: dict[str, dict[str, str]] = {}
     marked = False
-    for score in (score for score in scores if score.system == scores[0].system):
+    for score in scores:
         row, unseen, _ = score.source.partition(_UNSEEN)
+        if (score.system, row) not in own:
+            continue
         cells.setdefault(row, {})[score.language] = f"{score.value:.1f}{'*' if unseen else ''}"
         marked = marked or bool(unseen)
     note = "; * without captions of that language" if marked else ""

@@ -12,8 +12,8 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.evaluation.benchmark import NDCG, all_languages, benchmark_task, languages_of_task, measure_task
 from pipeline.evaluation.measure import Compared, Measured, compare, measure, shared_languages
+from pipeline.evaluation.network_model import HUB, network_model
 from pipeline.export.exported_model import ExportedModel
-from pipeline.export.network_model import HUB, network_model
 from pipeline.export.seen import TRAIN, VAL
 from pipeline.recipes.settings import Recipe, ReportSettings
 from pipeline.reporting.results import MEDIANS, ONE_SEED, shown_interval

@@ -27,15 +27,17 @@ from pipeline.export.exported_model import ExportedModel
 from pipeline.export.hub import check_push, push
 from pipeline.export.model_card import languages_of, model_card, shown_name
 from pipeline.export.onnx_export import require_onnx, write_onnx
-from pipeline.export.picture_reading import PIXELS, STANDARD, VISION
+from pipeline.export.parts import copy_model, of_images, write_for_transformers
+from pipeline.export.picture_reading import BY_NETWORK, PIXELS, STANDARD, VISION
 from pipeline.export.seen import SEEN, Seen
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import members_of
 from pipeline.retrieval.rows import Row
-from pipeline.training.model_files import MODEL_FILES, NETWORK, TEXT
+from pipeline.training.model_files import NETWORK
 from pipeline.translation.translator_files import RETRIEVAL, files_of
-from pipeline.vectors.images import IMAGES
+from pipeline.vectors.image_vectors import VECTORS
+from pipeline.vectors.images import IMAGES, reads_regions
 
 _MARK = ".exporting"
 _BESIDE = ("partial", "ready", "before")
@@ -43,7 +45,7 @@ _BESIDE = ("partial", "ready", "before")
 
 def export_and_share(
     recipe: Recipe, workspace: Workspace, output: Path | None, license_id: str | None, hub_name: str | None,
-    private: bool, onnx: Path | None,
+    private: bool, onnx: Path | None, transformers: Path | None = None,
 ) -> None:  # fmt: skip
     """Export the recipe's best model; then write it as ONNX, and upload it, where that is asked for.
 
@@ -55,6 +57,7 @@ def export_and_share(
         hub_name: `USER/NAME` on the hub; None: it is not uploaded.
         private: only its owner can read it on the hub.
         onnx: a folder for the ONNX files; None: none are written.
+        transformers: a folder for a dual encoder as `transformers` reads it; None: none is written.
 
     Raises:
         RecipeError: there is no model, or one of these cannot be done; what can be checked is checked first.
@@ -70,6 +73,9 @@ def export_and_share(
     if onnx is not None:
         difference = write_onnx(exported, onnx)
         info(f"{onnx}: ONNX; vectors differ from torch's by at most {difference:.1e}")
+    if transformers is not None:
+        count = write_for_transformers(exported.folder, exported.model, transformers)
+        info(f"{transformers}: a dual encoder of {count:,} parameters for transformers")
     if hub_name is not None:
         info(push(exported.folder, hub_name, private))
 
@@ -155,8 +161,8 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     source, manifest = workspace.require(chosen.job), workspace.manifest(chosen.job)
     corpus = workspace.require(chosen.job.inputs["corpus"])
     network = read_json(source / "network.json", NETWORK)
-    _copy_model(source, half)
-    regions = _write_regions(recipe, corpus, half, network["arguments"])
+    arguments = copy_model(source, half, _images_of(workspace, chosen.job))
+    regions = _write_regions(recipe, corpus, half, of_images(arguments))
     translators = exported_translators(graph, chosen)
     for translator in translators:
         _copy_translator(workspace.folder(translator), half / TRANSLATORS / translator.name)
@@ -168,7 +174,8 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
             "test": workspace.manifest(reranker.job)["metrics"]["test"],
         }  # fmt: skip
         (half / RERANKER).mkdir()
-        _copy_model(workspace.folder(reranker.trained[0]), half / RERANKER)
+        second_job = reranker.trained[0]
+        copy_model(workspace.folder(second_job), half / RERANKER, _images_of(workspace, second_job))
     if (seen := Seen.of(chosen.job, workspace)) is not None:
         seen.save(half / SEEN)
     (half / "recipe.yaml").write_text(
@@ -177,8 +184,9 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     languages = languages_of(recipe, chosen)
     name = f"{network['model']}, {chosen.name}, {recipe.name}"
     single = model_class(network["model"]).score_with(**network["arguments"]) == "inner product"
+    of_row = replace(recipe, vse=recipe.vse.of_row(chosen.name))
     card = model_card(
-        recipe, chosen, name, languages, manifest["metrics"]["test"], about_corpus(corpus), regions,
+        of_row, chosen, name, languages, manifest["metrics"]["test"], about_corpus(corpus), regions,
         [job.name for job in translators], second, single=single,
         parameters=manifest["metrics"].get("parameters"), license_id=license_id, hub_name=hub_name,
     )  # fmt: skip
@@ -196,16 +204,10 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     return name
 
 
-def _copy_model(source: Path, target: Path) -> None:
-    """Copy a retrieval model, and the text model that it was made on."""
-    for name in MODEL_FILES:
-        shutil.copyfile(source / name, target / name)
-    network = read_json(target / "network.json", NETWORK)
-    if pretrained := network["arguments"].get("pretrained"):
-        _copy_text_model(pretrained, target / TEXT)
-        network["arguments"]["pretrained"] = TEXT
-        (target / "network.json").write_text(json.dumps(network, indent=1), encoding="utf-8")
-        (target / "words.json").write_text(json.dumps({"pretrained": TEXT}), encoding="utf-8")
+def _images_of(workspace: Workspace, trained: Job) -> Path | None:
+    """The folder of the job that left the image vectors which a model was trained on; None: it reads no vectors."""
+    read = trained.inputs.get(IMAGES)
+    return workspace.require(read) if read is not None and read.name.startswith(VECTORS) else None
 
 
 def _copy_translator(source: Path, target: Path) -> None:
@@ -214,7 +216,7 @@ def _copy_translator(source: Path, target: Path) -> None:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, target / name)
     if (target / RETRIEVAL).is_dir():
-        _copy_model(source / RETRIEVAL, target / RETRIEVAL)
+        copy_model(source / RETRIEVAL, target / RETRIEVAL)
 
 
 def trained_reranker(graph: Graph) -> Row | None:
@@ -224,7 +226,12 @@ def trained_reranker(graph: Graph) -> Row | None:
 
 
 def _write_regions(recipe: Recipe, corpus: Path, half: Path, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
-    """How regions are found in pixels, or pixels are read; None where regions were made elsewhere."""
+    """How regions are found in pixels, or pixels are read; None where regions were made elsewhere.
+
+    `arguments` are those of what encodes the images.
+    """
+    if "network" in arguments:
+        return {"regions": 1, "size": 8, "version": EXTRACTOR_VERSION, "model": None, BY_NETWORK: True}
     if "image_encoder" in arguments:
         size = math.isqrt(arguments["region_dim"] // 3)
         return {"regions": 1, "size": size, "version": EXTRACTOR_VERSION, "model": None, PIXELS: True}
@@ -291,9 +298,9 @@ def _without_places(value: Any) -> Any:
 def exported_translators(graph: Graph, chosen: Row) -> list[Job]:
     """The recipe's MT and MMT and all that is re-ranked, as far as they have been trained; no pretrained translators.
 
-    Those that look at pictures must read regions as the model does; a model with an image encoder reads none.
+    Those that look at pictures must read regions as the model does; a model that reads pixels reads none.
     """
-    corpus, translators = chosen.job.inputs["corpus"] if IMAGES not in chosen.job.inputs else None, []
+    corpus, translators = chosen.job.inputs["corpus"] if reads_regions(chosen.job) else None, []
     mmt, workspace = graph.of_translators.recipe.mmt, graph.workspace
     for name, job in graph.translators.items():
         members, reranks = members_of(name.partition("-")[0])
@@ -303,15 +310,3 @@ def exported_translators(graph: Graph, chosen: Row) -> list[Job]:
         if (not looks or (corpus is not None and job.inputs["corpus"].key == corpus.key)) and workspace.done(job):
             translators.append(job)
     return translators
-
-
-def _copy_text_model(name: str, folder: Path) -> None:
-    """The tokenizer and configuration of a pretrained text model, with its weights, wherever they lie."""
-    from transformers import AutoModel, AutoTokenizer
-
-    try:
-        AutoTokenizer.from_pretrained(name, trust_remote_code=False).save_pretrained(folder)
-        AutoModel.from_pretrained(name, trust_remote_code=False).save_pretrained(folder)
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise RecipeError(f"export: the text model {name!r} is no longer there ({reason}); put it back") from None

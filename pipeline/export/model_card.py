@@ -7,8 +7,9 @@ from typing import Any
 
 from data.captions import HUMAN
 from data.slots import parse_group
+from data.taught import TEXT
 from pipeline.export.exported_files import ABOUT, RERANKER, TRANSLATORS
-from pipeline.export.picture_reading import PIXELS, VISION
+from pipeline.export.picture_reading import BY_NETWORK, PIXELS, VISION
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CAPTION, parse_path
 from pipeline.retrieval.rows import Row
@@ -70,6 +71,8 @@ _PLAIN = {"en": "a dog runs", "de": "ein Hund rennt", "fr": "un chien court", "c
 
 def languages_of(recipe: Recipe, row: Row) -> list[str]:
     """Those that the row was trained on."""
+    if not recipe.vse.of_row(row.name).epochs:  # nobody knows what a pretrained network has learned
+        return sorted(recipe.vse.test)
     return sorted({slot.language for text in recipe.vse.rows[row.name] for slot in parse_group(text)})
 
 
@@ -107,7 +110,7 @@ def model_card(
         hub_name: `USER/NAME`, where it will be; None: a folder.
     """
     types = {(slot.language, slot.source) for text in recipe.vse.rows[row.name] for slot in parse_group(text)}
-    captions = ", ".join(f"{language} captions by {_writer(source)}" for language, source in sorted(types))
+    captions = ", ".join(_learned(language, source) for language, source in sorted(types)) or "nothing more (zero-shot)"
     written = any(source != HUMAN for _, source in types)
     return _CARD.format(
         front=_front_matter(recipe, name, languages, test, corpus["label"], license_id), name=name,
@@ -137,7 +140,7 @@ def _reads(recipe: Recipe, regions: Mapping[str, Any] | None) -> str:
     """What the model reads of an image."""
     if not regions:
         return "It reads region features that were made elsewhere: it searches a region store, not pixels."
-    if regions.get(PIXELS):
+    if regions.get(PIXELS) or regions.get(BY_NETWORK):
         return "It reads pictures, from pixels, by an image encoder of its own."
     by = f"{shown_name(recipe.regions.model)} (`{VISION}/`)" if regions["model"] else "the built-in extractor"
     return f"It reads pictures, from pixels: regions are found by {by}."
@@ -190,6 +193,13 @@ def _front_matter(
         model_name=name, eval_results=results,
     )  # fmt: skip
     return str(metadata.to_yaml(line_break="\n"))
+
+
+def _learned(language: str, source: str) -> str:
+    """What captions of a language and source are."""
+    if source.startswith(TEXT):
+        return f"{language} sentences without pictures ({source.removeprefix(TEXT)}), by a teacher's vectors"
+    return f"{language} captions by {_writer(source)}"
 
 
 def _writer(source: str) -> str:

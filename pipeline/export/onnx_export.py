@@ -117,7 +117,7 @@ def _write(exported: ExportedModel, side: nn.Module, path: Path) -> float:
     """Write one side; its largest difference from torch, a RecipeError if that is too large."""
     example = _examples(exported, side, _TRACED)
     axes = ("batch", "regions") if isinstance(side, _Images) else ("batch", "words")
-    fixed = isinstance(side, _Images) and exported.model.image_encoder is not None  # one row of pixels an image
+    fixed = isinstance(side, _Images) and exported.model.reads_pixels  # one row of pixels an image
     shapes = {name: dict(enumerate(axes[: 1 if fixed else min(tensor.ndim, 2)])) for name, tensor in example.items()}
     try:
         with torch.no_grad(), _quiet():
@@ -154,7 +154,7 @@ def _examples(exported: ExportedModel, side: nn.Module, count: int) -> dict[str,
     """Inputs of a side for a number of items, by name: random regions or captions."""
     model, draws = exported.model, torch.Generator().manual_seed(count)
     if isinstance(side, _Images):
-        number = 1 if model.image_encoder is not None else count + 2
+        number = 1 if model.reads_pixels else count + 2
         return {"regions": torch.randn(count, number, model.input_dim, generator=draws)}
     lengths = torch.randint(2, _LONGEST + 1, (count,), generator=draws)
     rows = [torch.randint(1, len(exported.text), (int(length),), generator=draws).tolist() for length in lengths]

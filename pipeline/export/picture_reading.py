@@ -1,4 +1,4 @@
-"""How an exported model reads pictures: regions that an extractor finds, or pixels, for its own image encoder."""
+"""How an exported model reads pictures: regions that an extractor finds, or pixels, for an image encoder of its own."""
 
 import hashlib
 from collections.abc import Mapping
@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from data.extractor import EXTRACTOR_VERSION, Extractor, ExtractorSettings
+from data.network_pixels import NetworkPixels
 from data.pixels import PixelExtractor
 from pipeline.errors import RecipeError
 
 STANDARD, VISION = "regions.safetensors", "vision"
-PIXELS = "pixels"
-"""Key of `regions` in `model.json` of a model with an image encoder."""
+PIXELS, BY_NETWORK = "pixels", "by_network"
+"""Keys of `regions` in `model.json` of a model with an image encoder, and of one on a dual encoder."""
 Regions = tuple[NDArray[np.floating], NDArray[np.floating]]
 
 
@@ -36,6 +37,13 @@ def picture_reader(folder: Path, about: Mapping[str, Any], dim: int) -> tuple[Ex
             raise RecipeError(f"{folder}: its image encoder reads {dim} numbers, not pictures of {settings['size']} "
                               "pixels; get the model folder again")  # fmt: skip
         return PixelExtractor(settings["size"]), None, _digest(f"{PIXELS} {settings['size']}")
+    if settings.get(BY_NETWORK):
+        reader = NetworkPixels(str(folder / VISION))
+        if reader.size != dim:
+            raise RecipeError(f"{folder}: its image tower reads {dim} numbers, not pictures of {reader.size}; get the "
+                              "model folder again")  # fmt: skip
+        files = [f"{name} {digest}" for name, digest in sorted(about["files"].items()) if name.startswith(f"{VISION}/")]
+        return reader, None, _digest(" ".join([BY_NETWORK, *files]))
     if settings["version"] != EXTRACTOR_VERSION:
         raise RecipeError(f"{folder}: its regions were found by another version of the extractor; train again")
     vision = {name: digest for name, digest in sorted(about["files"].items()) if name.startswith(f"{VISION}/")}

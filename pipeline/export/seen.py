@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from data.captions import HUMAN, read_captions
+from data.captions import HUMAN
 from data.sentences import sentence_hash
 from data.slots import parse_group
 from pipeline.corpus.prepare import pictures_of
@@ -23,6 +23,7 @@ from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.translation.leakage import name_of
+from pipeline.vectors.teaching import rows_of, teacher_of
 
 SEEN = "seen.safetensors"
 TRAIN, VAL = "train", "val"
@@ -56,22 +57,16 @@ class Seen:
 
     @classmethod
     def of(cls, trained: Job, workspace: Workspace) -> "Seen | None":
-        """What the training of a retrieval model has seen: the captions of its row, their images, and validation.
+        """What the training of a retrieval model, and of its teacher, has seen: captions, their images, validation.
 
         Pictures that are not at hand, or cannot be read, have no hash. None if a table of captions is gone.
         """
-        slots = [slot for text in trained.settings["groups"] for slot in parse_group(text)]
-        types, sources = {slot.type for slot in slots}, {slot.source for slot in slots} - {HUMAN}
-        tables = [trained.inputs[name] for name in ("corpus", *sorted(sources))]
-        if not all(map(workspace.done, tables)):
-            return None
-        folders = [workspace.folder(job) for job in tables]
-        rows = [row for folder in folders for row in read_captions(folder / "captions.parquet").to_list()]
         split: dict[str, list[dict[str, Any]]] = {TRAIN: [], VAL: []}
-        for row in rows:
-            if row["split"] == VAL or (row["split"] == TRAIN and f"{row['language']}/{row['source']}" in types):
-                split[row["split"]].append(row)
-        images, pictures = {row["image_id"] for own in split.values() for row in own}, pictures_of(folders[0])
+        for training in filter(None, (trained, teacher_of(trained))):
+            if training.settings["epochs"] and not _add(training, workspace, split):
+                return None
+        corpus = workspace.folder(trained.inputs["corpus"])
+        images, pictures = {row["image_id"] for own in split.values() for row in own}, pictures_of(corpus)
         digest_of = workspace.digests(path for name, path in pictures.items() if name in images)
         digests = {name: digest_of[path] for name, path in pictures.items() if path in digest_of}
         return cls({name: _hashes(own, digests) for name, own in split.items()})
@@ -118,6 +113,19 @@ class Seen:
             None if compared is None else _count(compared, known["files"]),
             _count(map(sentence_hash, sentences), known["sentences"]),
         )
+
+
+def _add(trained: Job, workspace: Workspace, split: dict[str, list[dict[str, Any]]]) -> bool:
+    """Add the rows of the captions that a training has seen; false if a table of captions is gone."""
+    slots = [slot for text in trained.settings["groups"] for slot in parse_group(text)]
+    types, sources = {slot.type for slot in slots}, {slot.source for slot in slots} - {HUMAN}
+    tables = {name: trained.inputs[name] for name in ("corpus", *sorted(sources))}
+    if not all(map(workspace.done, tables.values())):
+        return False
+    for row in rows_of({name: workspace.folder(job) for name, job in tables.items()}, types):
+        if row["split"] == VAL or (row["split"] == TRAIN and f"{row['language']}/{row['source']}" in types):
+            split[row["split"]].append(row)
+    return True
 
 
 def name_hash(image_id: str) -> int:

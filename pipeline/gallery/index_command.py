@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from data.captions import HUMAN, read_captions
+from data.network_pixels import NetworkPixels
 from data.pixels import PixelExtractor, open_images
 from pipeline.corpus.pixels import pictures_job
 from pipeline.corpus.prepare import pictures_of
@@ -12,7 +13,7 @@ from pipeline.export.export import up_to_date
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import gallery_of
 from pipeline.gallery.indexing import update_gallery
-from pipeline.gallery.picture_sources import PictureFolder, StoredRegions
+from pipeline.gallery.picture_sources import PictureFiles, PictureFolder, Pictures, StoredRegions
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
 
@@ -45,7 +46,7 @@ def index(
         for row in read_captions(folder / "captions.parquet").to_list():
             if row["source"] == HUMAN and row["language"] in captions:
                 captions[row["language"]].append(row["text"])
-    source = _of_corpus(exported, graph) if pictures is None else PictureFolder(pictures, workers)
+    source = _of_corpus(exported, graph, workers) if pictures is None else PictureFolder(pictures, workers)
     place = gallery or gallery_of(recipe, workspace)
     done = update_gallery(place, exported, source, captions)
     for name, reason in list(done.left.items())[:_SHOWN]:
@@ -59,10 +60,12 @@ def index(
     )
 
 
-def _of_corpus(exported: ExportedModel, graph: Graph) -> StoredRegions:
+def _of_corpus(exported: ExportedModel, graph: Graph, workers: int) -> Pictures:
     """The images of a corpus as the model is given them; RecipeError where they have not been made."""
     workspace, corpus = graph.workspace, graph.corpus
     folder, reader = workspace.require(corpus), exported.extractor
+    if isinstance(reader, NetworkPixels):
+        return PictureFiles(pictures_of(folder), workers)
     store = folder / "regions"
     if isinstance(reader, PixelExtractor):
         store = workspace.require(pictures_job(corpus, reader.size, graph.pictures))

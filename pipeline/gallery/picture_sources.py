@@ -13,16 +13,16 @@ from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.vector_cache import Arrays
 
 
-class PictureFolder:
-    """Pictures of a folder, read by the model's extractor.
+class PictureFiles:
+    """Picture files by name, read by the model's extractor.
 
     Args:
-        folder: with pictures, in folders of their own or not.
-        workers: processes that extract regions.
+        paths: name → file.
+        workers: processes that read them.
     """
 
-    def __init__(self, folder: Path, workers: int = 1) -> None:
-        self.paths, self.left = pictures_in(folder)
+    def __init__(self, paths: Mapping[str, Path], workers: int = 1) -> None:
+        self.paths, self.left = dict(paths), dict[str, str]()
         self.workers = workers
         self.store = None
 
@@ -46,6 +46,20 @@ class PictureFolder:
                 yield result.removeprefix(f"{path}: ")
             else:
                 yield {"regions": exported.standardised(result[0]), "boxes": result[1].astype(np.float32)}
+
+
+class PictureFolder(PictureFiles):
+    """Pictures of a folder.
+
+    Args:
+        folder: with pictures, in folders of their own or not.
+        workers: processes that read them.
+    """
+
+    def __init__(self, folder: Path, workers: int = 1) -> None:
+        paths, left = pictures_in(folder)
+        super().__init__(paths, workers)
+        self.left = left
 
 
 class StoredRegions:
@@ -82,4 +96,4 @@ def _stamp(path: Path) -> str:
     return f"{stat.st_size}:{stat.st_mtime_ns}"
 
 
-Pictures = PictureFolder | StoredRegions
+Pictures = PictureFiles | StoredRegions

@@ -24,7 +24,7 @@ from pipeline.init.data_set_files import HUB, is_data_set
 from pipeline.init.datasets_of import is_written, write_data_set
 from pipeline.init.detection import Found, look_at
 from pipeline.init.messages import what_comes_next, what_was_found
-from pipeline.init.networks import NONE, choose_backbone, choose_translator
+from pipeline.init.networks import BUILT_IN, NONE, choose_backbone, choose_dual_encoder, choose_translator
 from pipeline.init.recipe_text import Plan, images_of, recipe_text
 from pipeline.recipes.loading import CONFIGS, load_recipe
 
@@ -41,7 +41,7 @@ class InitOptions:
     Attributes:
         captions: the file of captions; None: found.
         output: the recipe; None: named after the folder.
-        backbone: see `choose_backbone`.
+        backbone: see `choose_dual_encoder` and `choose_backbone`.
         translator: see `choose_translator`.
         to: language of synthetic captions; None: German, or English where the captions are German.
         languages: of the captions; none: as the captions say, or detected.
@@ -197,14 +197,16 @@ def _plan(source: str, found: Found, corpus: Corpus, options: InitOptions) -> Pl
     counts = Counter(caption.language for caption in corpus.captions)
     languages = [language for language, _ in counts.most_common()]
     target = _target(options, languages)
-    with status("trying a vision network …"):
-        tried = list(corpus.pictures.values())[:_TRIED]
-        backbone = choose_backbone(options.backbone, tried, ExtractorSettings().regions)
+    tried, wanted = list(corpus.pictures.values())[:_TRIED], options.backbone
+    with status("trying a dual encoder …"):
+        dual = choose_dual_encoder(wanted, tried)
+    with status("trying a vision network …"):  # `prepare` needs regions, though a dual encoder reads none
+        backbone = choose_backbone(wanted if dual.model is None else BUILT_IN, tried, ExtractorSettings().regions)
     translator = None
     if target not in languages and (len(languages) == 1 or options.to):
         with status("trying a translator …"):
             translator = choose_translator(options.translator, f"{languages[0]}-{target}")
-    return Plan(source, found, corpus, languages, backbone, translator, target)
+    return Plan(source, found, corpus, languages, dual, backbone, translator, target)
 
 
 def _write(text: str, output: Path) -> None:

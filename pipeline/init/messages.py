@@ -16,7 +16,7 @@ from data.images import size_of
 from data.languages import language_name
 from pipeline.init.datasets_of import NO_CAPTION
 from pipeline.init.networks import Backbone
-from pipeline.init.recipe_text import Plan
+from pipeline.init.recipe_text import FINE_TUNED, WITHOUT_DUAL_ENCODER, Plan
 
 _SAMPLE = 500  # pictures whose sizes are looked at
 _SHOWN = 3  # examples of what was left out
@@ -38,7 +38,12 @@ def what_was_found(plan: Plan) -> Iterator[str]:
     yield f"captions  {named}{detected}, {many}"
     yield f"splits    {sizes} pictures, " + ("drawn from the pictures' names" if found.drawn else "as given")
     yield from _left_out(plan)
-    yield f"regions   {_by(plan.backbone, count)}"
+    if plan.dual.model is None:
+        yield f"regions   {_by(plan.backbone, count)}"
+        yield f"model     san, which reads regions: {plan.dual.why}. {WITHOUT_DUAL_ENCODER}"
+    else:
+        took = f"its vectors of pictures take up to {_minutes(plan.dual.seconds, count)} min on this machine"
+        yield f"model     {plan.dual.model}, a dual encoder: {plan.dual.why}; {took}"
     if plan.translator is not None:
         how = f"captions by {plan.translator.model}" if plan.translated else "no captions"
         yield f"{language_name(plan.target):9} {how}: {plan.translator.why}"
@@ -60,8 +65,13 @@ def _by(backbone: Backbone, count: int) -> str:
     """What finds the regions, and why."""
     if backbone.model is None:
         return f"{backbone.regions} a picture, by {backbone.why}"
-    minutes = math.ceil(backbone.seconds * count / 60)
+    minutes = _minutes(backbone.seconds, count)
     return f"{backbone.regions} a picture, by {backbone.model}: {backbone.why}; up to {minutes} min on this machine"
+
+
+def _minutes(seconds: float, count: int) -> int:
+    """How long as many pictures take, given seconds for one."""
+    return math.ceil(seconds * count / 60)
 
 
 def _sizes(pictures: Sequence[Path]) -> str:
@@ -84,9 +94,17 @@ def what_comes_next(output: Path, plan: Plan) -> list[str]:
     recipe = shlex.quote(str(output) if output.is_absolute() or output.parent != Path() else f"./{output}")
     asked = plan.target if plan.translated or plan.target in plan.languages else plan.languages[0]
     query = _QUERIES.get(asked, "…")
+    translates = "translates, " if plan.translated else ""
+    dual = plan.dual.model is not None
+    does = f"{translates}tests the network as it is, trains its text tower, tests it" if dual else (
+        f"finds regions, {translates}trains, tests")  # fmt: skip
+    more = (
+        f"  # to train both towers, which takes longer: add {FINE_TUNED} to vse.only in {recipe}, then the same again"
+    )
     return [
         f"written   {output}", "next:",
-        f"  {program} all {recipe}        # finds regions, translates, trains, tests",
+        f"  {program} all {recipe}        # {does}",
         f"  {program} index {recipe}      # makes the pictures searchable",
         f'  {program} search "{query}" --recipe {recipe}',
+        *([more] if dual else []),
     ]  # fmt: skip

@@ -1,31 +1,64 @@
-"""Which pretrained networks can be had: a backbone that finds regions, a translator."""
+"""Which pretrained networks can be had: a dual encoder, a backbone that finds regions, a translator."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
+import numpy as np
+import torch
 from PIL import Image
 
 from data.errors import DataError
 from data.images import open_picture
+from data.network_pixels import NetworkPixels
 from modules.errors import ModelError
+from modules.pretrained.quiet import quiet
+from pipeline.recipes.trainer_settings import TrainerSettings
+from pipeline.training.model_files import device_of
 from pipeline.translation.translator_files import load_pretrained
+from pipeline.vectors.image_vectors import image_tower
 
 BUILT_IN = "built-in"
 """What asks for the built-in extractor."""
+DUAL_ENCODERS = {
+    "SigLIP 2 (Apache 2.0)": "google/siglip2-base-patch16-224",
+    "SigLIP (Apache 2.0)": "google/siglip-base-patch16-224",
+    "OpenAI's CLIP (MIT), trained on English alone": "openai/clip-vit-base-patch32",
+}
+"""Dual encoders of the hub, with their licenses, the first choice first."""
 BACKBONES = {
     "SigLIP": "google/siglip-base-patch16-224", "DINOv2": "facebook/dinov2-base",
     "CLIP": "openai/clip-vit-base-patch32",
 }  # fmt: skip
-"""Networks of the hub, the first choice first."""
+"""Networks of the hub that find regions where there is no dual encoder, the first choice first."""
 OPUS = "Helsinki-NLP/opus-mt-{source}-{target}"
 """The translator of the hub that is used where none is named."""
 NONE = "none"
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+_PARTS = {
+    "weights": ("model*.safetensors*", "pytorch_model*"),
+    "image processor": ("preprocessor_config.json", "processor_config.json"),
+    "tokenizer": ("tokenizer.json", "*.model", "vocab.*"),
+}  # of a dual encoder → patterns of its files, one of which is there
 _CONVERTER = "SFconvertbot"  # the hub's own, whose pull requests add weights in safetensors
 _TIMEOUT = 10  # seconds
 _OFFLINE = "where there is internet, `hf download {} --local-dir FOLDER`, then {} FOLDER"
+_NOWHERE = "can be had from this machine's cache of the hub, nor from the hub"
+GET_DUAL_ENCODER = _OFFLINE.format(next(iter(DUAL_ENCODERS.values())), "--backbone")
+"""How to get a dual encoder."""
+_Network = TypeVar("_Network")
+
+
+@dataclass
+class Dual:
+    """A dual encoder's `model` (None: there is none), why, and seconds for the vector of a picture."""
+
+    model: str | None
+    why: str
+    seconds: float = 0.0
 
 
 @dataclass
@@ -47,6 +80,31 @@ class Translator:
     why: str
 
 
+def choose_dual_encoder(wanted: str | None, pictures: Sequence[Path]) -> Dual:
+    """The dual encoder to search with; its weights have been loaded, and it has read some pictures.
+
+    Args:
+        wanted: a folder, a name on the hub, or `BUILT_IN`; None: the first of `DUAL_ENCODERS` that is in the local
+            cache of the hub, or else that the hub has; one that cannot be read is passed over. What is wanted may be
+            a network of another kind.
+        pictures: to try it on.
+
+    Raises:
+        DataError: there is no such network, a dual encoder that is wanted cannot be read, or a picture cannot be.
+    """
+    if wanted == BUILT_IN:
+        return Dual(None, "the built-in extractor was asked for")
+    images = [open_picture(path) for path in pictures]
+    if wanted is not None:
+        place = _place(wanted, "--backbone", "a dual encoder, or a network that finds regions,")
+        if not _has_two_towers(place):
+            return Dual(None, f"{wanted} is no dual encoder")
+        _require_whole(Path(place))
+        return _tried_dual_encoder(place, "it was asked for", images)
+    found, reason = _first_of(DUAL_ENCODERS, lambda name, why: _tried_dual_encoder(name, why, images))
+    return found or Dual(None, f"no dual encoder {_NOWHERE} ({reason})")
+
+
 def choose_backbone(wanted: str | None, pictures: Sequence[Path], built_in: int) -> Backbone:
     """The network that finds regions; it has been loaded, and has read some pictures.
 
@@ -61,29 +119,87 @@ def choose_backbone(wanted: str | None, pictures: Sequence[Path], built_in: int)
     """
     if wanted == BUILT_IN:
         return Backbone(None, built_in, "the built-in extractor, which was asked for")
-    images, reasons = [open_picture(path) for path in pictures], list[str]()
+    images = [open_picture(path) for path in pictures]
     if wanted is not None:
         place = _place(wanted, "--backbone", "a vision network")
         try:
             return _tried(place, "it was asked for", images)
         except DataError as error:
-            raise DataError(str(error).replace("regions.model", "--backbone", 1)) from None
-    cached = [kind for kind, name in BACKBONES.items() if _is_cached(name)]
-    for kind in dict.fromkeys([*cached, *BACKBONES]):
-        name, where = BACKBONES[kind], "in this machine's cache of the hub" if kind in cached else "from the hub"
+            reason = str(error).replace("regions.model", "--backbone", 1)
+            raise DataError(f"{reason}; or take a dual encoder (SigLIP 2, CLIP …): {GET_DUAL_ENCODER}") from None
+    found, reason = _first_of(BACKBONES, lambda name, why: _tried(name, why, images))
+    why = (
+        "the built-in extractor, which is for pictures of few objects on an even background: no pretrained network "
+        f"{_NOWHERE} ({reason})"
+    )
+    return found or Backbone(None, built_in, why)
+
+
+def _first_of(
+    known: Mapping[str, str], tried: Callable[[str, str], _Network]
+) -> tuple[_Network | None, str]:  # fmt: skip
+    """The first network that is in the local cache of the hub and can be read, else that the hub has; or why none is.
+
+    Args:
+        known: kind → name on the hub.
+        tried: gives the network of a name, and why it is chosen; DataError if it cannot be read.
+    """
+    cached, reasons = [kind for kind, name in known.items() if _is_cached(name)], list[str]()
+    for kind in dict.fromkeys([*cached, *known]):
+        name, where = known[kind], "in this machine's cache of the hub" if kind in cached else "from the hub"
         if kind not in cached and (reason := _unreachable(name)):
             reasons.append(reason)
             continue
         try:
-            return _tried(name, f"{kind}, {where}", images)
+            return tried(name, f"{kind}, {where}"), ""
         except DataError as error:
             reasons.append(str(error))
-    why = (
-        "the built-in extractor, which is for pictures of few objects on an even background: no pretrained network can "
-        f"be had from this machine's cache of the hub, nor from the hub ({reasons[0]}). For photographs: "
-        + _OFFLINE.format(BACKBONES["SigLIP"], "--backbone")
-    )
-    return Backbone(None, built_in, why)
+    return None, reasons[0]
+
+
+def _has_two_towers(name: str) -> bool:
+    """Is a network a dual encoder, by its configuration? DataError if there is none."""
+    from transformers import AutoConfig  # takes seconds to import
+
+    try:
+        with quiet():
+            config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+    except Exception as error:  # a damaged configuration can raise anything
+        raise DataError(
+            f"--backbone {name!r}: no network of transformers there ({_reason(error)}); expected a dual encoder "
+            "(SigLIP 2, CLIP …), or one that finds regions, in a folder or on the hub; without internet, copy it into "
+            "a folder (`hf download NAME --local-dir FOLDER`) and name that"
+        ) from None
+    return hasattr(config, "text_config") and hasattr(config, "vision_config")
+
+
+def _require_whole(folder: Path) -> None:
+    """Refuse a folder in which a part of a dual encoder is missing; a name on the hub is none."""
+    for part, patterns in _PARTS.items() if folder.is_dir() else ():
+        if not any(True for pattern in patterns for _ in folder.glob(pattern)):
+            raise DataError(
+                f"--backbone {str(folder)!r}: a dual encoder without its {part} (expected {patterns[0]}); copy that of "
+                "the network into the folder, or get all of it (`hf download NAME --local-dir FOLDER`)"
+            )
+
+
+def _tried_dual_encoder(name: str, why: str, images: Sequence[Image.Image]) -> Dual:
+    try:
+        reader = NetworkPixels(name)
+        model = image_tower(name, reader.size)[0].eval().to(device := device_of(TrainerSettings()))
+        started = time.perf_counter()
+        for image in images:
+            pixels = torch.from_numpy(reader.extract(image)[0].astype(np.float32)).to(device)
+            with torch.inference_mode():
+                model.encode_images(pixels[None], torch.ones(1, 1, dtype=torch.bool, device=device))
+    except (DataError, ModelError) as error:
+        raise DataError(str(error).replace("vse.pretrained", "--backbone", 1)) from None
+    except Exception as error:  # two towers that are put together in another way: a model that writes text
+        raise DataError(
+            f"--backbone {name!r}: it has a text and an image tower, but is no dual encoder that can be read "
+            f"({_reason(error)}); expected one like SigLIP 2 or CLIP: {GET_DUAL_ENCODER}"
+        ) from None
+    return Dual(name, why, (time.perf_counter() - started) / max(1, len(images)))
 
 
 def _tried(name: str, why: str, images: Sequence[Image.Image]) -> Backbone:
@@ -143,6 +259,7 @@ def _has(name: str, file: str) -> bool:
     return isinstance(try_to_load_from_cache(name, file), str)
 
 
+@cache
 def _unreachable(name: str) -> str:
     """Why the hub does not give a model; an empty text if it does."""
     from huggingface_hub import HfApi
@@ -150,8 +267,13 @@ def _unreachable(name: str) -> str:
     try:
         HfApi().model_info(name, timeout=_TIMEOUT)
     except Exception as error:  # no network, offline mode, no such name, a proxy's answers …
-        return " ".join(str(error).split())[:200].rstrip(" .")
+        return _reason(error)
     return ""
+
+
+def _reason(error: Exception) -> str:
+    """What an error of a library says, in one line."""
+    return " ".join(str(error).split())[:200].rstrip(" .")
 
 
 def _with_safetensors(name: str) -> str | None:

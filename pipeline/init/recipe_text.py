@@ -1,6 +1,7 @@
 """The text of the recipe that `init` writes."""
 
 import json
+import textwrap
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,12 +12,21 @@ from data.corpora.folder import SPLITS
 from data.languages import language_name
 from pipeline.engine.console import printable
 from pipeline.init.detection import Found
-from pipeline.init.networks import Backbone, Translator
+from pipeline.init.networks import GET_DUAL_ENCODER, Backbone, Dual, Translator
 
 SYSTEM = "opus"
 """What the pretrained translator is called in the recipe."""
+FINE_TUNED = "fine-tuned"
+"""The row that trains both towers of a dual encoder."""
+WITHOUT_DUAL_ENCODER = (
+    "With these models the first answer for photographs is seldom right; a dual encoder finds most without training: "
+    f"{GET_DUAL_ENCODER}"
+)
+"""What it costs to have no dual encoder."""
+_ZERO_SHOT = "zero-shot"
 _LEAST_STEPS, _MOST_EPOCHS, _EPOCHS = 1000, 40, 20
 _BATCH = 64
+_DUAL_STEPS, _DUAL_EPOCHS, _CHUNK = 200, (3, 10), 16
 _FEW_CAPTIONS = 2000
 _NO_TRANSLATOR = "mmt:\n  systems: []   # no translator\n  directions: []\naugment:\n  paths: []"
 _RECIPE = """\
@@ -28,6 +38,10 @@ corpus:
 {corpus}
 {regions}
 {translation}
+{retrieval}
+"""
+_REGION_MODELS = """\
+# {cost}
 vse:
   model: san
   rows:   # training configurations: captions by people, and by the translator
@@ -44,8 +58,29 @@ vse:
   warmup_epochs: 3
   learning_rate: 1.0e-3
   # Orders what search finds first; with `model: null` there is none, which saves its training.
-  reranker: {{row: {row}, model: scan-t2i-avg}}
-"""
+  reranker: {{row: {row}, model: scan-t2i-avg}}"""
+_DUAL_ENCODER = """\
+# A dual encoder finds most pictures without training. Licenses: SigLIP and SigLIP 2 Apache 2.0, OpenAI's CLIP MIT;
+# nllb-clip and jina-clip-v2 are non-commercial (CC BY-NC 4.0).
+vse:
+  model: dual-encoder
+  pretrained: {pretrained}
+  rows:   # the network as it is; its text tower trained on these captions; both towers
+{rows}
+  row_settings:
+    zero-shot: {{epochs: 0}}
+    {fine_tuned}: {{options: {{image: full}}, interpolate: [0, 0.25, 0.5, 0.75, 1]{chunk}}}
+  only: [zero-shot, {row}]   # add {fine_tuned} if you like; it takes much longer
+  options: {{text: full, image: frozen}}   # `lora` trains less of a tower (extra `lora`)
+  test: {languages}   # languages with captions by people
+  select: {languages}
+  batch_size: {size}
+  epochs: {epochs}
+  decay_epoch: {decay_epoch}
+  warmup_epochs: 0
+  learning_rate: 1.0e-5
+  loss: null   # the one that the network was trained with
+  reranker: {{model: null}}"""
 
 
 @dataclass
@@ -57,6 +92,7 @@ class Plan:
         found: the captions.
         corpus: made of them.
         languages: of the captions, the most frequent first.
+        dual: what finds pictures, if there is one.
         backbone: what finds the regions.
         translator: None where none is needed.
         target: language that it translates into.
@@ -66,6 +102,7 @@ class Plan:
     found: Found
     corpus: Corpus
     languages: list[str]
+    dual: Dual
     backbone: Backbone
     translator: Translator | None
     target: str
@@ -87,7 +124,7 @@ class Plan:
 
     @property
     def row(self) -> str:
-        """The training configuration that search uses."""
+        """The training configuration of all captions."""
         return "-".join([*self.languages, self.target]) if self.translated else self.human_row
 
 
@@ -99,20 +136,37 @@ def images_of(corpus: Corpus) -> dict[str, str]:
 def recipe_text(plan: Plan) -> str:
     """A recipe as commented YAML."""
     captions, direction = plan.corpus.captions, f"{plan.languages[0]}-{plan.target}"
-    rows = {plan.human_row: [f"{language}/human" for language in plan.languages]}
-    if plan.translated:
-        rows[plan.row] = [*rows[plan.human_row], f"{plan.target}/{SYSTEM}:{direction}"]
     about = f"{plan.splits.total():,} pictures and {len(captions):,} captions of {plan.source}, {plan.found.form}."
-    count = sum(caption.split == "train" and caption.language == plan.languages[0] for caption in captions)
-    size = min(_BATCH, max(2, plan.splits["train"] // 4))
-    epochs = min(_MOST_EPOCHS, max(_EPOCHS, _LEAST_STEPS // max(1, count // size)))
     return _RECIPE.format(
         about=" ".join(printable(about).split()),
         corpus="\n".join(_corpus(plan)),
-        regions=_regions(plan.backbone),
+        regions=_regions(plan),
         translation=_translation(plan, direction),
+        retrieval=_retrieval(plan, direction),
+    )
+
+
+def _retrieval(plan: Plan, direction: str) -> str:
+    """The section `vse`: of a dual encoder, or of models that read regions."""
+    rows = {plan.human_row: [f"{language}/human" for language in plan.languages]}
+    if plan.translated:
+        rows[plan.row] = [*rows[plan.human_row], f"{plan.target}/{SYSTEM}:{direction}"]
+    count = sum(one.split == "train" and one.language == plan.languages[0] for one in plan.corpus.captions)
+    size = min(_BATCH, max(2, plan.splits["train"] // 4))
+    if plan.dual.model is None:
+        epochs = min(_MOST_EPOCHS, max(_EPOCHS, _LEAST_STEPS // max(1, count // size)))
+    else:
+        groups = rows[plan.row]
+        rows = {_ZERO_SHOT: [], plan.row: groups, FINE_TUNED: groups}
+        least, most = _DUAL_EPOCHS
+        epochs = min(most, max(least, _DUAL_STEPS // max(1, count * len(groups) // size)))
+    return (_REGION_MODELS if plan.dual.model is None else _DUAL_ENCODER).format(
+        cost="\n# ".join(textwrap.wrap(WITHOUT_DUAL_ENCODER, 118, break_on_hyphens=False)),
+        pretrained=_plain(plan.dual.model),
         rows="\n".join(f"    {name}: {_plain(mix)}" for name, mix in rows.items()),
         row=plan.row,
+        fine_tuned=FINE_TUNED,
+        chunk=f", cached_chunk: {_CHUNK}" if size > _CHUNK else "",
         languages=_plain(plan.languages),
         min_count=1 if count < _FEW_CAPTIONS else 2,
         size=size,
@@ -141,9 +195,12 @@ def _corpus(plan: Plan) -> list[str]:
     ]
 
 
-def _regions(backbone: Backbone) -> str:
-    if backbone.model is None:
-        about, model = "the built-in extractor. For photographs name a pretrained network (`init --backbone`).", ""
+def _regions(plan: Plan) -> str:
+    backbone, model = plan.backbone, ""
+    if plan.dual.model is not None:
+        about = "no model of this recipe reads them; the built-in extractor finds them quickly."
+    elif backbone.model is None:
+        about = "the built-in extractor, for pictures of few objects on an even background."
     else:
         about = "the whole picture and its parts (a grid, or a detector's boxes), by a pretrained network."
         model = f"  model: {_plain(backbone.model)}\n"

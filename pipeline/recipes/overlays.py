@@ -37,7 +37,7 @@ OF_A_START = {
 }  # fmt: skip
 """Settings of an entry of `vse.start`: not what decides how words and images are read, as a later training goes on with
 the same parts."""
-OF_A_ROW = names_of(TrainingSettings) - {"trainer", "select", "test"}
+OF_A_ROW = names_of(TrainingSettings) - {"trainer", "test"}
 """Settings of `vse.row_settings`, and of a teacher."""
 OVERLAID = names_of(TrainingSettings) - {
     "pretrained", "pretrained_vectors", "pretrained_layer", "select", "test", "image_encoder", "image_encoder_size",

@@ -254,7 +254,7 @@ class _ReportTables(Figures):
         if not folds:
             size = self.size((row.job for rows in lines.values() for row in rows), language)
             where, over = f"test{size}", f"; {INTERVALS}"
-        system = next(iter(lines))[0]
+        system = ", ".join(dict.fromkeys(system for system, _ in lines))
         title = f"Retrieval, {system}, {language}, {where}, {self.label} ({self.task_of(language)}){over}"
         return TextTable(title, heads, table)
 

@@ -75,7 +75,7 @@ def fusion_job(name: str, members: Sequence[Job], settings: VseSettings) -> Job:
 
 def in_folds(training: Training) -> Row:
     """`vse.model`, ranked on the whole test and in `vse.folds` equal parts of it, each by itself (COCO's 1K)."""
-    settings, row = training.recipe.vse, training.tested(training.recipe.vse.model)
+    settings, row = training.settings, training.tested(training.settings.model)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Write the ranks on all images, and the means over folds."""

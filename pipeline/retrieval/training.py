@@ -44,7 +44,7 @@ from pipeline.retrieval.words import files_read, sentence_jobs, start_words, tex
 from pipeline.training.model_files import load_best, save_model
 from pipeline.training.tensorboard import log_result
 from pipeline.training.trainer import fit, log_folder, make_trainer
-from pipeline.vectors.images import image_arguments, images_in, images_to_read, network_arguments, start_images
+from pipeline.vectors.images import IMAGES, image_arguments, images_in, images_to_read, network_arguments, start_images
 from pipeline.vectors.teaching import taught_jobs, with_sentences, with_taught
 from pipeline.visualization.dashboards import QueryGallery, query_galleries
 from pipeline.visualization.embeddings import JointSpace
@@ -227,9 +227,9 @@ class _Run:
         advise_on_regions(module.model, store)
         started = start_words(module.model, settings, captions, mix.types, text, folder)
         start_images(module.model, settings)
-        start_network(module, settings)
+        start_network(module, settings, inputs.get(IMAGES))
         start_weights(module.model, [inputs[f"start-{number}"] for number in range(len(settings.start))])
-        began = weights_of(module.model) if settings.interpolate else {}
+        began = weights_of(module) if settings.interpolate else {}
         log_dir = log_folder(self.recipe, self.name, folder.name)
         pictures = pictures_of(inputs["corpus"])
         galleries = partial(query_galleries, captions, encode=text.encode, store=store, pictures=pictures)
@@ -240,9 +240,10 @@ class _Run:
                 galleries(self.watched), settings.test,
             )  # fmt: skip
             load_best(module, best)
-        trained = sum(weight.numel() for weight in module.model.parameters() if weight.requires_grad)
-        shares = interpolate(module.model, began, settings.interpolate, partial(self._validated, module, data))
-        module.model.finish()
+        weights = module.model.parameters() if settings.epochs else ()
+        trained = sum(weight.numel() for weight in weights if weight.requires_grad)
+        shares = interpolate(module, began, settings.interpolate, partial(self._validated, module, data))
+        module.finish()
         save_model(folder, settings.model, arguments, module.model)
         self._validated(module, data)
         validated = validation_scores(module.ranks)

@@ -6,21 +6,36 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from modules.pretrained.dual_network import revision_of
 from modules.retrieval_models.dual_encoder import DualEncoder
 from modules.training.retrieval import Retrieval
 from pipeline.engine.artifacts import read_tensors
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.vectors.image_vectors import REVISION
 
 
-def start_network(module: Retrieval, settings: VseSettings) -> None:
+def start_network(module: Retrieval, settings: VseSettings, images: Path | None) -> None:
     """Load the weights of a dual encoder, choose what of it is trained, and start its losses by its scale and bias.
+
+    Args:
+        module: of the model.
+        settings: with `pretrained`.
+        images: folder of what it reads of images; None: regions.
 
     Raises:
         ModelError: they are not there or not whole, or adapters need `peft`.
+        RecipeError: the image vectors are of another revision of a network on the hub.
     """
     if isinstance(module.model, DualEncoder):
         assert settings.pretrained is not None
+        if images is not None and not settings.teacher and (images / REVISION).is_file():
+            theirs, own = (images / REVISION).read_text("utf-8"), revision_of(settings.pretrained) or ""
+            if theirs != own:
+                raise RecipeError(
+                    f"vse.pretrained {settings.pretrained!r}: its image vectors are of revision {theirs[:8]}, its text "
+                    f"tower is of {own[:8]}; run the command again, which encodes the pictures anew"
+                )
         module.start_losses(module.model.start(settings.pretrained))
 
 

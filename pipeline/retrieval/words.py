@@ -16,7 +16,7 @@ from data.published_vectors import read_vectors
 from data.sentence_vectors import KnownSentences, compute_vectors
 from data.text import PretrainedTokens, TextInput, WordVocabulary
 from data.vectors import train_vectors
-from modules.pretrained.dual_network import dual_network_arguments
+from modules.pretrained.dual_network import dual_network_arguments, revision_of
 from modules.pretrained.pretrained_text import SentenceVectors
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.engine.console import debug, info, status
@@ -28,6 +28,7 @@ from pipeline.recipes.settings import Recipe
 from pipeline.retrieval.rows import slots_of
 from pipeline.training.model_files import device_of
 
+_MOST_A_LETTER = 4  # sub-words of a letter, which a tokenizer of bytes may need
 _READ_BY_TRANSFORMERS = {
     "pretrained": (".json", ".txt", ".model", ".safetensors", ".bin"),
     "image_encoder": (".json", ".safetensors", ".bin"),
@@ -50,8 +51,11 @@ def text_input(
         DataError: there is no such tokenizer, sentence vectors are damaged, or a caption has none.
     """
     if settings.pretrained is not None:
-        tokens = _tokens(settings.pretrained, model_class(settings.model).on_network)
+        on_network = model_class(settings.model).on_network
+        tokens = _tokens(settings.pretrained, on_network)
         tokens.save(folder / "words.json")
+        if on_network:
+            _say_cut(captions, tokens)
         if not (folders := [path for name, path in inputs.items() if name.startswith(_INPUT)]):
             return tokens
         sentences = KnownSentences(tokens, folders)
@@ -61,6 +65,15 @@ def text_input(
     vocabulary = WordVocabulary.build(*training, settings.min_count, settings.share_words, settings.segment)
     vocabulary.save(folder / "words.json")
     return vocabulary
+
+
+def _say_cut(captions: Table, tokens: PretrainedTokens) -> None:
+    """Print a warning if captions are longer than a dual encoder reads."""
+    long = [name for name, text in zip(captions["caption_id"][:], captions["text"][:], strict=True)
+            if len(text) > tokens.longest / _MOST_A_LETTER and tokens.size(text) > tokens.longest]  # fmt: skip
+    if long:
+        info(f"  warning: {len(long):,} captions are longer than the {tokens.longest} sub-words that the network "
+             f"reads, and are cut; first {long[0]!r}")  # fmt: skip
 
 
 def _tokens(name: str, of_network: bool) -> PretrainedTokens:
@@ -110,8 +123,8 @@ def files_read(settings: VseSettings, workspace: Workspace) -> dict[str, Any]:
     """What stands for files in the key of a job that reads them: their contents.
 
     Returns:
-        `pretrained` and `image_encoder`, of pretrained models in local folders; `word_vectors` by language, if there
-        are such files.
+        `pretrained` and `image_encoder`, of pretrained models in local folders; of a dual encoder on the hub its
+        revision; `word_vectors` by language, if there are such files.
     """
     fingerprints: dict[str, Any] = {}
     for part, suffixes in _READ_BY_TRANSFORMERS.items():
@@ -119,6 +132,9 @@ def files_read(settings: VseSettings, workspace: Workspace) -> dict[str, Any]:
         if name is not None and Path(name).is_dir():
             files = sorted(path for path in Path(name).iterdir() if path.suffix in suffixes)
             fingerprints[part] = workspace.fingerprint(files)
+    name = settings.pretrained if model_class(settings.model).on_network else None
+    if name is not None and (revision := revision_of(name)) is not None:
+        fingerprints["pretrained"] = f"{name}@{revision}"
     if settings.word_vectors:
         fingerprints["word_vectors"] = {
             language: workspace.fingerprint([Path(file)]) for language, file in settings.word_vectors.items()

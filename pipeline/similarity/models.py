@@ -59,7 +59,8 @@ def sts_rows(graph: Graph) -> list[StsRow]:
         own = tuple(kind for kind in _types(trained) if kind.startswith(f"{recipe.sts.language}/"))
         if own and not title:
             types.setdefault(own, trained)
-        job = _model_job(recipe, sets, trained, vse.pretrained) if own else None
+        tested = bool(own) or not trained.settings["epochs"]  # nobody knows what a pretrained network has learned
+        job = _model_job(recipe, sets, trained, vse.pretrained) if tested else None
         rows.append(StsRow(system, row.name, row.seed, job, bool(title)))
     for baseline in BASELINES:
         for own, trained in types.items():
@@ -74,12 +75,12 @@ def sts_rows(graph: Graph) -> list[StsRow]:
 def models_of(graph: Graph) -> Iterator[tuple[VseSettings, Row, Job, str]]:
     """Settings, row and job of each trained model, and the system of a table that it is of, if it is; some twice."""
     recipe = graph.recipe
-    lines = [(recipe.vse, row, "") for row in graph.rows]
+    lines = [(recipe.vse.of_row(row.name), row, "") for row in graph.rows]
     if graph.reranker is not None:
         lines.append((replace(recipe.vse, pretrained=None), graph.reranker, ""))
     for name, cells in graph.tables.items():
         systems = recipe.tables[name].systems
-        lines += [(systems[title].vse, row, title) for title, _, row in cells]
+        lines += [(systems[title].vse.of_row(row.name), row, title) for title, _, row in cells]
     for settings, row, title in lines:
         for trained in row.trained:
             yield settings, row, trained, title

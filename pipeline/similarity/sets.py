@@ -1,12 +1,11 @@
 """The sets of sentence pairs of a recipe, and what a job leaves of each."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from data.captions import read_captions
 from data.sentences import sentence_hash
 from data.sts import SentencePairs, gold_file, read_sts
 from modules.metrics.sentence_similarity import Scores, pearson
@@ -15,6 +14,7 @@ from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
+from pipeline.vectors.teaching import rows_of
 
 VERSION = 1
 CLEAN = "-clean"
@@ -94,9 +94,8 @@ def sts_job(
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the predictions for each set."""
-        training = _training_text(
-            [inputs[source] for source in inputs if source == "corpus" or source in sources], types
-        )
+        folders = {source: path for source, path in inputs.items() if source == "corpus" or source in sources}
+        training = _training_text(folders, types)
         pairs, figures = read_sets(recipe), {}
         predictions, seen = predict(inputs, pairs, training, language), {sentence_hash(text) for text in training}
         for title, of_set in pairs.items():
@@ -111,9 +110,9 @@ def sts_job(
     return Job(name, "sts", VERSION, {"language": language, **settings}, inputs, run, headline=_headline)
 
 
-def _training_text(folders: Iterable[Path], types: Collection[str]) -> list[str]:
-    """The training captions of some types in jobs' folders."""
-    rows = (row for folder in folders for row in read_captions(folder / "captions.parquet").to_list())
+def _training_text(folders: Mapping[str, Path], types: Collection[str]) -> list[str]:
+    """The training captions of some types in jobs' folders, by their source."""
+    rows = rows_of(folders, types)
     return [row["text"] for row in rows if row["split"] == "train" and f"{row['language']}/{row['source']}" in types]
 
 

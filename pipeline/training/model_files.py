@@ -45,7 +45,7 @@ def load_model(folder: Path, pretrained: str | None = None) -> tuple[RetrievalMo
     """
     name, arguments, text = read_network(folder, pretrained)
     with refusing_other_code(folder):
-        own = not (arguments.get("pretrained") or arguments.get("image_encoder"))
+        own = not (arguments.get("pretrained") or arguments.get("image_encoder") or arguments.get("image_side"))
         model = build_with_weights(lambda: build_model(name, **arguments), folder / "weights.safetensors", own)
     model.load_text_model()
     return model.eval(), text

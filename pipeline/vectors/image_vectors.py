@@ -14,7 +14,7 @@ from data.network_pixels import NetworkPixels
 from data.pixels import VectorStore, files_of, open_images
 from data.progress import shown
 from data.text import PretrainedTokens
-from modules.pretrained.dual_network import dual_network_arguments
+from modules.pretrained.dual_network import dual_network_arguments, revision_of
 from modules.retrieval_models import RetrievalModel, build_model
 from modules.retrieval_models.dual_encoder import DualEncoder
 from pipeline.corpus.prepare import pictures_of
@@ -26,6 +26,8 @@ from pipeline.visualization.encoded import encoded_images
 
 VERSION = 1
 DUAL = "dual-encoder"
+REVISION = "revision.txt"
+"""File of the revision of the network whose image vectors they are; empty for a folder."""
 VECTORS = "image-vectors"
 """What the names of these jobs begin with."""
 _PART = 512  # images in a file of finished vectors
@@ -53,6 +55,7 @@ def network_job(name: str, files: str | None, corpus: Job, pictures: str | None,
         files = files_of(pictures_of(inputs["corpus"]), ids, "take a model that reads its regions (vse.model=san)")
         write_vectors(folder, model, reader, dict(zip(ids, files, strict=True)))
         save_model(folder, DUAL, arguments, model)
+        (folder / REVISION).write_text(revision_of(name) or "", encoding="utf-8")
         return {"images": len(ids), "dim": model.dim}
 
     settings = {"pretrained": files or name, "pictures": pictures}
@@ -97,7 +100,8 @@ def image_tower(name: str, numbers: int) -> tuple[DualEncoder, dict[str, Any]]:
     """
     network = dual_network_arguments(name) | {"towers": "image"}
     arguments: dict[str, Any] = {
-        "region_dim": numbers, "vocabulary_size": 0, "languages": [], "image": "full", "network": network,
+        "region_dim": numbers, "vocabulary_size": 0, "languages": [], "pretrained": name, "image": "full",
+        "network": network,
     }  # fmt: skip
     model = build_model(DUAL, **arguments)
     assert isinstance(model, DualEncoder)

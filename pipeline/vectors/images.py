@@ -60,6 +60,14 @@ def _vectors_of(teacher: Job, corpus: Job) -> Job:
     return trained_job(teacher, test_inputs(teacher, corpus))
 
 
+def reads_regions(trained: Job) -> bool:
+    """Are a trained model's images, or those of its teacher, encoded from the corpus's regions?"""
+    read = trained.inputs.get(IMAGES)
+    if read is None:
+        return True
+    return "model" in read.inputs and reads_regions(read.inputs["model"])
+
+
 def images_of(trained: Job) -> dict[str, Job]:
     """The same of a model that a job has trained, for a job that tests it."""
     return {name: job for name, job in trained.inputs.items() if name == IMAGES}

@@ -1,6 +1,7 @@
 """The jobs that encode, by a teacher, the sentences whose translations a student learns."""
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,30 @@ def with_taught(captions: list[Table], inputs: Mapping[str, Path], slots: Collec
         wanted.setdefault(slot.source, set()).add(slot.language)
     taught = [table_of(taught_captions(folder, source, wanted[source])) for source, folder in taught_in(inputs).items()]
     return [*captions, *(table for table in taught if len(table))]
+
+
+def rows_of(folders: Mapping[str, Path], types: Collection[str]) -> list[dict[str, Any]]:
+    """The rows of caption tables, and of sentences without pictures, of a training.
+
+    Args:
+        folders: source → folder of the job that left them; `corpus` of the human ones, whose rows of all types are
+            given.
+        types: of its training captions, `de/text:tatoeba`.
+    """
+    rows: list[dict[str, Any]] = []
+    for source, folder in folders.items():
+        if source.startswith(TEXT):
+            languages = {kind.partition("/")[0] for kind in types if kind.partition("/")[2] == source}
+            rows += [asdict(caption) for caption in taught_captions(folder, source, languages)]
+        else:
+            rows += read_captions(folder / "captions.parquet").to_list()
+    return rows
+
+
+def teacher_of(trained: Job) -> Job | None:
+    """The job that trained the teacher of a model, if it has one."""
+    taught = next((job for name, job in trained.inputs.items() if name.startswith(TEXT)), None)
+    return None if taught is None else taught.inputs[_TEACHER]
 
 
 def with_sentences(store: RegionStore, inputs: Mapping[str, Path]) -> RegionStore:

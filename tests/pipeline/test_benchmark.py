@@ -21,8 +21,8 @@ from pipeline.evaluation.benchmark import (
     measure_task,
 )
 from pipeline.evaluation.measure import measure
+from pipeline.evaluation.network_model import network_model
 from pipeline.export.exported_model import ExportedModel
-from pipeline.export.network_model import network_model
 from pipeline.export.seen import TRAIN
 from tests.modules.dual_networks import save
 from tests.pipeline.tiny import Tiny, at

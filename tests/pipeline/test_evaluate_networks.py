@@ -15,7 +15,7 @@ from data.regions import write_regions
 from modules.metrics.intervals import paired_difference
 from modules.metrics.retrieval import RetrievalRanks, retrieval_ranks, retrieval_scores
 from pipeline.cli import main
-from pipeline.export.network_model import network_model
+from pipeline.evaluation.network_model import network_model
 from tests.data.layouts import XTD10, write_xtd10
 from tests.modules.dual_networks import save
 from tests.pipeline.drawn import draw

@@ -16,7 +16,7 @@ from pipeline.analyses.sets import set_of_folder
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.evaluation.measure import measure
-from pipeline.export.network_model import network_model
+from pipeline.evaluation.network_model import network_model
 from pipeline.graph import Graph
 from pipeline.retrieval.ranks import read_ranks
 from tests.data.layouts import XTD10, write_xtd10

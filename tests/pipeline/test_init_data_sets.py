@@ -17,8 +17,8 @@ from tests.pipeline.own_pictures import COUNT, captions_of, draw_pictures, made,
 
 
 @pytest.fixture(scope="module")
-def clip(tmp_path_factory) -> Path:
-    return make_network("clip", tmp_path_factory.mktemp("networks") / "clip")
+def dino(tmp_path_factory) -> Path:
+    return make_network("dino", tmp_path_factory.mktemp("networks") / "dino")
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +33,11 @@ def whole(tmp_path_factory) -> datasets.Dataset:
 
 
 @pytest.mark.slow
-def test_pictures_with_metadata_stay_where_they_are(tmp_path: Path, clip: Path) -> None:
+def test_pictures_with_metadata_stay_where_they_are(tmp_path: Path, dino: Path) -> None:
     names = draw_pictures(tmp_path / "mine", COUNT)
     rows = [{"file_name": name, "text": text} for name, text in names.items()]
     (tmp_path / "mine" / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = "--backbone", str(clip), "--translator", "none"
+    options = "--backbone", str(dino), "--translator", "none"
     metadata = made(tmp_path / "metadata", str(tmp_path / "mine"), *options)
     assert metadata.corpus.root == str(tmp_path / "mine")
     assert captions_of(tmp_path / "metadata")["images"] == COUNT
@@ -45,9 +45,9 @@ def test_pictures_with_metadata_stay_where_they_are(tmp_path: Path, clip: Path) 
 
 
 def test_a_saved_data_set_keeps_its_splits_and_gets_the_one_it_lacks(
-    tmp_path: Path, clip: Path, whole: datasets.Dataset
+    tmp_path: Path, dino: Path, whole: datasets.Dataset
 ) -> None:
-    options = "--backbone", str(clip), "--translator", "none"
+    options = "--backbone", str(dino), "--translator", "none"
     parts = {"train": whole.select(range(24)), "validation": whole.select(range(24, COUNT))}
     datasets.DatasetDict(parts).save_to_disk(tmp_path / "saved")
     saved = made(tmp_path / "disk", str(tmp_path / "saved"), *options)
@@ -84,7 +84,7 @@ def test_what_is_missing_is_told(tmp_path: Path, whole: datasets.Dataset) -> Non
 
 
 def test_a_data_set_of_the_hub_goes_by_its_name(
-    tmp_path: Path, whole: datasets.Dataset, clip: Path, monkeypatch
+    tmp_path: Path, whole: datasets.Dataset, dino: Path, monkeypatch
 ) -> None:
     """`load_dataset` is a stand-in: tests have no network."""
     asked: list[str] = []
@@ -92,7 +92,7 @@ def test_a_data_set_of_the_hub_goes_by_its_name(
     found = datasets.DatasetDict({"test": whole.add_column("split", column)})  # one split, the real ones in a column
     monkeypatch.setattr(datasets, "load_dataset", lambda name: asked.append(name) or found)
     work = tmp_path / "work"
-    assert run(work, "init", "hub:somebody/pictures", "--backbone", str(clip), "--translator", "none") == 0
+    assert run(work, "init", "hub:somebody/pictures", "--backbone", str(dino), "--translator", "none") == 0
     assert asked == ["somebody/pictures"]
     assert (work / "pictures.yaml").is_file()
     lines = (work / "pictures-data" / "captions.tsv").read_text().splitlines()

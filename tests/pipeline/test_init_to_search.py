@@ -13,12 +13,13 @@ import pytest
 
 from data.regions import RegionStore
 from pipeline.cli import main
+from tests.modules.dual_networks import save
 from tests.modules.translation_models import save_marian
 from tests.pipeline.own_pictures import trained_backbone, write_scenes
 from tests.pipeline.tiny import at
 
-FASTER = ("--vse.epochs=12", "--vse.decay_epoch=10", "--vse.dim=64", "--vse.reranker.model=null",
-          "--vse.retrieved_captions=false", "--report.resamples=100", "--trainer.threads=1")  # fmt: skip
+QUICK = "--vse.retrieved_captions=false", "--report.resamples=100", "--trainer.threads=1"
+FASTER = "--vse.epochs=12", "--vse.decay_epoch=10", "--vse.dim=64", "--vse.reranker.model=null", *QUICK
 
 
 @pytest.mark.slow
@@ -49,3 +50,29 @@ def test_four_commands_lead_to_german_answers_by_a_trained_network(tmp_path: Pat
     german = pq.read_table(written).to_pylist()
     assert {row["language"] for row in german} == {"de"}
     assert not tested & {row["image_id"] for row in german}
+
+
+def test_four_commands_lead_to_german_answers_by_a_dual_encoder(tmp_path: Path, capsys) -> None:
+    """Tiny networks with random weights: what is tested is the way."""
+    words = [one.text for one in write_scenes(tmp_path / "mine", 24)]
+    save("siglip2", tmp_path / "siglip2", sorted({word for text in words for word in text.lower().split()}))
+    save_marian(tmp_path / "opus", sentences=words)
+    with at(tmp_path):
+        assert main(["init", "mine", "--backbone", "siglip2", "--translator", "opus"]) == 0
+        taught = ["--vse.epochs=1", "--vse.decay_epoch=1", *QUICK]
+        assert main(["all", "./mine.yaml", *taught]) == 0
+        assert main(["index", "./mine.yaml", *taught]) == 0
+        capsys.readouterr()
+        assert main(["search", "ein roter ball", "--recipe", "./mine.yaml", "--language", "de", "--json"]) == 0
+        (answer,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert answer["language"] == "de"
+    assert len({hit["path"] for hit in answer["hits"]}) == 10
+    jobs = tmp_path / "artifacts" / "jobs"
+    for row in ("zero-shot", "en-de"):
+        (manifest,) = jobs.glob(f"vse-dual-encoder-{row}-1/*/manifest.json")
+        metrics = json.loads(manifest.read_text())["metrics"]
+        assert 0 < metrics["test"]["en"]["mean_recall"] <= 100
+        assert (metrics["steps_an_epoch"] > 0) == (row == "en-de")
+    assert not list(jobs.glob("vse-*fine-tuned*"))
+    (written,) = jobs.glob("synthetic-opus-en-de/*/captions.parquet")
+    assert {row["language"] for row in pq.read_table(written).to_pylist()} == {"de"}

@@ -170,11 +170,11 @@ def test_the_summary_shows_translators_by_direction_and_rows_by_language() -> No
     shown = translation_table(results)
     assert shown.heads[1:] == ["en-de BLEU", "en-de ambiguous words %", "de-en BLEU"]
     assert shown.rows == [["mt", "38.7", "50.0", "–"], ["mmt", "39.5", "–", "40.0"]]
-    shown = retrieval_table(results)
+    shown = retrieval_table(results, {("san", "none"), ("san", "mt-f")})
     assert shown.heads[1:] == ["en", "de"]
     assert shown.rows == [["none", "51.7", "2.0*"], ["mt-f", "52.0", "–"]]
     assert "*" in shown.heads[0]
-    assert retrieval_table([]).rows == translation_table([]).rows == []
+    assert retrieval_table([], set()).rows == translation_table([]).rows == []
 
 
 def test_bars_are_drawn_in_a_terminal_alone(monkeypatch) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from data.errors import DataError
 from modules.errors import ModelError
+from modules.pretrained.dual_network import revision_of
 from pipeline.engine.files import fingerprint
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
@@ -53,7 +54,4 @@ def _fingerprint(name: str) -> str:
     """A digest of the files of a folder, or of the revision of a network on the hub that is in the cache."""
     if Path(name).is_dir():
         return fingerprint(sorted(path for path in Path(name).iterdir() if path.suffix in _READ))
-    from transformers import AutoConfig
-
-    revision = getattr(AutoConfig.from_pretrained(name, trust_remote_code=False), "_commit_hash", None)
-    return hashlib.sha256(f"{name} {revision}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{name}@{revision_of(name)}".encode()).hexdigest()[:16]

@@ -1,0 +1,146 @@
+"""Parts of an exported model: its network, the pretrained network that it is made on, and what encodes its images."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+
+from modules.retrieval_models.base import RetrievalModel
+from modules.retrieval_models.dual_encoder import DualEncoder
+from pipeline.engine.artifacts import read_json
+from pipeline.errors import RecipeError
+from pipeline.export.picture_reading import VISION
+from pipeline.training.model_files import MODEL_FILES, NETWORK, TEXT
+
+_SIDE = "image_side"
+
+
+def copy_model(source: Path, target: Path, images: Path | None = None) -> dict[str, Any]:
+    """Copy a retrieval model, the text model that it was made on, and the model that its image vectors are by.
+
+    Args:
+        source: of the job that trained it.
+        target: a folder.
+        images: of the job that left the vectors of images which it was trained on; None: it encodes images itself.
+
+    Returns:
+        the arguments that it is made with there.
+
+    Raises:
+        RecipeError: a pretrained part is no longer where it was.
+    """
+    for name in MODEL_FILES:
+        shutil.copyfile(source / name, target / name)
+    network = read_json(target / "network.json", NETWORK)
+    arguments: dict[str, Any] = network["arguments"]
+    if pretrained := arguments.get("pretrained"):
+        (_copy_tokenizer if "network" in arguments else _copy_text_model)(pretrained, target / TEXT)
+        arguments["pretrained"] = TEXT
+        words = read_json(target / "words.json")
+        (target / "words.json").write_text(json.dumps(words | {"pretrained": TEXT}), encoding="utf-8")
+    if images is not None:
+        _join(target, arguments, images)
+    elif "network" in arguments:
+        _copy_reader(pretrained, target / VISION)
+    (target / "network.json").write_text(json.dumps(network, indent=1), encoding="utf-8")
+    return arguments
+
+
+def write_for_transformers(folder: Path, exported: RetrievalModel, target: Path) -> int:
+    """Write a dual encoder as `transformers` reads it: weights of both towers, tokenizer and image processor.
+
+    Args:
+        folder: of the exported model.
+        exported: the model.
+        target: a folder that is not there, or is empty.
+
+    Returns:
+        how many parameters it has.
+
+    Raises:
+        RecipeError: it is no dual encoder, its images are another model's, or the folder holds something.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise RecipeError(f"--transformers {target}: holds something; name a folder that is not there")
+    side = exported.image_side if isinstance(exported, DualEncoder) else None
+    if not isinstance(exported, DualEncoder) or not isinstance(side, DualEncoder | None) or exported.network is None:
+        raise RecipeError("--transformers: this model is no dual encoder; expected one of vse.model=dual-encoder")
+    from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer
+
+    weights = exported.network.network.state_dict()
+    if side is not None:
+        assert side.network is not None
+        weights = side.network.network.state_dict() | weights
+    network = AutoModel.from_config(AutoConfig.from_pretrained(folder / TEXT), trust_remote_code=False)
+    network.load_state_dict(weights)
+    network.save_pretrained(target)
+    AutoTokenizer.from_pretrained(folder / TEXT).save_pretrained(target)
+    AutoImageProcessor.from_pretrained(folder / VISION, backend="pil").save_pretrained(target)
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def of_images(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of the arguments of an exported model those of what encodes its images."""
+    side: Mapping[str, Any] = arguments.get(_SIDE, {}).get("arguments", arguments)
+    return side
+
+
+def _join(target: Path, arguments: dict[str, Any], images: Path) -> None:
+    """Make the model of image vectors a part of the one that reads them."""
+    side = read_json(images / "network.json", NETWORK)
+    own = side["arguments"]
+    pretrained = own.pop("pretrained", None)
+    if "network" in own:
+        _copy_reader(pretrained, target / VISION)
+    elif pretrained is not None:
+        raise RecipeError(
+            f"export: the teacher {side['model']} reads words by the text model {pretrained!r}, which is not copied "
+            "with its student; use a teacher without vse.pretrained, or a dual-encoder"
+        )
+    arguments |= {
+        _SIDE: {"model": side["model"], "arguments": own}, "vector_dim": arguments["region_dim"],
+        "region_dim": own["region_dim"],
+    }  # fmt: skip
+    weights = load_file(target / "weights.safetensors")
+    weights |= {f"{_SIDE}.{name}": tensor for name, tensor in load_file(images / "weights.safetensors").items()}
+    save_file(weights, target / "weights.safetensors")
+
+
+def _copy_text_model(name: str, folder: Path) -> None:
+    """The tokenizer and configuration of a pretrained text model, with its weights, wherever they lie."""
+    from transformers import AutoModel, AutoTokenizer
+
+    try:
+        AutoTokenizer.from_pretrained(name, trust_remote_code=False).save_pretrained(folder)
+        AutoModel.from_pretrained(name, trust_remote_code=False).save_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise _gone("text model", name, error) from None
+
+
+def _copy_tokenizer(name: str, folder: Path) -> None:
+    """The tokenizer and configuration of a dual encoder, whose weights are the model's own."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    try:
+        AutoTokenizer.from_pretrained(name, trust_remote_code=False).save_pretrained(folder)
+        AutoConfig.from_pretrained(name, trust_remote_code=False).save_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise _gone("dual encoder", name, error) from None
+
+
+def _copy_reader(name: str | None, folder: Path) -> None:
+    """What reads pictures for a dual encoder."""
+    from transformers import AutoImageProcessor
+
+    try:
+        AutoImageProcessor.from_pretrained(name, backend="pil", trust_remote_code=False).save_pretrained(folder)
+    except (OSError, ValueError, TypeError) as error:
+        raise _gone("dual encoder", str(name), error) from None
+
+
+def _gone(what: str, name: str, error: Exception) -> RecipeError:
+    reason = " ".join(str(error).split())[:200]
+    return RecipeError(f"export: the {what} {name!r} is no longer there ({reason}); put it back")
