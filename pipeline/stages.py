@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from data.captions import read_captions
+from pipeline.analyses.forgetting import require_second_set
 from pipeline.corpus.prepare import say_corpus
 from pipeline.engine.console import debug
 from pipeline.engine.job import Job, ordered_in_stage, topological_order
@@ -60,7 +61,11 @@ def _translators(graph: Graph) -> list[Job]:
 
 
 def _retrieval_models(graph: Graph) -> list[Job]:
-    return graph.retrieval_jobs(graph.all_rows)
+    """The jobs of rows, after what prepares a second data set that they are tested on."""
+    jobs = graph.retrieval_jobs(graph.all_rows)
+    needed_jobs = [needed for job in jobs for needed in job.inputs.values()]
+    second = {job.key: job for job in needed_jobs if job.stage == "prepare" and job.key != graph.corpus.key}
+    return [*second.values(), *jobs]
 
 
 def _rerankers(graph: Graph) -> list[Job]:
@@ -73,6 +78,7 @@ def _rerankers(graph: Graph) -> list[Job]:
 
 def _require_written(graph: Graph) -> None:
     require_written(graph.recipe.vse, read_captions(graph.workspace.folder(graph.corpus) / "captions.parquet"))
+    require_second_set(graph.recipe, graph.workspace)
 
 
 PREPARE = Stage(

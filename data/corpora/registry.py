@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data.corpora import Corpus, folder, karpathy, multi30k, precomputed, scenes
+from data.corpora import Corpus, folder, karpathy, multi30k, precomputed, scenes, xtd10
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,14 @@ class Reader:
         read: its `read`.
         sources: the files whose content decides what `read` returns.
         brings_regions: whether it has regions of its own, so that none are extracted from pictures.
+        test_only: all its images are for the test, so that nothing is prepared and trained: `evaluate` reads its files.
     """
 
     settings: type
     read: Callable[[Any, Path | None, Path], Corpus]
     sources: Callable[[Any, Path | None], list[Path]]
     brings_regions: Callable[[Any], bool] = lambda settings: getattr(settings, "regions", None) is not None
+    test_only: bool = False
 
 
 CORPORA = {
@@ -33,4 +35,5 @@ CORPORA = {
     "precomputed": Reader(
         precomputed.PrecomputedSettings, precomputed.read, precomputed.sources, lambda settings: True
     ),
+    "xtd10": Reader(xtd10.Xtd10Settings, xtd10.read, xtd10.sources, test_only=True),
 }

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from modules.metrics.intervals import Difference
 from pipeline.engine.job import Job
 from pipeline.retrieval.rows import Trained
 
@@ -20,13 +21,16 @@ class Line:
         count: the figure that says of how many items they are.
         read: folder of the finished job and language → value of each item (N,) of the metric that has an interval.
         less: a metric whose figure is subtracted; the results name the difference `<metric>-<last part of less>`.
+        ends: folders of the finished jobs of all seeds, language and number of resamples → that interval, where it is
+            not one of a mean over items.
     """
 
     label: str
     metrics: Sequence[str]
     count: str
-    read: Callable[[Path, str], Tensor]
+    read: Callable[[Path, str], Tensor] | None
     less: str = ""
+    ends: Callable[[Sequence[Path], str, int], Difference] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class Analysis:
         counted: head and metric of a count that stands at the end of a line, summed over seeds.
         compared: labels of two lines whose paired difference is shown, as is that of each line from the first model's.
         beside_recall: whether the table stands below a paper's table of recall too.
+        of_second_set: whether its figures are of the data set `vse.forgetting`: there is one table, with a line of each
+            language that a model has figures in.
     """
 
     job: Callable[[Trained], Job | None]
@@ -67,6 +73,7 @@ class Analysis:
     counted: tuple[str, str] | None = None
     compared: tuple[str, str] | None = None
     beside_recall: bool = False
+    of_second_set: bool = False
 
     @property
     def heads(self) -> list[str]:

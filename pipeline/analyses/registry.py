@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from pipeline.analyses.description import Analysis
+from pipeline.analyses.forgetting import FORGETTING
 from pipeline.analyses.generated import GENERATED_CAPTIONS
 from pipeline.analyses.object_recognition import RECOGNISED
 from pipeline.analyses.retrieved import RETRIEVED
@@ -15,6 +16,7 @@ ANALYSES: Mapping[str, Analysis] = {
     "generated": GENERATED_CAPTIONS,
     "recognised": RECOGNISED,
     "senses": SENSES,
+    "forgetting": FORGETTING,
 }
 """By name, in the order of their tables."""
 

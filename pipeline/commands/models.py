@@ -24,6 +24,7 @@ GalleryFolder = Annotated[Path | None, typer.Option("--gallery", help="the galle
 MOST = 1_000_000
 """Results that can be asked for."""
 _MODEL_HELP = "an exported model, or its name on the hub"
+_MEASURED_HELP = f"{_MODEL_HELP}; hub:NAME: a dual encoder of transformers as it is (CLIP, SigLIP), by folder or name"
 ModelFolder = Annotated[Path | None, typer.Option("--model", help=f"{_MODEL_HELP}; the recipe's own if none")]
 Plain = Annotated[bool, typer.Option("--no-rerank", help="in the order of the indexed model alone")]
 Replace = Annotated[bool, typer.Option("--force", help="replace the file if it exists")]
@@ -139,12 +140,13 @@ def network(
 @app.command(epilog="Settings of the recipe of --on recipe:NAME follow: --corpus.root=FOLDER.")
 def evaluate(
     ctx: typer.Context,
-    model: Annotated[Path, typer.Argument(help=_MODEL_HELP)],
+    model: Annotated[str, typer.Argument(help=_MEASURED_HELP)],
     on: Annotated[str, typer.Option("--on", help="a folder with pictures and captions, recipe:NAME, or mteb:TASK")],
     split: Annotated[str | None, typer.Option(help="test if none; all of a folder; an mteb task's own")] = None,
+    against: Annotated[str | None, typer.Option(help="a second model; show how much better the first one is")] = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Measure an exported model on other data, and say how much of it the model was trained on."""
+    """Measure a model on other data, and say how much of it the model was trained on."""
     loaded = None
     if on.startswith("recipe:"):
         if not (name := on.removeprefix("recipe:")):
@@ -155,7 +157,7 @@ def evaluate(
     from pipeline.evaluation.command import evaluate as run
 
     with explained("evaluate"):
-        run(model, on, loaded, open_workspace(), split, as_json)
+        run(model, on, loaded, open_workspace(), split, as_json, against)
 
 
 @app.command(epilog=EPILOG)

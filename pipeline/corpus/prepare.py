@@ -30,10 +30,20 @@ _REPORT = {"findings": [_FINDING]}
 
 
 def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
-    """The one job of this stage: `captions.parquet`, `pairs.parquet`, `regions/`, `pictures.json`, `report.md`."""
+    """The one job of this stage: `captions.parquet`, `pairs.parquet`, `regions/`, `pictures.json`, `report.md`.
+
+    Raises:
+        DataError: a file of the corpus is missing.
+        RecipeError: the corpus is a test set.
+    """
     corpus = recipe.corpus
     root = None if corpus.root is None else Path(corpus.root)
     reader = CORPORA[corpus.name]
+    if reader.test_only:
+        raise RecipeError(
+            f"{recipe.name}: the corpus {corpus.name} is a test set, so nothing is prepared or trained; measure an "
+            "exported model on it: `bildwort evaluate MODEL --on recipe:NAME`"
+        )
     settings: dict[str, Any] = {
         "corpus": corpus.name,
         "options": asdict(corpus.options),

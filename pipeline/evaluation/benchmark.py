@@ -14,7 +14,7 @@ from datasets import Dataset, Image
 from numpy.typing import NDArray
 
 from data.images import formats_restricted
-from data.language_codes import spellings
+from data.language_codes import NLLB, spellings
 from pipeline.errors import RecipeError
 from pipeline.evaluation.measure import Measured, known_languages, overlaps_of
 from pipeline.export.exported_model import ExportedModel
@@ -97,20 +97,31 @@ def benchmark_task(name: str) -> Any:
     return task
 
 
+def all_languages(task: Any) -> list[str]:
+    """The languages of a task, as corpora write them (`de`) where they have two letters."""
+    return sorted({*_by_subset(task, NLLB).values()})
+
+
 def languages_of_task(exported: ExportedModel, task: Any) -> tuple[dict[str, str], list[str]]:
     """Subset → language, of the subsets of a task that are in languages of the model; the other subsets.
 
     Raises:
         RecipeError: there are no such subsets.
     """
-    spelled = {code: language for language in exported.languages for code in spellings(language)}
+    languages = _by_subset(task, exported.languages)
+    known = known_languages(exported, {*languages.values()}, f"mteb:{task.metadata.name}")
+    chosen = {subset: language for subset, language in languages.items() if language in known}
+    return chosen, sorted(languages.keys() - chosen.keys())
+
+
+def _by_subset(task: Any, known: Iterable[str]) -> dict[str, str]:
+    """Subset → language, as it is written among the known ones; of another language a code of its own."""
+    spelled = {code: language for language in known for code in spellings(language)}
     languages: dict[str, str] = {}
     for subset, scripts in task.metadata.hf_subsets_to_langscripts.items():
         codes = [subset, *(script.partition("-")[0] for script in scripts)]
         languages[subset] = next((spelled[code] for code in codes if code in spelled), codes[-1])
-    known = known_languages(exported, {*languages.values()}, f"mteb:{task.metadata.name}")
-    chosen = {subset: language for subset, language in languages.items() if language in known}
-    return chosen, sorted(languages.keys() - chosen.keys())
+    return languages
 
 
 def measure_task(exported: ExportedModel, task: Any, languages: Mapping[str, str], split: str | None) -> list[Measured]:

@@ -1,85 +1,135 @@
-"""`evaluate`: an exported model is measured on other data, from the shell."""
+"""`evaluate`: an exported model, or a network of `transformers` as it is, is measured on other data."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from modules.metrics.retrieval import RECALLS
+from pipeline.analyses.sets import set_of_folder, set_of_recipe
 from pipeline.engine.console import info_aside
 from pipeline.engine.machine import cores
 from pipeline.engine.workspace import Workspace
-from pipeline.evaluation.benchmark import NDCG, benchmark_task, languages_of_task, measure_task
-from pipeline.evaluation.measure import Measured, known_languages, measure
-from pipeline.evaluation.sets import EvaluationSet, set_of_folder, set_of_recipe
+from pipeline.errors import RecipeError
+from pipeline.evaluation.benchmark import NDCG, all_languages, benchmark_task, languages_of_task, measure_task
+from pipeline.evaluation.measure import Compared, Measured, compare, measure, shared_languages
+from pipeline.evaluation.network_model import HUB, network_model
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.seen import TRAIN, VAL
 from pipeline.recipes.settings import Recipe, ReportSettings
 from pipeline.reporting.results import MEDIANS, ONE_SEED, shown_interval
-from pipeline.visualization.text_table import TextTable
+from pipeline.visualization.text_table import TextTable, shown_difference
 
 MTEB = "mteb:"
 """What `--on` begins with where it names a task."""
 NOT_KNOWN = "not known"
 _RECALLS = ("R@1", "5", "10")
+_DIFFERENCES = {"mean_recall": "mean recall", "t2i_r1": "t→i R@1", "i2t_r1": "i→t R@1"}
 _SEEN = ("seen: names", "pictures", "sentences")
 
 
-def evaluate(model: Path, on: str, recipe: Recipe | None, workspace: Workspace, split: str | None,
-             as_json: bool) -> None:  # fmt: skip
-    """Print figures of an exported model on other data, each beside what the model has seen of that data.
+def evaluate(model: str, on: str, recipe: Recipe | None, workspace: Workspace, split: str | None, as_json: bool,
+             against: str | None = None) -> None:  # fmt: skip
+    """Print figures of a model on other data, each beside what the model has seen of that data.
 
     Args:
-        model: its folder, or its name on the hub.
+        model: folder of an exported model, its name on the hub, or `hub:NAME`: a dual encoder of `transformers`.
         on: a folder of pictures and captions, `recipe:NAME`, or `mteb:TASK`.
         recipe: the one that `on` names.
         workspace: the artifacts of that recipe.
         split: of the data; None: test, all captions of a folder, the splits that a task is scored on.
         as_json: JSON lines, one a language, instead of a table.
+        against: a second model that is measured on the same data, as `model`; its figures are subtracted.
 
     Raises:
         DataError: the data do not fit.
         RecipeError: there is no such model or data, or they do not fit each other.
     """
-    exported = ExportedModel.from_pretrained(model)
     if on.startswith(MTEB):
-        label, results = _on_task(exported, on, split)
-    else:
-        chosen = set_of_folder(Path(on), split) if recipe is None else set_of_recipe(recipe, workspace, split)
-        label, results = chosen.label, _on_set(exported, chosen, recipe)
+        if against is not None:
+            raise RecipeError(f"--against {against} with --on {on}: mteb keeps no ranks by which two models could be "
+                              "paired; measure each by itself, or on a folder or recipe:NAME")  # fmt: skip
+        _on_task(model, on, split, as_json)
+        return
+    chosen = set_of_folder(Path(on), split) if recipe is None else set_of_recipe(recipe, workspace, split)
+    languages = sorted({caption.language for caption in chosen.captions})
+    models = [_opened(name, languages) for name in (model, against) if name is not None]
+    known = shared_languages(models, chosen)
+    _say_left(models, sorted({*languages}.difference(known)))
+    resamples = (ReportSettings() if recipe is None else recipe.report).resamples
+    results = [measure(exported, chosen, resamples, cores(), known) for exported in models]
+    compared = compare(results[0], results[1], resamples) if against is not None else []
     if as_json:
-        about = {"model": exported.name, "fingerprint": exported.fingerprint, "on": on}
-        for result in results:
-            print(json.dumps(about | result.as_dict(), ensure_ascii=False))
+        for exported, measured in zip(models, results, strict=True):
+            _print_json(exported, on, measured)
+        _print_json(models[0], on, compared, models[-1])
     else:
-        (_task_table if on.startswith(MTEB) else _set_table)(f"{exported.name} on {label}", results).show()
-    _say_chosen_on(results)
+        names = _names_of(models)
+        _set_table(f"{' and '.join(names)} on {chosen.label}", names, results).show()
+        if compared:
+            _difference_table(f"{' − '.join(names)} on {chosen.label}, {chosen.split}", compared).show()
+    for exported, measured in zip(models, results, strict=True):
+        _say_chosen_on(measured, exported.name if against is not None else "the model")
 
 
-def _on_set(exported: ExportedModel, on: EvaluationSet, recipe: Recipe | None) -> list[Measured]:
-    languages = {caption.language for caption in on.captions}
-    known = known_languages(exported, languages, f"{on.label}, {on.split}")
-    _say_left(exported, sorted(languages.difference(known)))
-    settings = ReportSettings() if recipe is None else recipe.report
-    return measure(exported, on, settings.resamples, cores())
-
-
-def _on_task(exported: ExportedModel, on: str, split: str | None) -> tuple[str, list[Measured]]:
+def _on_task(model: str, on: str, split: str | None, as_json: bool) -> None:
     task = benchmark_task(on.removeprefix(MTEB))
+    exported = _opened(model, all_languages(task))
     languages, left = languages_of_task(exported, task)
-    _say_left(exported, left)
-    return on, measure_task(exported, task, languages, split)
+    _say_left([exported], left)
+    results = measure_task(exported, task, languages, split)
+    if as_json:
+        _print_json(exported, on, results)
+    else:
+        _task_table(f"{exported.name} on {on}", results).show()
+    _say_chosen_on(results, "the model")
 
 
-def _set_table(title: str, results: Sequence[Measured]) -> TextTable:
-    """Two lines a language, one for each direction; rsum stands in the first."""
-    rows = []
+def _opened(name: str, languages: Sequence[str]) -> ExportedModel:
+    """A model by its name; a network of `transformers` as one that reads some languages."""
+    if name.startswith(HUB):
+        return network_model(name.removeprefix(HUB), languages)
+    return ExportedModel.from_pretrained(name)
+
+
+def _names_of(models: Sequence[ExportedModel]) -> list[str]:
+    """What tables call models: two of the same name by their folders."""
+    names = [exported.name for exported in models]
+    return names if len({*names}) == len(names) else [str(exported.folder) for exported in models]
+
+
+def _print_json(
+    exported: ExportedModel, on: str, results: Sequence[Measured | Compared], against: ExportedModel | None = None
+) -> None:
+    about = {"model": exported.name, "fingerprint": exported.fingerprint, "on": on}
+    if against is not None:
+        about |= {"against": against.name, "against_fingerprint": against.fingerprint}
     for result in results:
-        value, low, high = result.figures["rsum"]
-        seen, totals = _seen(result)
-        rows.append([result.language, "t→i", *_shown(result, "t2i"), f"{value:.1f}", shown_interval(low, high), *seen])
-        rows.append(["", "i→t", *_shown(result, "i2t"), "", "", *totals])
-    heads = ["language", "", *_RECALLS, "median", "rsum", "95 %", *_SEEN]
-    return TextTable(f"{title}, {results[0].split}; 95 %, {ONE_SEED}", heads, rows)
+        print(json.dumps(about | result.as_dict(), ensure_ascii=False))
+
+
+def _set_table(title: str, names: Sequence[str], results: Sequence[Sequence[Measured]]) -> TextTable:
+    """Two lines a language and model, one for each direction; rsum stands in the first."""
+    rows, several = [], len(names) > 1
+    for measured in zip(*results, strict=True):
+        for place, (name, result) in enumerate(zip(names, measured, strict=True)):
+            value, low, high = result.figures["rsum"]
+            seen, totals = _seen(result)
+            language, model, blank = "" if place else result.language, [name] * several, [""] * several
+            sums = [f"{value:.1f}", shown_interval(low, high)]
+            rows.append([language, *model, "t→i", *_shown(result, "t2i"), *sums, *seen])
+            rows.append(["", *blank, "i→t", *_shown(result, "i2t"), "", "", *totals])
+    heads = ["language", *["model"] * several, "", *_RECALLS, "median", "rsum", "95 %", *_SEEN]
+    return TextTable(f"{title}, {results[0][0].split}; 95 %, {ONE_SEED}", heads, rows)
+
+
+def _difference_table(title: str, compared: Sequence[Compared]) -> TextTable:
+    """A line a language: how mean recall and R@1 both ways differ."""
+    rows = [
+        [of.language, *(cell for name in _DIFFERENCES for cell in shown_difference(of.differences[name])[:2])]
+        for of in compared
+    ]
+    heads = ["language", *(head for name in _DIFFERENCES.values() for head in (name, "95 %"))]
+    return TextTable(f"Paired differences over the same images: {title}; 95 %, {ONE_SEED}", heads, rows)
 
 
 def _task_table(title: str, results: Sequence[Measured]) -> TextTable:
@@ -107,18 +157,20 @@ def _seen(result: Measured) -> tuple[list[str], list[str]]:
     return counts, ["" if count is None else f"of {total:,}" for count, total in pairs]
 
 
-def _say_left(exported: ExportedModel, languages: Sequence[str]) -> None:
+def _say_left(models: Sequence[ExportedModel], languages: Sequence[str]) -> None:
+    read = "; ".join(", ".join(exported.languages) for exported in models)
+    why = f"the model was trained on {read}" if len(models) == 1 else f"the models read {read}"
     if languages:
-        info_aside(f"{', '.join(languages)}; the model was trained on {', '.join(exported.languages)}", "left out:")
+        info_aside(f"{', '.join(languages)}; {why}", "left out:")
 
 
-def _say_chosen_on(results: Sequence[Measured]) -> None:
+def _say_chosen_on(results: Sequence[Measured], name: str) -> None:
     """Say what of the data the model's epoch was chosen on."""
     for result in results:
         own = result.seen[VAL] if result.seen else None
         images = 0 if own is None else max(own.names or 0, own.pictures or 0)
         if images:
             info_aside(
-                f"{result.language}: {images:,} of {result.images:,} images are validation images of the model, by "
+                f"{result.language}: {images:,} of {result.images:,} images are validation images of {name}, by "
                 "which its epoch was chosen"
             )

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from data.errors import DataError
 from data.regions import RegionStore, read_standard
-from modules.metrics.intervals import bootstrap_interval
+from modules.metrics.intervals import Difference, bootstrap_interval, paired_difference
+from modules.metrics.retrieval import RetrievalRanks
 from modules.search.encodings import Encodings
 from modules.search.ranking import ranks_by_score
+from pipeline.analyses.sets import EvaluationSet
 from pipeline.engine.files import digests
 from pipeline.errors import RecipeError
-from pipeline.evaluation.sets import EvaluationSet
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.seen import TRAIN, VAL, Overlap, Seen, picture_hash
 
@@ -36,6 +37,7 @@ class Measured:
         captions: how many.
         figures: name → value in percent (median ranks: ranks), low and high; None, None without an interval.
         seen: `TRAIN`, `VAL` → what the model has seen of these images and captions; None: not known.
+        ranks: of the captions and images; None of a task of mteb, which keeps none.
     """
 
     language: str
@@ -45,6 +47,7 @@ class Measured:
     captions: int
     figures: Mapping[str, tuple[float, float | None, float | None]]
     seen: Mapping[str, Overlap] | None
+    ranks: RetrievalRanks | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -53,7 +56,29 @@ class Measured:
             for name, values in self.figures.items()
         }
         seen = None if self.seen is None else {split: overlap._asdict() for split, overlap in self.seen.items()}
-        return vars(self) | {"figures": figures, "seen": seen}
+        plain = {name: value for name, value in vars(self).items() if name != "ranks"}
+        return plain | {"figures": figures, "seen": seen}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """How the figures of two models differ in one language, on the same captions and images.
+
+    Attributes:
+        language: of the captions.
+        differences: name of a figure → the first model's less the second one's.
+    """
+
+    language: str
+    differences: Mapping[str, Difference]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        plain = {
+            name: {part: round(value, 4) for part, value in found._asdict().items()}
+            for name, found in self.differences.items()
+        }
+        return {"language": self.language, "differences": plain}
 
 
 def known_languages(exported: ExportedModel, languages: Collection[str], where: str) -> list[str]:
@@ -75,7 +100,45 @@ def known_languages(exported: ExportedModel, languages: Collection[str], where: 
     )
 
 
-def measure(exported: ExportedModel, on: EvaluationSet, resamples: int, workers: int) -> list[Measured]:
+def shared_languages(models: Sequence[ExportedModel], on: EvaluationSet) -> list[str]:
+    """The languages of a set that all of some models read, which read its images too.
+
+    Raises:
+        RecipeError: there are none, or a model does not read such images.
+    """
+    where, languages = f"{on.label}, {on.split}", {caption.language for caption in on.captions}
+    for exported in models:
+        known_languages(exported, languages, where)
+    shared = [language for language in sorted(languages) if all(language in model.languages for model in models)]
+    if not shared:
+        read = "; ".join(f"{model.name}: {', '.join(sorted(languages & {*model.languages}))}" for model in models)
+        raise RecipeError(f"{where}: no language that both models read ({read}); compare models of one language, or "
+                          "on other data")  # fmt: skip
+    images = dict.fromkeys(caption.image_id for caption in on.captions if caption.language in shared)
+    for exported in models:
+        require_images(exported, on, list(images))
+    return shared
+
+
+def compare(first: Sequence[Measured], second: Sequence[Measured], resamples: int) -> list[Compared]:
+    """The differences of two models that were measured on the same set in the same languages, language by language.
+
+    Args:
+        first: figures of one.
+        second: those of the other.
+        resamples: of the bootstrap over images, which draws the same ones for both.
+    """
+    compared = []
+    for ours, theirs in zip(first, second, strict=True):
+        assert ours.ranks is not None
+        assert theirs.ranks is not None
+        compared.append(Compared(ours.language, paired_difference(ours.ranks, theirs.ranks, resamples)))
+    return compared
+
+
+def measure(
+    exported: ExportedModel, on: EvaluationSet, resamples: int, workers: int, among: Collection[str] | None = None
+) -> list[Measured]:
     """Rank the captions and images of a set in each language that the model was trained on.
 
     The gallery of each language is all images with a caption in one of these languages (in the report: in one of the
@@ -86,12 +149,14 @@ def measure(exported: ExportedModel, on: EvaluationSet, resamples: int, workers:
         on: the set.
         resamples: of the bootstrap over images.
         workers: processes that read pictures.
+        among: languages; the others are left out. None: none is.
 
     Raises:
         DataError: a picture cannot be read.
         RecipeError: it was trained on none of the languages, or does not read such images.
     """
-    languages = known_languages(exported, {caption.language for caption in on.captions}, f"{on.label}, {on.split}")
+    given = {caption.language for caption in on.captions if among is None or caption.language in among}
+    languages = known_languages(exported, given, f"{on.label}, {on.split}")
     seen = Seen.load(exported.folder)  # before hours of reading pictures
     captions = [caption for caption in on.captions if caption.language in languages]
     place = {name: row for row, name in enumerate(dict.fromkeys(caption.image_id for caption in captions))}
@@ -112,7 +177,7 @@ def measure(exported: ExportedModel, on: EvaluationSet, resamples: int, workers:
         names = list(dict.fromkeys(caption.image_id for caption in own))
         pictures = [hashes[name] for name in names if name in hashes] or None
         overlaps = overlaps_of(seen, names, pictures, [caption.text for caption in own])
-        results.append(Measured(language, on.split, len(place), len(names), len(own), figures, overlaps))
+        results.append(Measured(language, on.split, len(place), len(names), len(own), figures, overlaps, ranks))
     return results
 
 
@@ -123,21 +188,37 @@ def overlaps_of(
     return None if seen is None else {split: seen.overlap(split, names, pictures, texts) for split in (TRAIN, VAL)}
 
 
+def require_images(exported: ExportedModel, on: EvaluationSet, ids: Sequence[str]) -> None:
+    """Refuse a set whose images a model does not read: it lacks their pictures, or regions made elsewhere.
+
+    Raises:
+        RecipeError: it does.
+    """
+    if exported.extractor is None:
+        if on.regions is None or read_standard(on.regions) is not None:
+            raise RecipeError(
+                f"{exported.folder}: this model reads regions that were made elsewhere, and {on.label} has none; "
+                "measure it on the corpus of a recipe that brings the same kind (--on recipe:NAME)"
+            )
+    elif missing := [image_id for image_id in ids if image_id not in on.pictures]:
+        raise RecipeError(
+            f"{on.label}: {len(missing)} of {len(ids)} images have no picture here, first {missing[0]!r}, but the "
+            f"model {exported.folder} reads pictures; put them where the recipe expects them"
+        )
+
+
 def _encode_images(exported: ExportedModel, on: EvaluationSet, ids: Sequence[str], workers: int) -> Encodings:
     """Encode the images of a set: from their pictures or, by a model that reads regions made elsewhere, from those."""
+    require_images(exported, on, ids)
     parts: list[torch.Tensor] = []
-    read = _stored(exported, on, ids) if exported.extractor is None else _from_pixels(exported, on, ids, workers)
+    read = _stored(on, ids) if exported.extractor is None else _from_pixels(exported, on, ids, workers)
     while some := list(islice(read, _PICTURES)):
         parts += exported.encode_regions(np.stack(some)).parts
     return Encodings(parts)
 
 
-def _stored(exported: ExportedModel, on: EvaluationSet, ids: Sequence[str]) -> Iterator[NDArray[np.floating]]:
-    if on.regions is None or read_standard(on.regions) is not None:
-        raise RecipeError(
-            f"{exported.folder}: this model reads regions that were made elsewhere, and {on.label} has none; measure "
-            "it on the corpus of a recipe that brings the same kind (--on recipe:NAME)"
-        )
+def _stored(on: EvaluationSet, ids: Sequence[str]) -> Iterator[NDArray[np.floating]]:
+    assert on.regions is not None
     store = RegionStore(on.regions)
     for row in store.rows(ids):
         yield store.regions[row]
@@ -146,11 +227,6 @@ def _stored(exported: ExportedModel, on: EvaluationSet, ids: Sequence[str]) -> I
 def _from_pixels(
     exported: ExportedModel, on: EvaluationSet, ids: Sequence[str], workers: int
 ) -> Iterator[NDArray[np.floating]]:
-    if missing := [image_id for image_id in ids if image_id not in on.pictures]:
-        raise RecipeError(
-            f"{on.label}: {len(missing)} of {len(ids)} images have no picture here, first {missing[0]!r}, but the "
-            f"model {exported.folder} reads pictures; put them where the recipe expects them"
-        )
     for extracted in exported.require_pixels().extract_readable([on.pictures[image_id] for image_id in ids], workers):
         if isinstance(extracted, str):
             raise DataError(extracted)

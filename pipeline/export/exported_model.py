@@ -40,7 +40,7 @@ from pipeline.export.hub import folder_of
 from pipeline.export.picture_reading import Regions, picture_reader
 from pipeline.training.model_files import load_model, model_fingerprint
 from pipeline.translation.translator_files import RETRIEVAL
-from pipeline.visualization.encoded import encoded_captions, encoded_images
+from pipeline.visualization.encoded import encoded_images, sorted_captions
 
 if TYPE_CHECKING:
     from pipeline.export.exported_translators import ExportedTranslators
@@ -202,8 +202,8 @@ class ExportedModel:
         parts: list[torch.Tensor] = []
         with torch.inference_mode():
             for start in range(0, len(regions), _BATCH):
-                some = regions[start : start + _BATCH].astype(np.float32)
-                parts += Encodings.of(encoded_images(self.model, some)).parts
+                vectors, mask = encoded_images(self.model, regions[start : start + _BATCH].astype(np.float32))
+                parts += Encodings.of((vectors.cpu(), mask.cpu())).parts
         return Encodings(parts)
 
     def require_width(self, regions: NDArray[np.floating]) -> None:
@@ -231,17 +231,7 @@ class ExportedModel:
         for text in texts:
             if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
                 raise RecipeError(f"{text.encode('utf-8', 'backslashreplace').decode()!r}: not UTF-8; convert it")
-        sentences = list(zip(texts, languages, strict=True))
-        numbers = {sentence: self.text.encode(*sentence) for sentence in sentences}
-        order = sorted(range(len(texts)), key=lambda place: len(numbers[sentences[place]]))
-        parts: dict[int, torch.Tensor] = {}
-        with torch.inference_mode():
-            for start in range(0, len(order), _BATCH):
-                some = order[start : start + _BATCH]
-                read = [sentences[place] for place in some]
-                encoded = encoded_captions(self.model, lambda *sentence: numbers[sentence], read)
-                parts |= zip(some, Encodings.of(encoded).parts, strict=True)
-        return Encodings([parts[place] for place in range(len(texts))])
+        return sorted_captions(self.model, self.text.encode, list(zip(texts, languages, strict=True)))
 
     def require_language(self, language: str) -> str:
         """The language, if the model was trained on it; else a RecipeError."""

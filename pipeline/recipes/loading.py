@@ -41,7 +41,7 @@ _OF_A_SYSTEM = {
     "only", "select", "test", "folds", "row_settings", "teacher", "interpolate", "start", "image_encoder",
     "image_encoder_rate", "image_encoder_size",
 }  # fmt: skip
-_NEUTRAL = {"vse.seeds", "vse.only", "corpus.root"}  # they choose what is run, not how
+_NEUTRAL = {"vse.seeds", "vse.only", "vse.forgetting", "corpus.root"}  # they choose what is run, not how
 _TOP = {"base", "seed", "trainer", "corpus", "tables", *SECTIONS}
 
 

@@ -139,6 +139,10 @@ class EvaluationSettings:
     retrieved_captions: bool = True
     """The captions that a model retrieves for the test images are scored as captions of them, by BLEU and CIDEr-D. Not
     with `fuse`, `translate`, `first` or `by_likelihood`."""
+    forgetting: str | None = None
+    """A second data set, on which dual encoders are tested before and after training: a folder of pictures and captions
+    or the test of `recipe:NAME`, in all its languages; null: none. Not with `fuse`, `translate`, `first` or
+    `by_likelihood`."""
     fuse: list[str] = field(default_factory=list)
     """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
     translate: str | list[str] | None = None

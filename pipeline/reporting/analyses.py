@@ -10,6 +10,7 @@ from modules.metrics.intervals import mean_interval
 from pipeline.analyses.description import Analysis, Line
 from pipeline.analyses.registry import ANALYSES
 from pipeline.engine.job import Job
+from pipeline.reporting.records import Ends, rounded
 from pipeline.reporting.results import INTERVALS, NOT_RUN, Figures, Mean, Subject, fold_split
 from pipeline.retrieval.rows import Cells
 from pipeline.visualization.text_table import TextTable
@@ -44,8 +45,11 @@ def analysis_tables(
         names: of the analyses.
     """
     for name in names:
-        for language in languages:
-            yield from tables_of(name, figures, cells, language)
+        if ANALYSES[name].of_second_set:
+            yield from _of_second_set(name, figures, cells)
+        else:
+            for language in languages:
+                yield from tables_of(name, figures, cells, language)
 
 
 def tables_of(name: str, figures: Figures, cells: Cells, language: str) -> Iterator[TextTable]:
@@ -71,6 +75,26 @@ def tables_of(name: str, figures: Figures, cells: Cells, language: str) -> Itera
     if differences:
         title = f"Paired differences over the same {about.split}, {language}, {corpus}; {over}"
         yield TextTable(title, ["difference", "%", "95 %", "seeds"], differences)
+
+
+def _of_second_set(name: str, figures: Figures, cells: Cells) -> Iterator[TextTable]:
+    """The table of an analysis on a second data set: a line of each row and language, or one of a row that was not run.
+
+    It is left out where nothing was measured.
+    """
+    about, rows, lines, on = ANALYSES[name], dict[tuple[str, str], list[Job]](), [], str(figures.recipe.vse.forgetting)
+    for system, row_name, row in cells:
+        if (job := row.analyses.get(name)) is not None:
+            rows.setdefault((system, row_name), []).append(job)
+    measured = 0
+    for key, jobs in rows.items():
+        languages = sorted({language for job in jobs for language, _ in figures.scores(job) if language})
+        for language in languages or [""]:
+            found = measure(figures, about, jobs, Subject(about.split, *key, language, task=on))
+            measured += found.n
+            lines += [[*key, language, *line[1:]] if found.n else [*key, *line] for line in found.lines]
+    if measured:
+        yield TextTable(f"{about.title.format(corpus=on)}; {INTERVALS}", about.heads, lines)
 
 
 def measure(figures: Figures, about: Analysis, jobs: Sequence[Job], subject: Subject, folds: bool = False) -> Measured:
@@ -107,23 +131,33 @@ def _cells(
     subject: Subject, part: str = "",
 ) -> list[str]:  # fmt: skip
     """A line: label, means over seeds with the interval of one, the number of seeds, and what is counted."""
-    ends = (None, None) if part else figures.interval(jobs, lambda folder: line.read(folder, subject.language))
-    means = []
+    ends, means = (None, None) if part else _ends(figures, line, jobs, subject.language), []
     for place, metric in enumerate(line.metrics):
         by_seed = [job_scores[part + metric] for job_scores in scores]
         if line.less:
             by_seed = [value - job_scores[part + line.less] for value, job_scores in zip(by_seed, scores, strict=True)]
             metric = f"{metric}-{line.less.rpartition('_')[2]}"
         means.append(figures.mean(subject, metric, by_seed, ends if place == about.tested else (None, None)))
-    sign: Literal["", "+"] = "+" if line.less else ""
+    signs: list[Literal["", "+"]] = ["+" if line.less or "-" in metric else "" for metric in line.metrics]
     tested = means[about.tested]
-    shown = [f"{mean.value:{sign}.1f}" for mean in means] + [""] * (len(about.measures) - len(means))
-    shown.insert(about.tested + 1, tested.interval(sign))
+    shown = [f"{mean.value:{sign}.1f}" for mean, sign in zip(means, signs, strict=True)]
+    shown += [""] * (len(about.measures) - len(means))
+    shown.insert(about.tested + 1, tested.interval(signs[about.tested]))
     shown.append(tested.seeds(about.items.split()[0]))
     if about.counted:
         counted = sum(job_scores.get(about.counted[1], 0.0) for job_scores in scores)
         shown.append(f"{counted:.0f} of {subject.n * len(jobs):,}")
     return [line.label, *shown] if about.label else shown
+
+
+def _ends(figures: Figures, line: Line, jobs: Sequence[Job], language: str) -> Ends:
+    """The interval of the line's tested metric; none where an artifact is gone."""
+    if (read := line.read) is not None:
+        return figures.interval(jobs, lambda folder: read(folder, language))
+    if line.ends is None or not all(map(figures.workspace.done, jobs)):
+        return None, None
+    folders = [figures.workspace.folder(job) for job in jobs]
+    return rounded(line.ends(folders, language, figures.recipe.report.resamples))
 
 
 def _named(about: Analysis, line: tuple[str, str], cells: Sequence[list[str]]) -> Iterator[list[str]]:
@@ -156,7 +190,7 @@ def _differences(
         for seed, job in jobs.items():
             folder, scores = figures.workspace.folder(job), figures.scores(job)
             for line in about.lines(job) if figures.workspace.done(job) else ():
-                if (language, line.metrics[0]) in scores:
+                if line.read is not None and (language, line.metrics[0]) in scores:
                     values.setdefault((row, line.label), {})[seed] = line.read(folder, language)
     pairs, (left, right), first = [], about.compared or ("", ""), next(iter(rows), ("", ""))
     for row in rows:

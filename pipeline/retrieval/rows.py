@@ -7,6 +7,7 @@ from typing import Any
 from data.corpora.scenes import ScenesSettings
 from data.slots import Slot, parse_group
 from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 
@@ -55,12 +56,16 @@ class Trained:
         corpus: the job that prepares its data.
         recipe: whose.
         languages: of its training captions.
+        workspace: the recipe's artifacts.
+        shared: what analyses of the other rows of the table have found out, for this one.
     """
 
     job: Job
     corpus: Job
     recipe: Recipe
     languages: frozenset[str]
+    workspace: Workspace
+    shared: dict[str, Any] = field(default_factory=dict)
 
     @property
     def scenes(self) -> ScenesSettings | None:

@@ -55,7 +55,7 @@ def vse_rows(
     """
     settings, evaluation = recipe.vse, evaluation_of(recipe.vse)
     require_read(settings)
-    rows = []
+    rows, shared = [], dict[str, Any]()
     for seed in settings.seeds:
         for name in settings.only or settings.rows:
             training = Training(recipe, workspace, corpus, synthetic, translators, pictures, name, seed)
@@ -63,7 +63,7 @@ def vse_rows(
             if evaluation in (as_trained, in_folds):
                 (trained,) = row.trained
                 own = replace(recipe, vse=training.settings)
-                row = replace(row, analyses=analyses(Trained(trained, corpus, own, languages)))
+                row = replace(row, analyses=analyses(Trained(trained, corpus, own, languages, workspace, shared)))
             if row.unseen and settings.unseen == "error":
                 first = min(row.unseen)
                 raise RecipeError(

@@ -1,6 +1,6 @@
 """The jobs that encode each image once: by a dual encoder's image tower, or by a trained model."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from data.captions import read_captions
 from data.network_pixels import NetworkPixels
 from data.pixels import VectorStore, files_of, open_images
 from data.progress import shown
+from data.text import PretrainedTokens
 from modules.pretrained.dual_network import dual_network_arguments, revision_of
 from modules.retrieval_models import RetrievalModel, build_model
 from modules.retrieval_models.dual_encoder import DualEncoder
@@ -52,14 +53,7 @@ def network_job(name: str, files: str | None, corpus: Job, pictures: str | None,
         model, arguments = image_tower(name, reader.size)
         model.eval().to(device_of(trainer))
         files = files_of(pictures_of(inputs["corpus"]), ids, "take a model that reads its regions (vse.model=san)")
-
-        def parts(start: int) -> Iterator[NDArray[np.float32]]:
-            """Vectors (n, H) of the pictures from one on, a part at a time."""
-            read = reader.read(files[start:])
-            while pixels := list(islice(read, _PART)):
-                yield _encoded(model, np.stack(pixels))
-
-        _write(folder, ids, parts)
+        write_vectors(folder, model, reader, dict(zip(ids, files, strict=True)))
         save_model(folder, DUAL, arguments, model)
         (folder / REVISION).write_text(revision_of(name) or "", encoding="utf-8")
         return {"images": len(ids), "dim": model.dim}
@@ -114,6 +108,52 @@ def image_tower(name: str, numbers: int) -> tuple[DualEncoder, dict[str, Any]]:
     assert model.network is not None
     model.network.load(name)
     return model, arguments
+
+
+def whole_network(name: str, languages: Sequence[str]) -> tuple[DualEncoder, PretrainedTokens, NetworkPixels]:
+    """A dual encoder as it is, with both towers; what it reads words with, and pictures.
+
+    Args:
+        name: of the network, a folder or a name on the hub.
+        languages: of the captions that it will read: nobody knows which ones it knows.
+
+    Raises:
+        DataError, ModelError: there is no such network.
+    """
+    network = dual_network_arguments(name)
+    reader = NetworkPixels(name)
+    text = PretrainedTokens(name, network["text"]["longest"], network["text"]["lower"])
+    model = build_model(
+        DUAL, region_dim=reader.size, vocabulary_size=len(text), languages=list(languages), pretrained=name,
+        image="full", network=network | {"towers": "both"},
+    )  # fmt: skip
+    assert isinstance(model, DualEncoder)
+    assert model.network is not None
+    model.network.load(name)
+    return model.eval(), text, reader
+
+
+def write_vectors(folder: Path, model: RetrievalModel, reader: NetworkPixels, pictures: Mapping[str, Path]) -> None:
+    """Write `vectors.npy` and `ids.txt` of pictures; goes on where it was stopped.
+
+    Args:
+        folder: to write into.
+        model: that encodes them.
+        reader: what it reads them with.
+        pictures: image id → file.
+
+    Raises:
+        DataError: a picture cannot be read.
+    """
+    files = list(pictures.values())
+
+    def parts(start: int) -> Iterator[NDArray[np.float32]]:
+        """Vectors (n, H) of the pictures from one on, a part at a time."""
+        read = reader.read(files[start:])
+        while pixels := list(islice(read, _PART)):
+            yield _encoded(model, np.stack(pixels))
+
+    _write(folder, list(pictures), parts)
 
 
 def require_single(model: RetrievalModel, name: str) -> None:

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from data.padding import pad
 from modules.retrieval_models import RetrievalModel
-from modules.search.encodings import Encoding
+from modules.search.encodings import Encoding, Encodings
 
+_BATCH = 128
 Encode = Callable[[str, str], list[int]]
 """A text input's: a sentence and its language -> token numbers."""
 
@@ -28,6 +29,20 @@ def encoded_captions(model: RetrievalModel, encode: Encode, sentences: Sequence[
     languages = torch.tensor([model.languages.index(language) for _, language in sentences])
     device = device_of(model)
     return model.encode_captions(pad(tokens).to(device), lengths, languages.to(device))
+
+
+def sorted_captions(model: RetrievalModel, encode: Encode, sentences: Sequence[tuple[str, str]]) -> Encodings:
+    """Sentences as above, in batches of similar length and on the CPU; in the order that they are given in."""
+    numbers = {sentence: encode(*sentence) for sentence in dict.fromkeys(sentences)}
+    order = sorted(range(len(sentences)), key=lambda place: len(numbers[sentences[place]]))
+    parts: dict[int, Tensor] = {}
+    with torch.inference_mode():
+        for start in range(0, len(order), _BATCH):
+            some = order[start : start + _BATCH]
+            read = [sentences[place] for place in some]
+            vectors, mask = encoded_captions(model, lambda *sentence: numbers[sentence], read)
+            parts |= zip(some, Encodings.of((vectors.cpu(), mask.cpu())).parts, strict=True)
+    return Encodings([parts[place] for place in range(len(sentences))])
 
 
 def one_vector_each(encoding: Encoding) -> NDArray[np.floating]:

@@ -1,4 +1,4 @@
-"""Made-up files in the layouts of others: Karpathy's JSON with a region store, and SCAN's precomputed features."""
+"""Made-up files in the layouts of others: Karpathy's JSON with a region store, SCAN's precomputed features, XTD10."""
 
 import json
 import zlib
@@ -79,3 +79,29 @@ def write_precomputed(
         images = rng.normal(size=(size, *shape)).astype(np.float32)
         np.save(folder / f"{split}_ims.npy", images.repeat(copies, axis=0))
         pack(folder / f"{split}_caps.txt", [sentence(f"{split}{i}", k) for i in range(size) for k in range(each)])
+
+
+XTD10 = [
+    f"COCO_{split}_{number:012}.jpg" for number, split in enumerate(("train2014", "train2014", "val2014", "val2014"), 1)
+]
+"""Images of a made-up XTD10."""
+XTD10_TEXTS = {
+    "en": "the dog with number {} is in the park", "es": "el perro número {} está en el parque",
+    "zh": "公园里有第{}只狗", "de": "Der Hund mit Nummer {} ist in dem Park", "jp": "{}番目の犬が公園にいる",
+}  # fmt: skip
+"""Code in the name of a file → the captions in it, from the image's number."""
+
+
+def write_xtd10(root: Path) -> None:
+    """A folder `xtd10` as the official repository has it, and the pictures in `coco`."""
+    pack(root / "xtd10" / "XTD10" / "test_image_names.txt", XTD10)
+    for code, text in XTD10_TEXTS.items():
+        below = {"de": "MIC", "jp": "STAIR"}.get(code, "XTD10")
+        lines = [text.format(number) for number in range(len(XTD10))]
+        pack(root / "xtd10" / below / f"test_1kcaptions_{code}.txt", lines)
+    for number, name in enumerate(XTD10):
+        path = root / "coco" / name.split("_")[1] / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        image = Image.new("RGB", (64, 64), (255, 255, 255))
+        image.paste((60 * number, 40, 200 - 60 * number), (8 + 8 * number, 20, 28 + 8 * number, 44))
+        image.save(path)

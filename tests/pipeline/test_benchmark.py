@@ -3,19 +3,28 @@
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from datasets import Dataset, Image
 
 from modules.retrieval_models.base import MODELS
+from pipeline.analyses.sets import set_of_recipe
 from pipeline.cli import main
 from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
-from pipeline.evaluation.benchmark import BenchmarkEncoder, benchmark_task, languages_of_task, measure_task
+from pipeline.evaluation.benchmark import (
+    BenchmarkEncoder,
+    all_languages,
+    benchmark_task,
+    languages_of_task,
+    measure_task,
+)
 from pipeline.evaluation.measure import measure
-from pipeline.evaluation.sets import set_of_recipe
+from pipeline.evaluation.network_model import network_model
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.seen import TRAIN
+from tests.modules.dual_networks import save
 from tests.pipeline.tiny import Tiny, at
 
 mteb = pytest.importorskip("mteb", reason="mteb is not installed (`make setup EXTRA=benchmarks`)")
@@ -86,6 +95,19 @@ def test_mteb_s_figures_are_those_of_our_ranks(used: Tiny, exported: ExportedMod
 def test_what_was_trained_on_is_found_in_a_task(used: Tiny, exported: ExportedModel) -> None:
     (found,) = measure_task(exported, _task(used, "t2i", "train"), {"en": "en"}, "test")
     assert (found.seen or {})[TRAIN] == (None, found.images, found.captions)
+
+
+def test_a_network_reads_all_languages_of_a_task(used: Tiny, tmp_path: Path) -> None:
+    task = _task(used, "t2i")
+    assert all_languages(task) == ["cs", "en"]
+    texts = " ".join(row["text"] for row in used.captions("corpus") if row["language"] == "en")
+    network = network_model(str(save("clip", tmp_path, sorted({*texts.split()}))), all_languages(task))
+    assert languages_of_task(network, task) == ({"en": "en", "cs": "cs"}, [])
+    (found,) = measure_task(network, task, {"en": "en"}, None)
+    (ours,) = measure(network, set_of_recipe(used.recipe(), used.workspace, "test"), 100, 1, ["en"])
+    names = [f"t2i_r{k}" for k in (1, 5, 10)]
+    assert [found.figures[name][0] for name in names] == pytest.approx([ours.figures[name][0] for name in names])
+    assert (found.seen, found.ranks) == (None, None)
 
 
 @pytest.mark.usefixtures("registered")

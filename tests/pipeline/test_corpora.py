@@ -19,7 +19,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.retrieval.ranks import read_ranks
-from tests.data.layouts import SIZES, write_folder, write_json, write_karpathy, write_precomputed
+from tests.data.layouts import SIZES, write_folder, write_json, write_karpathy, write_precomputed, write_xtd10
 from tests.pipeline.drawn import draw
 from tests.pipeline.tiny import at
 
@@ -152,6 +152,22 @@ def test_the_store_that_is_made_of_precomputed_features(tmp_path: Path) -> None:
         rows = store.rows([f"{name}-{number}" for number in range(len(images))])
         assert np.array_equal(store.regions[rows], images)
     assert len(store) == 22
+
+
+@pytest.mark.parametrize("stage", ["prepare", "mmt", "vse", "report", "all"])
+def test_nothing_is_prepared_or_trained_on_a_test_set(tmp_path: Path, capsys, stage: str) -> None:
+    write_xtd10(tmp_path)
+    arguments = ["--recipe=xtd10", f"--corpus.root={tmp_path}", "--corpus.pictures=coco"]
+    with at(tmp_path):
+        assert main([stage, *arguments]) == 1
+        said = capsys.readouterr()
+        assert main(["doctor", *arguments]) == 0
+    assert said.err == (
+        "error: xtd10: the corpus xtd10 is a test set, so nothing is prepared or trained; measure an exported model on "
+        "it: `bildwort evaluate MODEL --on recipe:NAME`\n"
+    )
+    assert "data report: 0 errors, 0 warnings" in capsys.readouterr().out
+    assert not list((tmp_path / "artifacts").rglob("manifest.json"))
 
 
 def test_settings_of_an_extractor_that_is_not_used_leave_the_key_alone(tmp_path: Path) -> None:

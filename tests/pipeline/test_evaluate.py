@@ -11,22 +11,25 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from data.errors import DataError
-from data.regions import RegionStore
+from data.regions import RegionStore, write_regions
 from data.sentences import sentence_hash
 from modules.metrics.intervals import bootstrap_interval
 from modules.metrics.retrieval import retrieval_ranks, retrieval_scores
 from modules.retrieval_models.base import MODELS
+from pipeline.analyses.sets import set_of_folder, set_of_recipe
 from pipeline.cli import main
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine import files
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.evaluation.measure import measure
-from pipeline.evaluation.sets import set_of_folder, set_of_recipe
+from pipeline.evaluation.measure import measure, shared_languages
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.seen import SEEN, TRAIN, VAL, Seen, name_hash
 from pipeline.graph import Graph
+from pipeline.recipes.loading import load_recipe
 from pipeline.retrieval.ranks import read_ranks
+from tests.data.layouts import XTD10, write_xtd10
+from tests.modules.dual_networks import save
 from tests.pipeline.own_pictures import write_coco
 from tests.pipeline.tiny import Tiny, at
 
@@ -58,7 +61,7 @@ def scan(exported: ExportedModel) -> ExportedModel:
     return replace(exported, model=MODELS["scan-t2i-avg"](**sizes).eval(), extractor=None, standard=None)
 
 
-def _command(tiny: Tiny, capsys: pytest.CaptureFixture, model: Path, *arguments: str) -> tuple[int, str, str]:
+def _command(tiny: Tiny, capsys: pytest.CaptureFixture, model: Path | str, *arguments: str) -> tuple[int, str, str]:
     """Status, output and errors of the command."""
     capsys.readouterr()
     with at(tiny.folder):
@@ -154,6 +157,71 @@ def test_set_models_and_regions_made_elsewhere_are_measured_too(used: Tiny, scan
     scores = scan.score(images, scan.encode_captions([one.text for one in english], "en"))
     ranks = retrieval_ranks(scores, torch.tensor([ids.index(one.image_id) for one in english]))
     assert {name: one[0] for name, one in found.figures.items()} == pytest.approx(retrieval_scores(ranks))
+
+
+@pytest.mark.parametrize("regions", [False, True])
+def test_a_test_set_is_read_as_its_files_are(exported: ExportedModel, scan: ExportedModel, tmp_path, regions) -> None:
+    """From pictures, or from a region store that others have made; nothing is prepared."""
+    write_xtd10(tmp_path)
+    ids, dim = [name.removesuffix(".jpg") for name in XTD10], exported.model.input_dim
+    rng, boxes = np.random.default_rng(0), np.tile([0, 0, 1, 1], (3, 1))
+    write_regions(tmp_path / "stored", ids, [(rng.normal(size=(3, dim)), boxes) for _ in ids])
+    chosen = ["--corpus.regions=stored", "--corpus.pictures=null"] if regions else ["--corpus.pictures=coco"]
+    recipe = load_recipe("xtd10", [f"--corpus.root={tmp_path}", *chosen])
+    on = set_of_recipe(recipe, Workspace(tmp_path / "artifacts"), None)
+    (found,) = measure(scan if regions else exported, on, 100, 1)
+    assert (on.split, len(on.captions), found.language, found.gallery, found.captions) == ("test", 20, "en", 4, 4)
+    assert found.seen
+    assert found.seen[TRAIN].names == 0
+    assert not (tmp_path / "artifacts").exists()
+
+
+def test_the_command_on_a_test_set(used: Tiny, exported: ExportedModel, tmp_path: Path, capsys) -> None:
+    write_xtd10(tmp_path)
+    settings = (f"--corpus.root={tmp_path}", "--corpus.pictures=coco", "--report.resamples=100")
+    status, out, err = _command(used, capsys, exported.folder, "--on", "recipe:xtd10", "--json", *settings)
+    assert (status, json.loads(out)["images"], json.loads(out)["split"]) == (0, 4, "test")
+    assert "left out: de, es, ja, zh; the model was trained on en" in err
+    german = tmp_path / "xtd10/MIC/test_1kcaptions_de.txt"
+    for change, arguments, said in (
+        (lambda: None, ("--split", "val"), "--split val: XTD10 has no captions by people there, but in test; name"),
+        (lambda: shutil.copy(tmp_path / "xtd10/XTD10/test_1kcaptions_en.txt", german), (),
+         "XTD10: sentences that seem to be in 'en' (4×, test, de: COCO_"),
+        (lambda: german.write_text("ein Hund\n"), (), "test_1kcaptions_de.txt: 1 lines, expected 4, one for each"),
+    ):  # fmt: skip
+        change()
+        status, out, err = _command(used, capsys, exported.folder, "--on", "recipe:xtd10", *arguments, *settings)
+        assert (status, out, err.count("\n")) == (1, "", 1)
+        assert said in err
+
+
+def test_a_network_is_compared_in_the_languages_of_both(used: Tiny, exported, folder: Path, tmp_path, capsys) -> None:
+    network = f"hub:{save('clip', tmp_path / 'clip', ('picture', 'number', 'bild'))}"
+    command = (network, "--against", str(exported.folder), "--on", str(folder))
+    status, out, err = _command(used, capsys, *command, "--json")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert (status, [(one["model"], one["language"]) for one in lines]) == (
+        0, [(network, "en"), (exported.name, "en"), (network, "en")]
+    )  # fmt: skip
+    ours, theirs, difference = (one["figures"] if "figures" in one else one["differences"] for one in lines)
+    assert difference["rsum"]["value"] == pytest.approx(ours["rsum"]["value"] - theirs["rsum"]["value"], abs=1e-3)
+    assert "left out: xx; the models read en, xx; en" in err
+    text = (folder / "captions.tsv").read_text()
+    (folder / "captions.tsv").write_text(text.replace("\ten\t", "\tfr\t"))
+    status, out, err = _command(used, capsys, *command)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "theirs, all: has captions in fr, xx; the model" in err
+
+
+def test_models_without_a_language_in_common_are_one_line(exported: ExportedModel, folder: Path) -> None:
+    on = set_of_folder(folder, None)
+    other = replace(exported, languages=["xx"], name="the other")
+    with pytest.raises(
+        RecipeError, match=r"all: no language that both models read \(san, .*: en; the other: xx\); com"
+    ):
+        shared_languages([exported, other], on)
+    with pytest.raises(RecipeError, match=r"6 of 6 images have no picture here, first 'their 0\.png', but the model"):
+        shared_languages([exported, exported], replace(on, pictures={}))
 
 
 @pytest.fixture
