@@ -1,4 +1,4 @@
-"""Dual encoders and students as retrieval models: their scores and losses, the two parts of one, what a student learns."""
+"""Dual encoders and students as retrieval models: their scores, losses and two parts, and what is learned."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -205,8 +205,8 @@ def test_it_learns_from_pictures(pictured: Corpus, clip: Path, text: Any, image:
 def test_a_student_finds_pictures_by_a_language_without_captions(
     corpus: Corpus, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    names, generator = corpus.store.ids, np.random.default_rng(1)
-    teacher = {name: vector / np.linalg.norm(vector) for name, vector in zip(names, generator.normal(size=(20, 16)))}
+    names, drawn = corpus.store.ids, np.random.default_rng(1).normal(size=(20, 16))
+    teacher = {name: vector / np.linalg.norm(vector) for name, vector in zip(names, drawn, strict=True)}
     np.save(tmp_path / "vectors.npy", np.stack([teacher[name] for name in names]).astype(np.float32))
     (tmp_path / "ids.txt").write_text("\n".join(names) + "\n")
     pairs = [

@@ -1,4 +1,4 @@
-"""Losses of a student against slow twins: values and gradients; pictures and sentences are no negatives of each other."""
+"""Losses of a student against slow twins: pictures and sentences are no negatives of each other."""
 
 import math
 from types import SimpleNamespace
