@@ -1,16 +1,11 @@
-"""Gradients of a batch that is encoded in chunks (GradCache) are those of the whole batch, on two processes too.
+"""Gradients of a batch that is encoded in chunks (GradCache) are those of the whole batch."""
 
-This file is its own worker, see `tests.modules.two`.
-"""
-
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 import modules.training.gathering
@@ -20,13 +15,11 @@ from modules.pretrained.dual_network import dual_network_arguments
 from modules.training.gathering import in_chunks
 from modules.training.retrieval import Retrieval
 from tests.modules.dual_networks import SIDE, save
-from tests.modules.two import both, two_processes
 
 R, D, V, L = 2, 5, 15, 4
-# (image, sentence, type and language): image 2 is on both ranks; 1 and 4 share a sentence; the rest of 5 is taught
+# (image, sentence, type and language): image 2 comes twice; 1 and 4 share a sentence; 5 and 6 are taught to `student`
 VISITS = [(0, 100, 0), (1, 101, 1), (2, 102, 0), (3, 103, 0), (2, 104, 1), (4, 101, 0), (0, 105, 1), (5, 106, 2),
           (6, 107, 2)]  # fmt: skip
-PARTS = [VISITS[:5], VISITS[5:]]
 MODELS = ["san", "vse++", "student", "dual-encoder"]
 PLAIN = {
     "loss": None, "margin": 0.5, "type_weights": None, "warmup_epochs": 0, "learning_rate": 0.01, "decay_epoch": 5,
@@ -91,26 +84,10 @@ def check_equal(ours: dict[str, Tensor], theirs: dict[str, Tensor], close: float
     assert sum(bool(gradient.abs().max() > 1e-6) for gradient in theirs.values()) > len(theirs) / 2
 
 
-def work(rank: int, folder: Path) -> None:
-    """What each of the two processes does."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    found = {model: results(module_of(model, folder, 2, 2), PARTS[rank]) for model in MODELS}
-    torch.save(found, folder / f"{rank}.pt")
-    dist.destroy_process_group()
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Of the tiny networks, and of what the processes leave."""
-    found = tmp_path_factory.mktemp("ranks")
-    arguments("dual-encoder", found, 0.0)
-    return found
-
-
-@pytest.fixture(scope="module")
-def found(folder: Path) -> list[dict]:
-    return two_processes(__file__, folder)
+    """Of the tiny networks."""
+    return tmp_path_factory.mktemp("networks")
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -149,15 +126,6 @@ def test_what_is_dropped_is_dropped_again_for_the_gradient(
     assert seeded[0][0] != seeded[1][0]  # something is dropped
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_two_processes_are_one(found: list[dict], model: str, folder: Path) -> None:
-    loss, gradients = results(module_of(model, folder, 0), VISITS)
-    for rank in range(2):
-        torch.testing.assert_close(found[rank][model][0], loss, atol=1e-9, rtol=0)
-    mean = {name: (found[0][model][1][name] + found[1][model][1][name]) / 2 for name in gradients}
-    check_equal(mean, gradients, 1e-10)
-
-
 def test_fewer_activations_are_kept(folder: Path) -> None:
     """Each chunk is encoded twice, and between them nothing of the encoder is kept but its vectors."""
     module = module_of("dual-encoder", folder, 2)
@@ -192,8 +160,3 @@ def test_a_model_that_normalises_over_the_batch_is_one_line() -> None:
     with pytest.raises(ModelError, match=says):
         Retrieval("mule", sizes, **PLAIN, cached_chunk=2)
     Retrieval("mule", sizes, **PLAIN)
-
-
-if __name__ == "__main__":
-    arguments("dual-encoder", Path(sys.argv[1]), 0.0)  # what takes seconds to import is imported before they fork
-    both(work)
