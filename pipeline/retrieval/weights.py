@@ -12,6 +12,8 @@ from pipeline.engine.artifacts import read_tensors
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
 
+_FIRST_FACTOR = ".lora_A."
+
 
 def start_network(module: Retrieval, settings: VseSettings) -> None:
     """Load the weights of a dual encoder, choose what of it is trained, and start its losses by its scale and bias.
@@ -25,8 +27,14 @@ def start_network(module: Retrieval, settings: VseSettings) -> None:
 
 
 def weights_of(module: nn.Module) -> dict[str, Tensor]:
-    """A copy of the weights that are trained, on the CPU."""
-    return {name: weight.detach().cpu().clone() for name, weight in module.named_parameters() if weight.requires_grad}
+    """A copy of the weights that are trained, on the CPU; of an adapter its second factor, which starts as zero, alone.
+
+    So what is between two such copies is, once adapters are merged, between the weights that they are merged into.
+    """
+    return {
+        name: weight.detach().cpu().clone() for name, weight in module.named_parameters()
+        if weight.requires_grad and _FIRST_FACTOR not in name
+    }  # fmt: skip
 
 
 def interpolate(
