@@ -231,8 +231,6 @@ def test_every_adapter_learns_and_is_merged(networks: Networks, kind: str) -> No
     torch.testing.assert_close(after, before, atol=1e-6, rtol=0)
     assert list(network.network.state_dict()) == list(start.network.state_dict())
     assert changed(folder, network) == {f"{name}.weight" for name in places}  # the rest bit for bit
-    network.merge()  # there is nothing left to merge
-    assert torch.equal(network.encode_text(tokens), after[0])
 
 
 @pytest.mark.parametrize("kind", ["clip", "siglip", "altclip", "chinese-clip"])
@@ -332,8 +330,6 @@ def test_what_cannot_be_read_as_the_network_reads_is_one_line(own: Networks) -> 
     path.write_text(whole)
     change(path, image_mean=[0.5], image_std=[0.5])
     says(r"^vse\.pretrained '\S+': does not read red, green and blue", lambda: dual_network_arguments(str(folder)))
-    path.unlink()
-    says(r"^vse\.pretrained '\S+': no dual encoder", lambda: dual_network_arguments(str(folder)))
     path.write_text(whole)
     change(folder / "tokenizer_config.json", pad_token=None)
     says(r"^vse\.pretrained '\S+': its tokenizer has no padding", lambda: dual_network_arguments(str(folder)))
