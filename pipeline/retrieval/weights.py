@@ -12,7 +12,7 @@ from pipeline.engine.artifacts import read_tensors
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
 
-_FIRST_FACTOR = ".lora_A."
+_FIRST_FACTOR, _ADAPTED = ".lora_A.", ".base_layer."  # names by `peft`
 
 
 def start_network(module: Retrieval, settings: VseSettings) -> None:
@@ -81,7 +81,7 @@ def start_weights(model: nn.Module, folders: Sequence[Path]) -> None:
     Raises:
         RecipeError: a part has another shape, or nothing fits.
     """
-    own = dict(model.state_dict(keep_vars=True))
+    own = {name.replace(_ADAPTED, "."): each for name, each in model.state_dict(keep_vars=True).items()}
     for folder in folders:
         given = read_tensors(folder / "weights.safetensors")
         if not own.keys() & given.keys() and own:
