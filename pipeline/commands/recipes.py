@@ -107,7 +107,8 @@ def _extras_of(recipe: "Recipe", table: str | None) -> list[str]:
 
     systems = recipe.tables[table].systems.values() if table in recipe.tables else ()
     wholes = [recipe.vse, *(system.vse for system in systems)]
-    trainings = [*wholes, *(vse.of_row(row) for vse in wholes for row in vse.row_settings if row in (vse.only or vse.rows))]
+    of_rows = [vse.of_row(row) for vse in wholes for row in vse.row_settings if row in (vse.only or vse.rows)]
+    trainings = [*wholes, *of_rows]
     groups = [parse_group(text) for vse in trainings for row in vse.only or vse.rows for text in vse.rows[row]]
     languages = {slot.language for group in groups for slot in group}.union(*(vse.test for vse in trainings))
     loggers = {name for stage in (recipe.mmt, recipe.augment, recipe.vse) for name in stage.trainer.loggers}
