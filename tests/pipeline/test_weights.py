@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from modules.pretrained.dual_network import DualNetwork, dual_network_arguments
-from pipeline.retrieval.weights import interpolate, weights_of
+from pipeline.retrieval.weights import interpolate, start_weights, weights_of
+from pipeline.training.model_files import save_weights
 from tests.modules.dual_networks import save
 
 
@@ -112,3 +113,16 @@ def test_between_adapters_lies_the_line_between_the_weights_that_they_are_merged
     assert changed
     for name, weight in network.network.state_dict().items():
         torch.testing.assert_close(weight, torch.lerp(before[name], after[name], 0.25), atol=1e-6, rtol=0)
+
+
+def test_a_start_reaches_the_weights_beside_adapters(tmp_path: Path) -> None:
+    folder = save("clip", tmp_path / "clip")
+    other, arguments = save("clip", tmp_path / "other", seed=1), dual_network_arguments(str(folder))
+    first, then = DualNetwork(**arguments), DualNetwork(**arguments)
+    first.load(str(other))
+    save_weights(first, tmp_path / "weights.safetensors")
+    then.load(str(folder))
+    then.train_towers("lora", "lora", 2)
+    start_weights(then, [tmp_path])
+    then.merge()
+    assert equal(then.state_dict(), first.state_dict())
