@@ -20,6 +20,7 @@ from data.progress import shown
 
 _MANY = 500
 _NARROWEST = 32  # a picture with a larger aspect ratio is widened: a processor would make a picture of gigabytes of it
+_MOST = 255**2 // _NARROWEST  # patches, so that a byte holds how many there are in a row or column
 
 
 class NetworkPixels(Extractor):
@@ -33,12 +34,18 @@ class NetworkPixels(Extractor):
         name: of the network, a folder or a name on the hub.
 
     Raises:
-        DataError: it has no image processor.
+        DataError: it has no image processor, or one that reads too many patches.
     """
 
     def __init__(self, name: str) -> None:
+        processor = _processor(name)
+        if (patches := getattr(processor, "max_num_patches", None) or 0) > _MOST:
+            raise DataError(
+                f"vse.pretrained {name!r}: reads {patches:,} patches of a picture; expected {_MOST:,} or fewer "
+                "(max_num_patches in its preprocessor_config.json)"
+            )
         self._network = None
-        self._look = partial(_numbers_of, processor=_processor(name))
+        self._look = partial(_numbers_of, processor=processor)
 
     def read(self, pictures: Sequence[Path]) -> Iterator[NDArray[np.floating]]:
         """The numbers (1, N) of each picture, in processes of their own where there are many.

@@ -62,7 +62,7 @@ def one_to_k_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scal
 def sigmoid_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
     """Pairwise sigmoid loss (SigLIP, Zhai et al. 2023): a binary classification of every pair.
 
-    −Σ log σ(±(τ s + b)) over positive (+) and negative (−) pairs, divided by the number of captions.
+    −Σ log σ(±(τ s + b)) over positive (+) and negative (−) pairs, divided by the number of captions with a positive.
 
     Args:
         similarity: (I, C) scores of images and captions, higher means more similar.
@@ -77,4 +77,4 @@ def sigmoid_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scale
     """
     scores = scale * widen(similarity) + bias
     signs = positives.to(scores) - negatives.to(scores)
-    return -(F.logsigmoid(signs * scores) * (positives | negatives)).sum() / max(scores.shape[1], 1)
+    return -(F.logsigmoid(signs * scores) * (positives | negatives)).sum() / positives.any(0).sum().clamp(min=1)

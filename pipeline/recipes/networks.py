@@ -15,7 +15,7 @@ from modules.translators.beam import BeamSettings
 from modules.translators.registry import NETWORKS, Search, build_translator, network_options
 from modules.translators.sampling import SampleSettings
 from pipeline.errors import RecipeError
-from pipeline.recipes.overlays import captioner_settings, overlaid, reranker_settings
+from pipeline.recipes.overlays import captioner_settings, overlaid, reranker_settings, teacher_settings
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.translator_settings import DecodingSettings, MmtSettings
@@ -42,8 +42,13 @@ def check_networks(recipe: Recipe, where: str) -> None:
         trainings["augment.captioner"] = captioner_settings(recipe.vse, recipe.augment.captioner)
     checked = set[str]()  # systems of a table often differ in other settings, and tables of languages have the same
     for key, vse in list(trainings.items()):
-        start = f"{key or 'vse'}.row_settings"
-        trainings |= {f"{start}.{row}": vse.of_row(row) for row in vse.row_settings if row in (vse.only or vse.rows)}
+        section = key or "vse"
+        for row in vse.only or vse.rows:
+            of_row, place = vse.of_row(row), f"{section}.row_settings.{row}"
+            trainings |= {place: of_row} if row in vse.row_settings else {}
+            if of_row.teacher:
+                place = f"{place if 'teacher' in vse.row_settings.get(row, {}) else section}.teacher"
+                trainings[place] = teacher_settings(vse, of_row.teacher)
     for key, vse in trainings.items():
         starts = {f"{key or 'vse'}.start[{number}]": overlaid(vse, own) for number, own in enumerate(vse.start)}
         for its_key, its in (starts | {key: vse}).items():
@@ -96,7 +101,8 @@ def _check_retrieval_models(vse: VseSettings) -> None:
 
 def _read(vse: VseSettings) -> tuple[Any, ...]:
     """What `_check_read` looks at."""
-    return vse.pretrained, vse.teacher, vse.image_encoder, vse.epochs, vse.drop_words, vse.cached_chunk, vse.words
+    of_text = vse.pretrained, vse.pretrained_vectors, vse.drop_words
+    return *of_text, vse.teacher, vse.image_encoder, vse.epochs, vse.cached_chunk
 
 
 def _check_read(name: str, vse: VseSettings) -> None:

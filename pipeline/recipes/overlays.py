@@ -139,6 +139,7 @@ def check_trainings(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any
         if row not in settings.rows:
             raise RecipeError(f"{place}: expected one of vse.rows: {', '.join(settings.rows)}")
         refuse_unknown(own, OF_A_ROW, f"{place}.")
+        _require_options(own, place)
         if settings.ranked_by and "model" in own:
             raise RecipeError(f"{place}.model: vse.{settings.ranked_by[0]} names the models; leave it out")
         of_row = _check_over(recipe, vars(settings.changed(own)) | {"row_settings": {}, "trainer": {}}, place)
@@ -153,16 +154,24 @@ def check_trainings(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any
 
 
 def _check_teacher(recipe: Recipe, settings: VseSettings, of_row: VseSettings, key: str) -> None:
-    """Refuse a teacher that is none, or has one itself."""
+    """Refuse a teacher that is none, or has one itself; its settings get their types."""
     if not (teacher := of_row.teacher):
         return
     own = _own(recipe, teacher, OF_A_ROW | {"language"}, key)
     if not isinstance(own.pop("language", "en"), str):
         raise RecipeError(f"{key}.language is {teacher['language']!r}; expected a code like en")
+    _require_options(own, key)
     changed = teacher_settings(settings, teacher)
     if changed.teacher:
         raise RecipeError(f"{key}.row is {teacher['row']!r}, which has a teacher itself; name the teacher's row")
-    _check_over(recipe, vars(changed) | {"trainer": {}}, key)
+    checked = _check_over(recipe, vars(changed) | {"trainer": {}}, key)
+    teacher.update({name: getattr(checked, name) for name in own if name != "options"})
+
+
+def _require_options(own: Mapping[str, Any], key: str) -> None:
+    """Refuse options that have no keys, by a RecipeError."""
+    if not isinstance(own.get("options", {}), Mapping):
+        raise RecipeError(f"{key}.options is {own['options']!r}; expected keys with values")
 
 
 def check_starts(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any], key: str) -> None:

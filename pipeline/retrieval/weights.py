@@ -14,6 +14,8 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.vectors.image_vectors import REVISION
 
+_FIRST_FACTOR, _ADAPTED = ".lora_A.", ".base_layer."  # names by `peft`
+
 
 def start_network(module: Retrieval, settings: VseSettings, images: Path | None) -> None:
     """Load the weights of a dual encoder, choose what of it is trained, and start its losses by its scale and bias.
@@ -40,8 +42,14 @@ def start_network(module: Retrieval, settings: VseSettings, images: Path | None)
 
 
 def weights_of(module: nn.Module) -> dict[str, Tensor]:
-    """A copy of the weights that are trained, on the CPU."""
-    return {name: weight.detach().cpu().clone() for name, weight in module.named_parameters() if weight.requires_grad}
+    """A copy of the weights that are trained, on the CPU; of an adapter its second factor, which starts as zero, alone.
+
+    So what is between two such copies is, once adapters are merged, between the weights that they are merged into.
+    """
+    return {
+        name: weight.detach().cpu().clone() for name, weight in module.named_parameters()
+        if weight.requires_grad and _FIRST_FACTOR not in name
+    }  # fmt: skip
 
 
 def interpolate(
@@ -88,7 +96,7 @@ def start_weights(model: nn.Module, folders: Sequence[Path]) -> None:
     Raises:
         RecipeError: a part has another shape, or nothing fits.
     """
-    own = dict(model.state_dict(keep_vars=True))
+    own = {name.replace(_ADAPTED, "."): each for name, each in model.state_dict(keep_vars=True).items()}
     for folder in folders:
         given = read_tensors(folder / "weights.safetensors")
         if not own.keys() & given.keys() and own:

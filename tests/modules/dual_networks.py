@@ -15,6 +15,10 @@ KINDS = ("clip", "siglip", "siglip2", "metaclip2", "altclip", "chinese-clip")
 SIDE, PATCH, DIM = 16, 8, 8
 WORDS = ("ein", "roter", "hund", "a", "red", "dog", "house", "der", "läuft", "runs")
 _MARKS = ("<s>", "<pad>", "</s>", "<unk>")
+_OF_TOKENIZERS: dict[str, Any] = {
+    "unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "model_max_length": 12,
+    "padding_side": "right",
+}  # fmt: skip
 _SQUARE = {"height": SIDE, "width": SIDE}
 _SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
 
@@ -22,7 +26,8 @@ _SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "n
 def save(kind: str, folder: Path, words: Sequence[str] = WORDS, seed: int = 0, dropout: float = 0.0) -> Path:
     """A network of one of `KINDS` that knows these words, its tokenizer and its image processor."""
     torch.manual_seed(seed)
-    model, reader = _NETWORKS[kind](len(words) + len(_MARKS) + 1, dropout)  # SigLIP 2's tokenizer adds a mark
+    tokenizer = (_sub_words if kind == "siglip2" else _tokenizer)(kind, words)
+    model, reader = _NETWORKS[kind](len(tokenizer), dropout)
     for name, parameter in model.named_parameters():  # random weights of transformers are too small to tell texts apart
         if parameter.ndim > 1 and not name.startswith("logit"):
             torch.nn.init.normal_(parameter, std=0.2)
@@ -32,7 +37,7 @@ def save(kind: str, folder: Path, words: Sequence[str] = WORDS, seed: int = 0, d
             model.logit_bias.fill_(-3.0)
     model.save_pretrained(folder)
     reader.save_pretrained(folder)
-    _tokenizer(kind, words).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     return folder
 
 
@@ -44,12 +49,23 @@ def _tokenizer(kind: str, words: Sequence[str]) -> Any:
     tokenizer.post_processor = TemplateProcessing(single=f"{begin}$A </s>", special_tokens=ends)
     if kind == "chinese-clip":
         tokenizer.normalizer = normalizers.Lowercase()
-    more = {"do_lower_case": True} if kind == "siglip2" else {}
-    return hf.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, unk_token="<unk>", pad_token="<pad>", bos_token="<s>", eos_token="</s>",
-        model_max_length=12, padding_side="right",
-        model_input_names=["input_ids"] if kind.startswith("siglip") else ["input_ids", "attention_mask"], **more,
+    names = ["input_ids"] if kind == "siglip" else ["input_ids", "attention_mask"]
+    return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_input_names=names, **_OF_TOKENIZERS)
+
+
+def _sub_words(kind: str, words: Sequence[str]) -> Any:
+    """SigLIP 2's tokenizer reads Gemma's sub-words: a word, and the space behind it, are one of them."""
+    spelled = [word.lower() for word in words]
+    merges = [(word[:end], word[end]) for word in spelled for end in range(1, len(word))]
+    merges += [(word, "▁") for word in spelled]
+    entries = [*_MARKS, "▁", *(letter for word in spelled for letter in word), *("".join(pair) for pair in merges)]
+    vocabulary = {entry: number for number, entry in enumerate(dict.fromkeys(entries))}
+    tokenizer = hf.Siglip2Tokenizer(
+        vocab=vocabulary, merges=list(dict.fromkeys(merges)), do_lower_case=True, model_input_names=["input_ids"],
+        **_OF_TOKENIZERS,
     )  # fmt: skip
+    tokenizer._tokenizer.post_processor = TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+    return tokenizer
 
 
 def _text(vocabulary: int, **more: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from modules.training.mlmme import MlmmeTraining
 from modules.training.mule import MuleTraining
 from modules.training.retrieval import Retrieval
 from modules.training.translation import Translation
+from tests.modules import test_gradient_cache as cached
 from tests.modules.two import both, two_processes
 
 R, D, V, L = 2, 5, 12, 4
@@ -149,6 +150,12 @@ def translation_results(rows: slice, world: int) -> tuple[Tensor, dict[str, Tens
     return loss_and_gradients(module, module.training_step(sentences_batch(rows), 0))
 
 
+def in_chunks(model: str, folder: Path, world: int = 1, rank: int = 0) -> tuple[Tensor, dict[str, Tensor]]:
+    """The whole batch in one process; on two each has a part, of which it encodes two rows at a time."""
+    parts = [cached.VISITS] if world == 1 else [cached.VISITS[:5], cached.VISITS[5:]]
+    return cached.results(cached.module_of(model, folder, 2 * (world - 1), world), parts[rank])
+
+
 def work(rank: int, folder: Path) -> None:
     """What each of the two processes does."""
     torch.set_num_threads(1)
@@ -165,6 +172,7 @@ def work(rank: int, folder: Path) -> None:
     of_training, of_vectors = modules.training.retrieval, modules.training.gathering
     with mock.patch.multiple(of_training, **alone), mock.patch.multiple(of_vectors, **alone):
         found["not gathered"] = retrieval_results(PARTS[rank], 2, 1)
+    found["in chunks"] = {model: in_chunks(model, folder, 2, rank) for model in cached.MODELS}
     found["translation"] = translation_results((slice(0, 4), slice(4, 7))[rank], 2)
     rows = torch.arange(6.0).view(3, 2)[: 3 - 2 * rank] + 10 * rank  # three rows here, one there
     rows.requires_grad_()
@@ -190,6 +198,7 @@ def work(rank: int, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory) -> list[dict]:
     folder = tmp_path_factory.mktemp("ranks")
+    in_chunks("dual-encoder", folder)  # leaves its network there
     return two_processes(__file__, folder)
 
 
@@ -243,6 +252,15 @@ def test_a_rank_without_a_language_has_the_same_loss_and_gradients(found) -> Non
         mine = found[rank]["a language a rank"][1]
         assert not any(mine[name].any() for name in mine if f".{('de', 'en')[rank]}." in name)
     assert largest_difference(averaged(found, "a language a rank"), gradients) < 1e-9
+
+
+@pytest.mark.parametrize("model", cached.MODELS)
+def test_a_batch_in_chunks_on_two_ranks_is_the_whole_one_on_one(found, model: str, tmp_path: Path) -> None:
+    loss, gradients = in_chunks(model, tmp_path)
+    for rank in range(2):
+        torch.testing.assert_close(found[rank]["in chunks"][model][0], loss, atol=1e-9, rtol=0)
+    ours = [found[rank]["in chunks"][model][1] for rank in range(2)]
+    cached.check_equal({name: (ours[0][name] + ours[1][name]) / 2 for name in gradients}, gradients, 1e-9)
 
 
 def test_without_the_gather_it_is_not(found) -> None:
