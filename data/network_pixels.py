@@ -1,7 +1,6 @@
 """Pictures as a dual encoder of `transformers` reads them, by its own image processor."""
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -47,13 +46,13 @@ class NetworkPixels(Extractor):
         self._network = None
         self._look = partial(_numbers_of, processor=processor)
 
-    def read(self, pictures: Sequence[Path]) -> Iterator[NDArray[np.floating]]:
+    def read(self, pictures: Sequence[Path], workers: int) -> Iterator[NDArray[np.floating]]:
         """The numbers (1, N) of each picture, in processes of their own where there are many.
 
         Raises:
             DataError: one cannot be read.
         """
-        for found in self.extract_readable(pictures, os.cpu_count() or 1):
+        for found in self.extract_readable(pictures, workers):
             if isinstance(found, str):
                 raise DataError(found)
             yield found[0]
@@ -69,7 +68,7 @@ class NetworkPixels(Extractor):
 
 
 def write_network_pixels(
-    folder: Path, reader: NetworkPixels, ids: Sequence[str], files: Sequence[Path]
+    folder: Path, reader: NetworkPixels, ids: Sequence[str], files: Sequence[Path], workers: int
 ) -> None:  # fmt: skip
     """Write a pixel store of pictures as a network reads them, one chunk of pictures at a time.
 
@@ -78,13 +77,14 @@ def write_network_pixels(
         reader: of the network.
         ids: the image of each row.
         files: their pictures.
+        workers: processes that read, if there are many.
 
     Raises:
         DataError: a picture cannot be read.
     """
     folder.mkdir(parents=True, exist_ok=True)
     pixels = np.lib.format.open_memmap(folder / "pixels.npy", "w+", np.uint8, (len(ids), reader.size))
-    for row, numbers in enumerate(shown(reader.read(files), "reading pictures", len(ids))):
+    for row, numbers in enumerate(shown(reader.read(files, workers), "reading pictures", len(ids))):
         pixels[row] = numbers[0]
     pixels.flush()
     (folder / "ids.txt").write_text("".join(f"{name}\n" for name in ids), encoding="utf-8")

@@ -8,6 +8,7 @@ from data.network_pixels import NetworkPixels, write_network_pixels
 from data.pixels import files_of, write_pixels
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.job import Job
+from pipeline.engine.machine import cores
 
 VERSION = 1
 
@@ -46,7 +47,7 @@ def network_pictures_job(
         wanted = list(dict.fromkeys(read_captions(inputs["corpus"] / "captions.parquet")["image_id"][:]))
         otherwise = "freeze the image tower and read regions (vse.model=san)"
         paths = files_of(pictures_of(inputs["corpus"]), wanted, otherwise)
-        write_network_pixels(folder, NetworkPixels(name), wanted, paths)
+        write_network_pixels(folder, NetworkPixels(name), wanted, paths, cores())
         return {"pictures": len(wanted)}
 
     return Job(

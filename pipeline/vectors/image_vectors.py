@@ -19,6 +19,7 @@ from modules.retrieval_models import RetrievalModel, build_model
 from modules.retrieval_models.dual_encoder import DualEncoder
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.job import Job
+from pipeline.engine.machine import cores
 from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.model_files import device_of, load_model, read_network, save_model
@@ -149,7 +150,7 @@ def write_vectors(folder: Path, model: RetrievalModel, reader: NetworkPixels, pi
 
     def parts(start: int) -> Iterator[NDArray[np.float32]]:
         """Vectors (n, H) of the pictures from one on, a part at a time."""
-        read = reader.read(files[start:])
+        read = reader.read(files[start:], cores())
         while pixels := list(islice(read, _PART)):
             yield _encoded(model, np.stack(pixels))
 

@@ -41,7 +41,7 @@ def test_a_store_has_what_a_picture_alone_is_read_as(
 ) -> None:
     reader = NetworkPixels(str(networks[kind]))
     assert reader.size == NUMBERS[kind]
-    write_network_pixels(tmp_path / "store", reader, list(pictures), list(pictures.values()))
+    write_network_pixels(tmp_path / "store", reader, list(pictures), list(pictures.values()), 1)
     store = open_images(tmp_path / "store")
     assert isinstance(store, PixelStore)
     assert (store.ids, store.num_regions, store.dim) == (list(SHAPES), 1, NUMBERS[kind])
@@ -103,7 +103,7 @@ def test_a_picture_that_cannot_be_read_is_one_line(
     pictures["grey"].unlink()
     for name in ("small", "grey"):
         with pytest.raises(DataError) as error:
-            write_network_pixels(tmp_path / "store", reader, [name], [pictures[name]])
+            write_network_pixels(tmp_path / "store", reader, [name], [pictures[name]], 1)
         assert str(error.value).startswith(f"{pictures[name]}: ")
         assert "\n" not in str(error.value)
     with pytest.raises(DataError):

@@ -92,7 +92,7 @@ def test_captions_that_are_all_empty_are_one_line(written: Tiny, tmp_path, monke
     ("--augment.captioner.options={generate: [t2i]}", r"augment\.captioner: 'gxn' has no decoder with these options"),
     ("--augment.captioner.colour=red", r"unknown key augment\.captioner\.colour"),
     ("--augment.captioner.epochs=long", r"augment\.captioner\.epochs"),
-    ("--augment.captioner.epochs=0", r"augment\.captioner: vse\.epochs is 0; expected 1 or more"),
+    ("--augment.captioner.epochs=0", r"augment\.captioner: vse\.model is gxn and vse\.epochs is 0"),
     ("--augment.paths=[caption:fr]", r"has 'caption:fr': augment\.captioner\.row 'both' is trained on de, en"),
     ("--augment.paths=[caption:en-de]", r"has 'caption:en-de': expected caption:de, with one language and no search"),
     ("--augment.paths=[caption:de@wide]", r"has 'caption:de@wide': expected caption:de, with one language and no"),

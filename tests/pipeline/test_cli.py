@@ -137,7 +137,7 @@ def imported(code: str, *arguments: str) -> tuple[str, set[str]]:
     [
         (["--help"], "augment"), (["vse", "--help"], "--force"), (["recipes"], "scenes"),
         (["vse", "--vse.epoch=3"], "did you mean vse.epochs?"), (["mmt", "--mmt.clip=x"], "mmt.clip"),
-        (["vse", "--vse.epochs=0"], "vse.epochs is 0"), (["config", "keys"], "vse.margin"),
+        (["vse", "--vse.epochs=-1"], "vse.epochs is -1"), (["config", "keys"], "vse.margin"),
     ],
 )  # fmt: skip
 def test_help_and_wrong_settings_need_no_heavy_library(arguments: list[str], expected: str) -> None:

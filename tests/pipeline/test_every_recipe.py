@@ -6,6 +6,7 @@ of warm-up and one after it, and synthetic captions are human ones that others a
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 import pytorch_lightning as pl
+from numpy.typing import NDArray
 from pytorch_lightning.callbacks import Callback
 
 import pipeline.retrieval.training
 from data.captions import Caption, read_captions, write_captions
 from data.regions import write_regions
 from data.retrieval import RetrievalData
+from data.sentence_vectors import compute_vectors
+from data.taught import TEXT, TaughtPair, write_pairs
 from modules.training.retrieval import Retrieval
 from pipeline.corpus.prepare import corpus_job
 from pipeline.engine.job import Job
@@ -31,6 +35,8 @@ from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.trainer import make_trainer
 from tests.data.layouts import entries, write_folder, write_json
 from tests.data.official import OFFICIAL, pack, write_data
+from tests.modules.dual_networks import SIDE
+from tests.modules.dual_networks import save as save_dual
 from tests.modules.text_models import save
 from tests.pipeline.tiny import at, ran
 
@@ -44,7 +50,8 @@ OF_SCENES = [
 ]  # fmt: skip
 
 OF_RECIPE = {
-    "scenes": OF_SCENES, "scenes-gxn": OF_SCENES, "coco-3": ["--corpus.drawn=3"], "coco-mule": ["--corpus.drawn=3"],
+    **dict.fromkeys(("scenes", "scenes-gxn", "scenes-clip", "scenes-dual-encoder"), OF_SCENES),
+    "coco-3": ["--corpus.drawn=3"], "coco-mule": ["--corpus.drawn=3"],
     "multi30k-mlmme": ["--corpus.validation_images=1"],
 }  # fmt: skip
 VECTORS = [f"fasttext/cc.{language}.300.vec.gz" for language in ("en", "de", "fr", "cs", "ja", "zh")]
@@ -100,11 +107,17 @@ def bert(tmp_path_factory) -> str:
     return str(save("bert", tmp_path_factory.mktemp("bert")))
 
 
-def local(recipe: Recipe, model: str) -> Recipe:
-    """The recipe with a text model from a folder for those that rows would download."""
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory) -> str:
+    """The folder of a dual encoder."""
+    return str(save_dual("clip", tmp_path_factory.mktemp("clip")))
+
+
+def local(recipe: Recipe, text_model: str, dual_encoder: str) -> Recipe:
+    """The recipe with networks from a folder for those that rows would download."""
     systems = [system for table in recipe.tables.values() for system in table.systems.values()]
     for vse in (recipe.vse, *(system.vse for system in systems)):
-        vse.pretrained = vse.pretrained and model
+        vse.pretrained = vse.pretrained and (dual_encoder if vse.model == "dual-encoder" else text_model)
     return recipe
 
 
@@ -183,11 +196,36 @@ def of_table(job: Job, tables: dict[str, Path], folder: Path) -> Path:
 
 def pixels(corpus: Path, size: int, folder: Path) -> Path:
     """Grey pictures of all images with training captions."""
-    captions = read_captions(corpus / "captions.parquet")
-    ids = list(dict.fromkeys(captions["image_id"][:]))
-    folder.mkdir()
-    np.save(folder / "pixels.npy", np.full((len(ids), 3, size, size), 128, np.uint8))
+    return of_images(corpus, folder, "pixels.npy", lambda count: np.full((count, 3, size, size), 128, np.uint8))
+
+
+def images(job: Job, corpus: Path, folder: Path) -> Path:
+    """What the job of a dual encoder's pictures, or of image vectors of it or a teacher, would have left."""
+    if job.name == "pictures-network":
+        return pixels(corpus, SIDE, folder)
+    return of_images(corpus, folder, "vectors.npy", lambda count: drawn(count))
+
+
+def of_images(corpus: Path, folder: Path, name: str, make: Callable[[int], NDArray]) -> Path:
+    ids = list(dict.fromkeys(read_captions(corpus / "captions.parquet")["image_id"][:]))
+    folder.mkdir(exist_ok=True)
+    np.save(folder / name, make(len(ids)))
     (folder / "ids.txt").write_text("".join(f"{name}\n" for name in ids))
+    return folder
+
+
+def drawn(count: int) -> NDArray[np.float32]:
+    """Unit vectors of the size of `SMALL` and of the dual encoder."""
+    vectors = np.random.default_rng(0).normal(size=(count, 8))
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def taught(folder: Path) -> Path:
+    """Sentences without pictures in two languages, with a teacher's vectors."""
+    folder.mkdir()
+    texts = [f"house {number}" for number in range(8)]
+    compute_vectors(texts, lambda text: [1], lambda tokens: drawn(len(tokens)), folder, folder / "parts")
+    write_pairs([TaughtPair(text, language, text) for text in texts for language in ("en", "de")], folder)
     return folder
 
 
@@ -217,12 +255,12 @@ TEST_SETS = ("xtd10",)
     ],
 )  # fmt: skip
 def test_every_row_of_every_system_takes_a_step(
-    name: str, root: Path, bert: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, root: Path, bert: str, clip: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline.retrieval.training, "fit", two_steps)
     monkeypatch.setattr(pipeline.retrieval.training, "start_weights", lambda model, folders: None)
     with at(tmp_path):
-        recipe = local(load_recipe(name, [*SMALL, f"--corpus.root={root}", *OF_RECIPE.get(name, [])]), bert)
+        recipe = local(load_recipe(name, [*SMALL, f"--corpus.root={root}", *OF_RECIPE.get(name, [])]), bert, clip)
         workspace = Workspace(tmp_path / "artifacts")
         corpus = ran(workspace, corpus_job(recipe, workspace))
         written = {path: synthetic(corpus, path, tmp_path / path.replace(":", "-")) for path in recipe.augment.paths}
@@ -237,5 +275,11 @@ def test_every_row_of_every_system_takes_a_step(
             if "pixels" in job.inputs:
                 tables["pixels"] = pixels(corpus, job.inputs["pixels"].settings["size"], folder / "pixels")
             tables |= dict.fromkeys((name for name in job.inputs if name.startswith("start-")), folder)
-            with pytest.raises(Enough):
-                job.run(folder, tables | vectors)
+            tables |= {name: taught(folder / name.replace(":", "-")) for name in job.inputs if name.startswith(TEXT)}
+            if "images" in job.inputs:
+                tables["images"] = images(job.inputs["images"], corpus, folder / "images")
+            if job.settings["epochs"]:
+                with pytest.raises(Enough):
+                    job.run(folder, tables | vectors)
+            else:
+                assert job.run(folder, tables | vectors)["test"]
