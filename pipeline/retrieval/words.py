@@ -55,7 +55,8 @@ def text_input(
         tokens = _tokens(settings.pretrained, on_network)
         tokens.save(folder / "words.json")
         if on_network:
-            _say_cut(captions, tokens)
+            read = {caption_type.partition("/")[0] for caption_type in types} | set(settings.test)
+            _say_cut(captions, tokens, read)
         if not (folders := [path for name, path in inputs.items() if name.startswith(_INPUT)]):
             return tokens
         sentences = KnownSentences(tokens, folders)
@@ -67,10 +68,13 @@ def text_input(
     return vocabulary
 
 
-def _say_cut(captions: Table, tokens: PretrainedTokens) -> None:
-    """Print a warning if captions are longer than a dual encoder reads."""
-    long = [name for name, text in zip(captions["caption_id"][:], captions["text"][:], strict=True)
-            if len(text) > tokens.longest / _MOST_A_LETTER and tokens.size(text) > tokens.longest]  # fmt: skip
+def _say_cut(captions: Table, tokens: PretrainedTokens, languages: Collection[str]) -> None:
+    """Print a warning if captions in some languages are longer than a dual encoder reads."""
+    columns = (captions[name][:] for name in ("caption_id", "language", "text"))
+    long = [
+        name for name, language, text in zip(*columns, strict=True)
+        if language in languages and _MOST_A_LETTER * len(text) > tokens.longest and tokens.size(text) > tokens.longest
+    ]  # fmt: skip
     if long:
         info(f"  warning: {len(long):,} captions are longer than the {tokens.longest} sub-words that the network "
              f"reads, and are cut; first {long[0]!r}")  # fmt: skip

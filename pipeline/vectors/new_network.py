@@ -10,7 +10,7 @@ from data.captions import HUMAN, read_captions
 from pipeline.errors import RecipeError
 
 _BEGIN, _END = "<|startoftext|>", "<|endoftext|>"
-_LONGEST, _HEAD = 48, 32  # sub-words of a text, numbers of an attention head
+_LONGEST, _HEAD = 96, 32  # sub-words of a text, numbers of an attention head
 
 
 def network_of_corpus(
