@@ -8,6 +8,7 @@ from typing import Any
 
 from safetensors.torch import load_file, save_file
 
+from modules.pretrained.quiet import quiet
 from modules.retrieval_models.base import RetrievalModel
 from modules.retrieval_models.dual_encoder import DualEncoder
 from pipeline.engine.artifacts import read_json
@@ -76,7 +77,8 @@ def write_for_transformers(folder: Path, exported: RetrievalModel, target: Path)
         weights = side.network.network.state_dict() | weights
     network = AutoModel.from_config(AutoConfig.from_pretrained(folder / TEXT), trust_remote_code=False)
     network.load_state_dict(weights)
-    network.save_pretrained(target)
+    with quiet():
+        network.save_pretrained(target)
     AutoTokenizer.from_pretrained(folder / TEXT).save_pretrained(target)
     AutoImageProcessor.from_pretrained(folder / VISION, backend="pil").save_pretrained(target)
     return sum(parameter.numel() for parameter in network.parameters())

@@ -7,6 +7,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from data.captions import HUMAN, read_captions
+from modules.pretrained.quiet import quiet
 from pipeline.errors import RecipeError
 
 _BEGIN, _END = "<|startoftext|>", "<|endoftext|>"
@@ -74,7 +75,8 @@ def write_network(
     torch.manual_seed(seed)
     network = CLIPModel(config)
     folder.mkdir(parents=True, exist_ok=True)
-    network.save_pretrained(folder)
+    with quiet():
+        network.save_pretrained(folder)
     square = {"height": side, "width": side}
     CLIPImageProcessorPil(size=square, crop_size=square, do_center_crop=False).save_pretrained(folder)
     PreTrainedTokenizerFast(
