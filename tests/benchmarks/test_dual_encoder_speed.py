@@ -96,6 +96,6 @@ def test_an_epoch_at_cached_image_vectors(module: Retrieval, tmp_path: Path, cap
         memory.append(psutil.Process().memory_info().rss)
     with capsys.disabled():
         print(f"\nan epoch of {CAPTIONS:,} captions: a batch of {BATCH} is gathered in {gathered / stepped:.3f} of a "
-              f"step's time; memory grows by {(memory[-1] - memory[0]) / 1e6:.0f} MB in {len(memory)} batches")  # fmt: skip
+              f"step's time; memory: {(memory[-1] - memory[0]) / 1e6:+.0f} MB in {len(memory)} batches")  # fmt: skip
     assert gathered < stepped / 4
     assert memory[-1] - memory[0] < 200e6
