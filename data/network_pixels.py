@@ -1,5 +1,6 @@
 """Pictures as a dual encoder of `transformers` reads them, by its own image processor."""
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -88,6 +89,16 @@ def write_network_pixels(
         pixels[row] = numbers[0]
     pixels.flush()
     (folder / "ids.txt").write_text("".join(f"{name}\n" for name in ids), encoding="utf-8")
+
+
+def reader_settings(name: str) -> dict[str, Any]:
+    """How a network reads pictures, as plain values: what decides the numbers that `NetworkPixels` gives.
+
+    Raises:
+        DataError: it has no image processor.
+    """
+    plain: dict[str, Any] = json.loads(_processor(name).to_json_string())
+    return plain
 
 
 def _processor(name: str) -> Any:

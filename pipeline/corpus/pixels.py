@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from data.captions import read_captions
-from data.network_pixels import NetworkPixels, write_network_pixels
+from data.network_pixels import NetworkPixels, reader_settings, write_network_pixels
 from data.pixels import files_of, write_pixels
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.job import Job
@@ -30,7 +30,7 @@ def pictures_job(corpus: Job, size: int, digest: str | None) -> Job:
 
 
 def network_pictures_job(
-    name: str, files: str | None, corpus: Job, pictures: str | None
+    name: str, corpus: Job, pictures: str | None
 ) -> Job:  # fmt: skip
     """The job that writes them of all images as a dual encoder reads them (`data.network_pixels`).
 
@@ -51,7 +51,7 @@ def network_pictures_job(
         return {"pictures": len(wanted)}
 
     return Job(
-        "pictures-network", "vse", VERSION, {"network": files or name, "pictures": pictures}, {"corpus": corpus}, run,
+        "pictures-network", "vse", VERSION, {"reader": reader_settings(name), "pictures": pictures}, {"corpus": corpus}, run,
         headline=lambda figures: f"{figures['pictures']:,} pictures",
     )  # fmt: skip
 

@@ -38,9 +38,9 @@ def images_to_read(
         return {IMAGES: _vectors_of(teacher, corpus)}
     if kind.on_network:
         assert settings.pretrained is not None
-        of_network = (settings.pretrained, files, corpus, pictures())
-        of_vectors = kind.vectors_with(**settings.options)
-        return {IMAGES: network_job(*of_network, settings.trainer) if of_vectors else network_pictures_job(*of_network)}
+        if kind.vectors_with(**settings.options):
+            return {IMAGES: network_job(settings.pretrained, files, corpus, pictures(), settings.trainer)}
+        return {IMAGES: network_pictures_job(settings.pretrained, corpus, pictures())}
     size = kind.pixels_with(**settings.options)
     if settings.image_encoder is None and size is None:
         return {}
