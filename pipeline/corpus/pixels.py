@@ -29,17 +29,16 @@ def pictures_job(corpus: Job, size: int, digest: str | None) -> Job:
     return _job(f"pictures-{size}", corpus, size, digest, None, "read its regions (vse.image_encoder=null)")
 
 
-def network_pictures_job(
-    name: str, corpus: Job, pictures: str | None
-) -> Job:  # fmt: skip
+def network_pictures_job(name: str, corpus: Job, pictures: str | None) -> Job:
     """The job that writes them of all images as a dual encoder reads them (`data.network_pixels`).
 
     Args:
         name: of the network, a folder or a name on the hub.
-        files: a digest of the files of a folder; None for a name on the hub.
         corpus: the job that prepares the corpus.
         pictures: a digest of its pictures (`pictures_digest`).
-        trainer: not used: pictures are read by processes of the CPU.
+
+    Raises:
+        DataError: it has no image processor.
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
@@ -50,8 +49,9 @@ def network_pictures_job(
         write_network_pixels(folder, NetworkPixels(name), wanted, paths, cores())
         return {"pictures": len(wanted)}
 
+    settings = {"reader": reader_settings(name), "pictures": pictures}
     return Job(
-        "pictures-network", "vse", VERSION, {"reader": reader_settings(name), "pictures": pictures}, {"corpus": corpus}, run,
+        "pictures-network", "vse", VERSION, settings, {"corpus": corpus}, run,
         headline=lambda figures: f"{figures['pictures']:,} pictures",
     )  # fmt: skip
 
