@@ -44,14 +44,14 @@ def taught_captions(folder: Path, source: str, languages: Iterable[str]) -> list
     Raises:
         DataError: the folder is damaged.
     """
-    sentences, _ = open_vectors(folder)
-    number = {text: place for place, text in enumerate(sentences)}
-    wanted = set(languages)
+    wanted, known = set(languages), set(open_vectors(folder)[0])
     try:
         rows = pq.read_table(folder / _PAIRS).to_pylist()
+        if strange := {row["original"] for row in rows} - known:
+            raise KeyError(min(strange))
         return [
             Caption(
-                _id(source, number[row["original"]]), f"{source}|{place}", row["language"], row["text"], "train", source
+                TEXT + row["original"], f"{source}|{place}", row["language"], row["text"], "train", source
             ) for place, row in enumerate(rows) if row["language"] in wanted
         ]  # fmt: skip
     except (OSError, KeyError, TypeError, pa.ArrowException) as error:
@@ -66,7 +66,8 @@ class TaughtStore(RegionStore):
 
     Args:
         images: vectors of images.
-        sentences: source `text:…` → folder with the teacher's vectors of its originals.
+        sentences: source `text:…` → folder with the teacher's vectors of its originals; an original of several is one
+            "image".
 
     Raises:
         DataError: a folder is damaged, or its vectors are of another size than those of images.
@@ -76,15 +77,15 @@ class TaughtStore(RegionStore):
         self.folder, self._images, self._sentences = images.folder, images, sentences
         self.ids = list(images.ids)
         arrays: list[NDArray[np.float32]] = [images.pixels]
-        for source, folder in sentences.items():
-            vectors = open_vectors(folder)[1]
+        for folder in sentences.values():
+            originals, vectors = open_vectors(folder)
             if vectors.shape[1] != images.dim:
                 raise DataError(
                     f"{folder}: the teacher's vectors of sentences have {vectors.shape[1]} numbers, those of images "
                     f"{images.dim}; take a teacher whose images are read"
                 )
             arrays.append(vectors)
-            self.ids += [_id(source, place) for place in range(len(vectors))]
+            self.ids += [TEXT + original for original in originals]
         self._row = {name: row for row, name in enumerate(self.ids)}
         self.regions = cast(NDArray[np.floating], _OneRegion(arrays))
         self.boxes = np.broadcast_to(WHOLE, (len(self.ids), 1, 4))
@@ -108,7 +109,3 @@ class _OneRegion:
 
     def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         return self._arrays[rows][:, None]
-
-
-def _id(source: str, place: int) -> str:
-    return f"{source}#{place}"

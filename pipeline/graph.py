@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from modules.retrieval_models import model_class
 from pipeline.analyses.registry import analyses_of
 from pipeline.corpus.prepare import corpus_job, pictures_digest
 from pipeline.engine.job import Job, ordered_in_stage
@@ -125,7 +126,7 @@ class Graph:
         if not can_rerank(settings):
             return None
         second = reranker_settings(settings)
-        first = replace(settings, **ALONE, only=second.only, seeds=second.seeds)
+        first = replace(settings.of_row(second.only[0]), **ALONE, only=second.only, seeds=second.seeds)
         (first_row,), (row,) = (self.with_vse(vse).rows for vse in (first, second))
         return reranked_row(row, first_row, self.corpus, first, second)
 
@@ -194,7 +195,13 @@ class Graph:
         recipe = self.recipe
         own = dict(recipe.mmt.rerank.retrieval)
         only = [own.pop("row")]
-        settings = replace(recipe.vse, **{"seeds": recipe.vse.seeds[:1], **own, **ALONE, **_OF_REGIONS, "only": only})
+        of_row = recipe.vse.of_row(only[0])
+        settings = replace(of_row, **{"seeds": recipe.vse.seeds[:1], **own, **ALONE, **_OF_REGIONS, "only": only})
+        if model_class(settings.model).given_vectors:
+            raise RecipeError(
+                f"mmt.rerank.retrieval: {settings.model} does not read regions of images, by which translations are "
+                "re-ranked; set mmt.rerank.retrieval.model to one that does (san …)"
+            )
         systems = [system for system in recipe.mmt.systems if members_of(system)[1] in (None, CHANNEL)]
         paths = [path for path in recipe.augment.paths if parse_path(path)[0] in [*systems, CAPTION]]
         mmt, augment = replace(recipe.mmt, systems=systems), replace(recipe.augment, paths=paths)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -231,6 +232,7 @@ def dual_network_arguments(name: str) -> dict[str, Any]:
     return arguments
 
 
+@cache
 def revision_of(name: str) -> str | None:
     """The commit that a name on the hub stands for now; None for a folder, and where nothing is known of the name."""
     from transformers import AutoConfig

@@ -35,7 +35,10 @@ class PretrainedWords(nn.Module):
             self.model = AutoModel.from_pretrained(name, config=config, dtype=torch.float32, trust_remote_code=False)
         except (OSError, ValueError, SafetensorError) as error:
             raise _not_found(name, error) from None
-        table = getattr(self.model, "get_input_embeddings", lambda: None)()
+        try:
+            table = getattr(self.model, "get_input_embeddings", lambda: None)()
+        except NotImplementedError:  # of a network with several towers
+            table = None
         if not isinstance(table, nn.Embedding) or not hasattr(config, "hidden_size"):
             raise _no_text_model(name)
         self.embedding_dim, self.vocabulary_size = int(config.hidden_size), table.num_embeddings

@@ -8,6 +8,7 @@ is not in it.
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from safetensors.numpy import load_file, save_file
 from data.captions import HUMAN
 from data.sentences import sentence_hash
 from data.slots import parse_group
+from data.taught import TEXT
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
@@ -140,11 +142,12 @@ def picture_hash(digest: str) -> int:
 
 
 def _hashes(rows: Sequence[Mapping[str, Any]], digests: Mapping[str, str]) -> dict[str, Hashes]:
-    images = dict.fromkeys(row["image_id"] for row in rows)
+    images = dict.fromkeys(row["image_id"] for row in rows if not row["image_id"].startswith(TEXT))
+    originals = {row["image_id"].removeprefix(TEXT) for row in rows if row["image_id"].startswith(TEXT)}
     kinds: dict[str, Iterable[int]] = {
         "names": map(name_hash, images),
         "files": (picture_hash(digests[image]) for image in images if image in digests),
-        "sentences": (sentence_hash(row["text"]) for row in rows),
+        "sentences": map(sentence_hash, chain(originals, (row["text"] for row in rows))),
     }
     return {kind: np.unique(np.fromiter(of, np.int64)) for kind, of in kinds.items()}
 

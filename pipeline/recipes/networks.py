@@ -101,8 +101,9 @@ def _check_retrieval_models(vse: VseSettings) -> None:
 
 def _read(vse: VseSettings) -> tuple[Any, ...]:
     """What `_check_read` looks at."""
-    of_text = vse.pretrained, vse.pretrained_vectors, vse.drop_words
-    return *of_text, vse.teacher, vse.image_encoder, vse.epochs, vse.cached_chunk
+    of_text = vse.pretrained, vse.pretrained_vectors, vse.pretrained_rate, vse.drop_words
+    of_training = vse.drop_regions, vse.epochs, vse.cached_chunk, vse.interpolate, vse.start
+    return *of_text, *of_training, vse.teacher, vse.image_encoder
 
 
 def _check_read(name: str, vse: VseSettings) -> None:
@@ -113,9 +114,12 @@ def _check_read(name: str, vse: VseSettings) -> None:
     if kind.on_network and vse.pretrained is None:
         raise RecipeError(f"{model}, but vse.pretrained names no dual encoder; name a folder or a model of the hub "
                           "(google/siglip2-base-patch16-224)")  # fmt: skip
-    if kind.on_network and (vse.pretrained_vectors != "words" or vse.drop_words):
-        raise RecipeError(f"{model}, which reads whole captions by its own tokenizer; leave vse.pretrained_vectors and "
-                          "vse.drop_words out")  # fmt: skip
+    unread = ("pretrained_vectors", "pretrained_rate", "drop_words", "drop_regions") if kind.on_network else ()
+    for setting in (each for each in unread if getattr(vse, each) != getattr(VseSettings(), each)):
+        raise RecipeError(f"{model}, which reads whole pictures and captions in its own way; leave vse.{setting} out")
+    if vse.interpolate and not (kind.on_network or vse.start):
+        raise RecipeError(f"{model}, which starts at random, so there is nothing to interpolate with; leave "
+                          "vse.interpolate out")  # fmt: skip
     if kind.given_vectors and vse.image_encoder is not None:
         raise RecipeError(f"{model}, which has images of its own or of a teacher; leave vse.image_encoder out")
     if kind.taught and not vse.teacher:

@@ -52,9 +52,23 @@ def reranker_settings(settings: VseSettings) -> VseSettings:
 
 
 def teacher_settings(settings: VseSettings, teacher: Mapping[str, Any]) -> VseSettings:
-    """The settings of the training of `vse.teacher`, given those of the recipe."""
+    """The settings of the training of `vse.teacher`, given those of the recipe.
+
+    Its epoch is chosen in its own language, and its weights are those that it ends with, unless it says otherwise.
+    """
+    language = teacher.get("language", "en")
+    of_row = settings.row_settings.get(teacher["row"], {})
     own = {key: value for key, value in teacher.items() if key not in ("row", "language")}
-    return settings.of_row(teacher["row"]).changed(own)
+    chosen = {"select": [language] if language in settings.test else settings.select, "interpolate": []}
+    named = {key: value for key, value in chosen.items() if key not in of_row}
+    return settings.of_row(teacher["row"]).changed(named | own)
+
+
+def untrained(settings: VseSettings) -> VseSettings:
+    """The settings of a model that is tested as it is: those of a training have their defaults, so that its key has."""
+    default = VseSettings()
+    kept = {"model", "options", "epochs", "warmup_epochs", "pretrained", "test", "select", "trainer"}
+    return replace(settings, **{name: getattr(default, name) for name in names_of(TrainingSettings) - kept})
 
 
 def overlaid(settings: VseSettings, change: Mapping[str, Any]) -> VseSettings:
@@ -66,6 +80,7 @@ def overlaid(settings: VseSettings, change: Mapping[str, Any]) -> VseSettings:
 def captioner_settings(settings: VseSettings, captioner: Mapping[str, Any]) -> VseSettings:
     """The settings of the training of `augment.captioner`; another model has options and starts of its own."""
     own = {key: value for key, value in captioner.items() if key != "row"}
+    settings = settings.of_row(captioner["row"])
     resets: dict[str, Any] = {} if own.get("model", settings.model) == settings.model else {"options": {}, "start": []}
     return replace(settings, **{"seeds": settings.seeds[:1], **resets, **own, **ALONE, "only": [captioner["row"]]})
 
@@ -85,6 +100,8 @@ def check_overlays(recipe: Recipe, vse: Mapping[str, Any]) -> None:
         for key in ("row", "model"):
             if key not in reranker:
                 raise RecipeError(f"vse.reranker.{key} is missing; expected a row of vse.rows, and a model")
+        if recipe.vse.rows.get(str(reranker["row"])) == []:
+            raise RecipeError(f"vse.reranker.row is {reranker['row']!r}, which trains on no captions; name another row")
         own = _own(recipe, reranker, OVERLAID | {"first_k", "retrieved_captions"}, "vse.reranker")
         _check_over(recipe, {**vse, **OF_ANOTHER, **own}, "vse.reranker")
     check_trainings(recipe, recipe.vse, vse, "vse")

@@ -13,6 +13,8 @@ from pipeline.recipes.typed import check_file_name, number, refuse_twice
 RANKED_BY = ("by_likelihood", "first", "fuse", "translate")
 """Settings of `vse`, one at most, by which something else than the scores of `vse.model` ranks."""
 
+_OF_A_TEXT_MODEL = ("pretrained", "pretrained_rate", "pretrained_vectors", "pretrained_layer")
+
 
 @dataclass
 class TrainingSettings:
@@ -180,12 +182,13 @@ class VseSettings(EvaluationSettings, TrainingSettings):
         return self.changed(self.row_settings.get(row, {}))
 
     def changed(self, change: Mapping[str, Any]) -> "VseSettings":
-        """These settings with others laid over them; another model has options and starts of its own."""
+        """These settings with others laid over them; another model has options, starts and a text model of its own."""
         own = dict(change)
         if own.get("model", self.model) == self.model:
             own["options"] = self.options | own.get("options", {})
         else:
-            own = {"options": {}, "start": [], **own}
+            words = {name: getattr(VseSettings(), name) for name in _OF_A_TEXT_MODEL}
+            own = {"options": {}, "start": [], **words, **own}
         return replace(self, **{**own, "row_settings": {}})
 
     def check(self) -> None:

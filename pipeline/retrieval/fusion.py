@@ -25,7 +25,7 @@ _SCORES = ("scores", "images", "captions", "links")
 
 def fused(training: Training) -> Row:
     """The models of `vse.fuse`, by the mean of their similarities."""
-    settings = training.recipe.vse
+    settings = training.settings
     trained = [training.train(model) for model in settings.fuse]
     scored = [similarity_job(trained_job, training.corpus, settings) for trained_job in trained]
     job = fusion_job(f"fusion-{'-'.join(settings.fuse)}-{training.name}-{training.seed}", scored, settings)

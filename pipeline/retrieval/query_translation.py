@@ -25,7 +25,7 @@ def by_translation(training: Training) -> Row:
     Raises:
         RecipeError: the recipe trains no such translator.
     """
-    recipe, settings = training.recipe, training.recipe.vse
+    recipe, settings = training.recipe, training.settings
     known, translators = training.translators(), dict[str, Job]()
     for translation, (system, direction) in settings.translations.items():
         if (title := f"{system}-{direction}") not in known:
@@ -58,7 +58,7 @@ def translated_job(name: str, trained: Job, training: Training, translators: Map
     Raises:
         RecipeError: a test image has no caption in such a language, so the gallery would be another one.
     """
-    settings, beam, several = training.recipe.vse, training.recipe.augment, len(translators) > 1
+    settings, beam, several = training.settings, training.recipe.augment, len(translators) > 1
     place_of = {direction: f"translator-{direction}" if several else "translator" for direction in translators}
     plain: dict[str, Any] = {"directions": list(translators)} if several else {"direction": next(iter(translators))}
     plain |= {"beam_size": beam.beam_size, "length_penalty": beam.length_penalty}

@@ -35,7 +35,7 @@ _IDS = "ids.json"
 
 def on_first_lists(training: Training) -> Row:
     """`vse.model` reranks the first `vse.first_k` results of `vse.first`."""
-    settings = training.recipe.vse
+    settings = training.settings
     assert settings.first is not None
     row, first = (training.tested(model) for model in (settings.model, settings.first))
     return reranked_row(row, first, training.corpus, replace(settings, model=settings.first), settings)
@@ -44,8 +44,10 @@ def on_first_lists(training: Training) -> Row:
 def can_rerank(settings: VseSettings) -> bool:
     """Is there a `vse.reranker` whose row is trained, beside a `vse.model` whose results it can rerank?"""
     model, name = settings.reranker.get("model"), settings.reranker.get("row")
-    indexed = model_class(settings.model).score_with(**settings.options) == "inner product"
-    return indexed and model not in (None, settings.model) and name in [*(settings.only or settings.rows)]
+    if model is None or name not in [*(settings.only or settings.rows)]:
+        return False
+    first = settings.of_row(str(name))
+    return model_class(first.model).score_with(**first.options) == "inner product" and model != first.model
 
 
 def reranked_row(row: Row, first: Row, corpus: Job, of_first: VseSettings, settings: VseSettings) -> Row:
@@ -146,7 +148,7 @@ def by_likelihood(training: Training) -> Row:
     Raises:
         RecipeError: it has no decoder, or was trained on none of the tested languages.
     """
-    settings = training.recipe.vse
+    settings = training.settings
     if not model_class(settings.model).writes_with(**settings.options):
         raise RecipeError(f"vse.by_likelihood is set, but {settings.model} has no decoder; set vse.model=gxn and "
                           "vse.options.generate=[i2t]")  # fmt: skip

@@ -23,7 +23,7 @@ from pipeline.corpus.prepare import pictures_of, twins_of
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.recipes.overlays import overlaid, teacher_settings
+from pipeline.recipes.overlays import overlaid, teacher_settings, untrained
 from pipeline.recipes.retrieval_settings import TrainingSettings, VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.trainer_settings import job_settings
@@ -145,8 +145,9 @@ def training_job(training: Training, settings: VseSettings) -> Job:
         RecipeError: the row can not be trained with these settings.
     """
     row, recipe, synthetic = training.name, training.recipe, training.synthetic
-    if not settings.epochs:  # nothing is drawn
-        training = replace(training, seed=recipe.vse.seeds[0])
+    if not settings.epochs:  # nothing is drawn, and nothing of how it would be trained counts
+        training = replace(training, seed=1)
+        settings = untrained(settings)
     mix = _mix(settings, row, synthetic)
     require_pairs(settings, row, mix.groups)
     teacher = _teacher(training, settings)
@@ -155,6 +156,8 @@ def training_job(training: Training, settings: VseSettings) -> Job:
     files = files_read(settings, training.workspace)
     of_training = names_of(TrainingSettings)
     plain = {key: value for key, value in job_settings(settings).items() if key in of_training}
+    if not settings.teacher:
+        del plain["teaching_contrast"]
     plain |= {"groups": settings.rows[row], "seed": training.seed} | files
     tables = {"corpus": training.corpus} | {source: synthetic[source] for source in mix.sources}
     # pictures come before the trainings that come first: there may be none
@@ -162,8 +165,7 @@ def training_job(training: Training, settings: VseSettings) -> Job:
     inputs = tables | images_to_read(settings, training.corpus, training.pictures, network, teacher)
     inputs |= sentence_jobs(settings, network, tables)
     if teacher is not None:
-        language = settings.teacher.get("language", "en")
-        slots = slots_of(settings, row)
+        language, slots = settings.teacher.get("language", "en"), slots_of(settings, row)
         inputs |= taught_jobs(slots, teacher, language, training.corpus, synthetic, settings.trainer)
     inputs |= {f"start-{number}": start for number, start in enumerate(starts)}
     run = _Run(recipe, settings, row, training.seed, mix)

@@ -11,6 +11,7 @@ from datasets import Dataset as Table
 from data.captions import HUMAN, Caption
 from data.retrieval import captions_of_images
 from data.slots import parse_group
+from modules.pretrained.adapters import require_peft
 from modules.translators.beam import BeamSettings
 from pipeline.engine.console import debug
 from pipeline.engine.job import Job
@@ -106,6 +107,8 @@ def require_parts(settings: VseSettings) -> None:
         of_row = settings.of_row(row)
         image_arguments(of_row)
         network_arguments(of_row)
+        if "lora" in (of_row.options.get("text"), of_row.options.get("image")):
+            require_peft()
 
 
 def say_recall(workspace: Workspace, rows: Iterable[Row], folds: int) -> None:

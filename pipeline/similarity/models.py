@@ -59,7 +59,10 @@ def sts_rows(graph: Graph) -> list[StsRow]:
         own = tuple(kind for kind in _types(trained) if kind.startswith(f"{recipe.sts.language}/"))
         if own and not title:
             types.setdefault(own, trained)
-        tested = bool(own) or not trained.settings["epochs"]  # nobody knows what a pretrained network has learned
+        untrained = (
+            not trained.settings["epochs"] and recipe.sts.language in vse.test
+        )  # nobody knows what it has learned
+        tested = bool(own) or untrained
         job = _model_job(recipe, sets, trained, vse.pretrained) if tested else None
         rows.append(StsRow(system, row.name, row.seed, job, bool(title)))
     for baseline in BASELINES:

@@ -165,7 +165,10 @@ def disk_for_training(module: nn.Module, folder: Path, averaged: bool = False) -
     Raises:
         RecipeError: the disk has less.
     """
-    wanted = 4.0 * sum(parameter.numel() for parameter in module.parameters()) * (3 * (3 + averaged) + 1)
+    frozen, trained = (
+        sum(each.numel() for each in module.parameters() if each.requires_grad == wanted) for wanted in (False, True)
+    )
+    wanted = 4.0 * (trained * (3 * (3 + averaged) + 1) + frozen * (3 * (1 + averaged) + 1))
     held = sum(path.stat().st_size for path in (folder / "checkpoints").glob("*"))  # of a run that goes on
     free = shutil.disk_usage(folder).free + held
     if free < wanted:

@@ -63,18 +63,20 @@ def network_job(name: str, files: str | None, corpus: Job, pictures: str | None,
     return Job(VECTORS, "vse", VERSION, settings, {"corpus": corpus}, run, headline=_headline)
 
 
-def trained_job(trained: Job, inputs: Mapping[str, Job]) -> Job:
+def trained_job(trained: Job, inputs: Mapping[str, Job], trainer: TrainerSettings) -> Job:
     """The job that encodes the images of a corpus by a trained model, and keeps a copy of it.
 
     Args:
         trained: the job that trained it.
         inputs: `corpus`, `model`, and what it reads of images (`test_inputs`).
+        trainer: where it works.
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Encode; RecipeError if the model has no single vectors."""
         model, _ = load_model(inputs["model"])
         require_single(model, trained.name)
+        model.to(device_of(trainer))
         store = open_images(inputs.get("images", inputs["corpus"] / "regions"))
         ids = _ids(inputs["corpus"])
         rows = store.rows(ids)

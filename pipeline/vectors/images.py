@@ -12,6 +12,7 @@ from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.corpus.pixels import network_pictures_job, pictures_job, pixels_job
 from pipeline.engine.job import Job
 from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.vectors.image_vectors import VECTORS, network_job, trained_job
 
 IMAGES = "images"
@@ -35,7 +36,7 @@ def images_to_read(
     """
     kind = model_class(settings.model)
     if teacher is not None:
-        return {IMAGES: _vectors_of(teacher, corpus)}
+        return {IMAGES: _vectors_of(teacher, corpus, settings.trainer)}
     if kind.on_network:
         assert settings.pretrained is not None
         if kind.vectors_with(**settings.options):
@@ -52,12 +53,12 @@ def images_to_read(
     return jobs
 
 
-def _vectors_of(teacher: Job, corpus: Job) -> Job:
+def _vectors_of(teacher: Job, corpus: Job, trainer: TrainerSettings) -> Job:
     """The job that leaves a teacher's vectors of images: what it was trained on itself, if it reads vectors."""
     read = teacher.inputs.get(IMAGES)
     if read is not None and read.name.startswith(VECTORS):
         return read
-    return trained_job(teacher, test_inputs(teacher, corpus))
+    return trained_job(teacher, test_inputs(teacher, corpus), trainer)
 
 
 def reads_regions(trained: Job) -> bool:

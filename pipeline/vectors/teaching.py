@@ -88,7 +88,9 @@ def rows_of(folders: Mapping[str, Path], types: Collection[str]) -> list[dict[st
 def teacher_of(trained: Job) -> Job | None:
     """The job that trained the teacher of a model, if it has one."""
     taught = next((job for name, job in trained.inputs.items() if name.startswith(TEXT)), None)
-    return None if taught is None else taught.inputs[_TEACHER]
+    if taught is not None:
+        return taught.inputs[_TEACHER]
+    return trained.inputs["images"].inputs.get("model") if "images" in trained.inputs else None
 
 
 def with_sentences(store: RegionStore, inputs: Mapping[str, Path]) -> RegionStore:

@@ -185,8 +185,8 @@ IS_DUAL, IN_MORE = r"vse\.model is dual-encoder", r"vse\.row_settings\.more"
 
 @pytest.mark.parametrize(("more", "says"), [
     (DUAL[:1], rf"{IS_DUAL}, but vse\.pretrained names no dual encoder; name a folder or a model of the hub"),
-    ((*DUAL, "--vse.pretrained_vectors=sentences"), rf"{IS_DUAL}, which reads whole captions by its own tokenizer"),
-    ((*DUAL, "--vse.drop_words=0.1"), rf"{IS_DUAL}, which reads whole captions .*vse\.drop_words out"),
+    ((*DUAL, "--vse.pretrained_vectors=sentences"), rf"{IS_DUAL}, which reads whole pictures and captions"),
+    ((*DUAL, "--vse.drop_words=0.1"), rf"{IS_DUAL}, which reads whole pictures and captions .*vse\.drop_words out"),
     ((*DUAL, "--vse.row_settings={more: {pretrained_vectors: sentences}}"), rf"{IN_MORE}: {IS_DUAL}, which reads"),
     ((*DUAL, "--vse.image_encoder=x"), rf"{IS_DUAL}, which has images of its own .*leave vse\.image_encoder out"),
     (("--vse.model=student",), r"vse\.model is student, but vse\.teacher names no model .*; set vse\.teacher\.row"),
