@@ -77,7 +77,8 @@ def _rerankers(graph: Graph) -> list[Job]:
 
 
 def _require_written(graph: Graph) -> None:
-    require_written(graph.recipe.vse, read_captions(graph.workspace.folder(graph.corpus) / "captions.parquet"))
+    corpus = graph.workspace.folder(graph.corpus)
+    require_written(graph.recipe.vse, read_captions(corpus / "captions.parquet"), corpus)
     require_second_set(graph.recipe, graph.workspace)
 
 

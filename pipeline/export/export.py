@@ -27,7 +27,7 @@ from pipeline.export.exported_model import ExportedModel
 from pipeline.export.hub import check_push, push
 from pipeline.export.model_card import languages_of, model_card, shown_name
 from pipeline.export.onnx_export import require_onnx, write_onnx
-from pipeline.export.parts import copy_model, of_images, write_for_transformers
+from pipeline.export.parts import copy_model, of_images, require_empty, write_for_transformers
 from pipeline.export.picture_reading import BY_NETWORK, PIXELS, STANDARD, VISION
 from pipeline.export.seen import SEEN, Seen
 from pipeline.graph import Graph
@@ -69,6 +69,8 @@ def export_and_share(
     output = output or model_of(recipe, workspace)
     if onnx is not None:
         require_onnx(onnx, output)
+    if transformers is not None:
+        require_empty(transformers)
     exported = export(Graph(recipe, workspace), output, license_id, hub_name)
     if onnx is not None:
         difference = write_onnx(exported, onnx)

@@ -50,6 +50,12 @@ def copy_model(source: Path, target: Path, images: Path | None = None) -> dict[s
     return arguments
 
 
+def require_empty(target: Path) -> None:
+    """Refuse a folder for `--transformers` that holds something, by a RecipeError."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise RecipeError(f"--transformers {target}: holds something; name a folder that is not there")
+
+
 def write_for_transformers(folder: Path, exported: RetrievalModel, target: Path) -> int:
     """Write a dual encoder as `transformers` reads it: weights of both towers, tokenizer and image processor.
 
@@ -64,8 +70,7 @@ def write_for_transformers(folder: Path, exported: RetrievalModel, target: Path)
     Raises:
         RecipeError: it is no dual encoder, its images are another model's, or the folder holds something.
     """
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise RecipeError(f"--transformers {target}: holds something; name a folder that is not there")
+    require_empty(target)
     side = exported.image_side if isinstance(exported, DualEncoder) else None
     if not isinstance(exported, DualEncoder) or not isinstance(side, DualEncoder | None) or exported.network is None:
         raise RecipeError("--transformers: this model is no dual encoder; expected one of vse.model=dual-encoder")

@@ -30,6 +30,7 @@ from pipeline.retrieval.training import Training
 from pipeline.retrieval.words import require_read
 from pipeline.translation.augment import captions_in, leave_captions, refuse_held_out
 from pipeline.vectors.images import image_arguments, images_in, network_arguments, test_inputs
+from pipeline.vectors.teaching import require_taught
 
 CAPTIONS_VERSION = 1
 Evaluation = Callable[[Training], Row]
@@ -122,8 +123,8 @@ def say_recall(workspace: Workspace, rows: Iterable[Row], folds: int) -> None:
                 debug(f"  {row.job.name}: {language}{where} R@1/5/10 text→image, image→text {recall}; mean {mean:.1f}")
 
 
-def require_written(settings: VseSettings, captions: Table) -> None:
-    """Refuse, before the first row is trained, human captions of a row or of the test that the corpus does not have.
+def require_written(settings: VseSettings, captions: Table, corpus: Path) -> None:
+    """Refuse, before the first row is trained, captions and sentences of a row or the test that the corpus has not.
 
     Raises:
         RecipeError: there are none of a language, or fewer of each image than a slot draws at once.
@@ -131,9 +132,11 @@ def require_written(settings: VseSettings, captions: Table) -> None:
     training = captions_of_images(captions.select(np.flatnonzero(np.array(captions["split"][:]) == "train")))
     for name in settings.only or settings.rows:
         slots = slots_of(settings, name)
+        groups = [parse_group(text) for text in settings.rows[name]]
+        require_taught(settings.of_row(name), name, groups, corpus)
         written = [slot.language for slot in slots if slot.source == HUMAN]
         require_languages(captions, {"train": written}, f"vse.rows.{name}")
-        require_enough(name, [parse_group(text) for text in settings.rows[name]], training)
+        require_enough(name, groups, training)
         watched = watched_languages(settings, {slot.language for slot in slots})
         require_languages(captions, {"val": watched, "test": settings.test})
 

@@ -1,6 +1,6 @@
 """The jobs that encode, by a teacher, the sentences whose translations a student learns."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from data.slots import Slot
 from data.taught import TEXT, TaughtPair, TaughtStore, taught_captions, write_pairs
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
+from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.model_files import device_of, load_model
 from pipeline.vectors.image_vectors import require_single
@@ -51,6 +52,37 @@ def taught_jobs(
     """
     sources = dict.fromkeys(slot.source for slot in slots if is_text(slot))
     return {source: _job(source, teacher, language, corpus, synthetic, trainer) for source in sources}
+
+
+def require_taught(settings: VseSettings, row: str, groups: Sequence[tuple[Slot, ...]], corpus: Path) -> None:
+    """Refuse, before anything is trained, sentences without pictures of a row that no job could give.
+
+    Args:
+        settings: of the row.
+        row: of `vse.rows`.
+        groups: its slots.
+        corpus: folder of the prepared corpus.
+
+    Raises:
+        RecipeError: human captions in another language than the teacher's, parallel text that is not there, or a group
+            that draws such sentences and captions of pictures together.
+    """
+    language = settings.teacher.get("language", "en")
+    for group in groups:
+        kinds = {is_text(slot) for slot in group if slot.count}
+        if len(kinds) > 1:
+            raise RecipeError(
+                f"vse.rows.{row} joins sentences without pictures and captions of pictures in one group; write two"
+            )
+        for slot in filter(is_text, group):
+            kind = slot.source.removeprefix(TEXT)
+            if kind == HUMAN and slot.language != language:
+                raise RecipeError(
+                    f"vse.rows.{row} has {slot.type!r}: human captions are taught in the teacher's language, "
+                    f"{language}; name parallel text or translated captions (text:mt:en-de)"
+                )
+            if kind != HUMAN and ":" not in kind:
+                _of_parallel({_CORPUS: corpus}, kind, language)
 
 
 def taught_in(inputs: Mapping[str, Path]) -> dict[str, Path]:

@@ -262,3 +262,18 @@ def test_killed_it_ends_with_the_same_bytes(
     ours, theirs = (contents(one.job(job)) for one in (made, whole))
     assert ours.keys() == theirs.keys()
     assert [name for name in theirs if ours.get(name) != theirs[name]] == []
+
+
+@pytest.mark.parametrize(("group", "says"), [
+    ("de/text:human", "taught in the teacher's language, en"), ("de/text:tatoebaa", "there is text:scenes-text"),
+    ("'de/text:scenes-text + de/human'", "write two"),
+])  # fmt: skip
+def test_sentences_that_are_not_there_are_told_before_the_teacher_is_trained(
+    tiny: Tiny, group: str, says: str, capsys
+) -> None:
+    taught = f"--vse.rows={{human: [en/human], more: [{group}]}}"
+    settings = "--vse.row_settings={more: {model: student, teacher: {row: human}}}"
+    assert tiny.main("vse", taught, settings, "--vse.only=[more]", "--vse.test=[en, de]") == 1
+    out = " ".join("".join(capsys.readouterr()).split())
+    assert says in out
+    assert "starts" not in out
