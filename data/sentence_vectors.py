@@ -1,6 +1,6 @@
 """Sentence vectors on disk: computed once for every different sentence of a caption table, then looked up."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from data.errors import DataError
 from data.padding import pad
-from data.progress import shown
+from data.parts import write_in_parts
 from data.text import PretrainedTokens
 
 _SENTENCES, _VECTORS = "sentences.parquet", "vectors.npy"
@@ -41,32 +41,17 @@ def compute_vectors(
     """
     numbers = {text: tokens(text) for text in set(texts)}
     order = sorted(numbers, key=lambda text: (len(numbers[text]), text))
-    parts.mkdir(exist_ok=True)
-    starts = range(0, len(order), _PART)
-    for start in shown(starts, "sentence vectors", len(starts)):
-        if not _part(parts, start).is_file():
-            _write_part([numbers[text] for text in order[start : start + _PART]], encode, _part(parts, start))
-    dim = np.load(_part(parts, 0), mmap_mode="r").shape[1]
-    vectors = np.lib.format.open_memmap(folder / _VECTORS, "w+", np.float32, (len(order), dim))
-    for start in starts:
-        vectors[start : start + _PART] = np.load(_part(parts, start))
-    vectors.flush()
+
+    def vectors(first: int) -> Iterator[NDArray[np.float32]]:
+        """Of the sentences from one on, a part at a time."""
+        for start in range(first, len(order), _PART):
+            part = [numbers[text] for text in order[start : start + _PART]]
+            batches = (part[at : at + _BATCH] for at in range(0, len(part), _BATCH))
+            yield np.concatenate([encode(pad(batch)) for batch in batches])
+
+    write_in_parts(folder / _VECTORS, len(order), _PART, vectors, parts, "sentence vectors")
     pq.write_table(pa.table({"text": order}), folder / _SENTENCES)
     return len(order)
-
-
-def _part(parts: Path, start: int) -> Path:
-    return parts / f"{start:09d}.npy"
-
-
-def _write_part(sentences: Sequence[Sequence[int]], encode: Encode, path: Path) -> None:
-    """Write the vectors of sentences, given as token numbers, whole or not at all."""
-    batches = (sentences[start : start + _BATCH] for start in range(0, len(sentences), _BATCH))
-    vectors = np.concatenate([encode(pad(batch)) for batch in batches])
-    temporary = path.with_suffix(".half")
-    with temporary.open("wb") as file:
-        np.save(file, vectors)
-    temporary.replace(path)
 
 
 class Arrays:

@@ -183,7 +183,7 @@ def dual_network_arguments(name: str) -> dict[str, Any]:
     """Return the arguments of a `DualNetwork`, but `towers`, as plain values.
 
     `pixels`: `height` and `width` of a picture or, for a network that reads patches in the picture's own shape, how
-    many `patches` of `patch` pixels at most; `factor`, `mean` and `deviation` of red, green and blue. `text`: number of
+    many `patches` at most; `factor`, `mean` and `deviation` of red, green and blue. `text`: number of
     the padding (`pad`), the `length` that texts are padded to (null: the longest of a batch), whether padding stands
     `left`, whether it is masked (`mask`), the `longest` text that is read, in sub-words, and whether texts are read
     `lower`-cased.
@@ -225,7 +225,7 @@ def dual_network_arguments(name: str) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "config": kept,
         "pixels": _pixels(name, reader),
-        "text": _text(name, config, kept, tokenizer),
+        "text": _text(name, config, tokenizer),
     }
     with torch.device("meta"):  # shapes alone
         DualNetwork(**arguments)
@@ -256,14 +256,14 @@ def _pixels(name: str, reader: Any) -> dict[str, Any]:
     factor = float(reader.rescale_factor) if reader.do_rescale else 1.0
     plain = {"factor": factor, "mean": mean, "deviation": deviation}
     if (patches := getattr(reader, "max_num_patches", None)) is not None:
-        return plain | {"patches": int(patches), "patch": int(reader.patch_size)}
+        return plain | {"patches": int(patches)}
     crop = reader.crop_size if getattr(reader, "do_center_crop", None) else reader.size
     if not (getattr(crop, "height", None) and getattr(crop, "width", None)):
         raise ModelError(f"vse.pretrained {name!r}: reads pictures of no fixed size; take another network")
     return plain | {"patches": None, "height": int(crop.height), "width": int(crop.width)}
 
 
-def _text(name: str, config: Any, plain: dict[str, Any], tokenizer: Any) -> dict[str, Any]:
+def _text(name: str, config: Any, tokenizer: Any) -> dict[str, Any]:
     padded, places = config.model_type in _PADDED, config.text_config.max_position_embeddings
     if tokenizer.pad_token_id is None:
         raise ModelError(f"vse.pretrained {name!r}: its tokenizer has no padding; set its pad_token")

@@ -38,13 +38,16 @@ def copy_model(source: Path, target: Path, images: Path | None = None) -> dict[s
     network = read_json(target / "network.json", NETWORK)
     arguments: dict[str, Any] = network["arguments"]
     if pretrained := arguments.get("pretrained"):
-        (_copy_tokenizer if "network" in arguments else _copy_text_model)(pretrained, target / TEXT)
+        if "network" in arguments:  # whose weights are the model's own
+            _copy("dual encoder", pretrained, target / TEXT, "AutoTokenizer", "AutoConfig")
+        else:
+            _copy("text model", pretrained, target / TEXT, "AutoTokenizer", "AutoModel")
         arguments["pretrained"] = TEXT
         words = read_json(target / "words.json")
         (target / "words.json").write_text(json.dumps(words | {"pretrained": TEXT}), encoding="utf-8")
     if images is not None:
         _join(target, arguments, images)
-    elif "network" in arguments:
+    elif pretrained and "network" in arguments:
         _copy_reader(pretrained, target / VISION)
     (target / "network.json").write_text(json.dumps(network, indent=1), encoding="utf-8")
     return arguments
@@ -99,8 +102,8 @@ def _join(target: Path, arguments: dict[str, Any], images: Path) -> None:
     """Make the model of image vectors a part of the one that reads them."""
     side = read_json(images / "network.json", NETWORK)
     own = side["arguments"]
-    pretrained = own.pop("pretrained", None)
-    if "network" in own:
+    pretrained: str | None = own.pop("pretrained", None)
+    if "network" in own and pretrained is not None:
         _copy_reader(pretrained, target / VISION)
     elif pretrained is not None:
         raise RecipeError(
@@ -116,38 +119,19 @@ def _join(target: Path, arguments: dict[str, Any], images: Path) -> None:
     save_file(weights, target / "weights.safetensors")
 
 
-def _copy_text_model(name: str, folder: Path) -> None:
-    """The tokenizer and configuration of a pretrained text model, with its weights, wherever they lie."""
-    from transformers import AutoModel, AutoTokenizer
+def _copy(what: str, name: str, folder: Path, *kinds: str, **options: Any) -> None:
+    """Copy parts of a pretrained network of `transformers`, by the names of its Auto classes, wherever they lie."""
+    import transformers
 
     try:
-        AutoTokenizer.from_pretrained(name, trust_remote_code=False).save_pretrained(folder)
-        AutoModel.from_pretrained(name, trust_remote_code=False).save_pretrained(folder)
+        for kind in kinds:
+            part = getattr(transformers, kind).from_pretrained(name, trust_remote_code=False, **options)
+            part.save_pretrained(folder)
     except (OSError, ValueError) as error:
-        raise _gone("text model", name, error) from None
+        reason = " ".join(str(error).split())[:200]
+        raise RecipeError(f"export: the {what} {name!r} is no longer there ({reason}); put it back") from None
 
 
-def _copy_tokenizer(name: str, folder: Path) -> None:
-    """The tokenizer and configuration of a dual encoder, whose weights are the model's own."""
-    from transformers import AutoConfig, AutoTokenizer
-
-    try:
-        AutoTokenizer.from_pretrained(name, trust_remote_code=False).save_pretrained(folder)
-        AutoConfig.from_pretrained(name, trust_remote_code=False).save_pretrained(folder)
-    except (OSError, ValueError) as error:
-        raise _gone("dual encoder", name, error) from None
-
-
-def _copy_reader(name: str | None, folder: Path) -> None:
+def _copy_reader(name: str, folder: Path) -> None:
     """What reads pictures for a dual encoder."""
-    from transformers import AutoImageProcessor
-
-    try:
-        AutoImageProcessor.from_pretrained(name, backend="pil", trust_remote_code=False).save_pretrained(folder)
-    except (OSError, ValueError, TypeError) as error:
-        raise _gone("dual encoder", str(name), error) from None
-
-
-def _gone(what: str, name: str, error: Exception) -> RecipeError:
-    reason = " ".join(str(error).split())[:200]
-    return RecipeError(f"export: the {what} {name!r} is no longer there ({reason}); put it back")
+    _copy("dual encoder", name, folder, "AutoImageProcessor", backend="pil")

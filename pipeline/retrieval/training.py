@@ -154,8 +154,7 @@ def training_job(training: Training, settings: VseSettings) -> Job:
     starts = [training_job(training, overlaid(settings, start)) for start in settings.start]
     settings = replace(settings, word_vectors=vectors_of_row(recipe, settings, row, mix.languages))
     files = files_read(settings, training.workspace)
-    of_training = names_of(TrainingSettings)
-    plain = {key: value for key, value in job_settings(settings).items() if key in of_training}
+    plain = {key: value for key, value in job_settings(settings).items() if key in names_of(TrainingSettings)}
     if not settings.teacher:
         del plain["teaching_contrast"]
     plain |= {"groups": settings.rows[row], "seed": training.seed} | files
@@ -242,8 +241,7 @@ class _Run:
                 galleries(self.watched), settings.test,
             )  # fmt: skip
             load_best(module, best)
-        weights = module.model.parameters() if settings.epochs else ()
-        trained = sum(weight.numel() for weight in weights if weight.requires_grad)
+        trained = [weight.numel() for weight in module.model.parameters() if weight.requires_grad]
         shares = interpolate(module, began, settings.interpolate, partial(self._validated, module, data))
         module.finish()
         save_model(folder, settings.model, arguments, module.model)
@@ -261,7 +259,8 @@ class _Run:
         return {
             "test": tested, "val": validated, "twins": twin_scores(test, twins_of(inputs["corpus"]), folder),
             "steps_an_epoch": len(data.train_dataloader()) if settings.epochs else 0, "vocabulary": len(text),
-            "parameters": sum(p.numel() for p in module.parameters()), "trained_parameters": trained,
+            "parameters": sum(p.numel() for p in module.parameters()),
+            "trained_parameters": sum(trained) if settings.epochs else 0,
             **({"interpolated": shares} if shares else {}), **started,
             **language_probe(module.model, captions, text, mix.languages),
         }  # fmt: skip

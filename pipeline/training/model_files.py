@@ -18,7 +18,8 @@ from pipeline.engine.files import fingerprint
 from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
 
-MODEL_FILES = ("network.json", "weights.safetensors", "words.json")
+OF_NETWORK = ("network.json", "weights.safetensors")
+MODEL_FILES = (*OF_NETWORK, "words.json")
 TEXT = "text"
 """Folder of the text model that an exported model was made on, in the folder of that model."""
 

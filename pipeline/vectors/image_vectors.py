@@ -1,5 +1,6 @@
 """The jobs that encode each image once: by a dual encoder's image tower, or by a trained model."""
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 
 from data.captions import read_captions
 from data.network_pixels import NetworkPixels
+from data.parts import write_in_parts
 from data.pixels import VectorStore, files_of, open_images
-from data.progress import shown
 from data.text import PretrainedTokens
 from modules.pretrained.dual_network import dual_network_arguments, revision_of
 from modules.retrieval_models import RetrievalModel, build_model
@@ -22,7 +23,7 @@ from pipeline.engine.job import Job
 from pipeline.engine.machine import cores
 from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
-from pipeline.training.model_files import device_of, load_model, read_network, save_model
+from pipeline.training.model_files import OF_NETWORK, device_of, load_model, save_model
 from pipeline.visualization.encoded import encoded_images
 
 VERSION = 1
@@ -84,8 +85,8 @@ def trained_job(trained: Job, inputs: Mapping[str, Job], trainer: TrainerSetting
         _write(folder, ids, lambda first: (
             _encoded(model, store.regions[rows[start : start + _PART]]) for start in starts if start >= first
         ))  # fmt: skip
-        name, arguments, _ = read_network(inputs["model"])
-        save_model(folder, name, arguments, model)
+        for name in OF_NETWORK:
+            shutil.copyfile(inputs["model"] / name, folder / name)
         return {"images": len(ids), "dim": VectorStore(folder).dim}
 
     return Job(f"{VECTORS}-{trained.name}", "vse", VERSION, {}, dict(inputs), run, headline=_headline)
@@ -106,11 +107,7 @@ def image_tower(name: str, numbers: int) -> tuple[DualEncoder, dict[str, Any]]:
         "region_dim": numbers, "vocabulary_size": 0, "languages": [], "pretrained": name, "image": "full",
         "network": network,
     }  # fmt: skip
-    model = build_model(DUAL, **arguments)
-    assert isinstance(model, DualEncoder)
-    assert model.network is not None
-    model.network.load(name)
-    return model, arguments
+    return _loaded(arguments), arguments
 
 
 def whole_network(name: str, languages: Sequence[str]) -> tuple[DualEncoder, PretrainedTokens, NetworkPixels]:
@@ -126,14 +123,20 @@ def whole_network(name: str, languages: Sequence[str]) -> tuple[DualEncoder, Pre
     network = dual_network_arguments(name)
     reader = NetworkPixels(name)
     text = PretrainedTokens(name, network["text"]["longest"], network["text"]["lower"])
-    model = build_model(
-        DUAL, region_dim=reader.size, vocabulary_size=len(text), languages=list(languages), pretrained=name,
-        image="full", network=network | {"towers": "both"},
-    )  # fmt: skip
+    model = _loaded({
+        "region_dim": reader.size, "vocabulary_size": len(text), "languages": list(languages), "pretrained": name,
+        "image": "full", "network": network | {"towers": "both"},
+    })  # fmt: skip
+    return model.eval(), text, reader
+
+
+def _loaded(arguments: dict[str, Any]) -> DualEncoder:
+    """A dual encoder with the weights of its network."""
+    model = build_model(DUAL, **arguments)
     assert isinstance(model, DualEncoder)
     assert model.network is not None
-    model.network.load(name)
-    return model.eval(), text, reader
+    model.network.load(arguments["pretrained"])
+    return model
 
 
 def write_vectors(folder: Path, model: RetrievalModel, reader: NetworkPixels, pictures: Mapping[str, Path]) -> None:
@@ -183,25 +186,9 @@ def _encoded(model: RetrievalModel, images: NDArray[Any]) -> NDArray[np.float32]
 
 
 def _write(folder: Path, ids: list[str], encode: Callable[[int], Iterable[NDArray[np.float32]]]) -> None:
-    """Write vectors part by part: a part that is finished is kept in a file of its own until all are.
-
-    Args:
-        folder: to write into.
-        ids: of the images.
-        encode: gives the parts from the one that begins with an image on.
-    """
-    kept = folder / "checkpoints"
-    kept.mkdir(exist_ok=True)
-    paths = {start: kept / f"{start:09d}.npy" for start in range(0, len(ids), _PART)}
-    missing = [start for start, path in paths.items() if not path.is_file()]
-    if missing:
-        parts = shown(encode(missing[0]), "image vectors", len(missing))
-        for start, part in zip(range(missing[0], len(ids), _PART), parts, strict=True):
-            temporary = paths[start].with_suffix(".half")
-            with temporary.open("wb") as file:
-                np.save(file, part)
-            temporary.replace(paths[start])
-    np.save(folder / VectorStore.array, np.concatenate([np.load(path) for path in paths.values()]))
+    """Write `vectors.npy` and `ids.txt`; `encode` gives the parts from the one that begins with an image on."""
+    array = folder / VectorStore.array
+    write_in_parts(array, len(ids), _PART, encode, folder / "checkpoints", "image vectors")
     (folder / "ids.txt").write_text("".join(f"{name}\n" for name in ids), encoding="utf-8")
 
 
