@@ -6,12 +6,11 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor
 from torch.nn import Parameter
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Adam, Optimizer
-from torch.optim.lr_scheduler import MultiStepLR
+from torch.optim.lr_scheduler import LinearLR, MultiStepLR
 
 from modules.distributed import gather_rows, touch
 from modules.errors import ModelError
@@ -69,6 +68,7 @@ class Retrieval(RankedModule):
         taught_types: of each type of captions, whether they are sentences without pictures, whose "image" is a
             teacher's vector; None: there are none.
         teaching_contrast: weight of InfoNCE between such sentences and the teacher's vectors.
+        warmup_steps: steps in which the learning rate rises to `learning_rate`; 0: it begins there.
 
     Attributes are those of a `RankedModule`.
     """
@@ -80,6 +80,7 @@ class Retrieval(RankedModule):
         pretrained_rate: float = 0.0, caption_loss: float = 0.0, weight_decay: float = 0.0, negatives: int = 10,
         distance: Distance = "cosine", decay_every: int = 0, image_encoder_rate: float = 0.0,
         cached_chunk: int = 0, taught_types: Sequence[bool] | None = None, teaching_contrast: float = 0.1,
+        warmup_steps: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(build_model(model, **arguments), test_languages)
         self.save_hyperparameters()
@@ -261,13 +262,14 @@ class Retrieval(RankedModule):
             if self.trainer.is_global_zero:
                 _LOG.warning(_COLLAPSED, self.hparams["model"], self.current_epoch + 1, value)
 
-    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
-        """Return Adam with one learning rate decay; pretrained parts have their own learning rates."""
+    def configure_optimizers(self) -> Any:
+        """Return Adam with a warm-up and a decay of the learning rate; pretrained parts have rates of their own."""
         optimizer = self.adam(list(self.parameters()))
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": self.schedule(optimizer, self.model.pretrain_epochs)},
-        }
+        schedules: list[dict[str, Any]] = [{"scheduler": self.schedule(optimizer, self.model.pretrain_epochs)}]
+        if steps := self.hparams["warmup_steps"]:
+            rising = LinearLR(optimizer, start_factor=1 / steps, total_iters=steps - 1)
+            schedules.append({"scheduler": rising, "interval": "step"})
+        return [optimizer], schedules
 
     def adam(
         self, parameters: Sequence[Parameter], betas: tuple[float, float] = (0.9, 0.999),

@@ -102,7 +102,7 @@ def _check_retrieval_models(vse: VseSettings) -> None:
 def _read(vse: VseSettings) -> tuple[Any, ...]:
     """What `_check_read` looks at."""
     of_text = vse.pretrained, vse.pretrained_vectors, vse.pretrained_rate, vse.drop_words
-    of_training = vse.drop_regions, vse.epochs, vse.cached_chunk, vse.interpolate, vse.start
+    of_training = vse.drop_regions, vse.epochs, vse.cached_chunk, vse.interpolate, vse.start, vse.warmup_steps
     return *of_text, *of_training, vse.teacher, vse.image_encoder
 
 
@@ -135,6 +135,9 @@ def _check_read(name: str, vse: VseSettings) -> None:
         raise RecipeError(
             f"{model} with both towers frozen, and vse.epochs is {vse.epochs}; set it to 0, or train a tower"
         )
+    if vse.warmup_steps and options.get("generate"):
+        raise RecipeError(f"vse.warmup_steps is {vse.warmup_steps}, but {name} with options.generate has an Adam for "
+                          "each loss; set it to 0")  # fmt: skip
     if vse.cached_chunk and kind.score_with(**options) != "inner product":
         raise RecipeError(f"vse.cached_chunk is {vse.cached_chunk}, but {name} has no single vectors; set it to 0")
 

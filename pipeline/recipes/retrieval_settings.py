@@ -54,6 +54,8 @@ class TrainingSettings:
     """After this epoch the learning rate is multiplied by `decay`."""
     decay: float = number(0.1, above=0, most=1)
     """Factor of the learning rate after `decay_epoch`."""
+    warmup_steps: int = number(0, 0, 10**6)
+    """Steps in which the learning rate rises to `learning_rate`; 0: it begins there."""
     clip: float = number(2.0, 0)
     """Largest norm of the gradient; 0 does not clip."""
     dropout: float = number(0.0, 0, below=1)

@@ -305,7 +305,7 @@ class _Run:
             settings.drop_regions, settings.drop_words, settings.pretrained_rate, settings.caption_loss,
             settings.weight_decay, settings.negatives, settings.distance, settings.decay_every,
             settings.image_encoder_rate, settings.cached_chunk,
-            [name.partition("/")[2].startswith(TEXT) for name in types], settings.teaching_contrast,
+            [f"/{TEXT}" in name for name in types], settings.teaching_contrast, settings.warmup_steps,
         )  # fmt: skip
 
     def _log_result(

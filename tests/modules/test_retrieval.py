@@ -81,6 +81,22 @@ def test_warm_up_ends_and_the_rate_drops_at_their_epochs(corpus) -> None:
     assert [rate for (rate,) in diary.rates] == pytest.approx([0.01] * 3 + [0.001] * 2)
 
 
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_the_learning_rate_rises_step_by_step_and_drops_as_without_a_warm_up(corpus, steps: int) -> None:
+    class Rates(Callback):
+        found: list[float] = []
+
+        def on_before_optimizer_step(self, trainer, pl_module, optimizer) -> None:
+            self.found.append(optimizer.param_groups[0]["lr"])
+
+    rates = Rates()
+    rates.found = []
+    module = make_module(corpus, warmup_steps=steps, decay_epoch=2, decay=0.1)
+    make_trainer(3, rates, limit_val_batches=0).fit(module, make_data(corpus, steps=3))
+    rising = [0.01 * (step + 1) / steps for step in range(steps)]
+    assert rates.found == pytest.approx(rising + [0.01] * (6 - steps) + [0.001] * 3)
+
+
 def test_weights_of_types_reach_the_loss(corpus) -> None:
     data = make_data(corpus)
     batch = next(iter(data.train_dataloader()))
