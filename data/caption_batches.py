@@ -1,22 +1,21 @@
 """Collated batches for retrieval: images, and captions that point to them."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from datasets import Dataset as Table
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from data.captions import HUMAN
-from data.padding import pad
+from data.captions import HUMAN, sentences_of, types_of
 from data.pixels import PixelStore
 from data.regions import RegionStore
-from data.sentences import sentence_hash
-
-Visit = tuple[int, ...]
-"""One image in a batch: the numbers of the captions that come with it."""
+from data.text_inputs import TextInput
 
 
 class CaptionBatches(Dataset):
@@ -31,44 +30,42 @@ class CaptionBatches(Dataset):
     Args:
         captions: the caption table, human and synthetic.
         store: regions of all its images.
-        encode: a text input's `encode`: text and language to token numbers.
+        text: the text input.
         languages: whose places are the numbers in `language`.
         types: whose places are the numbers in `type`; a type that is not among them is −1.
         pictures: of the images that need them; None: none.
     """
 
     def __init__(
-        self, captions: Table, store: RegionStore, encode: Callable[[str, str], list[int]],
+        self, captions: Table, store: RegionStore, text: TextInput,
         languages: Sequence[str], types: Sequence[str], pictures: PixelStore | None = None,
     ) -> None:  # fmt: skip
         self.store, self.pictures = store, pictures
-        texts, caption_languages, sources = captions["text"][:], captions["language"][:], captions["source"][:]
-        self.tokens = [encode(text, language) for text, language in zip(texts, caption_languages, strict=True)]
+        self.tokens = text.encode_all(captions)
         self.rows = store.rows(captions["image_id"][:])
-        self.sentences = np.array([sentence_hash(text) for text in texts], dtype=np.int64)
-        pairs = np.stack([self.rows, self.sentences], 1, dtype=np.int64)
-        self.image_sentences = np.unique(pairs, axis=0)  # in the order of rows
-        place = {language: number for number, language in enumerate(languages)}
-        self.languages = np.array([place.get(language, -1) for language in caption_languages])
-        self.human = [source == HUMAN for source in sources]
-        kind = {name: number for number, name in enumerate(types)}
-        self.types = np.array(
-            [kind.get(f"{language}/{source}", -1) for language, source in zip(caption_languages, sources, strict=True)]
-        )
+        self.sentences = sentences_of(captions)
+        order = np.lexsort((self.sentences, self.rows))
+        pairs = np.stack([self.rows[order], self.sentences[order]], 1, dtype=np.int64)
+        first = np.ones(len(pairs), bool)
+        first[1:] = (pairs[1:] != pairs[:-1]).any(1)
+        self.image_sentences = pairs[first]  # in the order of rows
+        rows = captions.with_format("arrow")[:]
+        self.languages = _places(rows["language"], languages)
+        self.human = pc.equal(rows["source"], HUMAN).to_numpy()
+        self.types = _places(types_of(rows), types)
 
-    def __getitem__(self, visits: Sequence[Visit]) -> dict[str, Tensor]:
-        numbers = np.array([number for visit in visits for number in visit])
+    def __getitem__(self, visits: Sequence[ArrayLike]) -> dict[str, Tensor]:
+        numbers = np.concatenate([np.ravel(part) for part in visits])
         keys, index = np.unique(self.rows[numbers], return_inverse=True)
         regions = torch.from_numpy(self.store.regions[keys])
-        tokens = [self.tokens[number] for number in numbers]
-        starts, ends = (np.searchsorted(self.image_sentences[:, 0], keys, side) for side in ("left", "right"))
-        known = np.concatenate([self.image_sentences[start:end] for start, end in zip(starts, ends, strict=True)])
+        tokens, lengths = self.tokens.padded(numbers)
+        known = self._sentences_of(keys)
         batch = {
             "regions": regions,
             "region_mask": torch.ones(regions.shape[:2], dtype=torch.bool),
             "image_key": torch.from_numpy(keys),
-            "tokens": pad(tokens),
-            "lengths": torch.tensor([len(sentence) for sentence in tokens]),
+            "tokens": tokens,
+            "lengths": lengths,
             "image_index": torch.from_numpy(index),
             "caption_key": torch.from_numpy(numbers),
             "language": torch.from_numpy(self.languages[numbers]),
@@ -80,13 +77,26 @@ class CaptionBatches(Dataset):
             batch["pixels"] = torch.from_numpy(self.pictures.pixels_of([self.store.ids[key] for key in keys]))
         return batch
 
+    def _sentences_of(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of `image_sentences` of some images."""
+        starts, ends = (np.searchsorted(self.image_sentences[:, 0], keys, side) for side in ("left", "right"))
+        counts = ends - starts
+        return self.image_sentences[np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())]
+
     def references(self) -> dict[tuple[int, int], list[list[int]]]:
         """`image_key` and language → the human captions of the table as token numbers; all where none is human."""
         human: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
         written: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
-        columns = (self.rows.tolist(), self.languages.tolist(), self.human, self.tokens)
+        sentences = (self.tokens[number] for number in range(len(self.tokens)))
+        columns = (self.rows.tolist(), self.languages.tolist(), self.human.tolist(), sentences)
         for row, language, by_human, tokens in zip(*columns, strict=True):
             written[row, language].append(tokens)
             if by_human:
                 human[row, language].append(tokens)
         return written | human
+
+
+def _places(column: pa.ChunkedArray, names: Sequence[str]) -> NDArray[np.int64]:
+    """The place of each entry among some names; −1 where it is not among them."""
+    found = pc.index_in(column, pa.array(names, pa.string()))
+    return pc.fill_null(found, -1).to_numpy().astype(np.int64)

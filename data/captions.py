@@ -1,14 +1,18 @@
 """The caption table and the parallel table: every sentence of a corpus, one Parquet file each."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from data.errors import DataError
+from data.sentences import sentence_hash
 
 if TYPE_CHECKING:  # takes a second to import
     from datasets import Dataset
@@ -52,23 +56,29 @@ class Pair:
 
 
 _SCHEMA = pa.schema([(field.name, pa.float64() if field.name == "score" else pa.string()) for field in fields(Caption)])
+_OF_TEXT = ("tokens", "sentence")
 _PAIR_COLUMNS = ("pair_id", "image_id", "split", "origin")
 
 
 def write_captions(captions: Iterable[Caption], path: Path) -> None:
-    """Write the caption table to the Parquet file `path`."""
-    pq.write_table(_rows(captions), path)
+    """Write the caption table to the Parquet file `path`, with what `read_captions` calls tokens."""
+    pq.write_table(_with_tokens(_rows(captions)), path)
 
 
-def table_of(captions: Iterable[Caption]) -> "Dataset":
+def table_of(captions: Iterable[Caption], tokens: bool = False) -> "Dataset":
     """A caption table in memory, as `read_captions` gives it."""
     from datasets import Dataset
 
-    return Dataset(_rows(captions))
+    rows = _rows(captions)
+    return Dataset(_with_tokens(rows) if tokens else rows)
 
 
-def read_captions(path: Path) -> "Dataset":
+def read_captions(path: Path, tokens: bool = False) -> "Dataset":
     """Read a caption table; its columns are the fields of `Caption`.
+
+    Args:
+        path: of the file.
+        tokens: with the columns `tokens` (the sentence as `tokenize` gives it) and `sentence` (its `sentence_hash`).
 
     Raises:
         DataError: the file is missing, is no Parquet file, or has other columns.
@@ -79,7 +89,23 @@ def read_captions(path: Path) -> "Dataset":
         raise DataError(f"{path}: no column {missing[0]!r}; a caption table has {', '.join(_SCHEMA.names)}")
     from datasets import Dataset
 
+    if tokens:
+        return Dataset(table if set(_OF_TEXT) <= set(table.column_names) else _with_tokens(table.select(_SCHEMA.names)))
     return Dataset(table.select(_SCHEMA.names))
+
+
+def choose(captions: "Dataset", split: str, types: Collection[str]) -> "Dataset":
+    """The captions of a split that are of some types (`en/human`)."""
+    from datasets import Dataset
+
+    rows = captions.with_format("arrow")[:]
+    of_types = pc.is_in(types_of(rows), pa.array(sorted(types), pa.string()))
+    return Dataset(rows.filter(pc.and_(pc.equal(rows["split"], split), of_types)))
+
+
+def types_of(rows: pa.Table) -> pa.ChunkedArray:
+    """The type of each caption, `en/human`."""
+    return pc.binary_join_element_wise(rows["language"], rows["source"], "/")
 
 
 def write_pairs(pairs: Sequence[Pair], path: Path) -> None:
@@ -107,6 +133,25 @@ def read_pairs(path: Path) -> "Dataset":
 
 def _rows(captions: Iterable[Caption]) -> pa.Table:
     return pa.Table.from_pylist([asdict(caption) for caption in captions], schema=_SCHEMA)
+
+
+def sentences_of(captions: "Dataset") -> NDArray[np.int64]:
+    """The `sentence_hash` of each caption; they are in the table, or computed."""
+    if "sentence" in captions.column_names:
+        hashes = captions.with_format("arrow")[:]["sentence"].to_numpy()
+        return hashes.astype(np.int64, copy=False)
+    return np.fromiter(map(sentence_hash, captions["text"][:]), np.int64, len(captions))
+
+
+def _with_tokens(rows: pa.Table) -> pa.Table:
+    """A caption table with `_OF_TEXT`."""
+    from data.text import tokenize_all
+
+    texts = rows["text"].to_pylist()
+    columns = pa.array(tokenize_all(texts, rows["language"].to_pylist())), pa.array(map(sentence_hash, texts))
+    for name, column in zip(_OF_TEXT, columns, strict=True):
+        rows = rows.append_column(name, column)
+    return rows
 
 
 def _read_table(path: Path) -> pa.Table:

@@ -1,11 +1,7 @@
 """Regions of pictures: found in their pixels by `data.objects`, or by a pretrained network (`data.vision`)."""
 
-import multiprocessing
-import os
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +13,7 @@ from PIL import Image
 from data.errors import DataError
 from data.images import open_picture
 from data.objects import Found, find_objects
+from data.processes import pool
 from data.progress import shown
 from data.regions import write_regions
 
@@ -128,36 +125,18 @@ def _all_looked(pictures: Sequence[Path], look: Callable[[Path], Looked], worker
         yield from map(task, chunks)
         return
     while chunks:
-        with _pool(min(workers, len(chunks))) as pool:
-            waiting = deque(pool.submit(task, chunk) for chunk in chunks[: 4 * workers])
+        with pool(min(workers, len(chunks))) as processes:
+            waiting = deque(processes.submit(task, chunk) for chunk in chunks[: 4 * workers])
             try:
                 while waiting:
                     yield waiting.popleft().result()
                     del chunks[0]
                     if len(chunks) > len(waiting):
-                        waiting.append(pool.submit(task, chunks[len(waiting)]))
+                        waiting.append(processes.submit(task, chunks[len(waiting)]))
                 continue
             except BrokenProcessPool:
                 pass
         yield [_look_alone(picture, task) for picture in chunks.pop(0)]  # one of these, or one read at the same time
-
-
-def _pool(workers: int) -> ProcessPoolExecutor:
-    """Spawned, not forked: the parent may hold threads of torch, whose locks a fork would copy."""
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), end_with_the_parent)
-
-
-def end_with_the_parent() -> None:
-    """End this worker when its parent ends: else it would wait forever for one that was killed."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        """Wait for the parent to end, then end the process."""
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _look_at(pictures: Sequence[Path], look: Callable[[Path], Looked]) -> list[Looked | str]:
@@ -172,8 +151,8 @@ def _look_at(pictures: Sequence[Path], look: Callable[[Path], Looked]) -> list[L
 
 def _look_alone(picture: Path, task: Callable[[Sequence[Path]], list[Looked | str]]) -> Looked | str:
     """In a process of its own."""
-    with _pool(1) as pool:
+    with pool(1) as processes:
         try:
-            return pool.submit(task, [picture]).result()[0]
+            return processes.submit(task, [picture]).result()[0]
         except BrokenProcessPool:
             return f"{picture}: not a readable picture (the process that read it died); replace it or leave it out"

@@ -13,7 +13,8 @@ from torch import Tensor
 from data.errors import DataError
 from data.padding import pad
 from data.parts import write_in_parts
-from data.text import PretrainedTokens
+from data.text_inputs import PretrainedTokens
+from data.tokens import Tokens
 
 _SENTENCES, _VECTORS = "sentences.parquet", "vectors.npy"
 _BATCH, _PART = 64, 4096
@@ -108,6 +109,10 @@ class KnownSentences:
         """The number of a sentence with a known vector, else its sub-words."""
         number = self._numbers.get(text)
         return self.tokens.encode(text, language) if number is None else [len(self.tokens) + number]
+
+    def encode_all(self, captions: Table) -> Tokens:
+        """`encode` all sentences of a caption table."""
+        return Tokens.of(map(self.encode, captions["text"][:], captions["language"][:]))
 
     def save(self, path: Path) -> None:
         """Write the text model's name; trained models read sentences by it."""

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 import pytorch_lightning as pl
@@ -15,6 +16,7 @@ from data.padding import pad
 from data.regions import RegionStore
 from data.text import BEGIN, END
 
+Part = TypeVar("Part", list[int], NDArray[np.int64])
 _POOL = 50  # batches' worth of sentences that are sorted by length together
 
 
@@ -209,7 +211,7 @@ def loader(dataset: Dataset, sampler: Sampler, workers: int) -> DataLoader:
     )  # fmt: skip
 
 
-def share(numbers: list[int], rank: int, world_size: int) -> list[int]:
+def share(numbers: Part, rank: int, world_size: int) -> Part:
     """What one rank takes of a batch: every `world_size`-th, so lengths and kinds spread evenly.
 
     A batch with too few for all ranks goes to each of them whole: none is idle, and the mean over all is the same.

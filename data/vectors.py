@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.errors import DataError
-from data.text import CHARACTERS, SPECIALS, words_of
+from data.text import SPECIALS
 
 # A process of its own: fastText draws start values in min(1, threads/10) of its matrix only and leaves the rest as
 # it finds memory, so 10 threads are the least. 100,000 buckets of n-grams keep the model at 150 MB instead of 2.4 GB.
@@ -45,17 +45,16 @@ def installed() -> bool:
 
 
 def train_vectors(
-    texts: Sequence[str], languages: Sequence[str], words: Sequence[str], dim: int, path: Path, by: str = CHARACTERS
+    sentences: Sequence[str], languages: Sequence[str], words: Sequence[str], dim: int, path: Path
 ) -> None:
     """Train fastText on sentences and write the vectors of `words` to the `.npy` file `path`, (V, dim) float32.
 
     Args:
-        texts: surface sentences.
+        sentences: their words separated by spaces, as `words_of` gives them.
         languages: of each.
         words: the vocabulary, its special entries first (they get vectors of zeros).
         dim: size of a vector, divisible by 10.
         path: file to write.
-        by: what the vocabulary reads languages that are written without spaces by (`WordVocabulary.by`).
 
     Raises:
         DataError: `dim` does not fit, or fastText is not installed or failed.
@@ -68,8 +67,7 @@ def train_vectors(
     plain = [word.partition(":")[2] or word if word.startswith(named) else word for word in words]
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "text"
-        lines = (words_of(sentence, language, by) for sentence, language in zip(texts, languages, strict=True))
-        text.write_text("\n".join(lines), encoding="utf-8")
+        text.write_text("\n".join(sentences), encoding="utf-8")
         vectors = _by_fasttext(_TRAIN, text, plain, str(dim))
     vectors[[number for number, word in enumerate(words) if word in SPECIALS]] = 0
     if not np.isfinite(vectors).all():

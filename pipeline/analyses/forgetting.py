@@ -11,7 +11,7 @@ import torch
 from data.errors import DataError
 from data.network_pixels import NetworkPixels
 from data.pixels import VectorStore, files_of
-from data.text import TextInput
+from data.text_inputs import TextInput
 from modules.metrics.intervals import Difference, paired_difference
 from modules.metrics.retrieval import RetrievalRanks, retrieval_scores
 from modules.retrieval_models import RetrievalModel, model_class

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import psutil
 
-from data.extractor import end_with_the_parent
+from data.processes import end_with_the_parent
 from pipeline.engine.console import CONSOLE
 from pipeline.engine.machine import cores
 from pipeline.engine.machine_errors import quieten

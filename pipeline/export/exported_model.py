@@ -24,7 +24,7 @@ from PIL import Image
 from data.extractor import Extractor
 from data.languages import language_of
 from data.regions import standardised
-from data.text import TextInput
+from data.text_inputs import TextInput
 from modules.retrieval_models.base import RetrievalModel
 from modules.search.encodings import Encodings
 from pipeline.errors import RecipeError

@@ -13,7 +13,7 @@ from data.captions import HUMAN, read_captions
 from data.function_words import frequent_content_words
 from data.regions import RegionStore
 from data.slots import parse_group
-from data.text import TextInput, WordVocabulary
+from data.text_inputs import TextInput, WordVocabulary
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.console import info

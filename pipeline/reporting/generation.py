@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from data.languages import language_name
-from data.text import TextInput
+from data.text_inputs import TextInput
 from modules.retrieval_models import RetrievalModel
 from pipeline.analyses.generated import SEARCH
 from pipeline.retrieval.generation import drawn_pictures, written_captions

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from data.padding import pad
 from data.regions import RegionStore
-from data.text import TextInput, WordVocabulary
+from data.text_inputs import TextInput, WordVocabulary
 from modules.retrieval_models import RetrievalModel
 from modules.translators.beam import BeamSettings
 from pipeline.errors import RecipeError

@@ -7,8 +7,8 @@ from datasets import Dataset as Table
 
 from data.captions import HUMAN
 from data.errors import DataError
+from data.mixing import CaptionsOfImages
 from data.regions import RegionStore
-from data.retrieval import CaptionsOfImages, visits_of_group
 from data.segmentation import require_segmenter
 from data.slots import Slot
 from data.text import WORDS
@@ -81,7 +81,7 @@ def require_enough(row: str, groups: Sequence[tuple[Slot, ...]], captions: Capti
         human = tuple(slot for slot in group if slot.source == HUMAN)
         if any(slot.count for slot in human):
             try:
-                visits_of_group(captions, human)
+                captions.visits(human)
             except DataError as error:
                 raise RecipeError(f"vse.rows.{row}: {error}") from None
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from data.caption_batches import CaptionBatches
 from data.captions import HUMAN
-from data.text import TextInput
+from data.text_inputs import TextInput
 from modules.metrics.language_probe import probe, universal_vectors
 from modules.retrieval_models import RetrievalModel
 from modules.search.encodings import Encoding
@@ -65,7 +65,7 @@ def encoded_twins(test: ModelTest, other: Mapping[str, str], language: str) -> T
         row for row in captions.to_list()
         if row["split"] == "twins" and row["language"] == language and row["source"] == HUMAN
     ]  # fmt: skip
-    batches = CaptionBatches(Table.from_list(rows), store, text.encode, module.model.languages, [])
+    batches = CaptionBatches(Table.from_list(rows), store, text, module.model.languages, [])
     ids = [row["image_id"] for row in rows]
     module.eval()
     with torch.no_grad():

@@ -13,7 +13,7 @@ from datasets import Dataset as Table
 from data.captions import read_captions
 from data.regions import RegionStore
 from data.retrieval import RetrievalData
-from data.text import TextInput
+from data.text_inputs import TextInput
 from modules.metrics.retrieval import RetrievalRanks, retrieval_scores
 from modules.search.encodings import Encodings, Similarity
 from modules.training.retrieval import Retrieval
@@ -112,7 +112,7 @@ def rank_split(
     """
     if store.dim != module.model.input_dim:
         raise RecipeError(f"{store.folder}: regions have {store.dim} numbers, the model reads {module.model.input_dim}")
-    data = RetrievalData(captions, store, text.encode, [], module.model.languages, {split: module.test_languages})
+    data = RetrievalData(captions, store, text, [], module.model.languages, {split: module.test_languages})
     module.folds = folds_of(data, folds, module.test_languages) if split == "test" else []
     trainer = make_trainer(settings)
     (trainer.test if split == "test" else trainer.validate)(module, data, verbose=False)

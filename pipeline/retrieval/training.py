@@ -16,7 +16,7 @@ from data.regions import RegionStore
 from data.retrieval import RetrievalData
 from data.slots import Slot, parse_group
 from data.taught import TEXT
-from data.text import TextInput
+from data.text_inputs import TextInput
 from modules.retrieval_models import model_class, option_names
 from modules.training.retrieval import Retrieval
 from pipeline.corpus.prepare import pictures_of, twins_of
@@ -279,7 +279,7 @@ class _Run:
         pictures = PixelStore(inputs["pixels"]) if "pixels" in inputs else None
         require_languages(captions, held_out)
         data = RetrievalData(
-            captions, store, text.encode, self.mix.groups, self.languages, held_out, settings.batch_size, self.seed,
+            captions, store, text, self.mix.groups, self.languages, held_out, settings.batch_size, self.seed,
             settings.steps, settings.trainer.workers, pictures,
         )  # fmt: skip
         folds_of(data, settings.folds, settings.test)
@@ -343,7 +343,7 @@ def _mix(settings: VseSettings, row: str, synthetic: Mapping[str, Job]) -> _Mix:
 
 def _captions(inputs: Mapping[str, Path], mix: _Mix) -> Table:
     """The caption table, human and synthetic."""
-    tables = [read_captions(inputs[place] / "captions.parquet") for place in ("corpus", *mix.sources)]
+    tables = [read_captions(inputs[place] / "captions.parquet", tokens=True) for place in ("corpus", *mix.sources)]
     require_training_images(tables[0], dict(zip(mix.sources, tables[1:], strict=True)))
     slots = [slot for group in mix.groups for slot in group]
     return concatenate_datasets(with_taught(tables, inputs, slots))

@@ -9,7 +9,7 @@ import numpy as np
 from datasets import Dataset as Table
 
 from data.captions import HUMAN, Caption
-from data.retrieval import captions_of_images
+from data.mixing import CaptionsOfImages
 from data.slots import parse_group
 from modules.pretrained.adapters import require_peft
 from modules.translators.beam import BeamSettings
@@ -129,7 +129,7 @@ def require_written(settings: VseSettings, captions: Table, corpus: Path) -> Non
     Raises:
         RecipeError: there are none of a language, or fewer of each image than a slot draws at once.
     """
-    training = captions_of_images(captions.select(np.flatnonzero(np.array(captions["split"][:]) == "train")))
+    training = CaptionsOfImages(captions.select(np.flatnonzero(np.array(captions["split"][:]) == "train")))
     for name in settings.only or settings.rows:
         slots = slots_of(settings, name)
         groups = [parse_group(text) for text in settings.rows[name]]

@@ -10,11 +10,11 @@ import torch
 from datasets import Dataset as Table
 from numpy.typing import NDArray
 
-from data.captions import read_captions
+from data.captions import choose, read_captions
 from data.lines import WORD_VECTORS
 from data.published_vectors import read_vectors
 from data.sentence_vectors import KnownSentences, compute_vectors
-from data.text import PretrainedTokens, TextInput, WordVocabulary
+from data.text_inputs import PretrainedTokens, TextInput, WordVocabulary, tokens_of, words_of_all
 from data.vectors import train_vectors
 from modules.pretrained.dual_network import dual_network_arguments, revision_of
 from modules.pretrained.pretrained_text import SentenceVectors
@@ -63,7 +63,7 @@ def text_input(
         sentences.require(captions)
         return sentences
     training = _training_text(captions, types)
-    vocabulary = WordVocabulary.build(*training, settings.min_count, settings.share_words, settings.segment)
+    vocabulary = WordVocabulary.count(*training, settings.min_count, settings.share_words, settings.segment)
     vocabulary.save(folder / "words.json")
     return vocabulary
 
@@ -211,17 +211,17 @@ def _trained_vectors(
     path = folder / "vectors.npy"
     if not path.is_file():
         temporary = path.with_name("half.npy")  # one that is cut short must not be read
-        train_vectors(*_training_text(captions, types), text.words, settings.word_dim, temporary, text.by)
+        tokens, languages = _training_text(captions, types)
+        words = words_of_all(tokens, languages, text.by)
+        train_vectors(words, languages, text.words, settings.word_dim, temporary)
         temporary.replace(path)
     return torch.from_numpy(np.load(path, allow_pickle=False))
 
 
 def _training_text(captions: Table, types: Collection[str]) -> tuple[list[str], list[str]]:
-    rows = [
-        row for row in captions.to_list()
-        if row["split"] == "train" and f"{row['language']}/{row['source']}" in types
-    ]  # fmt: skip
-    return [row["text"] for row in rows], [row["language"] for row in rows]
+    """Tokens and languages of the training captions of some types."""
+    training = choose(captions, "train", types)
+    return tokens_of(training), training["language"][:]
 
 
 VERSION = 1

@@ -54,7 +54,8 @@ def _fasttext(_: Any, pairs: Pairs, training: Sequence[str], language: str) -> d
     vocabulary = sorted({word for sides in words.values() for side in sides for text in side for word in text.split()})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "vectors.npy"
-        train_vectors(training, [language] * len(training), vocabulary, DIM, path)
+        known = [words_of(text, language) for text in training]
+        train_vectors(known, [language] * len(training), vocabulary, DIM, path)
         vectors = np.load(path, allow_pickle=False)
     return {name: mean_vector_similarity(vectors, vocabulary, *sides) for name, sides in words.items()}
 

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 from torch import nn
 
-from data.text import TextInput, load_text_input
+from data.text_inputs import TextInput, load_text_input
 from modules.retrieval_models import RetrievalModel, build_model
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.files import fingerprint

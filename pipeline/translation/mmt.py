@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import torch
 
 from data.captions import read_pairs
-from data.text import BEGIN, END, PADDING, UNSPACED, JointBPE, tokenize
+from data.text import BEGIN, END, PADDING, UNSPACED, JointBPE, tokenize_all
 from data.translation import TranslationData
 from modules.metrics.translation import surface_bleu
 from modules.training.translation import Translation
@@ -152,13 +152,15 @@ def _text_job(settings: MmtSettings, languages: list[str], corpus: Job) -> Job:
                 f"mmt.directions need {lacking[0]!r}, which no pair of the corpus has; pairs are read from "
                 "corpus.parallel, or of a corpus that has its own, in corpus.languages"
             )
-        train = [row for row in pairs if row["split"] == "train"]
-        texts = (tokenize(row[language], language) for row in train for language in languages if row[language])
-        bpe = JointBPE.train(texts, settings.vocabulary)
-        bpe.save(folder / "bpe.json")
-        columns = {
-            language: bpe.encode_all([text or "" for text in pairs[language]], language) for language in languages
+        tokens = {
+            language: tokenize_all([text or "" for text in pairs[language][:]], [language] * len(pairs))
+            for language in languages
         }
+        rows = zip(pairs["split"][:], *tokens.values(), strict=True)
+        bpe = JointBPE.train((text for split, *row in rows if split == "train" for text in row if text),
+                             settings.vocabulary)  # fmt: skip
+        bpe.save(folder / "bpe.json")
+        columns = {language: bpe.encode_tokenized(sentences) for language, sentences in tokens.items()}
         pq.write_table(pa.table({name: pa.array(ids, pa.list_(pa.int32())) for name, ids in columns.items()}),
                        folder / "tokens.parquet")  # fmt: skip
         return {"vocabulary": len(bpe), "pairs": len(pairs)}

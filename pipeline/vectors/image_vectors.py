@@ -14,7 +14,7 @@ from data.captions import read_captions
 from data.network_pixels import NetworkPixels
 from data.parts import write_in_parts
 from data.pixels import VectorStore, files_of, open_images
-from data.text import PretrainedTokens
+from data.text_inputs import PretrainedTokens
 from modules.pretrained.dual_network import dual_network_arguments, revision_of
 from modules.retrieval_models import RetrievalModel, build_model
 from modules.retrieval_models.dual_encoder import DualEncoder

@@ -95,7 +95,10 @@ def with_taught(captions: list[Table], inputs: Mapping[str, Path], slots: Collec
     wanted: dict[str, set[str]] = {}
     for slot in slots:
         wanted.setdefault(slot.source, set()).add(slot.language)
-    taught = [table_of(taught_captions(folder, source, wanted[source])) for source, folder in taught_in(inputs).items()]
+    taught = [
+        table_of(taught_captions(folder, source, wanted[source]), tokens=True)
+        for source, folder in taught_in(inputs).items()
+    ]
     return [*captions, *(table for table in taught if len(table))]
 
 

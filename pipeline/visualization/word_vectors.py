@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from data.text import WordVocabulary
+from data.text_inputs import WordVocabulary
 from modules.retrieval_models import RetrievalModel
 from pipeline.visualization.joint_space import WORDS, Groups, plane_figure
 

@@ -13,7 +13,7 @@ from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore, write_regions
 from data.retrieval import RetrievalData
 from data.slots import parse_group
-from data.text import WordVocabulary
+from data.text_inputs import WordVocabulary
 from modules.training.retrieval import Retrieval
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.trainer import make_trainer
@@ -62,7 +62,7 @@ def waiting(folder: Path, workers: int) -> tuple[float, float]:
     captions, store = read_captions(folder / "captions.parquet"), RegionStore(folder)
     words = WordVocabulary.build(captions["text"][:], captions["language"][:], 1)
     groups = [parse_group("en/human")]
-    data = RetrievalData(captions, store, words.encode, groups, ["en"], {}, BATCH, 0, STEPS, workers)
+    data = RetrievalData(captions, store, words, groups, ["en"], {}, BATCH, 0, STEPS, workers)
     arguments = {"region_dim": store.dim, "vocabulary_size": len(words), "languages": ["en"]}
     torch.manual_seed(0)
     module = Retrieval("san", arguments, None, 0.2, None, 0, 5e-4, 15, 0.1, ["en"], ["en"])

@@ -12,7 +12,7 @@ from datasets import Dataset
 from data.captions import read_captions, write_captions
 from data.corpora.karpathy import KarpathySettings, read, sources
 from data.errors import DataError
-from data.retrieval import MixedBatches
+from data.mixing import MixedBatches
 from data.slots import parse_group
 from pipeline.recipes.loading import load_recipe
 from tests.data.layouts import entries, write_json
@@ -184,7 +184,8 @@ def test_groups_of_languages_are_equally_often_and_bring_two_two_and_one_caption
         "enjazh": 1,
     }
     drawn, visited = Counter[tuple[str, ...]](), defaultdict[tuple[str, ...], Counter[str]](Counter)
-    for batch in MixedBatches(own, groups, batch_size=9, seed=1, steps=20):
+    for parts in MixedBatches(own, groups, batch_size=9, seed=1, steps=20):
+        batch = [tuple(visit) for part in parts for visit in part.tolist()]
         kinds = Counter(tuple(language[number] for number in visit) for visit in batch)
         assert kinds == dict.fromkeys(GROUPS, 3)
         drawn += kinds

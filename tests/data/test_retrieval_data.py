@@ -9,11 +9,13 @@ import torch
 from datasets import Dataset
 
 from data.caption_batches import CaptionBatches
-from data.captions import Caption, read_captions, write_captions
+from data.captions import Caption, read_captions, table_of, write_captions
 from data.errors import DataError
+from data.mixing import Everything, MixedBatches
 from data.regions import RegionStore, write_regions
-from data.retrieval import Everything, MixedBatches, RetrievalData
+from data.retrieval import RetrievalData
 from data.slots import Slot, parse_group
+from data.tokens import Tokens
 
 IMAGES = [f"i{number:02}" for number in range(10)]
 EN, DE, FR = Slot("en", "human"), Slot("de", "mmt:en-de"), Slot("fr", "human")
@@ -70,9 +72,13 @@ def kinds(table: Dataset, batch: list[tuple[int, ...]]) -> Counter:
 def epoch(table: Dataset, groups, number: int = 0, **settings) -> list[list[tuple[int, ...]]]:
     sampler = MixedBatches(table, groups, **({"batch_size": 8, "seed": 5} | settings))
     sampler.set_epoch(number)
-    found = list(sampler)
+    found = [visits_in(batch) for batch in sampler]
     assert len(found) == len(sampler)
     return found
+
+
+def visits_in(batch) -> list[tuple[int, ...]]:
+    return [tuple(visit) for part in batch for visit in part.tolist()]
 
 
 def test_groups_are_read() -> None:
@@ -211,10 +217,65 @@ def test_seed_and_epoch_make_the_batches_and_nothing_else(train: Dataset) -> Non
     sampler = MixedBatches(train, groups, 8, 5)
     for number in (0, 3):
         sampler.set_epoch(number)
-        again = list(sampler)
-    assert again == once == list(sampler)
+        again = [visits_in(batch) for batch in sampler]
+    assert again == once == [visits_in(batch) for batch in sampler]
     assert epoch(train, groups, 4) != once
     assert epoch(train, groups, 3, seed=6) != once
+
+
+def plain_epoch(table: Dataset, groups, size: int, seed: int, number: int, steps: int) -> list[list[tuple[int, ...]]]:
+    """Batches by definition: image by image, a permutation of the captions of each slot; then one of all visits."""
+    of_image: dict[str, dict[str, list[int]]] = {}
+    for place in range(len(table)):
+        of_image.setdefault(table[place]["image_id"], {}).setdefault(kind(table, place), []).append(place)
+
+    def stream(of_group: int):
+        cycle = 0
+        while True:
+            generator, visits = np.random.default_rng((seed, number, of_group, cycle)), []
+            drawn = [slot for slot in groups[of_group] if slot.count]
+            for own in of_image.values():
+                orders = [generator.permutation(own.get(slot.type, [])) for slot in drawn]
+                fits = all(bool(own.get(slot.type)) == bool(slot.count) for slot in groups[of_group])
+                turns = max(-(-len(own.get(slot.type, ())) // slot.count) for slot in drawn) if fits else 0
+                visits += [
+                    tuple(int(order[place % len(order)]) for slot, order in zip(drawn, orders, strict=True)
+                          for place in range(turn * slot.count, (turn + 1) * slot.count))
+                    for turn in range(turns)
+                ]  # fmt: skip
+            yield from (visits[place] for place in generator.permutation(len(visits)))
+            cycle += 1
+
+    streams = [stream(of_group) for of_group in range(len(groups))]
+    share = size // len(groups)
+    return [[next(each) for each in streams for _ in range(share)] for _ in range(steps)]
+
+
+@pytest.mark.parametrize("texts", [
+    ["en/human"], ["en/human", "de/mmt:en-de"], ["2*en/human + de/mmt:en-de"], ["en/human + 0*fr/human", "2*fr/human"],
+    ["3*en/human + 2*de/mmt:en-de + fr/human", "de/mmt:en-de + de/mmt:en-de"],
+])  # fmt: skip
+@pytest.mark.parametrize("seed", range(3))
+def test_batches_are_drawn_image_by_image(texts: list[str], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    captions = [
+        Caption(f"{image}.jpg", f"{image}-{slot.language}-{k}", slot.language, "a", "train", slot.source)
+        for image in rng.permutation(12).tolist() for slot in (EN, DE, FR)
+        for k in range(rng.integers(0, 4) if seed else 3)
+    ]  # fmt: skip
+    table, groups = (
+        table_of([captions[place] for place in rng.permutation(len(captions))]),
+        list(map(parse_group, texts)),
+    )
+    groups = [
+        tuple(Slot(s.language, s.source, min(s.count, 2 if s is not FR else 1)) for s in group) for group in groups
+    ]
+    try:
+        found = epoch(table, groups, 3, batch_size=6, seed=seed, steps=20)
+    except DataError as error:
+        assert "draws" in str(error) or "no training image" in str(error)  # noqa: PT017
+        return
+    assert found == plain_epoch(table, groups, 6, seed, 3, 20)
 
 
 def test_steps_make_an_epoch_shorter_or_longer(train: Dataset) -> None:
@@ -247,9 +308,16 @@ def encode(text: str, language: str) -> list[int]:
     return [len(word) for word in text.split()] + ([99] if language == "de" else [])
 
 
+class Lengths:
+    """A text input: the lengths of words."""
+
+    def encode_all(self, captions: Dataset) -> Tokens:
+        return Tokens.of(map(encode, captions["text"][:], captions["language"][:]))
+
+
 @pytest.fixture(scope="module")
 def batches(train: Dataset, folder) -> CaptionBatches:
-    return CaptionBatches(train, RegionStore(folder), encode, ["en", "de"], [DE.type, EN.type])
+    return CaptionBatches(train, RegionStore(folder), Lengths(), ["en", "de"], [DE.type, EN.type])
 
 
 def test_a_batch_holds_each_image_once_and_links_each_caption_to_its_own(train: Dataset, folder, batches) -> None:
@@ -299,7 +367,7 @@ def test_no_sentence_of_an_image_is_a_negative_of_it_whatever_is_in_the_batch(tr
 def data(captions: Dataset, folder) -> RetrievalData:
     groups = [(EN,), (DE,)]
     return RetrievalData(
-        captions, RegionStore(folder), encode, groups, ["de", "en"], {"val": ["en"], "test": ["en"]}, 8
+        captions, RegionStore(folder), Lengths(), groups, ["de", "en"], {"val": ["en"], "test": ["en"]}, 8
     )
 
 
@@ -334,7 +402,7 @@ def test_a_batch_has_at_most_the_visits_there_are(train, ranks: int) -> None:
     groups = [(EN,), (DE,)]
     visits = sum(len(train.filter(lambda row, s=slot: row["language"] == s.language)) for (slot,) in groups)
     batches = [MixedBatches(train, groups, 100_000, seed=1, rank=rank, world_size=ranks) for rank in range(ranks)]
-    (first, *more), *others = [list(one) for one in batches]
+    (first, *more), *others = [[visits_in(batch) for batch in one] for one in batches]
     assert not more
     drawn = [number for visit in chain(first, *chain(*others)) for number in visit]
     assert len(drawn) == visits == len(set(drawn))

@@ -9,7 +9,8 @@ import pytest
 import data.segmentation
 from data.errors import DataError
 from data.segmentation import require_segmenter, segment
-from data.text import CHARACTERS, WORDS, WordVocabulary, load_text_input, words_of
+from data.text import CHARACTERS, WORDS, words_of
+from data.text_inputs import WordVocabulary, load_text_input
 
 CHINESE = "一个男人在公园里骑自行车。"
 JAPANESE = "男の人が公園で自転車に乗っている。"

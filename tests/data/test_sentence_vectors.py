@@ -11,7 +11,7 @@ import data.sentence_vectors
 from data.captions import Caption, read_captions, write_captions
 from data.errors import DataError
 from data.sentence_vectors import Arrays, KnownSentences, compute_vectors
-from data.text import PretrainedTokens
+from data.text_inputs import PretrainedTokens
 from tests.modules.text_models import save
 
 TEXTS = ["a red dog", "hund", "a dog", "ein roter hund", "hund", "house", "a red dog", "dog"]

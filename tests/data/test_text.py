@@ -15,12 +15,12 @@ from data.text import (
     SPECIALS,
     UNKNOWN,
     JointBPE,
-    WordVocabulary,
     detokenize,
     plain_words,
     tokenize,
     words_of,
 )
+from data.text_inputs import WordVocabulary
 
 GERMAN = [
     "Zwei junge Männer hören draußen Musik.", "Eine Frau trägt eine grüne Mütze und läuft über die Straße.",

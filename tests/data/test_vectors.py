@@ -5,14 +5,12 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from data.errors import DataError
 from data.published_vectors import read_vectors
-from data.text import CHARACTERS, WORDS
 from data.vectors import train_vectors
 
 ANIMALS, COLOURS = ["hund", "katze", "pferd", "vogel"], ["rot", "blau", "grün", "gelb"]
@@ -61,22 +59,6 @@ def test_without_fasttext_one_line_says_what_to_install(tmp_path, monkeypatch) -
     with pytest.raises(DataError, match="not installed: run `make setup EXTRA=fasttext` or `pip install fasttext`"):
         train_vectors(["a b"], ["en"], ["a"], 10, tmp_path / "vectors.npy")
     assert not list(tmp_path.iterdir())
-
-
-def test_chinese_is_trained_on_by_what_the_vocabulary_reads(tmp_path, monkeypatch) -> None:
-    pytest.importorskip("rjieba")
-    seen = []
-
-    def run(command: list[str], **_) -> SimpleNamespace:
-        seen.append(Path(command[3]).read_text(encoding="utf-8"))
-        np.save(command[6], np.ones((1, 10)))
-        return SimpleNamespace(returncode=0)
-
-    monkeypatch.setattr("subprocess.run", run)
-    monkeypatch.setattr("data.vectors.installed", lambda: True)
-    for by in (WORDS, CHARACTERS):
-        train_vectors(["公园里的自行车"], ["zh"], ["自行车"], 10, tmp_path / "vectors.npy", by)
-    assert seen == ["公园 里 的 自行车", "公 园 里 的 自 行 车"]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ import torch
 from safetensors.numpy import save_file
 
 from data.extractor import EXTRACTOR_VERSION, Extractor, ExtractorSettings
-from data.text import JointBPE, WordVocabulary, tokenize
+from data.text import JointBPE, tokenize
+from data.text_inputs import WordVocabulary
 from modules.retrieval_models import build_model
 from modules.translators.registry import build_translator
 from pipeline.engine.files import digest_of

@@ -13,7 +13,7 @@ from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore, write_regions
 from data.retrieval import RetrievalData
 from data.slots import Slot, parse_group
-from data.text import WordVocabulary
+from data.text_inputs import WordVocabulary
 from modules.retrieval_models import model_class
 from modules.training.retrieval import Retrieval
 
@@ -56,7 +56,7 @@ class Corpus:
                 kept.append(number)
         captions = self.captions.select(kept)
         held_out = {"val": ["de", "en"], "test": ["de", "en"]}
-        return RetrievalData(captions, self.store, self.words.encode, list(groups), ["de", "en"], held_out, 16)
+        return RetrievalData(captions, self.store, self.words, list(groups), ["de", "en"], held_out, 16)
 
     def module(self, model: str, pretrained: str | None = None, **settings: Any) -> Retrieval:
         """As `pipeline.retrieval.vse` makes it."""

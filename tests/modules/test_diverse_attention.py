@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from data.slots import parse_group
-from data.text import PretrainedTokens
+from data.text_inputs import PretrainedTokens
 from modules.errors import ModelError
 from modules.layers.encoders import HeadsPool
 from modules.pretrained.pretrained_text import PretrainedWords

@@ -18,7 +18,7 @@ from data.retrieval import RetrievalData
 from data.sentence_vectors import compute_vectors
 from data.slots import parse_group
 from data.taught import TaughtPair, TaughtStore, taught_captions, write_pairs
-from data.text import PretrainedTokens
+from data.text_inputs import PretrainedTokens
 from modules.errors import ModelError
 from modules.losses.teaching import teaching_loss
 from modules.pretrained.dual_network import dual_network_arguments
@@ -190,7 +190,7 @@ def test_it_learns_from_pictures(pictured: Corpus, clip: Path, text: Any, image:
     before = {name: weight.clone() for name, weight in module.model.state_dict().items()}
     data = pictured.data()
     data = RetrievalData(
-        pictured.captions, pictured.store, tokens.encode, data.groups, ["de", "en"],
+        pictured.captions, pictured.store, tokens, data.groups, ["de", "en"],
         {"val": ["de", "en"], "test": ["de", "en"]}, 16,
     )  # fmt: skip
     make_trainer(4, diary, precision=precision, check_val_every_n_epoch=4).fit(module, data)
@@ -225,7 +225,7 @@ def test_a_student_finds_pictures_by_a_language_without_captions(
     table = concatenate_datasets([corpus.captions, table_of(taught_captions(taught, "text:toy", ["de"]))])
     store = TaughtStore(VectorStore(tmp_path), {"text:toy": taught})
     data = RetrievalData(
-        table, store, corpus.words.encode, [parse_group("de/text:toy")], ["de", "en"],
+        table, store, corpus.words, [parse_group("de/text:toy")], ["de", "en"],
         {"val": ["de"], "test": ["de"]}, 20,
     )  # fmt: skip
     assert not {"en/human", "de/human"} & set(data.types)

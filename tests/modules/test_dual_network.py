@@ -20,7 +20,7 @@ from torch.nn import functional as F
 import modules.pretrained.adapters
 from data.network_pixels import NetworkPixels
 from data.padding import pad
-from data.text import PretrainedTokens
+from data.text_inputs import PretrainedTokens
 from modules.errors import ModelError
 from modules.pretrained.dual_network import DualNetwork, Tower, dual_network_arguments
 from modules.pretrained.quiet import quiet

@@ -6,7 +6,8 @@ from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertModel, T5Config, T5Model, ViTConfig, ViTModel, XLMRobertaModel
 
 from data.errors import DataError
-from data.text import MAX_TOKENS, PretrainedTokens
+from data.text import MAX_TOKENS
+from data.text_inputs import PretrainedTokens
 from modules.errors import ModelError
 from modules.pretrained.pretrained_text import PretrainedWords
 from modules.training.retrieval import Retrieval

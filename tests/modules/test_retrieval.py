@@ -12,7 +12,7 @@ from data.captions import Caption, read_captions, write_captions
 from data.regions import RegionStore, write_regions
 from data.retrieval import RetrievalData
 from data.slots import parse_group
-from data.text import WordVocabulary
+from data.text_inputs import WordVocabulary
 from modules.losses.triplet import hard_negative_loss
 from modules.metrics.retrieval import retrieval_ranks, retrieval_scores
 from modules.training.retrieval import Retrieval
@@ -47,7 +47,7 @@ def make_data(corpus, held_out=("de", "en"), batch_size: int = 16, **settings) -
     table, store, words = corpus
     groups = [parse_group("en/human"), parse_group("de/human")]
     splits = {"val": held_out, "test": held_out}
-    return RetrievalData(table, store, words.encode, groups, ["de", "en"], splits, batch_size, **settings)
+    return RetrievalData(table, store, words, groups, ["de", "en"], splits, batch_size, **settings)
 
 
 def make_module(corpus, **settings) -> Retrieval:

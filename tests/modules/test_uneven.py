@@ -40,7 +40,7 @@ def held_out(corpus: Corpus, images: int, groups: tuple[str, ...] = ("en/human",
             kept.append(number)
     spoken = {"val": ["de", "en"], "test": ["de", "en"]}
     return RetrievalData(
-        corpus.captions.select(kept), corpus.store, corpus.words.encode, [parse_group(group) for group in groups],
+        corpus.captions.select(kept), corpus.store, corpus.words, [parse_group(group) for group in groups],
         ["de", "en"], spoken, 7,
     )  # fmt: skip
 

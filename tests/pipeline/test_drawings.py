@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from data.captions import Caption, write_captions
 from data.pixels import open_images
 from data.regions import RegionStore, write_regions
-from data.text import WordVocabulary
+from data.text_inputs import WordVocabulary
 from modules.retrieval_models import RetrievalModel, build_model, model_class
 from pipeline.reporting.drawings import _grounding, _joint_space, _TestImages
 from pipeline.visualization.grounding import NOTHING, Grounded, Side, View, grounded, grounding_figure, lit

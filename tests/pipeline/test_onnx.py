@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from data.padding import pad
-from data.text import PretrainedTokens
+from data.text_inputs import PretrainedTokens
 from modules.pretrained.image_encoder import image_encoder_arguments
 from modules.retrieval_models import build_model
 from pipeline.errors import RecipeError

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from data.errors import DataError
 from data.regions import RegionStore
-from data.text import PretrainedTokens
+from data.text_inputs import PretrainedTokens
 from modules.retrieval_models import build_model
 from pipeline.cli import main
 from pipeline.corpus.prepare import pictures_of

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from data.captions import read_captions
-from data.text import PretrainedTokens
+from data.text_inputs import PretrainedTokens
 from modules.pretrained.pretrained_text import SentenceVectors
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel

@@ -1,0 +1,58 @@
+"""Processes that share work."""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import chain
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def pool(workers: int) -> ProcessPoolExecutor:
+    """Spawned processes, not forked ones: the parent may hold threads of torch, whose locks a fork would copy."""
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), end_with_the_parent)
+
+
+def end_with_the_parent() -> None:
+    """End this worker when its parent ends: else it would wait forever for one that was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        """Wait for the parent to end, then end the process."""
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_parallel(
+    work: Callable[[Sequence[Item]], list[Result]], items: Sequence[Item], chunk: int, workers: int | None = None
+) -> list[Result]:
+    """Do the same work on many items: by all cores where there are chunks enough, else here.
+
+    Args:
+        work: what is done with some items, a result for each; it and the items are pickled.
+        items: all of them.
+        chunk: how many a process takes at a time.
+        workers: processes at most; None: `cores()`.
+    """
+    chunks = [items[start : start + chunk] for start in range(0, len(items), chunk)]
+    workers = min(cores() if workers is None else workers, len(chunks))
+    if workers > 1 and multiprocessing.parent_process() is None:  # a worker itself shares the cores with others
+        try:
+            with pool(workers) as processes:
+                return list(chain.from_iterable(processes.map(work, chunks)))
+        except BrokenProcessPool:  # one was killed: go on without
+            pass
+    return list(chain.from_iterable(map(work, chunks)))
