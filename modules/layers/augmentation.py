@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from modules.layers.static import is_static
+
 
 def drop_regions(mask: Tensor, share: float) -> Tensor:
     """Drop each region with probability `share`, but keep at least one region of each image.
@@ -30,10 +32,12 @@ def drop_words(tokens: Tensor, lengths: Tensor, share: float) -> tuple[Tensor, T
     """
     if not share:
         return tokens, lengths
-    real = torch.arange(tokens.shape[1], device=tokens.device) < lengths.to(tokens.device)[:, None]
+    places = torch.arange(tokens.shape[1], device=tokens.device)
+    real = places < lengths.to(tokens.device, non_blocking=True)[:, None]
     kept = _chosen(real, share)
     order = (~kept).int().argsort(dim=1, stable=True)
-    return tokens.masked_fill(~kept, 0).gather(1, order), kept.sum(dim=1).cpu()
+    counts = kept.sum(dim=1)
+    return tokens.masked_fill(~kept, 0).gather(1, order), counts if is_static(tokens) else counts.cpu()
 
 
 def _chosen(real: Tensor, share: float) -> Tensor:

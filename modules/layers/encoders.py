@@ -6,12 +6,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence
 
 from modules.errors import ModelError
 from modules.layers.gru import both_ways, packed_states
 from modules.layers.onnx_recurrent import onnx_states
-from modules.layers.recurrent import BiLSTM, Packing, input_gates, on_cudnn, recurrent_matrix, scan, widen
+from modules.layers.recurrent import BiLSTM, Packing, input_gates, padded_states, recurrent_matrix, scan, widen
+from modules.layers.static import is_static
 from modules.pretrained.pretrained_text import read_words
 
 
@@ -72,11 +72,10 @@ class LastState(nn.Module):
         """Return the last state of each caption (B, H)."""
         words, lengths = read_words(self.words, tokens, lengths)
         words = F.dropout(words, self.dropout, self.training)
-        if words.is_cuda:
-            packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            _, last = on_cudnn(self.lstm if hasattr(self, "lstm") else self.gru, packed)
-            state: Tensor = (last[0] if hasattr(self, "lstm") else last)[0]
-            return state
+        if is_static(words):
+            states = padded_states(self.lstm if hasattr(self, "lstm") else self.gru, words)
+            ends = lengths.to(words.device, non_blocking=True) - 1
+            return states.gather(1, ends[:, None, None].expand(-1, 1, states.shape[2]))[:, 0]
         if torch.compiler.is_exporting():
             return onnx_states(self.lstm if hasattr(self, "lstm") else self.gru, words, lengths)[1][0]
         packing = Packing.of(lengths, words.shape[1])
@@ -106,9 +105,9 @@ class LanguageEncoders(nn.Module):
         Raises:
             ModelError: a caption's language is unknown.
         """
-        if torch.compiler.is_exporting():  # all encoders read all captions: the shapes must not depend on the values
+        if torch.compiler.is_exporting() or is_static(words):  # all encoders read all captions
             return torch.stack([encoder(words, lengths) for encoder in self.of.values()])[
-                languages, torch.arange(languages.shape[0])
+                languages, torch.arange(languages.shape[0], device=languages.device)
             ]
         rows = [(languages == index).nonzero()[:, 0] for index in range(len(self.of))]
         order = torch.cat(rows)
@@ -145,7 +144,8 @@ def word_table(vocabulary_size: int, word_dim: int, padding: int = 0) -> nn.Embe
 
 def real_words(tokens: Tensor, lengths: Tensor) -> Tensor:
     """Return the mask (B, L) of the tokens (B, L) that are not padding."""
-    return _real(tokens, lengths).to(tokens.device)
+    places = torch.arange(tokens.shape[1], device=tokens.device)
+    return places < lengths.to(tokens.device, non_blocking=True)[:, None]
 
 
 def places_of_words(tokens: Tensor, lengths: Tensor) -> Tensor:
@@ -153,11 +153,8 @@ def places_of_words(tokens: Tensor, lengths: Tensor) -> Tensor:
 
     They are found on the CPU, where lengths are: `nonzero` on a GPU waits for all that was launched before.
     """
-    return _real(tokens, lengths).flatten().nonzero()[:, 0].to(tokens.device)
-
-
-def _real(tokens: Tensor, lengths: Tensor) -> Tensor:
-    return torch.arange(tokens.shape[1])[None] < lengths.cpu()[:, None]
+    real = torch.arange(tokens.shape[1])[None] < lengths.cpu()[:, None]
+    return real.flatten().nonzero()[:, 0].to(tokens.device)
 
 
 class AttentionPool(nn.Module):

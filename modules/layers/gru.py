@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from modules.layers.onnx_recurrent import onnx_states
-from modules.layers.recurrent import Packing, matmul_dtype, on_cudnn
+from modules.layers.recurrent import Packing, both_ways_padded, matmul_dtype
+from modules.layers.static import is_static
 
 
 def both_ways(gru: nn.GRU, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -25,11 +25,8 @@ def both_ways(gru: nn.GRU, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tens
     Returns:
         forward and backward states, each (B, N, H), zero after the end of a sentence.
     """
-    if words.is_cuda:
-        packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        both, _ = pad_packed_sequence(on_cudnn(gru, packed)[0], True, total_length=words.shape[1])
-        forward_states, backward_states = both.chunk(2, -1)
-        return forward_states, backward_states
+    if is_static(words):
+        return both_ways_padded(gru, words, lengths)
     if torch.compiler.is_exporting():
         forward_states, backward_states = onnx_states(gru, words, lengths)[0]
         return forward_states, backward_states

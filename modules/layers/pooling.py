@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from modules.layers.onnx_recurrent import onnx_states
-from modules.layers.recurrent import on_cudnn, widen
+from modules.layers.recurrent import both_ways_padded, widen
+from modules.layers.static import is_static
 
 
 class GeneralisedPool(nn.Module):
@@ -33,10 +34,11 @@ class GeneralisedPool(nn.Module):
 
     def coefficients(self, lengths: Tensor) -> Tensor:
         """Return θ (B, longest) for the numbers of vectors (B,) on the CPU; 0 after the last vector."""
+        lengths = lengths.cpu()
         distinct, which = lengths.unique(return_inverse=True)
         steps = self._positions(int(distinct.max()), len(distinct))
         packed = pack_padded_sequence(steps, distinct, batch_first=True, enforce_sorted=False)
-        outputs, _ = on_cudnn(self.gru, packed) if steps.is_cuda else self.gru(packed)
+        outputs, _ = self.gru(packed)
         states = pad_packed_sequence(outputs, batch_first=True)[0].chunk(2, -1)
         return self._shares(states, distinct)[which.to(steps.device)]
 
@@ -47,13 +49,17 @@ class GeneralisedPool(nn.Module):
     def _shares(self, states: Sequence[Tensor], lengths: Tensor) -> Tensor:
         """θ (B, N) of both directions' states, each (B, N, hidden)."""
         scores = widen(self.score((states[0] + states[1]) / 2)[..., 0]) / self.temperature
-        beyond = (torch.arange(scores.shape[1]) >= lengths[:, None]).to(scores.device)
+        beyond = torch.arange(scores.shape[1], device=scores.device) >= lengths.to(scores.device)[:, None]
         return scores.masked_fill(beyond, -torch.inf).softmax(-1)
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """Pool vectors (B, T, H) with their mask (B, T) to (B, H); each item needs at least one real vector."""
-        lengths = mask.sum(1).cpu()
-        if torch.compiler.is_exporting():
+        lengths = mask.sum(1)
+        if is_static(mask):  # θ of every number of vectors that there can be
+            counts = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+            steps = self._positions(len(counts), len(counts))
+            weights = self._shares(both_ways_padded(self.gru, steps, counts), counts)[lengths - 1]
+        elif torch.compiler.is_exporting():
             steps = self._positions(mask.shape[1], lengths.shape[0])
             weights = self._shares(onnx_states(self.gru, steps, lengths)[0].unbind(0), lengths)
         else:

@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from modules.layers.onnx_recurrent import onnx_states
+from modules.layers.static import is_static
+
+_SHUT = 1e4  # its sigmoid is 1, and that of its negative 0
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,82 @@ def on_cudnn(network: nn.RNNBase, words: Any, start: Tensor | None = None) -> An
         return network(words.to(weight.dtype), None if start is None else start.to(weight.dtype))
 
 
+def padded_states(
+    network: nn.RNNBase, words: Tensor, backward: bool = False, start: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
+    """Run one direction of an nn.GRU or nn.LSTM of one layer over whole padded rows, by cuDNN on a GPU.
+
+    Args:
+        network: what runs, batch first.
+        words: (B, N, E).
+        backward: with the weights of the second direction; the order of the words stays.
+        start: first states and cells (B, H) of an nn.LSTM; None: zeros.
+
+    Returns:
+        states (B, N, H); those behind the end of a sentence mean nothing.
+    """
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    weights = [getattr(network, f"{name}_l0{'_reverse' if backward else ''}") for name in names]
+    zeros = words.new_zeros(1, len(words), network.hidden_size, dtype=weights[0].dtype)
+    hidden, cell = (zeros, zeros) if start is None else (state[None].to(zeros.dtype) for state in start)
+    states: Tensor
+    with torch.autocast(words.device.type, enabled=False):  # else cuDNN runs in float16, in bfloat16's autocast too
+        read = words.to(weights[0].dtype)
+        if isinstance(network, nn.LSTM):
+            states, *_ = torch.lstm(read, [hidden, cell], weights, True, 1, 0.0, network.training, False, True)
+        else:
+            states, _ = torch.gru(read, hidden, weights, True, 1, 0.0, network.training, False, True)
+    return states
+
+
+def states_to_the_right(lstm: nn.LSTM, words: Tensor, real: Tensor, backward: bool = False) -> tuple[Tensor, ...]:
+    """Run one direction of an nn.LSTM over sentences that end at the right, behind their padding.
+
+    Padding closes the input gate and opens the forget gate, so that the state stays zero until a sentence begins. So
+    all sentences end in the last step, where their last state and cell are.
+
+    Args:
+        lstm: one layer.
+        words: (B, N, E).
+        real: (B, N) bool, false for padding.
+        backward: with the weights of the second direction; the order of the words stays.
+
+    Returns:
+        states (B, N, H), zero at padding; last states and last cells (B, H).
+    """
+    suffix, width = "_reverse" if backward else "", lstm.hidden_size
+    weight, *others = (getattr(lstm, f"{name}_l0{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    of_padding = torch.zeros_like(weight[:, :1])
+    of_padding[:width], of_padding[width : 2 * width] = -_SHUT, _SHUT
+    start = words.new_zeros(1, len(words), width, dtype=weight.dtype)
+    with torch.autocast(words.device.type, enabled=False):
+        read = torch.cat([words.to(weight.dtype), (~real)[..., None].to(weight.dtype)], dim=-1)
+        weights = [torch.cat([weight, of_padding], dim=1), *others]
+        states, hidden, cell = torch.lstm(read, [start, start], weights, True, 1, 0.0, lstm.training, False, True)
+    return states, hidden[0], cell[0]
+
+
+def both_ways_padded(network: nn.RNNBase, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Run both directions of an nn.GRU or nn.LSTM over padded sentences, the second over sentences turned round.
+
+    Args:
+        network: one layer, bidirectional, batch first.
+        words: (B, N, E).
+        lengths: (B,), each at least 1.
+
+    Returns:
+        forward and backward states, each (B, N, H), zero after the end of a sentence.
+    """
+    place = torch.arange(words.shape[1], device=words.device)
+    ends = lengths.to(words.device, non_blocking=True)[:, None]
+    real = place < ends
+    turned = torch.where(real, ends - 1 - place, place)[..., None]  # its own inverse
+    forward_states = padded_states(network, words)
+    backward_states = padded_states(network, words.gather(1, turned.expand_as(words)), backward=True)
+    backward_states = backward_states.gather(1, turned.expand_as(backward_states))
+    return forward_states * real[..., None], backward_states * real[..., None]
+
+
 class BiLSTM(nn.Module):
     """A one-layer bidirectional LSTM over sentences of different lengths (`nn.LSTM`'s parameters).
 
@@ -172,13 +251,8 @@ class BiLSTM(nn.Module):
         Returns:
             forward and backward states, each (B, N, H), zero after the end of a sentence.
         """
-        if words.is_cuda:
-            packed = nn.utils.rnn.pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            both, _ = nn.utils.rnn.pad_packed_sequence(
-                on_cudnn(self.lstm, packed)[0], True, total_length=words.shape[1]
-            )
-            forward_states, backward_states = both.chunk(2, -1)
-            return forward_states, backward_states
+        if is_static(words):
+            return both_ways_padded(self.lstm, words, lengths)
         if torch.compiler.is_exporting():
             forward_states, backward_states = onnx_states(self.lstm, words, lengths)[0]
             return forward_states, backward_states

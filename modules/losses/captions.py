@@ -6,6 +6,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
+from modules.layers.static import is_static
 from modules.losses.pairs import Pairs
 from modules.search.encodings import Similarity
 
@@ -13,7 +14,7 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """A ranking loss of scores (N, M), and of the masks of positive and of negative pairs."""
 
 
-def between_captions(pairs: Pairs, similarity: Similarity, loss: Loss) -> Tensor:
+def between_captions(pairs: Pairs, similarity: Similarity, loss: Loss, languages: int) -> Tensor:
     """Sum a ranking loss over all pairs of languages; captions of one image in the two languages match.
 
     Two captions are not negatives of each other if they are of one image, or if one's image also has the other's
@@ -23,9 +24,16 @@ def between_captions(pairs: Pairs, similarity: Similarity, loss: Loss) -> Tensor
         pairs: the encodings of a batch, and which pairs match.
         similarity: of captions of one language (N, T, H) and captions of another one, with their masks: (N, M).
         loss: of the scores.
+        languages: how many the model has.
     """
     (vectors, mask), (matching, negatives) = pairs.captions, _masks(pairs)
     losses = [0 * vectors.sum()]
+    if is_static(vectors):
+        scores = similarity(pairs.captions, pairs.captions)
+        for first, second in combinations(range(languages), 2):
+            across = (pairs.languages == first)[:, None] & (pairs.languages == second)
+            losses.append(loss(scores, matching & across, negatives & across))
+        return torch.stack(losses).sum()
     for first, second in combinations(pairs.languages.unique().tolist(), 2):
         rows, columns = pairs.languages == first, pairs.languages == second
         right, wrong = (side[rows][:, columns] for side in (matching, negatives))

@@ -24,12 +24,10 @@ def contrastive_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, s
 
     """
     scores = scale * widen(similarity)
-    image, caption = positives.nonzero(as_tuple=True)
-    right = scores[image, caption]
     wrong = scores.masked_fill(~negatives, -torch.inf)
-    over_captions, over_images = wrong.logsumexp(dim=1)[image], wrong.logsumexp(dim=0)[caption]
-    terms = torch.stack([torch.logaddexp(right, over_captions), torch.logaddexp(right, over_images)])
-    return (terms - right).sum() / max(terms.numel(), 1)
+    over_captions, over_images = wrong.logsumexp(dim=1, keepdim=True), wrong.logsumexp(dim=0)
+    terms = torch.logaddexp(scores, over_captions) + torch.logaddexp(scores, over_images) - 2 * scores
+    return torch.where(positives, terms, 0).sum() / (2 * positives.sum()).clamp(min=1)
 
 
 def one_to_k_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scale: Tensor) -> Tensor:
@@ -53,9 +51,10 @@ def one_to_k_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scal
     valid = scores.masked_fill(~(positives | negatives), -torch.inf)
     terms = [0 * scores.sum()]
     for side, right, own in ((valid, positives, scores), (valid.t(), positives.t(), scores.t())):
-        anchors = right.any(1)
-        mean = (own * right).sum(1)[anchors] / right.sum(1)[anchors]
-        terms.append((side[anchors].logsumexp(1) - mean).sum() / max(int(anchors.sum()), 1) / 2)
+        anchors, count = right.any(1), right.sum(1)
+        mean = (own * right).sum(1) / count.clamp(min=1)
+        summed = torch.where(anchors, side.logsumexp(1) - mean, 0).sum()
+        terms.append(summed / anchors.sum().clamp(min=1) / 2)
     return torch.stack(terms).sum()
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from modules.layers.recurrent import matmul_dtype, widen
+from modules.layers.static import is_static
 
 PART = 2**20  # scores at a time: 128 words of a vocabulary of 8,000
 PART_ON_GPU = 2**26  # larger, as a GPU waits for the launch of each part
@@ -17,10 +18,12 @@ PART_ON_GPU = 2**26  # larger, as a GPU waits for the launch of each part
 
 def rows_at_a_time(tensor: Tensor, size: int) -> int:
     """Number of rows of `size` scores that are computed together on the tensor's device, 1 or more."""
-    return max(1, (PART_ON_GPU if tensor.is_cuda else PART) // size)
+    return max(1, (PART_ON_GPU if is_static(tensor) else PART) // size)
 
 
-def smoothed_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+def smoothed_cross_entropy(
+    states: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float, counted: Tensor | None = None
+) -> Tensor:
     """Summed cross-entropy of softmax(states Wᵀ + b), equal to `F.cross_entropy` with `label_smoothing`.
 
     Args:
@@ -29,6 +32,7 @@ def smoothed_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, labels:
         bias: b (V,).
         labels: (T,) the correct entries.
         smoothing: share of probability spread over the vocabulary.
+        counted: (T,) bool, which rows count; None: all.
 
     Returns:
         the sum over T, a scalar in float32 or wider.
@@ -36,13 +40,16 @@ def smoothed_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, labels:
     dtype = matmul_dtype(states)
     with torch.autocast(states.device.type, enabled=False):
         with_gradient = torch.is_grad_enabled()
-        loss: Tensor = _CrossEntropy.apply(widen(states), weight, bias, labels, smoothing, dtype, with_gradient)
+        loss: Tensor = _CrossEntropy.apply(
+            widen(states), weight, bias, labels, _shares(states, counted), smoothing, dtype, with_gradient
+        )
     return loss
 
 
 def agreeing_cross_entropy(
-    first: Tensor, second: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float, agreement: float
-) -> Tensor:
+    first: Tensor, second: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float, agreement: float,
+    counted: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """R-Drop loss (Liang et al. 2021, Eq. 4, halved): the cross-entropy and divergence of two passes with dropout.
 
     ½ (CE₁ + CE₂) + α/2 · ½ (KL(P₁ ‖ P₂) + KL(P₂ ‖ P₁)), summed over words; computed in parts.
@@ -55,6 +62,7 @@ def agreeing_cross_entropy(
         labels: (T,) the correct entries.
         smoothing: share of probability spread over the vocabulary.
         agreement: α.
+        counted: (T,) bool, which rows count; None: all.
 
     Returns:
         the sum over T, a scalar in float32 or wider.
@@ -62,9 +70,14 @@ def agreeing_cross_entropy(
     dtype = matmul_dtype(first)
     with torch.autocast(first.device.type, enabled=False):
         loss: Tensor = _AgreeingCrossEntropy.apply(
-            widen(first), widen(second), weight, bias, labels, smoothing, agreement, dtype
+            widen(first), widen(second), weight, bias, labels, _shares(first, counted), smoothing, agreement, dtype
         )
     return loss
+
+
+def _shares(states: Tensor, counted: Tensor | None) -> Tensor:
+    """What each row counts, (T, 1) of 0 and 1; (1, 1) where all do."""
+    return widen(states).new_ones(1, 1) if counted is None else counted[:, None].to(widen(states).dtype)
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -77,6 +90,7 @@ class _CrossEntropy(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor,
         labels: Tensor,
+        shares: Tensor,
         smoothing: float,
         dtype: torch.dtype,
         with_gradient: bool,
@@ -86,17 +100,19 @@ class _CrossEntropy(torch.autograd.Function):
         grad_states, grad_weight, grad_bias = torch.empty_like(states), torch.zeros_like(weight), torch.zeros_like(bias)
         total = states.new_zeros(())
         rows = rows_at_a_time(states, size)
-        for state, label, out in zip(states.split(rows), labels.split(rows), grad_states.split(rows), strict=True):
+        shares = shares.expand(len(states), 1)
+        parts = (side.split(rows) for side in (states, labels, grad_states, shares))
+        for state, label, out, share in zip(*parts, strict=True):
             state, right = state.to(dtype), label[:, None]
             scores = torch.mm(state, low.t()).to(total.dtype).add_(bias)
             probabilities = scores.softmax(1)
             whole = scores.amax(1) - probabilities.amax(1).log()  # logsumexp, from the exponentials of the softmax
             wanted = (1 - smoothing) * scores.gather(1, right)[:, 0] + smoothing * scores.mean(1)
-            total += (whole - wanted).sum()
+            total += ((whole - wanted) * share[:, 0]).sum()
             if not with_gradient:
                 continue
             grad = probabilities.sub_(smoothing / size)
-            grad.scatter_add_(1, right, grad.new_full(right.shape, smoothing - 1))
+            grad.scatter_add_(1, right, grad.new_full(right.shape, smoothing - 1)).mul_(share)
             grad_bias += grad.sum(0)
             grad = grad.to(dtype)
             out.copy_(torch.mm(grad, low))
@@ -107,7 +123,7 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Scale the stored gradients."""
-        return (*(gradient * grads[0] for gradient in ctx.saved_tensors), None, None, None, None)
+        return (*(gradient * grads[0] for gradient in ctx.saved_tensors), None, None, None, None, None)
 
 
 class _AgreeingCrossEntropy(torch.autograd.Function):
@@ -121,6 +137,7 @@ class _AgreeingCrossEntropy(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor,
         labels: Tensor,
+        shares: Tensor,
         smoothing: float,
         agreement: float,
         dtype: torch.dtype,
@@ -131,24 +148,25 @@ class _AgreeingCrossEntropy(torch.autograd.Function):
         grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         total, factor = first.new_zeros(()), agreement / 4
         rows = rows_at_a_time(first, 2 * size)
-        parts = [tensor.split(rows) for tensor in (first, second, *grad_states)]
-        for *states, one_out, other_out, label in zip(*parts, labels.split(rows), strict=True):
+        parts = [tensor.split(rows) for tensor in (first, second, *grad_states, labels, shares.expand(len(first), 1))]
+        for *states, one_out, other_out, label, share in zip(*parts, strict=True):
             states, right = [state.to(dtype) for state in states], label[:, None]
             logs = [torch.mm(state, low.t()).to(total.dtype).add_(bias).log_softmax(1) for state in states]
             for log in logs:
-                total -= ((1 - smoothing) * log.gather(1, right)[:, 0] + smoothing * log.mean(1)).sum() / 2
+                wanted = (1 - smoothing) * log.gather(1, right) + smoothing * log.mean(1, keepdim=True)
+                total -= (wanted * share).sum() / 2
             probabilities = [log.exp() for log in logs]
             # d, in place: on a CPU, allocating memory takes as long as the computation
             difference = logs[0].sub_(logs[1])
             gaps = [torch.linalg.vecdot(chances, difference) for chances in probabilities]  # KL(P₁ ‖ P₂), −KL(P₂ ‖ P₁)
-            total += factor * (gaps[0] - gaps[1]).sum()
+            total += factor * ((gaps[0] - gaps[1]) * share[:, 0]).sum()
             grads = logs[1], difference.mul_(factor)  # reuses the memory of log P₂
             torch.add((0.5 + factor - factor * gaps[0])[:, None], difference, out=grads[0])
             grads[1].neg_().add_((0.5 + factor + factor * gaps[1])[:, None])
             for number, (grad, out) in enumerate(zip(grads, (one_out, other_out), strict=True)):
                 own, other = probabilities[number], probabilities[1 - number]
                 grad.mul_(own).sub_(other, alpha=factor).sub_(smoothing / size / 2)
-                grad.scatter_add_(1, right, grad.new_full(right.shape, (smoothing - 1) / 2))
+                grad.scatter_add_(1, right, grad.new_full(right.shape, (smoothing - 1) / 2)).mul_(share)
                 grad_bias += grad.sum(0)
                 grad = grad.to(dtype)
                 out.copy_(torch.mm(grad, low))
@@ -159,4 +177,4 @@ class _AgreeingCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Scale the stored gradients."""
-        return (*(gradient * grads[0] for gradient in ctx.saved_tensors), None, None, None, None)
+        return (*(gradient * grads[0] for gradient in ctx.saved_tensors), None, None, None, None, None)

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from modules.errors import ModelError
 from modules.layers.recurrent import widen
+from modules.layers.static import is_static
 
 Reading = Literal["apart", "printed", "distance"]
 """Readings of Eq. 5; s is the cosine of two different heads."""
@@ -74,8 +75,8 @@ def require_reading(reading: str) -> None:
 
 
 def instances(
-    images: Tensor, captions: Tensor, caption_image: Tensor, languages: Tensor, sentences: Tensor
-) -> tuple[Tensor, Tensor]:
+    images: Tensor, captions: Tensor, caption_image: Tensor, languages: Tensor, sentences: Tensor, known: int
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Join the heads of images and captions that match to instances: an image with at most one caption a language.
 
     An image with several captions of a language is in as many instances. The captions of each language are taken in the
@@ -87,24 +88,37 @@ def instances(
         caption_image: (C,) row of each caption's image.
         languages: (C,) language of each caption.
         sentences: (C,) hash of each caption's normalised sentence.
+        known: how many languages the model has.
 
     Returns:
-        heads (B, 1 + L, K, H) of the image and of each of the L languages of the batch, zero where an instance lacks a
-        language; `present` (B, 1 + L).
+        heads (B, 1 + L, K, H) of the image and of each of the L languages of the batch (in the static form of all that
+        the model has), zero where an instance lacks a language; `present` (B, 1 + L).
     """
     count, rows = len(captions), torch.arange(len(captions), device=captions.device)
-    spoken, language = languages.unique(return_inverse=True)
+    static = is_static(captions)
+    spoken, language = (known, languages) if static else _distinct(languages)
     beside = (caption_image[:, None] == caption_image) & (language[:, None] == language)
     earlier = (sentences < sentences[:, None]) | ((sentences == sentences[:, None]) & (rows < rows[:, None]))
     place = (beside & earlier).sum(1)
-    keys, instance = (caption_image * max(count, 1) + place).unique(return_inverse=True)
-    slots = instance * len(spoken) + language
-    shape = (len(keys) * len(spoken), *captions.shape[1:])
-    said = captions.new_zeros(shape).index_copy(0, slots, captions).unflatten(0, (len(keys), len(spoken)))
-    has = torch.zeros(shape[0], dtype=torch.bool, device=captions.device).index_fill(0, slots, True)
-    seen = images[keys.div(max(count, 1), rounding_mode="floor")]
-    present = torch.cat([has.new_ones(len(keys), 1), has.view(len(keys), len(spoken))], dim=1)
-    return torch.cat([seen[:, None], said], dim=1), present
+    keys = caption_image * max(count, 1) + place
+    if static:  # as many as captions; an instance is where its first caption is, the others are empty
+        instance, seen = (keys[:, None] == keys).int().argmax(1), images[caption_image]
+        number, real = count, instance == rows
+    else:
+        distinct, instance = keys.unique(return_inverse=True)
+        seen = images[distinct.div(max(count, 1), rounding_mode="floor")]
+        number, real = len(distinct), torch.ones(len(distinct), dtype=torch.bool, device=captions.device)
+    slots = instance * spoken + language
+    said = captions.new_zeros(number * spoken, *captions.shape[1:]).index_copy(0, slots, captions)
+    has = torch.zeros(number * spoken, dtype=torch.bool, device=captions.device).index_fill(0, slots, True)
+    present = torch.cat([real[:, None], has.view(number, spoken)], dim=1)
+    return torch.cat([seen[:, None], said.unflatten(0, (number, spoken))], dim=1), present
+
+
+def _distinct(languages: Tensor) -> tuple[int, Tensor]:
+    """How many different languages there are, and the place of each caption's among them."""
+    spoken, language = languages.unique(return_inverse=True)
+    return len(spoken), language
 
 
 def _slack(cosines: Tensor, margin: float, reading: Reading) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from modules.errors import ModelError
 from modules.layers.recurrent import widen
+from modules.layers.static import is_static
 from modules.losses.contrastive import contrastive_loss, one_to_k_loss, sigmoid_loss
 from modules.losses.triplet import (
     hard_negative_loss,
@@ -49,6 +50,9 @@ def negative_mask(
     owners, owned = image_keys[caption_image], sentence_hash
     if image_sentences is not None:
         owners, owned = torch.cat([owners, image_sentences[:, 0]]), torch.cat([owned, image_sentences[:, 1]])
+    if is_static(owned):  # float32 counts exactly
+        has_owned = (image_keys[:, None] == owners).float()
+        return positives, has_owned @ (owned[:, None] == sentence_hash).float() == 0
     sentences, sentence = owned.unique(return_inverse=True)
     has = positives.new_zeros(len(image_keys), len(sentences))
     image, place = (image_keys[:, None] == owners[None, :]).nonzero(as_tuple=True)
@@ -83,7 +87,9 @@ class RankingLoss(nn.Module):
             raise ModelError(f"loss {kind!r}: expected one of {', '.join(LOSSES)}")
         self.kind, self.margin, self.warmup_epochs, self.count = kind, margin, warmup_epochs, count
         self.distance = distance
-        self.type_weights = None if type_weights is None else torch.tensor(type_weights)
+        weights = None if type_weights is None else torch.tensor(type_weights)
+        self.type_weights: Tensor | None
+        self.register_buffer("type_weights", weights, persistent=False)
         if kind in CONTRASTIVE:  # initial values of CLIP and of SigLIP
             self.log_scale = nn.Parameter(torch.tensor(10.0 if kind == "sigmoid" else 1 / 0.07).log())
         if kind == "sigmoid":
@@ -105,10 +111,8 @@ class RankingLoss(nn.Module):
         if self.distance == "euclidean":
             similarity = -(2 - 2 * widen(similarity)).clamp(min=_SMALLEST).sqrt()
         if self.kind == "hardest":
-            weights = None if self.type_weights is None else self.type_weights.to(similarity.device)
-            return hard_negative_loss(
-                similarity, positives, negatives, types, self.margin, weights, hardest=not self.warms_up(epoch)
-            )
+            hardest = not self.warms_up(epoch)
+            return hard_negative_loss(similarity, positives, negatives, types, self.margin, self.type_weights, hardest)
         if self.kind == "hardest-k":
             count = max(similarity.shape) if self.warms_up(epoch) else self.count
             return most_violated_loss(similarity, positives, negatives, self.margin, count)

@@ -6,6 +6,9 @@ from torch.nn import functional as F
 
 from modules.errors import ModelError
 from modules.layers.recurrent import widen
+from modules.layers.static import is_static
+
+_PART = 2**24  # hinges at a time in the static form
 
 
 def hard_negative_loss(
@@ -108,7 +111,7 @@ def random_hinges_loss(
         shift = torch.randint(candidates, (anchors, 1), generator=generator)
         place = (
             ((torch.randperm(candidates, generator=generator) + shift) % candidates)
-            .to(scores.device)
+            .to(scores.device, non_blocking=True)
             .masked_fill(~valid, candidates)
         )
         drawn = F.one_hot(place.argmin(1), candidates).to(scores) * valid
@@ -137,15 +140,13 @@ def most_violated_loss(
 
     """
     scores = widen(similarity)
-    image, caption = positives.nonzero(as_tuple=True)  # P pairs
-    slack = (margin - scores[image, caption])[:, None]
     terms = [0 * scores.sum()]
-    for side, valid, anchors in ((scores, negatives, image), (scores.t(), negatives.t(), caption)):
+    for side, right, valid in ((scores, positives, negatives), (scores.t(), positives.t(), negatives.t())):
         highest = side.masked_fill(~valid, -torch.inf).topk(min(count, side.shape[1]), dim=1).values
-        hinges = (slack + highest[anchors]).relu()  # 0 where there is no negative
-        kept = highest.isfinite().sum(1)[anchors].clamp(min=1)
-        terms.append((hinges.sum(1) / kept).sum() / max(len(anchors), 1))
-    return torch.stack(terms).sum()
+        kept = highest.isfinite().sum(1, keepdim=True).clamp(min=1)
+        shares = highest.isfinite() / kept
+        terms.append(_hinges(side, right, highest.masked_fill(~highest.isfinite(), 0), shares, margin))
+    return torch.stack(terms).sum() / positives.sum().clamp(min=1)
 
 
 def _caption_types(types: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -153,7 +154,7 @@ def _caption_types(types: Tensor, weights: Tensor | None) -> tuple[Tensor, Tenso
     if weights is None:
         present = types.unique()
         return types == present[:, None], torch.ones_like(present)
-    if types.numel() and not 0 <= int(types.min()) <= int(types.max()) < len(weights):
+    if not is_static(types) and types.numel() and not 0 <= int(types.min()) <= int(types.max()) < len(weights):
         span = f"{int(types.min())} to {int(types.max())}"
         raise ModelError(f"caption types run from {span}, but there are {len(weights)} weights; give one for each")
     return types == torch.arange(len(weights), device=types.device)[:, None], weights.to(types.device)
@@ -175,8 +176,28 @@ def _weighted_hinges(
     scores: Tensor, positives: Tensor, caption_weights: Tensor, image_weights: Tensor, margin: float
 ) -> Tensor:
     """Sum the hinges of every positive pair against every negative, weighted by (I, C) for each kind of negative."""
-    image, caption = positives.nonzero(as_tuple=True)  # P pairs
-    slack = (margin - scores[image, caption])[:, None]
-    by_image = (slack + scores[image]).relu() * caption_weights[image]  # (P, C)
-    by_caption = (slack + scores.T[caption]).relu() * image_weights.T[caption]  # (P, I)
-    return by_image.sum() + by_caption.sum()
+    by_image = _hinges(scores, positives, scores, caption_weights, margin)
+    return by_image + _hinges(scores.t(), positives.t(), scores.t(), image_weights.t(), margin)
+
+
+def _hinges(scores: Tensor, positives: Tensor, others: Tensor, weights: Tensor, margin: float) -> Tensor:
+    """Sum Σ_k w_ak [α − s(a,b) + o_ak]₊ over the positive pairs of anchors a and items b.
+
+    Args:
+        scores: s (A, B).
+        positives: (A, B) bool.
+        others: o (A, K), what each anchor is compared with.
+        weights: w (A, K).
+        margin: α.
+    """
+    if not is_static(scores):
+        anchor, item = positives.nonzero(as_tuple=True)  # P pairs
+        slack = (margin - scores[anchor, item])[:, None]
+        return ((slack + others[anchor]).relu() * weights[anchor]).sum()
+    terms = [0 * scores.sum()]
+    some = max(1, _PART // max(scores.shape[1] * others.shape[1], 1))  # all pairs of an anchor, a few anchors at a time
+    parts = (side.split(some) for side in (scores, positives, others, weights))
+    for own, right, compared, share in zip(*parts, strict=True):
+        hinges = (margin - own[:, :, None] + compared[:, None]).relu() * share[:, None]
+        terms.append((hinges.sum(2) * right).sum())
+    return torch.stack(terms).sum()

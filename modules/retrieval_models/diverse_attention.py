@@ -85,7 +85,8 @@ class DiverseAttention(RetrievalModel):
             return {}
         with torch.set_grad_enabled(self.diversity > 0 and torch.is_grad_enabled()):
             images, captions = self._heads(pairs.images), self._heads(pairs.captions)
-            joined = instances(images, captions, pairs.caption_image, pairs.languages, pairs.sentences)
+            joined = instances(images, captions, pairs.caption_image, pairs.languages, pairs.sentences,
+                               len(self.languages))  # fmt: skip
             terms = diversity(*joined, self.diversity_margin, self.diversity_reading)
         self.figures = {"diversity_active": terms.active, "head_cosine": terms.cosine}
         return {"diversity": self.diversity * terms.loss} if self.diversity else {}

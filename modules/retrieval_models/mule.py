@@ -10,6 +10,7 @@ from modules.errors import ModelError, require_weights
 from modules.layers.batch_norm import GlobalBatchNorm
 from modules.layers.encoders import LanguageEncoders, LastState, masked_mean, real_words
 from modules.layers.recurrent import widen
+from modules.layers.static import is_static
 from modules.losses.pairs import Pairs
 from modules.pretrained.pretrained_text import read_words
 from modules.retrieval_models.base import Batch, Encoding, RetrievalModel, one_vector, register
@@ -169,7 +170,7 @@ class Mule(EmbN):
         A word that occurs several times in one language is taken to the universal space once. Contextual word vectors
         (`vse.pretrained`) differ at each place; of sentence vectors there is one a caption.
         """
-        if not isinstance(self.words, nn.Embedding) or torch.compiler.is_exporting():
+        if not isinstance(self.words, nn.Embedding) or torch.compiler.is_exporting() or is_static(tokens):
             words, lengths = read_words(self.words, tokens, lengths)
             return self.to_universal(words, lengths, languages), lengths
         used, place = (tokens + self.vocabulary_size * languages[:, None]).unique(return_inverse=True)
@@ -183,7 +184,7 @@ class Mule(EmbN):
 
     def mean_words(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Return the mean word vectors (C, E) of captions with tokens (C, L)."""
-        if not isinstance(self.words, nn.Embedding):
+        if not isinstance(self.words, nn.Embedding) or is_static(tokens):
             words, lengths = read_words(self.words, tokens, lengths)
             return masked_mean(words, real_words(words[..., 0], lengths))
         real = real_words(tokens, lengths)

@@ -68,7 +68,7 @@ class Parallel(RetrievalModel):
     def auxiliary_losses(self, batch: Batch, pairs: Pairs) -> dict[str, Tensor]:
         """Return `parallel`, the sum of hinges over all pairs of languages."""
         hinges = partial(sum_of_hinges_loss, margin=self.caption_margin)
-        return {"parallel": between_captions(pairs, self.caption_similarity, hinges)}
+        return {"parallel": between_captions(pairs, self.caption_similarity, hinges, len(self.languages))}
 
 
 @register("pivot-parallel-sym")

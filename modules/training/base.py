@@ -16,10 +16,20 @@ class BatchModule(pl.LightningModule):
     """
 
     def transfer_batch_to_device(self, batch: dict[str, Tensor], device: torch.device, dataloader_idx: int) -> Any:
-        """Move all tensors except lengths."""
-        stay = {name: value for name, value in batch.items() if name.endswith("lengths")}
-        moves = {name: value for name, value in batch.items() if name not in stay}
-        return super().transfer_batch_to_device(moves, device, dataloader_idx) | stay
+        """Move all tensors except lengths; those in pinned memory while the host goes on."""
+        return {
+            name: value if name.endswith("lengths") else value.to(device, non_blocking=True)
+            for name, value in batch.items()
+        }
+
+    @property
+    def logs_step(self) -> bool:
+        """Whether the figures of this training step are written, or seen at the end of an epoch; others are not logged.
+
+        Lightning takes a millisecond for a few figures, whether it writes them or not.
+        """
+        every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
+        return batches_of(self.trainer) % every == 0 or self.trainer.is_last_batch
 
 
 class TrainedModule(BatchModule):

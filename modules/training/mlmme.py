@@ -35,6 +35,7 @@ class MlmmeTraining(Retrieval):
         if model.beta > 0:
             losses["ranking"] = model.beta * self.ranking_loss(pairs)
         if model.beta < 1:
-            term = between_captions(pairs, model.caption_similarity, self.loss_of_captions)
+            languages = len(model.languages)
+            term = between_captions(pairs, model.caption_similarity, self.loss_of_captions, languages)
             losses["between_captions"] = (1 - model.beta) * model.each_pair * term
         return losses | model.auxiliary_losses(batch, pairs)

@@ -16,6 +16,7 @@ from modules.distributed import gather_rows, touch
 from modules.errors import ModelError
 from modules.layers.augmentation import drop_regions, drop_words
 from modules.layers.recurrent import widen
+from modules.layers.static import is_static
 from modules.losses.captions import between_captions
 from modules.losses.pairs import Pairs
 from modules.losses.registry import CONTRASTIVE, Distance, RankingLoss, negative_mask
@@ -90,8 +91,10 @@ class Retrieval(RankedModule):
                 part.freeze()
         kind = loss or self.model.loss
         of_both = (warmup_epochs, negatives, distance)
+        if type_weights is None and taught_types is not None:
+            type_weights = [1.0] * len(taught_types)
         self.loss = RankingLoss(kind, margin, type_weights, *of_both)
-        self.caption_loss = RankingLoss(kind, margin, None, *of_both) if caption_loss else None
+        self.caption_loss = RankingLoss(kind, margin, [1.0], *of_both) if caption_loss else None
         taught = taught_types is not None and any(taught_types)
         self.contrast = RankingLoss("infonce", margin) if taught and teaching_contrast else None
         if cached_chunk and any(isinstance(part, _BatchNorm) for part in self.model.modules()):
@@ -143,16 +146,27 @@ class Retrieval(RankedModule):
         )
 
     def gather(self, batch: Batch, images: Encoding, captions: Encoding) -> Pairs:
-        """Gather the encodings of all devices, with gradients; an image that is on several devices is kept once."""
+        """Gather the encodings of all devices, with gradients; an image that is on several devices is kept once.
+
+        In the static form its further rows stay, and are neither a positive nor a negative of any caption.
+        """
         world = self.trainer.world_size
-        keys, first = first_rows(gather_rows(batch["image_key"], world))
+        keys = gather_rows(batch["image_key"], world)
         caption_image_keys = gather_rows(batch["image_key"][batch["image_index"]], world)
         names = ("type", "language", "sentence")
         types, languages, sentences = (gather_rows(batch[name], world) for name in names)
-        vectors, mask = gather_encoding(images, world)
-        links = torch.searchsorted(keys, caption_image_keys)
-        positives, negatives = negative_mask(keys, links, sentences, gather_rows(batch["image_sentences"], world))
-        all_images, all_captions = (vectors[first], mask[first]), gather_encoding(captions, world)
+        all_images, all_captions = gather_encoding(images, world), gather_encoding(captions, world)
+        known = gather_rows(batch["image_sentences"], world)
+        if is_static(keys):
+            links = (keys[:, None] == caption_image_keys).int().argmax(0)
+            rows = torch.arange(len(keys), device=keys.device)
+            first = ~((keys[:, None] == keys) & (rows[:, None] > rows)).any(1, keepdim=True)
+            positives, negatives = (side & first for side in negative_mask(keys, links, sentences, known))
+        else:
+            keys, chosen = first_rows(keys)
+            links = torch.searchsorted(keys, caption_image_keys)
+            positives, negatives = negative_mask(keys, links, sentences, known)
+            all_images = (all_images[0][chosen], all_images[1][chosen])
         return Pairs(all_images, all_captions, links, positives, negatives, types, languages, sentences)
 
     def ranking_loss(self, pairs: Pairs) -> Tensor:
@@ -172,6 +186,11 @@ class Retrieval(RankedModule):
             )
             return loss
         losses = []
+        if is_static(scores):
+            for language in range(len(self.model.languages)):
+                sides = (side & (pairs.languages == language) for side in (pairs.positives, pairs.negatives))
+                losses.append(self.loss(scores, *sides, pairs.types, self.main_epoch, self._draw()))
+            return torch.stack(losses).sum()
         for language in pairs.languages.unique():
             own = pairs.languages == language
             sides = (side[:, own] for side in (scores, pairs.positives, pairs.negatives))
@@ -198,7 +217,8 @@ class Retrieval(RankedModule):
         if not losses:
             losses = {"ranking": self.ranking_loss(pairs)}
         if self.caption_loss is not None:
-            term = between_captions(pairs, self.model.caption_similarity, self.loss_of_captions)
+            languages = len(self.model.languages)
+            term = between_captions(pairs, self.model.caption_similarity, self.loss_of_captions, languages)
             losses["between_captions"] = self.hparams["caption_loss"] * term
         return losses | self.model.auxiliary_losses(batch, pairs)
 
@@ -211,7 +231,7 @@ class Retrieval(RankedModule):
         kinds = self.hparams["taught_types"]
         if not kinds or not any(kinds):
             return {}
-        taught = torch.tensor(kinds, device=pairs.types.device)[pairs.types]
+        taught = torch.tensor(kinds).to(pairs.types.device, non_blocking=True)[pairs.types]
         losses = {} if all(kinds) else {"ranking": self.ranking_loss(pairs.among(~taught))}
         targets = pairs.images[0][pairs.caption_image, 0]
         losses["teaching"] = teaching_loss(pairs.captions[0][:, 0], targets, taught)
@@ -247,6 +267,8 @@ class Retrieval(RankedModule):
 
     def log_losses(self, total: Tensor, losses: dict[str, Tensor], batch: Batch) -> None:
         """Log the losses, what the model measured, and the total number of captions on all devices."""
+        if not self.logs_step:
+            return
         self.log("train/loss", total.detach(), prog_bar=True, batch_size=1)
         if len(losses) > 1:
             self.log_dict({f"train/{name}": loss.detach() for name, loss in losses.items()}, batch_size=1)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from modules.distributed import gather_objects, sum_over_ranks
 from modules.errors import ModelError
+from modules.layers.static import is_static
 from modules.losses.cross_entropy import agreeing_cross_entropy, smoothed_cross_entropy
 from modules.metrics.translation import surface_bleu
 from modules.training.base import BatchModule, TrainedModule
@@ -54,8 +55,9 @@ class Translation(TrainedModule):
         world = self.trainer.world_size
         total = sum_over_ranks(words, world)
         mean = loss * world / total  # DDP averages gradients over ranks
-        self.log("train/loss", mean.detach(), prog_bar=True, sync_dist=True)
-        self.log("train/words", total)
+        if self.logs_step:
+            self.log("train/loss", mean.detach(), prog_bar=True, sync_dist=True)
+            self.log("train/words", total)
         return mean
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
@@ -97,13 +99,16 @@ class Translation(TrainedModule):
         states, where = self._read(batch)
         labels = batch["labels"].flatten()[where]
         words, bias = self.translator.words.weight, self.translator.output_bias
+        counted = labels.ne(self.translator.words.padding_idx or 0) if is_static(labels) else None
         if alpha:
             in_order = where.argsort()  # the first pass's sentences come first
             (first, second), (labels, _) = states[in_order].chunk(2), labels[in_order].chunk(2)
-            loss = agreeing_cross_entropy(first, second, words, bias, labels, smoothing, alpha)
+            counted = None if counted is None else counted.chunk(2)[0]
+            loss = agreeing_cross_entropy(first, second, words, bias, labels, smoothing, alpha, counted)
         else:
-            loss = smoothed_cross_entropy(states, words, bias, labels, smoothing)
-        return loss, torch.tensor(float(len(labels)), device=loss.device)
+            loss = smoothed_cross_entropy(states, words, bias, labels, smoothing, counted)
+        count = torch.tensor(float(len(labels))) if counted is None else counted.sum().float()
+        return loss, count.to(loss.device)
 
     def _read(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the states of all target words, and their positions in the flattened batch."""

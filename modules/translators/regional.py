@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from modules.errors import ModelError
+from modules.layers.encoders import real_words
 from modules.layers.recurrent import (
     BiLSTM,
     Packing,
@@ -22,10 +23,13 @@ from modules.layers.recurrent import (
     lstm_cell,
     matmul_dtype,
     open_forget_gates,
+    padded_states,
     recurrent_matrix,
     scan,
+    states_to_the_right,
     widen,
 )
+from modules.layers.static import is_static
 from modules.translators.beam import follow
 
 _FORGET_BIAS = 2.0  # keeps v_k in a thread's state until the word that it disambiguates
@@ -117,16 +121,18 @@ class RegionalTranslator(nn.Module):
         """
         require_regions(regions, self.regions)
         words = self._drop(self._embed(source))
-        packing = Packing.of(lengths, source.shape[1]).to(source.device)
-        if regions is None or self.regions is None:
-            forward_states, backward_states, finals = self._encode_words(words, packing)
-        else:
+        mask, objects = real_words(source, lengths), None
+        if regions is not None and self.regions is not None:
             objects = self._drop(self.regions(regions.to(words.dtype)), shared=1)
-            forward_states, backward_states, finals = self._encode_threads(words, objects, packing)
+        if is_static(source):
+            forward_states, backward_states, finals = self._encode_padded(words, objects, mask)
+        else:
+            packing = Packing.of(lengths, source.shape[1]).to(source.device)
+            forward_states, backward_states, finals = (
+                self._encode_words(words, packing) if objects is None else self._encode_threads(words, objects, packing)
+            )
         states = torch.cat([forward_states, backward_states], -1)
-        extra = states.shape[2] - source.shape[1]  # 1 for the region at the start of each thread
-        mask = torch.arange(states.shape[2])[None] < lengths.cpu()[:, None] + extra
-        mask = mask.to(source.device)
+        mask = F.pad(mask, (states.shape[2] - source.shape[1], 0), value=True)  # the region at the start of each thread
         means = states.sum(2) / mask.sum(1)[:, None, None]  # states are zero where a sentence has ended
         hidden, cell = (torch.cat([forward.mean(1), backward], -1) for forward, backward in finals)
         states = states.to(matmul_dtype(states))  # cast once, for all decoding steps
@@ -209,11 +215,44 @@ class RegionalTranslator(nn.Module):
 
     def _decode(self, memory: Memory, target: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return decoder states (B, M + 1, H') and the positions (T,) of real states in the flattened batch."""
+        if is_static(target):  # all states; those of padding mean nothing
+            states = padded_states(self.decoder, self._drop(self._embed(target)), start=(memory.hidden, memory.cell))
+            return states, torch.arange(target.numel(), device=target.device)
         packing = Packing.of(lengths, target.shape[1]).to(target.device)
         words = self._drop(self._embed(target.flatten()[packing.forward]))
         start = memory.hidden[packing.order], memory.cell[packing.order]
         states, _ = scan(input_gates(self.decoder, words), recurrent_matrix(self.decoder), *start, packing.sizes)
         return packing.spread(states), packing.forward
+
+    def _encode_padded(self, words: Tensor, objects: Tensor | None, real: Tensor) -> tuple[Tensor, Tensor, tuple]:
+        """`_encode_words`, or `_encode_threads` with objects (B, K, E), over padded sentences with a mask (B, N)."""
+        lstm = self.encoder.lstm
+        flipped, last, cell = states_to_the_right(lstm, words.flip(1), real.flip(1), backward=True)
+        backward_states = flipped.flip(1)[:, None]
+        if objects is None:
+            threads = words[:, None]
+        else:
+            count = objects.shape[1]
+            threads = torch.cat([objects[:, :, None], words[:, None].expand(-1, count, -1, -1)], dim=2)
+            at_region = self._at_region(objects, last, cell)
+            backward_states = torch.cat([at_region[:, :, None], backward_states.expand(-1, count, -1, -1)], dim=2)
+            real = F.pad(real, (1, 0), value=True)
+        place, width = torch.arange(real.shape[1], device=real.device), real.shape[1]
+        to_the_right = (place - (width - real.sum(1, keepdim=True))) % width  # (B, J)
+        shape, turn = threads.shape[:2], to_the_right[:, None, :, None]
+        moved = threads.gather(2, turn.expand(*threads.shape)).flatten(0, 1)
+        filled = real.gather(1, to_the_right)[:, None].expand(*shape, -1).flatten(0, 1)
+        states, hidden, last_cell = (part.unflatten(0, shape) for part in states_to_the_right(lstm, moved, filled))
+        to_the_left = (place + (width - real.sum(1, keepdim=True))) % width
+        forward_states = states.gather(2, to_the_left[:, None, :, None].expand(*states.shape))
+        return forward_states, backward_states, ((hidden, last), (last_cell, cell))
+
+    def _at_region(self, objects: Tensor, last: Tensor, cell: Tensor) -> Tensor:
+        """The backward LSTM has read all words; in one more step each thread reads its own v_k: (B, K, H)."""
+        lstm = self.encoder.lstm
+        gates = input_gates(lstm, objects, backward=True)
+        gates = gates + F.linear(last, recurrent_matrix(lstm, backward=True))[:, None]
+        return lstm_cell(gates, cell[:, None])[0]
 
     def _encode_words(self, words: Tensor, packing: Packing) -> tuple[Tensor, Tensor, tuple]:
         """Encode without regions: forward and backward states (B, 1, N, H); final states and cells.
@@ -234,11 +273,7 @@ class RegionalTranslator(nn.Module):
         forward_states, forward_last, forward_cell = self._run(words, packing, first, first_cell, backward=False)
         start = words.new_zeros(len(words), self.encoder.lstm.hidden_size)
         backward_states, last, cell = self._run(words, packing, start, start, backward=True)
-        # The backward LSTM has read all words; in one more step each thread reads its own v_k.
-        shared = F.linear(last, recurrent_matrix(self.encoder.lstm, backward=True))
-        at_region, _ = lstm_cell(
-            input_gates(self.encoder.lstm, objects, backward=True) + shared[:, None], cell[:, None]
-        )
+        at_region = self._at_region(objects, last, cell)
         threads = objects.shape[1]
         forward_states = torch.cat([first[:, :, None], forward_states], 2)
         backward_states = torch.cat([at_region[:, :, None], backward_states[:, None].expand(-1, threads, -1, -1)], 2)

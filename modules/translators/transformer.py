@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from modules.errors import ModelError
 from modules.layers.encoders import places_of_words, real_words
 from modules.layers.recurrent import widen
+from modules.layers.static import is_static
 from modules.layers.transformer import Attention, DecoderLayer, EncoderLayer, KeysValues, drop, positions
 from modules.translators.beam import follow
 from modules.translators.regional import require_regions
@@ -145,6 +146,8 @@ class TransformerTranslator(nn.Module):
         states = self._embed(target)
         for layer, part in zip(self.decoder, memory.parts, strict=True):
             states = layer(states, part, memory.mask)
+        if is_static(target):  # all states; those of padding mean nothing
+            return self.decoded(states.flatten(0, 1)), torch.arange(target.numel(), device=target.device)
         where = places_of_words(target, lengths)
         return self.decoded(states.flatten(0, 1)[where]), where
 

@@ -62,7 +62,7 @@ def test_pooling_and_losses(capsys) -> None:
     def fast(bf16: bool = BF16) -> Tensor:
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
             images, *captions = (pool(*side) for pool, *side in zip(pools, sets, masks, strict=True))
-        joined = instances(images, torch.cat(captions), LINKS, SPOKEN, SENTENCES)
+        joined = instances(images, torch.cat(captions), LINKS, SPOKEN, SENTENCES, 2)
         return triplets(images, captions) + diversity(*joined, MARGIN).loss
 
     def loop() -> Tensor:

@@ -73,7 +73,7 @@ def test_hardest_negatives_between_captions_are_the_loop() -> None:
     module, pairs = make_module("san"), make_pairs()
     vectors = pairs.captions[0]
     slow = slow_hardest(vectors[:, 0], 0.3)
-    fast = between_captions(pairs, module.model.caption_similarity, module.loss_of_captions)
+    fast = between_captions(pairs, module.model.caption_similarity, module.loss_of_captions, 3)
     assert slow > 0.1
     torch.testing.assert_close(fast, slow)
     torch.testing.assert_close(*(torch.autograd.grad(loss, vectors, retain_graph=True)[0] for loss in (fast, slow)))
@@ -95,7 +95,7 @@ def test_every_model_takes_it_with_every_loss(corpus: Corpus, model: str, kind: 
     losses = with_it.losses(batch)
     assert losses["between_captions"] > 1e-3
     pairs = with_it.gather(batch, *with_it.encode(batch))
-    term = between_captions(pairs, with_it.model.caption_similarity, with_it.loss_of_captions)
+    term = between_captions(pairs, with_it.model.caption_similarity, with_it.loss_of_captions, 3)
     torch.testing.assert_close(losses["between_captions"], 0.6 * term)
     torch.testing.assert_close(losses["ranking"], without.losses(batch)["ranking"])
     losses["between_captions"].backward()
@@ -120,7 +120,7 @@ def test_sets_are_compared_by_their_own_score() -> None:
 def test_weights_of_types_and_sources_of_captions_do_not_matter() -> None:
     pairs = make_pairs()
     plain, weighed = make_module("san"), make_module("san", type_weights=[0.0, 1.0, 1.0, 1.0, 1.0])
-    found = [between_captions(pairs, one.model.caption_similarity, one.loss_of_captions) for one in (plain, weighed)]
+    found = [between_captions(pairs, one.model.caption_similarity, one.loss_of_captions, 3) for one in (plain, weighed)]
     assert found[0] > 0
     assert torch.equal(*found)
 
@@ -128,7 +128,7 @@ def test_weights_of_types_and_sources_of_captions_do_not_matter() -> None:
 def test_captions_of_one_language_add_nothing() -> None:
     pairs = make_pairs()
     alone = Pairs(**(vars(pairs) | {"languages": torch.zeros_like(SPOKEN)}))
-    loss = between_captions(alone, lambda one, other: one[0][:, 0] @ other[0][:, 0].t(), RankingLoss("sum", 0.2))
+    loss = between_captions(alone, lambda one, other: one[0][:, 0] @ other[0][:, 0].t(), RankingLoss("sum", 0.2), 3)
     loss.backward()
     assert loss == 0
     assert not pairs.captions[0].grad.any()

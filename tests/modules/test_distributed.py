@@ -147,6 +147,7 @@ def results_of_own_steps(case: str, visits: list, world: int) -> tuple[Tensor, d
 
 def translation_results(rows: slice, world: int) -> tuple[Tensor, dict[str, Tensor]]:
     module = translation(world)
+    mock.patch.object(Translation, "logs_step", False).start()
     return loss_and_gradients(module, module.training_step(sentences_batch(rows), 0))
 
 

@@ -99,7 +99,7 @@ SENTENCES = torch.tensor([9, 4, 8, -7, 2, 1, 6])
 
 
 def joined(order: Tensor, images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
-    return instances(images, captions[order], IMAGE[order], LANGUAGE[order], SENTENCES[order])
+    return instances(images, captions[order], IMAGE[order], LANGUAGE[order], SENTENCES[order], 3)
 
 
 def test_an_instance_is_an_image_with_a_caption_of_each_language() -> None:
@@ -127,9 +127,11 @@ def test_the_order_of_the_batch_does_not_matter() -> None:
 def test_all_languages_take_part_and_one_more_is_a_term_more() -> None:
     images, captions = F.normalize(torch.randn(2, 3, 4), dim=-1), torch.randn(6, 3, 4)
     links, spoken, sentences = torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([0, 1, 2] * 2), torch.arange(6)
-    heads, present = instances(images, captions, links, spoken, sentences)
+    heads, present = instances(images, captions, links, spoken, sentences, 3)
     assert heads.shape == (2, 4, 3, 4)
     assert present.all()
     german_free = spoken != 0
-    less, _ = instances(images, captions[german_free], links[german_free], spoken[german_free], sentences[german_free])
+    less, _ = instances(
+        images, captions[german_free], links[german_free], spoken[german_free], sentences[german_free], 3
+    )
     assert torch.equal(less, heads[:, [0, 2, 3]])

@@ -1,0 +1,30 @@
+"""Which form a training step has: one whose shapes do not depend on values, for GPUs, or one that leaves work out.
+
+In the static form no value of a tensor decides a shape, and none goes to the host, so that a GPU never waits for the
+host. Padding, absent languages and duplicates are computed and masked. On a CPU they are left out, which is quicker
+there. Both forms give equal values and gradients (`tests/modules/test_static.py`).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from torch import Tensor
+
+_WANTED: ContextVar[bool | None] = ContextVar("static", default=None)
+
+
+def is_static(tensor: Tensor) -> bool:
+    """Whether what is computed from a tensor has the static form: on a GPU, or where `static_shapes` says so."""
+    wanted = _WANTED.get()
+    return tensor.is_cuda if wanted is None else wanted
+
+
+@contextmanager
+def static_shapes(wanted: bool = True) -> Iterator[None]:
+    """Choose the form for all devices."""
+    token = _WANTED.set(wanted)
+    try:
+        yield
+    finally:
+        _WANTED.reset(token)
