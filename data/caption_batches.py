@@ -34,13 +34,16 @@ class CaptionBatches(Dataset):
         languages: whose places are the numbers in `language`.
         types: whose places are the numbers in `type`; a type that is not among them is −1.
         pictures: of the images that need them; None: none.
+
+    Attributes:
+        with_regions: false leaves out `regions` and `region_mask`.
     """
 
     def __init__(
         self, captions: Table, store: RegionStore, text: TextInput,
         languages: Sequence[str], types: Sequence[str], pictures: PixelStore | None = None,
     ) -> None:  # fmt: skip
-        self.store, self.pictures = store, pictures
+        self.store, self.pictures, self.with_regions = store, pictures, True
         self.tokens = text.encode_all(captions)
         self.rows = store.rows(captions["image_id"][:])
         self.sentences = sentences_of(captions)
@@ -57,12 +60,9 @@ class CaptionBatches(Dataset):
     def __getitem__(self, visits: Sequence[ArrayLike]) -> dict[str, Tensor]:
         numbers = np.concatenate([np.ravel(part) for part in visits])
         keys, index = np.unique(self.rows[numbers], return_inverse=True)
-        regions = torch.from_numpy(self.store.regions[keys])
         tokens, lengths = self.tokens.padded(numbers)
         known = self._sentences_of(keys)
         batch = {
-            "regions": regions,
-            "region_mask": torch.ones(regions.shape[:2], dtype=torch.bool),
             "image_key": torch.from_numpy(keys),
             "tokens": tokens,
             "lengths": lengths,
@@ -73,6 +73,9 @@ class CaptionBatches(Dataset):
             "sentence": torch.from_numpy(self.sentences[numbers]),
             "image_sentences": torch.from_numpy(known),
         }
+        if self.with_regions:
+            batch["regions"] = torch.from_numpy(self.store.regions[keys])
+            batch["region_mask"] = torch.ones(batch["regions"].shape[:2], dtype=torch.bool)
         if self.pictures is not None:
             batch["pixels"] = torch.from_numpy(self.pictures.pixels_of([self.store.ids[key] for key in keys]))
         return batch

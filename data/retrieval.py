@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytorch_lightning as pl
+import torch
 from datasets import Dataset as Table
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from data.caption_batches import CaptionBatches
 from data.captions import HUMAN, choose
+from data.device_regions import DeviceRegions, Place
 from data.mixing import Everything, MixedBatches
 from data.pixels import PixelStore
 from data.regions import RegionStore
@@ -32,13 +35,14 @@ class RetrievalData(pl.LightningDataModule):
         steps: batches an epoch; None: as `MixedBatches` has it.
         workers: processes that prepare batches.
         pictures: of the training images, for a model that learns from them; None: none.
+        place: where the regions are.
     """
 
     def __init__(
         self, captions: Table, store: RegionStore, text: TextInput,
         groups: Sequence[tuple[Slot, ...]], languages: Sequence[str], held_out: Mapping[str, Sequence[str]],
         batch_size: int = 128, seed: int = 0, steps: int | None = None, workers: int = 0,
-        pictures: PixelStore | None = None,
+        pictures: PixelStore | None = None, place: Place = "host",
     ) -> None:  # fmt: skip
         super().__init__()
         self.types = list(dict.fromkeys(slot.type for group in groups for slot in group))
@@ -46,6 +50,8 @@ class RetrievalData(pl.LightningDataModule):
         self._tables = {"train": choose(captions, "train", set(self.types))}
         for split, wanted in held_out.items():
             self._tables[split] = choose(captions, split, {f"{language}/{HUMAN}" for language in wanted})
+        self._place_wanted, self._store = place, store
+        self._on_device: DeviceRegions | None = None
         self._batches = {
             split: CaptionBatches(
                 table, store, text, languages, self.types, pictures if split == "train" else None
@@ -60,7 +66,7 @@ class RetrievalData(pl.LightningDataModule):
         """Mixed batches."""
         table = self._tables["train"]
         sampler = MixedBatches(table, self.groups, self.batch_size, self.seed, self.steps, *self._place())
-        return loader(self._batches["train"], sampler, self.workers)
+        return loader(self._placed("train"), sampler, self.workers)
 
     def val_dataloader(self) -> DataLoader:
         """Every validation image once, with its human captions."""
@@ -90,7 +96,22 @@ class RetrievalData(pl.LightningDataModule):
         return list(dict.fromkeys(chosen))
 
     def _everything(self, split: str) -> DataLoader:
-        return loader(self._batches[split], Everything(self._tables[split], self.batch_size, *self._place()), 0)
+        return loader(self._placed(split), Everything(self._tables[split], self.batch_size, *self._place()), 0)
+
+    def on_after_batch_transfer(self, batch: dict[str, Tensor], dataloader_idx: int) -> dict[str, Tensor]:
+        """Add the regions, where they are on the device already."""
+        if "regions" in batch or self._on_device is None:
+            return batch
+        regions = self._on_device.of_rows(batch["image_key"])
+        return batch | {"regions": regions, "region_mask": regions.new_ones(regions.shape[:2], dtype=torch.bool)}
+
+    def _placed(self, split: str) -> CaptionBatches:
+        """The batches of a split, which hold no regions where these are on the device."""
+        if self._on_device is None:
+            self._on_device = DeviceRegions(self._store, self._place_wanted, self.trainer)
+        batches = self._batches[split]
+        batches.with_regions = self._on_device.table is None
+        return batches
 
     def _place(self) -> tuple[int, int]:
         return (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)

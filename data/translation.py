@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from data.device_regions import DeviceRegions, Place
 from data.padding import pad
 from data.regions import RegionStore
 from data.text import BEGIN, END
@@ -45,7 +46,8 @@ class SentenceBatches(Dataset):
 
     A batch is a dict: `index` (B,), `source` (B, N) and `source_lengths` (B,); with translations also `target`
     (B, M + 1) led by the begin mark, `labels` (B, M + 1) closed by the end mark and `target_lengths` (B,); with
-    regions also `regions` (B, K, D), and `other_regions` of the other pictures if there are any.
+    regions also `regions` (B, K, D), and `other_regions` of the other pictures if there are any; or, without
+    `with_regions`, `image_row` (B,), the rows of the pictures in the store, −1 for none.
 
     Args:
         sentences: what to batch.
@@ -53,7 +55,7 @@ class SentenceBatches(Dataset):
     """
 
     def __init__(self, sentences: Sentences, regions: RegionStore | None) -> None:
-        self.sentences, self.regions = sentences, regions
+        self.sentences, self.regions, self.with_regions = sentences, regions, True
         self._rows = None if regions is None else regions.rows(sentences.image_ids)
         self._others = regions.rows(sentences.other_ids) if regions is not None and sentences.other_ids else None
 
@@ -69,7 +71,9 @@ class SentenceBatches(Dataset):
             batch["target"] = pad([[BEGIN, *sentence] for sentence in target])
             batch["labels"] = pad([[*sentence, END] for sentence in target])
             batch["target_lengths"] = torch.tensor([len(sentence) + 1 for sentence in target])
-        if self.regions is not None and self._rows is not None:
+        if self.regions is not None and self._rows is not None and not self.with_regions:
+            batch["image_row"] = torch.from_numpy(self._rows[numbers])
+        elif self.regions is not None and self._rows is not None:
             batch["regions"] = torch.from_numpy(self.regions.take(self._rows[numbers]))
             if self._others is not None:
                 batch["other_regions"] = torch.from_numpy(self.regions.take(self._others[numbers]))
@@ -167,15 +171,18 @@ class TranslationData(pl.LightningDataModule):
         steps: training batches an epoch.
         seed: of the shuffling.
         workers: processes that prepare batches; 0 prepares them in the training process.
+        place: where the regions are.
     """
 
     def __init__(
         self, train: Sentences, validation: Sentences, regions: RegionStore | None,
-        batch_tokens: int, steps: int, seed: int, workers: int = 0,
+        batch_tokens: int, steps: int, seed: int, workers: int = 0, place: Place = "host",
     ) -> None:  # fmt: skip
         super().__init__()
         self.train, self.validation, self.regions = train, validation, regions
         self.batch_tokens, self.steps, self.seed, self.workers = batch_tokens, steps, seed, workers
+        self._place_wanted = place
+        self._on_device: DeviceRegions | None = None
 
     def train_dataloader(self) -> DataLoader:
         """Shuffled batches of about `batch_tokens`, `steps` an epoch."""
@@ -184,7 +191,17 @@ class TranslationData(pl.LightningDataModule):
         pairs = zip(self.train.source, self.train.target, strict=True)
         lengths = np.array([max(len(source), len(target) + 1) for source, target in pairs])
         sampler = TokenBatches(lengths, self.batch_tokens, self.steps, self.seed, rank, world_size)
-        return loader(SentenceBatches(self.train, self.regions), sampler, self.workers)
+        batches = SentenceBatches(self.train, self.regions)
+        if self.regions is not None:
+            self._on_device = self._on_device or DeviceRegions(self.regions, self._place_wanted, self.trainer)
+            batches.with_regions = self._on_device.table is None
+        return loader(batches, sampler, self.workers)
+
+    def on_after_batch_transfer(self, batch: dict[str, Tensor], dataloader_idx: int) -> dict[str, Tensor]:
+        """Add the regions, where they are on the device already."""
+        if "image_row" not in batch or self._on_device is None:
+            return batch
+        return batch | {"regions": self._on_device.of_rows(batch.pop("image_row"))}
 
     def val_dataloader(self) -> DataLoader:
         """Every validation pair once."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.engine.machine import cores
+from data.processes import cores
 from pipeline.engine.runner import Runner
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError

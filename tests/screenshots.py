@@ -20,9 +20,9 @@ import psutil
 from PIL import Image
 
 from data.captions import HUMAN, read_captions
+from data.processes import cores
 from pipeline.corpus.prepare import pictures_of, twins_of
 from pipeline.engine.console import info
-from pipeline.engine.machine import cores
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.gallery.gallery import gallery_of

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from data.processes import cores
 from pipeline.commands.options import (
     EPILOG,
     ONLY_NAMED,
@@ -16,7 +17,6 @@ from pipeline.commands.options import (
     refuse_settings,
 )
 from pipeline.engine.files import require_output
-from pipeline.engine.machine import cores
 from pipeline.engine.machine_errors import explained
 from pipeline.errors import RecipeError
 

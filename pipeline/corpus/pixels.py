@@ -6,9 +6,9 @@ from typing import Any
 from data.captions import read_captions
 from data.network_pixels import NetworkPixels, reader_settings, write_network_pixels
 from data.pixels import files_of, write_pixels
+from data.processes import cores
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.job import Job
-from pipeline.engine.machine import cores
 
 VERSION = 1
 

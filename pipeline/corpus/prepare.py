@@ -12,13 +12,13 @@ from data.corpora.registry import CORPORA
 from data.extractor import EXTRACTOR_VERSION, Extractor
 from data.findings import Finding
 from data.pictures import pictures_in
+from data.processes import cores
 from data.regions import RegionStore, standardise, write_regions
 from data.report import DataReport, data_report
 from pipeline.corpus.doctor import read_corpus, say_counts, say_each, say_findings
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.console import debug, is_verbose
 from pipeline.engine.job import Job
-from pipeline.engine.machine import cores
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe

@@ -13,14 +13,16 @@ from typing import Any, Literal
 
 import psutil
 
-from data.processes import end_with_the_parent
+from data.processes import cores, end_with_the_parent
 from pipeline.engine.console import CONSOLE
-from pipeline.engine.machine import cores
 from pipeline.engine.machine_errors import quieten
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.trainer_settings import TrainerSettings
 
 _MEMORY = 1.5e9  # bytes of a process; a job of the demo takes 1.0e9 at most
+_ON_A_GPU, _GPU_MEMORY = 3, 20e9  # jobs at most; bytes for each: SAN's regions of Multi30K are 4.6 GB
+GPU_JOBS = "BILDWORT_GPU_JOBS"
+"""Environment: how many jobs share the GPU that a process sees."""
 
 
 class JobExecutor(Executor):
@@ -62,14 +64,14 @@ class LocalProcesses(ProcessPoolExecutor, JobExecutor):
 
     Args:
         processes: how many.
-        gpus: CUDA's names of the GPUs; each process sees one of them.
+        gpus: CUDA's names of the GPUs; each process sees one of them, and takes a part of its memory where several do.
     """
 
     def __init__(self, processes: int, gpus: Sequence[str] = ()) -> None:
         context = multiprocessing.get_context("spawn")
         queue = context.SimpleQueue()
         for number in range(processes):
-            queue.put(gpus[number % len(gpus)] if gpus else None)
+            queue.put((gpus[number % len(gpus)], -(-processes // len(gpus))) if gpus else None)
         super().__init__(processes, context, _begin, (queue,))
         self.at_once = processes
 
@@ -110,15 +112,16 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(gpus: "SimpleQueue[str | None]") -> None:
-    """Begin a process: it leaves Ctrl-C to its parent, and takes the next GPU."""
+def _begin(gpus: "SimpleQueue[tuple[str, int] | None]") -> None:
+    """Begin a process: it leaves Ctrl-C to its parent, and takes the next GPU, or a part of it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     end_with_the_parent()
     be_quiet()
     if (gpu := gpus.get()) is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # before CUDA starts
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu[0]  # before CUDA starts
+        os.environ[GPU_JOBS] = str(gpu[1])
 
 
 def trains_alone(recipe: Recipe) -> bool:
@@ -144,8 +147,9 @@ def gpus_of(recipe: Recipe) -> list[str]:
 def processes_for(recipe: Recipe, gpus: Sequence[str]) -> int:
     """How many jobs this machine can perform at once.
 
-    With GPUs one on each. Without, as many as the cores have room for if the recipe says how many threads each training
-    uses, else one. Never more than the free memory has room for; one if a training runs in several processes.
+    With GPUs as many on each as its memory holds, three at most. Without, as many as the cores have room for if the
+    recipe says how many threads each training uses, else one. Never more than the free memory has room for; one if a
+    training runs in several processes.
 
     Args:
         recipe: whose jobs.
@@ -156,7 +160,18 @@ def processes_for(recipe: Recipe, gpus: Sequence[str]) -> int:
     threads = [trainer.threads for trainer in _trainers(recipe)]
     known = [count for count in threads if count]
     on_cores = cores() // max(known) if len(known) == len(threads) else 1
-    return max(1, int(min(len(gpus) or on_cores, cores(), psutil.virtual_memory().available / _MEMORY)))
+    on_gpus = len(gpus) * _jobs_on_a_gpu() if gpus else on_cores
+    return max(1, int(min(on_gpus, cores(), psutil.virtual_memory().available / _MEMORY)))
+
+
+def _jobs_on_a_gpu() -> int:
+    """How many jobs the memory of the smallest GPU holds; small trainings leave most of a GPU idle."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return 1
+    sizes = [torch.cuda.get_device_properties(number).total_memory for number in range(torch.cuda.device_count())]
+    return max(1, min(_ON_A_GPU, int(min(sizes) / _GPU_MEMORY)))
 
 
 def _trainers(recipe: Recipe) -> list[TrainerSettings]:

@@ -86,13 +86,6 @@ def peak_memory_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
 
 
-def cores() -> int:
-    """How many cores this process may use: those of its container, where one limits them."""
-    from joblib import cpu_count  # a tenth of a second
-
-    return int(cpu_count())
-
-
 def rank() -> int:
     """This process's rank before any process group exists (torchrun, SLURM and Lightning set these)."""
     for name in ("RANK", *(("SLURM_PROCID",) if by_srun() else ()), "LOCAL_RANK"):

@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from data.processes import cores
 from modules.metrics.retrieval import RECALLS
 from pipeline.analyses.sets import set_of_folder, set_of_recipe
 from pipeline.engine.console import info_aside
-from pipeline.engine.machine import cores
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.evaluation.benchmark import NDCG, all_languages, benchmark_task, languages_of_task, measure_task

@@ -25,6 +25,9 @@ class TrainerSettings:
     """CPU threads a process; null leaves the choice to torch."""
     workers: int = number(0, 0, 1024)
     """Processes that prepare batches; 0 prepares them in the training process."""
+    regions: Literal["auto", "device", "host"] = "auto"
+    """Where regions are in training: `device`, all of them on the device of the training; `host`, in each batch;
+    `auto`: on a GPU if they take at most half of its free memory."""
     progress: bool = True
     """Show progress bars."""
     loggers: list[Literal["csv", "wandb"]] = field(default_factory=list)
@@ -32,7 +35,17 @@ class TrainerSettings:
     run), `wandb` (Weights & Biases, which must be installed)."""
 
 
-RUNTIME_ONLY = {"accelerator", "devices", "num_nodes", "strategy", "threads", "workers", "progress", "loggers"}
+RUNTIME_ONLY = {
+    "accelerator",
+    "devices",
+    "num_nodes",
+    "strategy",
+    "threads",
+    "workers",
+    "regions",
+    "progress",
+    "loggers",
+}
 """Trainer settings that do not change a result, so they stay out of a job's key."""
 
 

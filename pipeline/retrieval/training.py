@@ -280,7 +280,7 @@ class _Run:
         require_languages(captions, held_out)
         data = RetrievalData(
             captions, store, text, self.mix.groups, self.languages, held_out, settings.batch_size, self.seed,
-            settings.steps, settings.trainer.workers, pictures,
+            settings.steps, settings.trainer.workers, pictures, settings.trainer.regions,
         )  # fmt: skip
         folds_of(data, settings.folds, settings.test)
         return data

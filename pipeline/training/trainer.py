@@ -32,6 +32,7 @@ from torch import nn
 from modules.precision import bfloat16_cost
 from modules.training.base import TrainedModule
 from pipeline.engine.console import CONSOLE, debug, info
+from pipeline.engine.executors import GPU_JOBS
 from pipeline.engine.job import DIGITS
 from pipeline.engine.machine import duration, started_together
 from pipeline.errors import RecipeError
@@ -218,6 +219,7 @@ def make_trainer(
         raise RecipeError(
             "trainer.accelerator is gpu, but torch sees no GPU here; use --trainer.accelerator=cpu or auto"
         )
+    _share_gpu()
     logger = False if log_dir is None else loggers_of(settings.loggers, log_dir)
     bar = [_PassingBar(refresh_rate=10)] if settings.progress and sys.stdout.isatty() and not CONSOLE.quiet else []
     # Lightning takes every command in an allocation of SLURM's for one that srun has started
@@ -233,6 +235,13 @@ def make_trainer(
     except (ValueError, TypeError, MisconfigurationException, ImportError) as error:
         reason = " ".join(str(error).split())
         raise RecipeError(f"trainer: Lightning refuses these settings: {reason}") from None
+
+
+def _share_gpu() -> None:
+    """Take no more than this process's part of the GPU's memory, where several jobs are on it."""
+    jobs = int(os.environ.get(GPU_JOBS, "1"))
+    if jobs > 1 and torch.cuda.is_available():
+        torch.cuda.set_per_process_memory_fraction(1 / jobs)
 
 
 def fit(

@@ -253,7 +253,14 @@ class _Training:
             load_weights(module.translator, inputs["start"] / "weights.safetensors", strict=False)
         store, trainer = pairs.store if self.kind == "mmt" else None, settings.trainer
         data = TranslationData(
-            train, validation, store, settings.batch_tokens, phase.eval_every, self.seed, trainer.workers
+            train,
+            validation,
+            store,
+            settings.batch_tokens,
+            phase.eval_every,
+            self.seed,
+            trainer.workers,
+            trainer.regions,
         )
         best = fit(
             module, data, trainer, folder, log_dir, phase.steps // phase.eval_every, "val/bleu", self.seed,

@@ -14,13 +14,13 @@ from data.captions import read_captions
 from data.network_pixels import NetworkPixels
 from data.parts import write_in_parts
 from data.pixels import VectorStore, files_of, open_images
+from data.processes import cores
 from data.text_inputs import PretrainedTokens
 from modules.pretrained.dual_network import dual_network_arguments, revision_of
 from modules.retrieval_models import RetrievalModel, build_model
 from modules.retrieval_models.dual_encoder import DualEncoder
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.job import Job
-from pipeline.engine.machine import cores
 from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.model_files import OF_NETWORK, device_of, load_model, save_model

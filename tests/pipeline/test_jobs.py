@@ -1,7 +1,6 @@
 """Jobs: their keys, when they run, what they leave, and what happens when they are stopped."""
 
 import json
-import os
 import sys
 import time
 from functools import partial
@@ -291,12 +290,3 @@ def test_peak_memory_on_windows(monkeypatch) -> None:
     monkeypatch.setattr(cost.Path, "read_text", Mock(side_effect=FileNotFoundError))
     monkeypatch.setattr(cost.psutil.Process, "memory_info", lambda _: SimpleNamespace(peak_wset=300 * 1024**2))
     assert cost.peak_memory_mb() == 300
-
-
-def test_cores_are_those_that_the_process_may_use(monkeypatch) -> None:
-    assert 1 <= cost.cores() <= (os.cpu_count() or 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "sched_getaffinity", lambda _: {5}, raising=False)
-        assert cost.cores() == 1
-    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # joblib's own limit stands for a container's
-    assert cost.cores() == 1

@@ -1,0 +1,48 @@
+"""Work that processes share."""
+
+import os
+from collections.abc import Sequence
+
+import pytest
+
+from data.processes import cores, in_parallel
+
+
+def doubled(numbers: Sequence[int]) -> list[int]:
+    return [2 * number for number in numbers]
+
+
+def processes(numbers: Sequence[int]) -> list[int]:
+    return [os.getpid() for _ in numbers]
+
+
+def killed(numbers: Sequence[int]) -> list[int]:
+    """Dies in a worker, and works here."""
+    if os.environ.get("BILDWORT_TEST_PARENT") != str(os.getpid()):
+        os._exit(1)
+    return doubled(numbers)
+
+
+def test_results_are_in_order_whoever_finds_them() -> None:
+    assert in_parallel(doubled, range(10), 3, workers=1) == in_parallel(doubled, range(10), 3, workers=2)
+    assert in_parallel(doubled, range(10), 3, workers=2) == [2 * number for number in range(10)]
+    assert in_parallel(doubled, [], 3) == []
+
+
+def test_few_items_are_done_here_and_many_elsewhere() -> None:
+    assert set(in_parallel(processes, range(3), 3, workers=2)) == {os.getpid()}
+    assert os.getpid() not in in_parallel(processes, range(6), 3, workers=2)
+
+
+def test_where_a_process_is_killed_the_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BILDWORT_TEST_PARENT", str(os.getpid()))
+    assert in_parallel(killed, range(6), 3, workers=2) == doubled(range(6))
+
+
+def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 1 <= cores() <= (os.cpu_count() or 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "sched_getaffinity", lambda _: {5}, raising=False)
+        assert cores() == 1
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # joblib's own limit stands for a container's
+    assert cores() == 1
