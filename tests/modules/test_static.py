@@ -1,5 +1,6 @@
 """The form of a training step for GPUs: equal to the other one, and no value of a tensor leaves the device."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,8 +20,9 @@ from modules.losses.registry import LOSSES, RankingLoss, negative_mask
 from modules.retrieval_models import model_class
 from modules.training.retrieval import Retrieval
 from modules.training.translation import Translation
+from tests.modules import test_gradient_cache as cached
 from tests.modules.cases import ON_REGIONS
-from tests.modules.test_gpu import TRANSLATORS, sentences, translation
+from tests.modules.test_gpu import TRANSLATORS, on_gpu, sentences, translation
 from tests.modules.test_gradient_cache import PLAIN
 
 D, V, L, LANGUAGES = 5, 15, 6, ["de", "en", "fr"]
@@ -87,7 +89,13 @@ def test_both_forms_have_one_loss_and_one_gradient(name: str, more: dict[str, An
         torch.testing.assert_close(*torch.broadcast_tensors(ours, theirs), rtol=1e-6, atol=1e-9, msg=parameter)
 
 
-@pytest.mark.parametrize(("name", "more"), SETTINGS, ids=[f"{name}-{more}" for name, more in SETTINGS])
+DRAWN = [("san", {"loss": "random"}), ("mlmme", {"loss": None}), ("mlmme", {"loss": "random", "caption_loss": 0.5})]
+"""Settings whose loss draws examples: of two forms with different numbers of rows it draws different ones."""
+
+
+@pytest.mark.parametrize(
+    ("name", "more"), [*SETTINGS, *DRAWN], ids=[f"{name}-{more}" for name, more in [*SETTINGS, *DRAWN]]
+)
 def test_no_value_decides_a_shape_or_leaves_the_device(name: str, more: dict[str, Any]) -> None:
     """Fake tensors have no values: `item`, `nonzero` and `unique` fail on them."""
     assert fake_step(name, True, **more).shape == ()
@@ -99,6 +107,19 @@ def fake_step(name: str, static: bool, **more: Any) -> Tensor:
     with FakeTensorMode() as mode:
         module._apply(lambda tensor: mode.from_tensor(tensor))
         return step(module, {key: mode.from_tensor(value) for key, value in batch.items()}, static)[0]
+
+
+@pytest.mark.parametrize("name", ["student", "dual-encoder"])
+def test_models_that_are_taught_have_both_forms(name: str, tmp_path: Path) -> None:
+    module, batch = cached.module_of(name, tmp_path, 0), cached.batch_of(name, cached.VISITS)
+    found = [step(module, batch, static) for static in (False, True)]
+    torch.testing.assert_close(found[1], found[0])
+    module = module.float()
+    batch = {key: value.float() if value.is_floating_point() else value for key, value in batch.items()}
+    with FakeTensorMode() as mode:
+        module._apply(lambda tensor: mode.from_tensor(tensor))
+        loss, _ = step(module, {key: mode.from_tensor(value) for key, value in batch.items()}, static=True)
+    assert loss.shape == ()
 
 
 @pytest.mark.parametrize("name", ["san", "mule"])
@@ -189,3 +210,33 @@ def test_no_value_of_a_translator_leaves_the_device(network: str, region_dim: in
         module._apply(lambda tensor: mode.from_tensor(tensor))
         loss, _, _ = translator_step(module, {name: mode.from_tensor(value) for name, value in batch.items()}, True)
     assert loss.shape == ()
+
+
+@pytest.mark.parametrize(("name", "more"), SETTINGS, ids=[f"{name}-{more}" for name, more in SETTINGS])
+@on_gpu
+def test_a_step_on_a_gpu_never_waits_for_it(name: str, more: dict[str, Any]) -> None:
+    module, batch = module_of(name, **more).float().to("cuda"), batch_of()
+    batch["regions"] = batch["regions"].float()
+    batch = module.transfer_batch_to_device(batch, torch.device("cuda"), 0)
+    step(module, batch, static=True)  # libraries begin
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        step(module, batch, static=True)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize(("network", "region_dim", "agreement"), AGREEMENTS)
+@on_gpu
+def test_a_translator_s_step_on_a_gpu_never_waits_for_it(
+    network: str, region_dim: int | None, agreement: float
+) -> None:
+    module = translation(network, region_dim, agreement).float().to("cuda")
+    batch = module.transfer_batch_to_device(sentences(region_dim), torch.device("cuda"), 0)
+    batch = {name: value.float() if value.is_floating_point() else value for name, value in batch.items()}
+    translator_step(module, batch, static=True)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        translator_step(module, batch, static=True)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
