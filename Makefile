@@ -67,7 +67,7 @@ ADDED := extra-app extra-dev extra-translators
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two installations into one environment would meet
-.PHONY: help setup $(ADDED) init demo test test-long benchmark check stage-prepare stage-mmt stage-augment stage-vse stage-rerank sts translate export index search describe app screenshots table doctor report draw plots tensorboard clean
+.PHONY: help setup $(ADDED) init demo test test-long benchmark benchmark-full check stage-prepare stage-mmt stage-augment stage-vse stage-rerank sts translate export index search describe app screenshots table doctor report draw plots tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,6 +102,9 @@ test-long: extra-dev ## the long tests: what the picture is worth on five seeds,
 
 benchmark: extra-dev ## speed against the published form of the same, side by side
 	@$(PYTHON_WITH_ARGS) -m pytest -q -m benchmark
+
+benchmark-full: extra-dev ## time `multi30k` at its true scale, on a GPU best (ARGS="FOLDER --steps 300"; Multi30K's text)
+	@$(PYTHON_WITH_ARGS) -m tests.benchmarks.full
 
 check: extra-dev ## lint, format and types
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy

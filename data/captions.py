@@ -1,7 +1,7 @@
 """The caption table and the parallel table: every sentence of a corpus, one Parquet file each."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,7 +132,9 @@ def read_pairs(path: Path) -> "Dataset":
 
 
 def _rows(captions: Iterable[Caption]) -> pa.Table:
-    return pa.Table.from_pylist([asdict(caption) for caption in captions], schema=_SCHEMA)
+    listed = list(captions)
+    columns = [pa.array([getattr(caption, field.name) for caption in listed], field.type) for field in _SCHEMA]
+    return pa.Table.from_arrays(columns, schema=_SCHEMA)
 
 
 def sentences_of(captions: "Dataset") -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +155,9 @@ def _numbered(translations: Sequence[Translated], count: int) -> Iterator[tuple[
 
 def captions_in(folder: Path) -> list[Caption]:
     """The captions that a finished job left; raises as `read_captions`."""
-    return [Caption(**row) for row in read_captions(folder / "captions.parquet")]
+    captions = read_captions(folder / "captions.parquet")
+    columns = [field.name for field in fields(Caption)]
+    return [Caption(*row) for row in zip(*(captions[name][:] for name in columns), strict=True)]
 
 
 def leave_captions(

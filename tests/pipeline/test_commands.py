@@ -184,6 +184,15 @@ def test_plots(commands, tmp_path: Path, capsys) -> None:
     assert "speed.png" in capsys.readouterr().out
 
 
+def test_the_benchmark_at_full_size_is_given_its_folder(commands) -> None:
+    (command,) = commands("benchmark-full", "ARGS='my data/multi30k' --images 200 --steps 5")
+    from tests.benchmarks import full  # takes seconds
+
+    assert command[:3] == ["python", "-m", "tests.benchmarks.full"]
+    given = full.arguments_of(command[3:])
+    assert (given.text, given.images, given.steps) == (Path("my data/multi30k"), 200, 5)
+
+
 @pytest.mark.parametrize("target", BENCHES)
 def test_targets_of_tests_find_tests(commands, target: str) -> None:
     (command,) = commands(target, f"ARGS=--collect-only --quiet {BENCHES[target]}")
@@ -258,7 +267,8 @@ def test_init_is_given_the_folder(of_bildwort) -> None:
 
 
 def test_every_target_is_run_here_or_by_ci() -> None:
-    here = {"init", "search", "describe", "translate", "table", "sts", "stage-rerank", "plots", "help", "clean"}
+    here = {"init", "search", "describe", "translate", "table", "sts", "stage-rerank", "plots", "help", "clean",
+            "benchmark-full"}  # fmt: skip
     here |= {*RUN, *BENCHES, *SERVERS}
     elsewhere = {"screenshots"}  # tests/pipeline/test_app.py, where there is a browser
     assert here | {"setup"} | BY_CI | elsewhere == TARGETS
@@ -280,7 +290,7 @@ def test_a_command_of_a_readme_is_accepted(of_bildwort, line: str, monkeypatch, 
     words, done = shlex.split(line), []
     if words[0] == "make":
         assert words[1] in TARGETS
-        if words[1] in {"setup", *BY_CI, *BENCHES, *SERVERS, "help", "clean", "screenshots"}:
+        if words[1] in {"setup", *BY_CI, *BENCHES, *SERVERS, "benchmark-full", "help", "clean", "screenshots"}:
             return
         words = [".venv/bin/bildwort", *of_bildwort(*words[1:])]
     real = builtins.__import__
