@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -12,7 +13,7 @@ from typing import Any, Literal
 import torch
 from filelock import FileLock
 
-from modules.precision import bfloat16_cost
+from modules.precision import bfloat16_cost, bfloat16_cost_of_gpu
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.trainer_settings import TrainerSettings
 
@@ -41,15 +42,17 @@ def _with_precision(section: Any) -> Any:
 def precision_of(trainer: TrainerSettings) -> Precision:
     """The precision of a trainer.
 
-    `auto` is `bf16-mixed` on NVIDIA GPUs that have it and on processors that are fast at it, else `32-true`.
+    `auto` is `bf16-mixed` on NVIDIA GPUs and on processors that are fast at it, else `32-true`.
     """
     accelerator = trainer.accelerator
     if trainer.precision != "auto":
         return trainer.precision
     if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
-        return "bf16-mixed" if torch.cuda.get_device_capability() >= _AMPERE else "32-true"
+        if torch.cuda.get_device_capability() < _AMPERE:
+            return "32-true"
+        return _of_device(_file(), f"{platform.node()}, {torch.cuda.get_device_name()}", bfloat16_cost_of_gpu)
     on_cpu = accelerator == "cpu" or (accelerator == "auto" and not torch.backends.mps.is_available())
-    return _of_processor(_file()) if on_cpu else "32-true"
+    return _of_device(_file(), platform.node(), bfloat16_cost) if on_cpu else "32-true"
 
 
 def _file() -> Path:
@@ -59,31 +62,36 @@ def _file() -> Path:
 
 
 @cache
-def _of_processor(file: Path) -> Precision:
-    """What this machine's processor is fast at, as it was measured the first time.
+def _of_device(file: Path, name: str, cost: Callable[[], float]) -> Precision:
+    """What a device is fast at, as it was measured the first time.
 
     Processes that start together wait for the one that measures. Where the file cannot be written, each measures.
+
+    Args:
+        file: where it is remembered.
+        name: of the machine, and of the device on it.
+        cost: measures it.
     """
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(file.with_suffix(".lock")):
             known = _read(file)
-            if (before := known.get(platform.node())) in ("32-true", "bf16-mixed"):
+            if (before := known.get(name)) in ("32-true", "bf16-mixed"):
                 return before
-            measured = _measured()
+            measured = _chosen(cost())
             temporary = file.with_suffix(".tmp")
-            temporary.write_text(json.dumps(known | {platform.node(): measured}, indent=1), encoding="utf-8")
+            temporary.write_text(json.dumps(known | {name: measured}, indent=1), encoding="utf-8")
             temporary.replace(file)
             return measured
-    return _measured()
+    return _chosen(cost())
 
 
-def _measured() -> Precision:
-    return "bf16-mixed" if bfloat16_cost() < _ENOUGH else "32-true"
+def _chosen(cost: float) -> Precision:
+    return "bf16-mixed" if cost < _ENOUGH else "32-true"
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """Machine → its precision; empty if the file is not there or damaged."""
+    """Machine or device → its precision; empty if the file is not there or damaged."""
     try:
         return dict(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, RecursionError):

@@ -35,7 +35,7 @@ def measured(monkeypatch, tmp_path: Path) -> list[float]:
         costs.append(SLOW)
         return SLOW
 
-    precision._of_processor.cache_clear()
+    precision._of_device.cache_clear()
     monkeypatch.setenv("BILDWORT_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("BILDWORT_DATA", raising=False)
     monkeypatch.setattr(precision, "bfloat16_cost", cost)
@@ -46,7 +46,7 @@ def measured(monkeypatch, tmp_path: Path) -> list[float]:
 
 def on_a_machine(monkeypatch, tmp_path: Path, cost: float, *overrides: str) -> Recipe:
     """The recipe, which names no precision, on a machine that was never measured."""
-    precision._of_processor.cache_clear()
+    precision._of_device.cache_clear()
     monkeypatch.setenv("BILDWORT_CACHE", str(tmp_path / f"cache of {cost}"))
     monkeypatch.setattr(precision, "bfloat16_cost", lambda: cost)
     path = tmp_path / "mine.yaml"
@@ -98,11 +98,11 @@ def test_it_is_measured_once_and_remembered(measured, monkeypatch, tmp_path: Pat
     assert len(measured) == 1
     file = tmp_path / "cache" / "precision.json"
     assert json.loads(file.read_text()) == {platform.node(): "32-true"}
-    precision._of_processor.cache_clear()  # another process
+    precision._of_device.cache_clear()  # another process
     assert precision_of(auto) == "32-true"
     assert len(measured) == 1
     monkeypatch.setattr(platform, "node", lambda: "other")  # that shares the folder
-    precision._of_processor.cache_clear()
+    precision._of_device.cache_clear()
     assert precision_of(auto) == "32-true"
     assert len(measured) == 2
     assert len(json.loads(file.read_text())) == 2
@@ -125,15 +125,21 @@ def test_where_nothing_can_be_written_it_is_measured_all_the_same(measured, monk
 
 
 @pytest.mark.parametrize(
-    ("capability", "chosen"), [((7, 5), "32-true"), ((8, 0), "bf16-mixed"), ((9, 0), "bf16-mixed")]
+    ("capability", "cost", "chosen"),
+    [((7, 5), FAST, "32-true"), ((8, 0), FAST, "bf16-mixed"), ((9, 0), FAST, "bf16-mixed"), ((9, 0), SLOW, "32-true")],
 )
-def test_of_a_gpu_its_capability_decides(measured, monkeypatch, capability, chosen) -> None:
+def test_a_gpu_that_has_bfloat16_is_measured_once(measured, monkeypatch, tmp_path, capability, cost, chosen) -> None:
+    of_gpu = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
-    assert precision_of(TrainerSettings(accelerator="auto")) == chosen
-    assert measured == []
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "H100")
+    monkeypatch.setattr(precision, "bfloat16_cost_of_gpu", lambda: of_gpu.append(cost) or cost)
+    assert [precision_of(TrainerSettings(accelerator="auto")) for _ in range(2)] == [chosen] * 2
+    assert (len(of_gpu), measured) == (int(capability >= (8, 0)), [])
     assert precision_of(TrainerSettings(accelerator="cpu")) == "32-true"  # the processor's
     assert len(measured) == 1
+    known = json.loads((tmp_path / "cache" / "precision.json").read_text())
+    assert len(known) == 1 + len(of_gpu)
 
 
 def test_on_apple_gpus_it_is_float32(measured, monkeypatch) -> None:
@@ -156,15 +162,15 @@ def test_the_manifest_has_what_was_chosen(monkeypatch, fresh: Tiny) -> None:
     assert (found["settings"]["trainer"], found["runtime"]["precision"]) == ({"precision": "bf16-mixed"}, "bf16-mixed")
 
 
-def test_processes_that_start_together_choose_the_same(monkeypatch, tmp_path: Path) -> None:
+def test_processes_that_start_together_choose_the_same(tmp_path: Path) -> None:
     costs = iter([FAST, SLOW])
 
     def cost() -> float:
         time.sleep(0.2)
         return next(costs)
 
-    monkeypatch.setattr(precision, "bfloat16_cost", cost)
     with ThreadPoolExecutor(2) as pool:  # threads stand for processes, each with a lock of its own
-        first, second = pool.map(precision._of_processor.__wrapped__, [tmp_path / "cache" / "precision.json"] * 2)
+        file = tmp_path / "cache" / "precision.json"
+        first, second = pool.map(lambda _: precision._of_device.__wrapped__(file, "here", cost), range(2))
     assert first == second
     assert len(list(costs)) == 1
