@@ -74,7 +74,7 @@ def table_of(captions: Iterable[Caption], tokens: bool = False) -> "Dataset":
 
 
 def read_captions(path: Path, tokens: bool = False) -> "Dataset":
-    """Read a caption table; its columns are the fields of `Caption`.
+    """Read a caption table; its columns are the fields of `Caption`, and two more if asked for.
 
     Args:
         path: of the file.
@@ -90,7 +90,9 @@ def read_captions(path: Path, tokens: bool = False) -> "Dataset":
     from datasets import Dataset
 
     if tokens:
-        return Dataset(table if set(_OF_TEXT) <= set(table.column_names) else _with_tokens(table.select(_SCHEMA.names)))
+        known = set(_OF_TEXT) <= set(table.column_names)
+        rows = table.select([*_SCHEMA.names, *(_OF_TEXT if known else ())])
+        return Dataset(rows if known else _with_tokens(rows))
     return Dataset(table.select(_SCHEMA.names))
 
 
@@ -150,7 +152,8 @@ def _with_tokens(rows: pa.Table) -> pa.Table:
     from data.text import tokenize_all
 
     texts = rows["text"].to_pylist()
-    columns = pa.array(tokenize_all(texts, rows["language"].to_pylist())), pa.array(map(sentence_hash, texts))
+    tokens = tokenize_all(texts, rows["language"].to_pylist())
+    columns = pa.array(tokens, pa.string()), pa.array(map(sentence_hash, texts), pa.int64())
     for name, column in zip(_OF_TEXT, columns, strict=True):
         rows = rows.append_column(name, column)
     return rows

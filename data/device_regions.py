@@ -12,7 +12,7 @@ from data.regions import RegionStore
 Place = Literal["auto", "device", "host"]
 """Where regions are: on the device of the training, on the host, or on the device if it is a GPU with room for them."""
 
-_SHARE = 0.5  # of a GPU's free memory
+_SHARE = 0.5  # of a GPU's memory that is free for this process
 _BLOCK = 1024  # images copied together
 
 
@@ -45,7 +45,15 @@ def _fits(store: RegionStore, place: Place, device: torch.device) -> bool:
         return False
     if place == "device":
         return True
-    return device.type == "cuda" and store.regions.nbytes <= _SHARE * torch.cuda.mem_get_info(device)[0]
+    return device.type == "cuda" and store.regions.nbytes <= _SHARE * _free(device)
+
+
+def _free(device: torch.device) -> float:
+    """Bytes that this process may still take of a GPU: what is free there, or the rest of its own part."""
+    free, total = torch.cuda.mem_get_info(device)
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    own = torch.cuda.get_per_process_memory_fraction(device) * total - torch.cuda.memory_allocated(device)
+    return min(free + kept, own)
 
 
 def _copied(regions: np.ndarray, device: torch.device) -> Tensor:

@@ -47,7 +47,8 @@ def in_parallel(
         work: what is done with some items, a result for each; it and the items are pickled.
         items: all of them.
         chunk: how many a process takes at a time.
-        workers: processes at most; None: `cores()`.
+        workers: processes at most; None: `cores()`. Processes import the main script, which must be guarded by
+            `if __name__ == "__main__":`.
     """
     chunks = [items[start : start + chunk] for start in range(0, len(items), chunk)]
     workers = min(cores() if workers is None else workers, len(chunks))
@@ -55,6 +56,6 @@ def in_parallel(
         try:
             with pool(workers) as processes:
                 return list(chain.from_iterable(processes.map(work, chunks)))
-        except BrokenProcessPool:  # one was killed: go on without
+        except (BrokenProcessPool, OSError):  # one was killed, or none can be started: go on without
             pass
     return list(chain.from_iterable(map(work, chunks)))

@@ -1,4 +1,4 @@
-"""From surface text to token numbers and back: Moses, joint BPE for translation, words for retrieval."""
+"""From surface text to tokens and back: Moses, words, joint BPE for translation."""
 
 import re
 import unicodedata

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from modules.layers.static import is_static
+from modules.layers.static import beside, is_static
 
 
 def drop_regions(mask: Tensor, share: float) -> Tensor:
@@ -33,7 +33,7 @@ def drop_words(tokens: Tensor, lengths: Tensor, share: float) -> tuple[Tensor, T
     if not share:
         return tokens, lengths
     places = torch.arange(tokens.shape[1], device=tokens.device)
-    real = places < lengths.to(tokens.device, non_blocking=True)[:, None]
+    real = places < beside(lengths, tokens)[:, None]
     kept = _chosen(real, share)
     order = (~kept).int().argsort(dim=1, stable=True)
     counts = kept.sum(dim=1)

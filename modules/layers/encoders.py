@@ -11,7 +11,7 @@ from modules.errors import ModelError
 from modules.layers.gru import both_ways, packed_states
 from modules.layers.onnx_recurrent import onnx_states
 from modules.layers.recurrent import BiLSTM, Packing, input_gates, padded_states, recurrent_matrix, scan, widen
-from modules.layers.static import is_static
+from modules.layers.static import beside, is_static
 from modules.pretrained.pretrained_text import read_words
 
 
@@ -74,7 +74,7 @@ class LastState(nn.Module):
         words = F.dropout(words, self.dropout, self.training)
         if is_static(words):
             states = padded_states(self.lstm if hasattr(self, "lstm") else self.gru, words)
-            ends = lengths.to(words.device, non_blocking=True) - 1
+            ends = beside(lengths, words) - 1
             return states.gather(1, ends[:, None, None].expand(-1, 1, states.shape[2]))[:, 0]
         if torch.compiler.is_exporting():
             return onnx_states(self.lstm if hasattr(self, "lstm") else self.gru, words, lengths)[1][0]
@@ -105,7 +105,7 @@ class LanguageEncoders(nn.Module):
         Raises:
             ModelError: a caption's language is unknown.
         """
-        if torch.compiler.is_exporting() or is_static(words):  # all encoders read all captions
+        if torch.compiler.is_exporting() or (self.training and is_static(words)):  # all encoders read all captions
             return torch.stack([encoder(words, lengths) for encoder in self.of.values()])[
                 languages, torch.arange(languages.shape[0], device=languages.device)
             ]
@@ -145,7 +145,7 @@ def word_table(vocabulary_size: int, word_dim: int, padding: int = 0) -> nn.Embe
 def real_words(tokens: Tensor, lengths: Tensor) -> Tensor:
     """Return the mask (B, L) of the tokens (B, L) that are not padding."""
     places = torch.arange(tokens.shape[1], device=tokens.device)
-    return places < lengths.to(tokens.device, non_blocking=True)[:, None]
+    return places < beside(lengths, tokens)[:, None]
 
 
 def places_of_words(tokens: Tensor, lengths: Tensor) -> Tensor:

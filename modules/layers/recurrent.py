@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from modules.layers.onnx_recurrent import onnx_states
-from modules.layers.static import is_static
+from modules.layers.static import beside, is_static
 
 _SHUT = 1e4  # its sigmoid is 1, and that of its negative 0
 
@@ -220,7 +220,7 @@ def both_ways_padded(network: nn.RNNBase, words: Tensor, lengths: Tensor) -> tup
         forward and backward states, each (B, N, H), zero after the end of a sentence.
     """
     place = torch.arange(words.shape[1], device=words.device)
-    ends = lengths.to(words.device, non_blocking=True)[:, None]
+    ends = beside(lengths, words)[:, None]
     real = place < ends
     turned = torch.where(real, ends - 1 - place, place)[..., None]  # its own inverse
     forward_states = padded_states(network, words)

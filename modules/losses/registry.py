@@ -101,25 +101,27 @@ class RankingLoss(nn.Module):
 
     def forward(
         self, similarity: Tensor, positives: Tensor, negatives: Tensor, types: Tensor, epoch: int = 0,
-        draw: tuple[int, int] = (0, 0),
+        draw: tuple[int, int] = (0, 0), links: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         """The loss of scores (I, C), with masks (I, C) and caption types (C,).
 
         `epoch` counts from 0 and is below 0 in pre-training; `draw` is the number of the step and of the loss in it, by
-        which `random` draws.
+        which `random` draws. `links` (C,) is the row of each column's one positive; None: it may have several.
         """
         if self.distance == "euclidean":
             similarity = -(2 - 2 * widen(similarity)).clamp(min=_SMALLEST).sqrt()
         if self.kind == "hardest":
             hardest = not self.warms_up(epoch)
-            return hard_negative_loss(similarity, positives, negatives, types, self.margin, self.type_weights, hardest)
+            return hard_negative_loss(
+                similarity, positives, negatives, types, self.margin, self.type_weights, hardest, links
+            )
         if self.kind == "hardest-k":
             count = max(similarity.shape) if self.warms_up(epoch) else self.count
-            return most_violated_loss(similarity, positives, negatives, self.margin, count)
+            return most_violated_loss(similarity, positives, negatives, self.margin, count, links)
         if self.kind == "random":
-            return random_hinges_loss(similarity, positives, negatives, self.margin, draw)
+            return random_hinges_loss(similarity, positives, negatives, self.margin, draw, links)
         if self.kind == "sum":
-            return sum_of_hinges_loss(similarity, positives, negatives, self.margin)
+            return sum_of_hinges_loss(similarity, positives, negatives, self.margin, links)
         if self.kind == "sigmoid":
             return sigmoid_loss(similarity, positives, negatives, self.log_scale.exp(), self.bias)
         scale = self.log_scale.clamp(max=math.log(100)).exp()  # CLIP's upper bound

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from modules.errors import ModelError
 from modules.layers.recurrent import widen
@@ -19,6 +20,7 @@ def hard_negative_loss(
     margin: float = 0.2,
     weights: Tensor | None = None,
     hardest: bool = True,
+    links: Tensor | None = None,
 ) -> Tensor:
     """Multilingual hard-negative triplet loss (mmt-retrieval, Eq. 9-10), summed over the positive pairs (v, t).
 
@@ -37,6 +39,7 @@ def hard_negative_loss(
         margin: α.
         weights: (T,) non-negative β before renormalisation; None gives the types in the batch equal weights.
         hardest: use the hardest negative (True) or the mean over negatives (False).
+        links: (C,) the row of each caption's image, its one positive; None: a column may have several.
 
     Returns:
         The loss, a scalar with a gradient in every case.
@@ -54,7 +57,7 @@ def hard_negative_loss(
     if not hardest:
         caption_weights = (_renormalised(valid.to(scores), dim=2) * beta[:, :, None]).sum(dim=0)
         image_weights = _renormalised(negatives.to(scores))
-        return _weighted_hinges(scores, positives, caption_weights, image_weights, margin)
+        return _weighted_hinges(scores, positives, caption_weights, image_weights, margin, links)
     hard_captions = (beta * _hardest(scores, valid, dim=2)).sum(dim=0)[:, None]  # (I, 1), Eq. 10
     hard_images = _hardest(scores, negatives, dim=0)  # (C,)
     by_image = (margin - scores + hard_captions).relu() * (positives & (beta.sum(dim=0) > 0)[:, None])
@@ -62,7 +65,9 @@ def hard_negative_loss(
     return by_image.sum() + by_caption.sum()
 
 
-def sum_of_hinges_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, margin: float = 0.2) -> Tensor:
+def sum_of_hinges_loss(
+    similarity: Tensor, positives: Tensor, negatives: Tensor, margin: float = 0.2, links: Tensor | None = None
+) -> Tensor:
     """VSE's triplet loss over *all* negatives (mmt-retrieval, Eq. 8), summed over the positive pairs (v, t).
 
     Σ_t̂ [α - s(v,t) + s(v,t̂)]₊ + Σ_v̂ [α - s(v,t) + s(v̂,t)]₊
@@ -72,18 +77,20 @@ def sum_of_hinges_loss(similarity: Tensor, positives: Tensor, negatives: Tensor,
         positives: (I, C) bool, the matching pairs.
         negatives: (I, C) bool, the negative pairs.
         margin: α.
+        links: as in `hard_negative_loss`.
 
     Returns:
         The loss, a scalar with a gradient in every case.
 
     """
     scores = widen(similarity)
-    return _weighted_hinges(scores, positives, negatives.to(scores), negatives.to(scores), margin)
+    return _weighted_hinges(scores, positives, negatives.to(scores), negatives.to(scores), margin, links)
 
 
 def random_hinges_loss(
-    similarity: Tensor, positives: Tensor, negatives: Tensor, margin: float = 0.2, draw: tuple[int, int] = (0, 0)
-) -> Tensor:
+    similarity: Tensor, positives: Tensor, negatives: Tensor, margin: float = 0.2, draw: tuple[int, int] = (0, 0),
+    links: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Triplet loss with one contrastive example drawn at random for each anchor (MLMME, Eq. 1-2), summed over pairs.
 
     [α - s(v,t) + s(v,t_r)]₊ + [α - s(v,t) + s(v_r,t)]₊ with a random negative caption t_r of v, and image v_r of t.
@@ -96,6 +103,7 @@ def random_hinges_loss(
         negatives: (I, C) bool, the negative pairs.
         margin: α.
         draw: number of the step, and of the loss in it.
+        links: as in `hard_negative_loss`.
 
     Returns:
         The loss, a scalar with a gradient in every case.
@@ -111,17 +119,18 @@ def random_hinges_loss(
         shift = torch.randint(candidates, (anchors, 1), generator=generator)
         place = (
             ((torch.randperm(candidates, generator=generator) + shift) % candidates)
-            .to(scores.device, non_blocking=True)
+            .to(scores.device, non_blocking=scores.is_cuda)
             .masked_fill(~valid, candidates)
         )
         drawn = F.one_hot(place.argmin(1), candidates).to(scores) * valid
         weights.append(drawn)
-    return _weighted_hinges(scores, positives, weights[0], weights[1].t(), margin)
+    return _weighted_hinges(scores, positives, weights[0], weights[1].t(), margin, links)
 
 
 def most_violated_loss(
-    similarity: Tensor, positives: Tensor, negatives: Tensor, margin: float = 0.05, count: int = 10
-) -> Tensor:
+    similarity: Tensor, positives: Tensor, negatives: Tensor, margin: float = 0.05, count: int = 10,
+    links: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Triplet loss over the K most violated negatives of each anchor (MULE, Eq. 1 and 3), the mean over positive pairs.
 
     mean_{(v,t)} mean_{t̂} [α - s(v,t) + s(v,t̂)]₊ over the K captions t̂ that v scores highest, and the same over the K
@@ -134,6 +143,7 @@ def most_violated_loss(
         negatives: (I, C) bool, the negative pairs.
         margin: α.
         count: K.
+        links: as in `hard_negative_loss`.
 
     Returns:
         The loss, a scalar with a gradient in every case.
@@ -145,7 +155,8 @@ def most_violated_loss(
         highest = side.masked_fill(~valid, -torch.inf).topk(min(count, side.shape[1]), dim=1).values
         kept = highest.isfinite().sum(1, keepdim=True).clamp(min=1)
         shares = highest.isfinite() / kept
-        terms.append(_hinges(side, right, highest.masked_fill(~highest.isfinite(), 0), shares, margin))
+        compared = highest.masked_fill(~highest.isfinite(), 0)
+        terms.append(_hinges(side, right, compared, shares, margin, _pairs(links, side is scores)))
     return torch.stack(terms).sum() / positives.sum().clamp(min=1)
 
 
@@ -173,14 +184,27 @@ def _hardest(scores: Tensor, valid: Tensor, dim: int) -> Tensor:
 
 
 def _weighted_hinges(
-    scores: Tensor, positives: Tensor, caption_weights: Tensor, image_weights: Tensor, margin: float
-) -> Tensor:
+    scores: Tensor, positives: Tensor, caption_weights: Tensor, image_weights: Tensor, margin: float,
+    links: Tensor | None,
+) -> Tensor:  # fmt: skip
     """Sum the hinges of every positive pair against every negative, weighted by (I, C) for each kind of negative."""
-    by_image = _hinges(scores, positives, scores, caption_weights, margin)
-    return by_image + _hinges(scores.t(), positives.t(), scores.t(), image_weights.t(), margin)
+    by_image = _hinges(scores, positives, scores, caption_weights, margin, _pairs(links, True))
+    turned = scores.t()
+    return by_image + _hinges(turned, positives.t(), turned, image_weights.t(), margin, _pairs(links, False))
 
 
-def _hinges(scores: Tensor, positives: Tensor, others: Tensor, weights: Tensor, margin: float) -> Tensor:
+def _pairs(links: Tensor | None, rows_first: bool) -> tuple[Tensor, Tensor] | None:
+    """Row and column of each column's one positive, or column and row; None where columns may have several."""
+    if links is None:
+        return None
+    columns = torch.arange(len(links), device=links.device)
+    return (links, columns) if rows_first else (columns, links)
+
+
+def _hinges(
+    scores: Tensor, positives: Tensor, others: Tensor, weights: Tensor, margin: float,
+    pairs: tuple[Tensor, Tensor] | None,
+) -> Tensor:  # fmt: skip
     """Sum Σ_k w_ak [α − s(a,b) + o_ak]₊ over the positive pairs of anchors a and items b.
 
     Args:
@@ -189,15 +213,23 @@ def _hinges(scores: Tensor, positives: Tensor, others: Tensor, weights: Tensor, 
         others: o (A, K), what each anchor is compared with.
         weights: w (A, K).
         margin: α.
+        pairs: anchors and items (P,) of pairs, among them all positive ones; None: they are not known.
     """
     if not is_static(scores):
-        anchor, item = positives.nonzero(as_tuple=True)  # P pairs
+        pairs = positives.nonzero(as_tuple=True)  # type: ignore[assignment]
+    if pairs is not None:
+        anchor, item = pairs
         slack = (margin - scores[anchor, item])[:, None]
-        return ((slack + others[anchor]).relu() * weights[anchor]).sum()
-    terms = [0 * scores.sum()]
-    some = max(1, _PART // max(scores.shape[1] * others.shape[1], 1))  # all pairs of an anchor, a few anchors at a time
-    parts = (side.split(some) for side in (scores, positives, others, weights))
-    for own, right, compared, share in zip(*parts, strict=True):
+        return ((slack + others[anchor]).relu() * weights[anchor] * positives[anchor, item, None]).sum()
+
+    def of_some(own: Tensor, right: Tensor, compared: Tensor, share: Tensor) -> Tensor:
+        """Of all pairs of some anchors."""
         hinges = (margin - own[:, :, None] + compared[:, None]).relu() * share[:, None]
-        terms.append((hinges.sum(2) * right).sum())
+        return (hinges.sum(2) * right).sum()
+
+    some = max(1, _PART // max(scores.shape[1] * others.shape[1], 1))
+    parts = zip(*(side.split(some) for side in (scores, positives, others, weights)), strict=True)
+    terms = [0 * scores.sum()]
+    for part in parts:  # whose hinges are computed again for the gradient
+        terms.append(checkpoint(of_some, *part, use_reentrant=False, preserve_rng_state=False))
     return torch.stack(terms).sum()

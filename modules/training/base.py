@@ -18,7 +18,7 @@ class BatchModule(pl.LightningModule):
     def transfer_batch_to_device(self, batch: dict[str, Tensor], device: torch.device, dataloader_idx: int) -> Any:
         """Move all tensors except lengths; those in pinned memory while the host goes on."""
         return {
-            name: value if name.endswith("lengths") else value.to(device, non_blocking=True)
+            name: value if name.endswith("lengths") else value.to(device, non_blocking=device.type == "cuda")
             for name, value in batch.items()
         }
 

@@ -16,7 +16,7 @@ from modules.distributed import gather_rows, touch
 from modules.errors import ModelError
 from modules.layers.augmentation import drop_regions, drop_words
 from modules.layers.recurrent import widen
-from modules.layers.static import is_static
+from modules.layers.static import beside, is_static
 from modules.losses.captions import between_captions
 from modules.losses.pairs import Pairs
 from modules.losses.registry import CONTRASTIVE, Distance, RankingLoss, negative_mask
@@ -146,10 +146,7 @@ class Retrieval(RankedModule):
         )
 
     def gather(self, batch: Batch, images: Encoding, captions: Encoding) -> Pairs:
-        """Gather the encodings of all devices, with gradients; an image that is on several devices is kept once.
-
-        In the static form its further rows stay, and are neither a positive nor a negative of any caption.
-        """
+        """Gather the encodings of all devices, with gradients; an image that is on several devices is kept once."""
         world = self.trainer.world_size
         keys = gather_rows(batch["image_key"], world)
         caption_image_keys = gather_rows(batch["image_key"][batch["image_index"]], world)
@@ -157,16 +154,13 @@ class Retrieval(RankedModule):
         types, languages, sentences = (gather_rows(batch[name], world) for name in names)
         all_images, all_captions = gather_encoding(images, world), gather_encoding(captions, world)
         known = gather_rows(batch["image_sentences"], world)
-        if is_static(keys):
-            links = (keys[:, None] == caption_image_keys).int().argmax(0)
-            rows = torch.arange(len(keys), device=keys.device)
-            first = ~((keys[:, None] == keys) & (rows[:, None] > rows)).any(1, keepdim=True)
-            positives, negatives = (side & first for side in negative_mask(keys, links, sentences, known))
+        if world == 1 and is_static(keys):  # a batch has each image once
+            links = batch["image_index"]
         else:
             keys, chosen = first_rows(keys)
             links = torch.searchsorted(keys, caption_image_keys)
-            positives, negatives = negative_mask(keys, links, sentences, known)
             all_images = (all_images[0][chosen], all_images[1][chosen])
+        positives, negatives = negative_mask(keys, links, sentences, known)
         return Pairs(all_images, all_captions, links, positives, negatives, types, languages, sentences)
 
     def ranking_loss(self, pairs: Pairs) -> Tensor:
@@ -182,14 +176,16 @@ class Retrieval(RankedModule):
     def _loss_of(self, scores: Tensor, pairs: Pairs) -> Tensor:
         if not self.model.languages_apart:
             loss: Tensor = self.loss(
-                scores, pairs.positives, pairs.negatives, pairs.types, self.main_epoch, self._draw()
-            )
+                scores, pairs.positives, pairs.negatives, pairs.types, self.main_epoch, self._draw(),
+                pairs.caption_image,
+            )  # fmt: skip
             return loss
         losses = []
         if is_static(scores):
             for language in range(len(self.model.languages)):
                 sides = (side & (pairs.languages == language) for side in (pairs.positives, pairs.negatives))
-                losses.append(self.loss(scores, *sides, pairs.types, self.main_epoch, self._draw()))
+                of_pairs = (pairs.types, self.main_epoch, self._draw(), pairs.caption_image)
+                losses.append(self.loss(scores, *sides, *of_pairs))
             return torch.stack(losses).sum()
         for language in pairs.languages.unique():
             own = pairs.languages == language
@@ -231,7 +227,7 @@ class Retrieval(RankedModule):
         kinds = self.hparams["taught_types"]
         if not kinds or not any(kinds):
             return {}
-        taught = torch.tensor(kinds).to(pairs.types.device, non_blocking=True)[pairs.types]
+        taught = beside(torch.tensor(kinds), pairs.types)[pairs.types]
         losses = {} if all(kinds) else {"ranking": self.ranking_loss(pairs.among(~taught))}
         targets = pairs.images[0][pairs.caption_image, 0]
         losses["teaching"] = teaching_loss(pairs.captions[0][:, 0], targets, taught)

@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from modules.errors import ModelError
+from modules.layers.static import is_static
 from modules.losses.cross_entropy import rows_at_a_time
 
+_STEPS = 8  # of a search on a GPU, between looks at what has ended
 _BLOCK = 128  # scores in one block of `top`, which first compares the maxima of blocks
 
 
@@ -106,9 +108,12 @@ def beam_search(
     scores = torch.zeros(count, groups, device=device)
     state = model.follow(model.start(memory), torch.zeros(count, groups, dtype=torch.long, device=device))
     limits = torch.as_tensor(max_length).cpu().expand(count)
-    for length in range(1, int(limits.max()) + 1):
+    left, longest = limits.to(device), int(limits.max())
+    # what has ended is read from a GPU every few steps, for it waits; diverse groups must know it in each
+    every, waiting = _STEPS if groups == 1 and is_static(tokens) else 1, list[_Ended]()
+    for length in range(1, longest + 1):
         states, state = model.step(memory, tokens[:, :, -1], state)
-        remaining = (limits[alive] - length).to(device)[:, None]
+        remaining = (left - length)[:, None]
         parts, penalty = [], None
         for group, (part, score) in enumerate(zip(states.chunk(groups, 1), scores.chunk(groups, 1), strict=True)):
             best, flat = _continue(model, score, part, 2 * width, penalty)
@@ -117,8 +122,11 @@ def beam_search(
             is_end = word == end
             is_end[:, :width] |= remaining == 0  # length limit: all hypotheses end here
             is_end &= remaining >= 0  # finished sentences may still be in the batch
-            finished = [ended[sentence][group] for sentence in alive.tolist()]
-            _collect(finished, tokens, best, origin, word, is_end[:, :width], length, settings, end)
+            waiting.append(_Ended(group, tokens, best, origin, word, is_end[:, :width], length))
+            if length % every == 0 or length == longest:
+                for found in waiting:
+                    _collect([ended[sentence][found.group] for sentence in alive.tolist()], found, settings, end)
+                waiting = []
             # The best `width` unfinished hypotheses: sorting by (ended, rank) puts ended ones last.
             keep = (is_end.long() * best.shape[1] + torch.arange(best.shape[1], device=device)).argsort(1)[:, :width]
             kept = best.gather(1, keep).masked_fill(is_end.gather(1, keep), -torch.inf)
@@ -126,18 +134,21 @@ def beam_search(
             if group + 1 < groups:
                 if penalty is None:
                     penalty = kept.new_zeros(len(tokens), model.vocabulary_size)
+                finished = [ended[sentence][group] for sentence in alive.tolist()]
                 is_open = torch.tensor([[len(hypotheses) < width] for hypotheses in finished], device=device)
                 penalty.scatter_add_(1, parts[-1][2], settings.diversity * is_open * torch.ones_like(kept))
         scores, beam, word = (torch.cat(column, 1) for column in zip(*parts, strict=True))
         tokens = torch.cat([follow(tokens, beam), word[..., None]], -1)
         state = model.follow(state, beam)
+        if length % every:
+            continue
         full = [all(len(group) == width for group in ended[sentence]) for sentence in alive.tolist()]
         open_ = ~torch.tensor(full) & (limits[alive] > length)
         if not open_.any():
             break
         if open_.sum() <= 0.75 * len(open_):  # removing sentences copies the memory: done when a quarter is finished
             rows = open_.nonzero()[:, 0].to(device)
-            alive, memory = alive[open_], memory.select(rows)
+            alive, left, memory = alive[open_], left[rows], memory.select(rows)
             tokens, scores, state = tokens[rows], scores[rows], tuple(part[rows] for part in state)
     return [_interleaved(sentence) for sentence in ended]
 
@@ -180,11 +191,31 @@ def _continue(
     return torch.cat([best for best, _ in parts]), torch.cat([indexes for _, indexes in parts])
 
 
-def _collect(
-    ended: list[list[Hypothesis]], tokens: Tensor, best: Tensor, origin: Tensor, word: Tensor, is_end: Tensor,
-    length: int, settings: BeamSettings, end: int,
-) -> None:  # fmt: skip
-    """Move hypotheses that end among a group's best (rows, S) to the list of their row, until the list is full."""
+class _Ended(NamedTuple):
+    """The continuations of one step of a group, of which some end.
+
+    Attributes:
+        group: which one.
+        tokens: (rows, S, length) of the hypotheses that are continued.
+        best: (rows, C) scores of the continuations.
+        origin: (rows, C) the hypothesis that each continues.
+        word: (rows, C) its next word.
+        is_end: (rows, W) bool, which of the first W end.
+        length: of the translations.
+    """
+
+    group: int
+    tokens: Tensor
+    best: Tensor
+    origin: Tensor
+    word: Tensor
+    is_end: Tensor
+    length: int
+
+
+def _collect(ended: list[list[Hypothesis]], found: _Ended, settings: BeamSettings, end: int) -> None:
+    """Move hypotheses that end to the list of their row, until the list is full."""
+    _, tokens, best, origin, word, is_end, length = found
     row, rank = is_end.nonzero(as_tuple=True)
     histories, lasts = tokens[row, origin[row, rank], 1:].tolist(), word[row, rank].tolist()
     for hypotheses, score, history, last in zip(

@@ -205,13 +205,22 @@ class TransformerTranslator(nn.Module):
         count, width = token.shape
         itself = torch.eye(width, dtype=torch.bool, device=token.device).expand(count, -1, -1)
         own = torch.cat([state[0].expand(-1, width, -1), itself], dim=2)
-        states = self._embed(token[..., None], first=int(state[0][0, 0].sum()))[:, :, 0]
+        states = self._embed(token[..., None], first=self._words_before(state, width))[:, :, 0]
         new_state: State = (own,)
         for number, (layer, part) in enumerate(zip(self.decoder, memory.parts, strict=True)):
             before = state[2 * number + 1], state[2 * number + 2]
             states, layer_state = layer.step(states, part, memory.mask, before, own)  # type: ignore[operator]
             new_state += layer_state
         return self.decoded(states), new_state
+
+    def _words_before(self, state: State, width: int) -> int:
+        """How many words each of so many hypotheses has; a GPU is not asked, where the shapes tell it.
+
+        All steps but the first have equally many hypotheses, if the vocabulary is large enough for them.
+        """
+        if is_static(state[0]) and self.vocabulary_size >= 2 * width:
+            return -(-state[0].shape[2] // width)
+        return int(state[0][0, 0].sum())
 
     def predict(self, states: Tensor) -> Tensor:
         """Return log-probabilities (…, V) of the next word, in float32, from the states (…, E) of `step`."""

@@ -45,6 +45,7 @@ from pipeline.training.tensorboard import LOG_EVERY, Charts, Pace
 LOGS = Path("lightning_logs")
 _PACE_STEPS = 20  # before an estimate is given
 _LONG = 60.0  # seconds; what is shorter needs no estimate
+_OF_GPU = 0.9  # of its memory is shared by trainings; CUDA itself takes some for each process
 _SLOW = 1.5  # times float32's
 
 
@@ -55,6 +56,9 @@ warnings.filterwarnings("ignore", "predict returned None")  # Synthesis keeps wh
 
 
 warnings.filterwarnings("ignore", r"Found \d+ module\(s\) in eval mode")  # pretrained parts may stay in it
+
+
+warnings.filterwarnings("ignore", "RNN module weights are not part")  # one direction of a network that has two
 
 
 warnings.filterwarnings("ignore", "You have overridden `transfer_batch_to_device`")  # lengths stay where they are
@@ -241,7 +245,7 @@ def _share_gpu() -> None:
     """Take no more than this process's part of the GPU's memory, where several jobs are on it."""
     jobs = int(os.environ.get(GPU_JOBS, "1"))
     if jobs > 1 and torch.cuda.is_available():
-        torch.cuda.set_per_process_memory_fraction(1 / jobs)
+        torch.cuda.set_per_process_memory_fraction(_OF_GPU / jobs)
 
 
 def fit(

@@ -43,13 +43,18 @@ def test_rows_are_taken_and_none_is_zero(store: RegionStore, monkeypatch: pytest
     np.testing.assert_array_equal(taken.numpy(), store.take(rows))
 
 
-def test_a_gpu_has_them_where_half_its_free_memory_holds_them(store: RegionStore, monkeypatch) -> None:
+def test_a_gpu_has_them_where_half_of_what_is_free_for_the_process_holds_them(store: RegionStore, monkeypatch) -> None:
     trainer = SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("cuda")))
     copied = []
     monkeypatch.setattr("data.device_regions._copied", lambda regions, device: copied.append(device))
-    for free, expected in ((2 * store.regions.nbytes, 1), (2 * store.regions.nbytes - 1, 0)):
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 30)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 10)
+    size = 2 * store.regions.nbytes
+    for free, total, expected in ((size - 20, 10**12, 1), (size - 21, 10**12, 0), (size, 2 * size, 0),
+                                  (size, 2 * size + 20, 1)):  # fmt: skip
         copied.clear()
-        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=free: (free, 10**12))
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, both=(free, total): both)
+        monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 0.5)
         DeviceRegions(store, "auto", trainer)
         assert len(copied) == expected
     assert DeviceRegions(store, "host", None).table is None

@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 import modules.losses.cross_entropy
 from modules.errors import ModelError
+from modules.layers.static import static_shapes
 from modules.translators.beam import BeamSettings, beam_search, follow, top
 from modules.translators.registry import build_translator, translate
 
@@ -235,3 +236,24 @@ def test_a_group_that_is_done_pushes_no_other_away():
     settings = BeamSettings(2, 0.0, groups=2, diversity=0.45)
     found = beam_search(Toy(), Memory(), settings, BEGIN, END, 3)[0]
     assert [one.tokens for one in found] == [[3], [4, 4, 4]]  # at its third word nothing stands against B
+
+
+@pytest.mark.parametrize("network", ["bilstm", "transformer"])
+@pytest.mark.parametrize(("beam", "groups"), [(1, 1), (5, 1), (4, 2)])
+@pytest.mark.parametrize("seed", range(3))
+def test_looking_every_few_steps_finds_the_same(network: str, beam: int, groups: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    arguments = {"vocabulary_size": 30, "embedding_dim": 8, "hidden_dim": 4, "dropout": 0.0}
+    model = build_translator(network, **arguments).eval()
+    torch.nn.init.normal_(model.output_bias)
+    lengths = torch.tensor([12, 1, 7, 3, 9])
+    source = torch.randint(3, 30, (5, 12)) * (torch.arange(12) < lengths[:, None])
+    settings, found = BeamSettings(beam, groups=groups), []
+    for static in (False, True):
+        with static_shapes(static):
+            memory = model.encode(source, lengths)
+            found.append(beam_search(model, memory, settings, BEGIN, END, 2 * lengths + 10))
+    for plain, static in zip(*found, strict=True):
+        assert [each.tokens for each in static] == [each.tokens for each in plain]
+        assert [each.score for each in static] == pytest.approx([each.score for each in plain], abs=1e-5)
+    assert {len(each) for each in found[0]} == {beam}

@@ -147,8 +147,8 @@ def results_of_own_steps(case: str, visits: list, world: int) -> tuple[Tensor, d
 
 def translation_results(rows: slice, world: int) -> tuple[Tensor, dict[str, Tensor]]:
     module = translation(world)
-    mock.patch.object(Translation, "logs_step", False).start()
-    return loss_and_gradients(module, module.training_step(sentences_batch(rows), 0))
+    with mock.patch.object(Translation, "logs_step", False):
+        return loss_and_gradients(module, module.training_step(sentences_batch(rows), 0))
 
 
 def in_chunks(model: str, folder: Path, world: int = 1, rank: int = 0) -> tuple[Tensor, dict[str, Tensor]]:

@@ -89,7 +89,10 @@ def test_both_forms_have_one_loss_and_one_gradient(name: str, more: dict[str, An
         torch.testing.assert_close(*torch.broadcast_tensors(ours, theirs), rtol=1e-6, atol=1e-9, msg=parameter)
 
 
-DRAWN = [("san", {"loss": "random"}), ("mlmme", {"loss": None}), ("mlmme", {"loss": "random", "caption_loss": 0.5})]
+DRAWN: list[tuple[str, dict[str, Any]]] = [
+    ("san", {"drop_words": 0.3, "drop_regions": 0.3}), ("san", {"loss": "random"}), ("mlmme", {"loss": None}),
+    ("mlmme", {"loss": "random", "caption_loss": 0.5}),
+]  # fmt: skip
 """Settings whose loss draws examples: of two forms with different numbers of rows it draws different ones."""
 
 
@@ -154,12 +157,22 @@ def test_masks_and_losses_of_any_batch(seed: int) -> None:
     for kind in LOSSES:
         for warmup in (0, 1):
             loss_of, found = RankingLoss(kind, 0.3, [1.0, 1.0, 1.0], warmup, count=2).double(), []
-            for static in (False, True):
+            for static, own in ((False, None), (True, None), (True, links)):
                 with static_shapes(static):
-                    loss = loss_of(scores, *masks, types)
+                    loss = loss_of(scores, *masks, types, links=own)
                 found.append((loss, torch.autograd.grad(loss, scores)[0]))
             assert found[0][1].isfinite().all()
             torch.testing.assert_close(found[1], found[0])
+            torch.testing.assert_close(found[2], found[0])
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_no_memory_of_all_triples_is_kept_for_the_gradient(known: bool) -> None:
+    scores, kept = torch.rand(60, 60, requires_grad=True), []
+    masks = torch.eye(60, dtype=torch.bool), ~torch.eye(60, dtype=torch.bool)
+    with static_shapes(), torch.autograd.graph.saved_tensors_hooks(lambda one: kept.append(one.numel()) or one, id):
+        RankingLoss("sum", 0.2)(scores, *masks, torch.zeros(60), links=torch.arange(60) if known else None)
+    assert max(kept) <= 60 * 60
 
 
 def test_instances_of_both_forms_have_one_diversity() -> None:

@@ -133,7 +133,7 @@ def test_jobs_on_one_gpu_share_its_memory(monkeypatch) -> None:
     for jobs in ("1", "3"):
         monkeypatch.setenv("BILDWORT_GPU_JOBS", jobs)
         make_trainer(TrainerSettings(accelerator="cpu"))
-    assert taken == [1 / 3]
+    assert taken == [0.3]
 
 
 @pytest.fixture(scope="module")
