@@ -3,12 +3,11 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from datasets import Dataset as Table
 from numpy.typing import NDArray
 
 from data.errors import DataError
@@ -28,6 +27,9 @@ from data.text import (
 )
 from data.tokens import Tokens
 
+if TYPE_CHECKING:  # takes a second to import
+    from datasets import Dataset as Table
+
 
 class TextInput(Protocol):
     """How a retrieval model turns text into token numbers; chosen by the model, saved with its weights."""
@@ -35,7 +37,7 @@ class TextInput(Protocol):
     def encode(self, text: str, language: str) -> list[int]:
         """Token numbers of a sentence, never empty, at most `MAX_TOKENS`."""
 
-    def encode_all(self, captions: Table) -> Tokens:
+    def encode_all(self, captions: "Table") -> Tokens:
         """Token numbers of all sentences of a caption table, as `encode` gives them."""
 
     def __len__(self) -> int:
@@ -84,7 +86,7 @@ class PretrainedTokens:
         numbers = self.tokenizer.encode(self._read(text), truncation=True, max_length=self.longest)
         return [number + 1 for number in numbers or [self.tokenizer.unk_token_id or 0]]
 
-    def encode_all(self, captions: Table) -> Tokens:
+    def encode_all(self, captions: "Table") -> Tokens:
         """Token numbers of all sentences of a caption table, as `encode` gives them."""
         texts, unknown = [self._read(text) for text in captions["text"][:]], self.tokenizer.unk_token_id or 0
         parts = (texts[start : start + _CHUNK] for start in range(0, len(texts), _CHUNK))
@@ -150,7 +152,7 @@ class WordVocabulary:
         keys = words if self.shared else [f"{language}:{word}" for word in words]
         return [self._number.get(key, self.UNKNOWN) for key in keys] or [self.UNKNOWN]
 
-    def encode_all(self, captions: Table) -> Tokens:
+    def encode_all(self, captions: "Table") -> Tokens:
         """Token numbers of all sentences of a caption table, as `encode` gives them."""
         words, numbers, starts = _words(tokens_of(captions), captions["language"][:], self.shared, self.by)
         own = np.array([self._number.get(word, self.UNKNOWN) for word in words], np.int32)
@@ -212,7 +214,7 @@ def load_text_input(path: Path, pretrained: str | None = None) -> TextInput:
     return WordVocabulary.load(path)
 
 
-def tokens_of(captions: Table) -> list[str]:
+def tokens_of(captions: "Table") -> list[str]:
     """The sentences of a caption table as `tokenize` gives them; they are in the table, or computed."""
     if "tokens" in captions.column_names:
         tokens: list[str] = captions["tokens"][:]

@@ -111,10 +111,10 @@ class RankingLoss(nn.Module):
         if self.distance == "euclidean":
             similarity = -(2 - 2 * widen(similarity)).clamp(min=_SMALLEST).sqrt()
         if self.kind == "hardest":
-            hardest = not self.warms_up(epoch)
             return hard_negative_loss(
-                similarity, positives, negatives, types, self.margin, self.type_weights, hardest, links
-            )
+                similarity, positives, negatives, types, self.margin, self.type_weights,
+                hardest=not self.warms_up(epoch), links=links,
+            )  # fmt: skip
         if self.kind == "hardest-k":
             count = max(similarity.shape) if self.warms_up(epoch) else self.count
             return most_violated_loss(similarity, positives, negatives, self.margin, count, links)

@@ -12,8 +12,8 @@ def doubled(numbers: Sequence[int]) -> list[int]:
     return [2 * number for number in numbers]
 
 
-def processes(numbers: Sequence[int]) -> list[int]:
-    return [os.getpid() for _ in numbers]
+def numbered(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    return [(number, os.getpid()) for number in numbers]
 
 
 def killed(numbers: Sequence[int]) -> list[int]:
@@ -23,15 +23,13 @@ def killed(numbers: Sequence[int]) -> list[int]:
     return doubled(numbers)
 
 
-def test_results_are_in_order_whoever_finds_them() -> None:
-    assert in_parallel(doubled, range(10), 3, workers=1) == in_parallel(doubled, range(10), 3, workers=2)
-    assert in_parallel(doubled, range(10), 3, workers=2) == [2 * number for number in range(10)]
+def test_few_items_are_done_here_and_many_elsewhere_in_order() -> None:
     assert in_parallel(doubled, [], 3) == []
-
-
-def test_few_items_are_done_here_and_many_elsewhere() -> None:
-    assert set(in_parallel(processes, range(3), 3, workers=2)) == {os.getpid()}
-    assert os.getpid() not in in_parallel(processes, range(6), 3, workers=2)
+    assert in_parallel(doubled, range(10), 3, workers=1) == doubled(range(10))
+    found = in_parallel(numbered, range(10), 3, workers=2)
+    assert [number for number, _ in found] == list(range(10))
+    assert os.getpid() not in {process for _, process in found}
+    assert in_parallel(numbered, range(3), 3, workers=2) == numbered(range(3))
 
 
 def test_where_a_process_is_killed_the_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def test_frozen_weights_stay_and_tuned_ones_learn_at_their_own_rate(folders, kin
     start = {name: parameter.clone() for name, parameter in module.named_parameters()}
     batch = padded([tokens.encode(sentence, "en") for sentence in SENTENCES])
     lengths = (batch > 0).sum(1)
-    optimizer = module.configure_optimizers()["optimizer"]
+    optimizer = module.configure_optimizers()[0][0]
     vectors, _ = module.model.encode_captions(batch, lengths, torch.zeros(4, dtype=torch.long))
     (vectors * torch.randn(vectors.shape)).sum().backward()
     optimizer.step()

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import torch
 
+from data.captions import read_captions
 from pipeline.cli import main
 from pipeline.engine.job import Job
 from pipeline.engine.runner import Runner
@@ -117,7 +117,7 @@ class Tiny:
         return json.loads((self.job(name) / "manifest.json").read_text())["metrics"]
 
     def captions(self, name: str) -> list[dict]:
-        return pq.read_table(self.job(name) / "captions.parquet").to_pylist()
+        return read_captions(self.job(name) / "captions.parquet").to_list()
 
     def start(self, stage: str, *arguments: str) -> subprocess.Popen:
         """`python -m pipeline` in a process of its own."""
