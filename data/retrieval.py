@@ -50,7 +50,7 @@ class RetrievalData(pl.LightningDataModule):
         self._tables = {"train": choose(captions, "train", set(self.types))}
         for split, wanted in held_out.items():
             self._tables[split] = choose(captions, split, {f"{language}/{HUMAN}" for language in wanted})
-        self._place_wanted, self._store = place, store
+        self._regions_at, self._store = place, store
         self._on_device: DeviceRegions | None = None
         self._batches = {
             split: CaptionBatches(
@@ -108,7 +108,7 @@ class RetrievalData(pl.LightningDataModule):
     def _placed(self, split: str) -> CaptionBatches:
         """The batches of a split, which hold no regions where these are on the device."""
         if self._on_device is None:
-            self._on_device = DeviceRegions(self._store, self._place_wanted, self.trainer)
+            self._on_device = DeviceRegions(self._store, self._regions_at, self.trainer)
         batches = self._batches[split]
         batches.with_regions = self._on_device.table is None
         return batches

@@ -181,7 +181,7 @@ class TranslationData(pl.LightningDataModule):
         super().__init__()
         self.train, self.validation, self.regions = train, validation, regions
         self.batch_tokens, self.steps, self.seed, self.workers = batch_tokens, steps, seed, workers
-        self._place_wanted = place
+        self._regions_at = place
         self._on_device: DeviceRegions | None = None
 
     def train_dataloader(self) -> DataLoader:
@@ -193,7 +193,7 @@ class TranslationData(pl.LightningDataModule):
         sampler = TokenBatches(lengths, self.batch_tokens, self.steps, self.seed, rank, world_size)
         batches = SentenceBatches(self.train, self.regions)
         if self.regions is not None:
-            self._on_device = self._on_device or DeviceRegions(self.regions, self._place_wanted, self.trainer)
+            self._on_device = self._on_device or DeviceRegions(self.regions, self._regions_at, self.trainer)
             batches.with_regions = self._on_device.table is None
         return loader(batches, sampler, self.workers)
 

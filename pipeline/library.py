@@ -20,6 +20,9 @@ from pipeline.stages import STAGES, run_stage
 def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[str] | None = None) -> None:
     """Run the stages of a recipe; what is finished is not repeated, what was stopped continues.
 
+    Many captions and pictures are read by several processes, which import the main script: it must begin its work below
+    `if __name__ == "__main__":`.
+
     Args:
         recipe: from `load_recipe`.
         artifacts: folder of all results; None: BILDWORT_ARTIFACTS, or `artifacts`.

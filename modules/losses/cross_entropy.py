@@ -17,7 +17,7 @@ PART_ON_GPU = 2**26  # larger, as a GPU waits for the launch of each part
 
 
 def rows_at_a_time(tensor: Tensor, size: int) -> int:
-    """Number of rows of `size` scores that are computed together on the tensor's device, 1 or more."""
+    """Number of rows of `size` scores that are computed together in the form of the step, 1 or more."""
     return max(1, (PART_ON_GPU if is_static(tensor) else PART) // size)
 
 
