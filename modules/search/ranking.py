@@ -252,9 +252,11 @@ class RetrievalMetric(Metric):
         distinct, inverse = ids.unique(return_inverse=True)
         order = torch.arange(len(ids), device=ids.device)
         kept = torch.full_like(distinct, len(ids)).scatter_reduce(0, inverse, order, "amin")
-        states = (_as_list(getattr(self, f"{kind}_{state}")) for state in ("vectors", "lengths"))
-        parts = [part for vectors, lengths in zip(*states, strict=True) for part in vectors.split(lengths.tolist())]
-        return Encodings(parts).select(kept), kept, distinct
+        names = (f"{kind}_vectors", f"{kind}_lengths")
+        vectors, lengths = (dim_zero_cat(getattr(self, name)) for name in names)
+        for name, whole in zip(names, (vectors, lengths), strict=True):
+            setattr(self, name, [whole])  # the batches are no longer held beside it
+        return Encodings.behind_each_other(vectors, lengths).select(kept), kept, distinct
 
 
 def _positions(ids: Tensor, wanted: Tensor, what: str) -> Tensor:
@@ -263,11 +265,6 @@ def _positions(ids: Tensor, wanted: Tensor, what: str) -> Tensor:
     if len(missing := wanted[ids[positions] != wanted]):
         raise ModelError(f"{len(missing)} {what} images without an encoding, first {int(missing[0])}; add all images")
     return positions
-
-
-def _as_list(state: list[Tensor] | Tensor) -> list[Tensor]:
-    """Return a metric's state as a list of tensors; it is one tensor after gathering from several processes."""
-    return [state] if isinstance(state, Tensor) else state
 
 
 def _scale(queries: Tensor, gallery: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ def exact_lists(
     Raises:
         ModelError: a score is not finite, or a link is not the row of an image.
     """
-    ranks = exact_ranks(similarity, images, captions, caption_image.to(images.parts[0].device))
+    ranks = exact_ranks(similarity, images, captions, caption_image.to(images.vectors.device))
     of_captions = first_captions(lambda texts, pictures: similarity(pictures, texts).T, captions, images, k)
     return FirstLists(of_captions, first_captions(similarity, images, captions, k), ranks)
 
@@ -103,7 +103,7 @@ def reranked(
     Raises:
         ModelError: a score is not finite, or the lists are for other images and captions.
     """
-    device, num_images, num_captions = images.parts[0].device, len(images), len(captions)
+    device, num_images, num_captions = images.vectors.device, len(images), len(captions)
     require_links(first.ranks.caption_image.to(device), num_images, num_captions)
     if len(first.ranks.image_to_text) != num_images:
         raise ModelError(f"lists are of {len(first.ranks.image_to_text)} images, the encodings of {num_images}")

@@ -113,9 +113,11 @@ class Similarity(nn.Module):
             fresh = list(dict.fromkeys(read))
         for start in range(0, len(fresh), _BLOCK):
             some = fresh[start : start + _BLOCK]
-            encoded = Encodings.of(self.model.encode_sentences(some, self.language)).parts
+            encoded = Encodings.of(self.model.encode_sentences(some, self.language)).parts()
             self._kept |= dict(zip(some, encoded, strict=True))
-        return Encodings([self._kept[tokens] for tokens in read])[:]
+        parts = [self._kept[tokens] for tokens in read]
+        lengths = torch.tensor([len(part) for part in parts], device=parts[0].device)
+        return Encodings.behind_each_other(torch.cat(parts), lengths)[:]
 
     def _scores(self, item: Encoding, translations: Encoding) -> Tensor:
         """Return the scores (1, K) of one item with a sentence's translations."""

@@ -210,11 +210,11 @@ def require_images(exported: ExportedModel, on: EvaluationSet, ids: Sequence[str
 def _encode_images(exported: ExportedModel, on: EvaluationSet, ids: Sequence[str], workers: int) -> Encodings:
     """Encode the images of a set: from their pictures or, by a model that reads regions made elsewhere, from those."""
     require_images(exported, on, ids)
-    parts: list[torch.Tensor] = []
+    parts: list[Encodings] = []
     read = _stored(on, ids) if exported.extractor is None else _from_pixels(exported, on, ids, workers)
     while some := list(islice(read, _PICTURES)):
-        parts += exported.encode_regions(np.stack(some)).parts
-    return Encodings(parts)
+        parts.append(exported.encode_regions(np.stack(some)))
+    return Encodings.joined(parts)
 
 
 def _stored(on: EvaluationSet, ids: Sequence[str]) -> Iterator[NDArray[np.floating]]:

@@ -199,12 +199,12 @@ class ExportedModel:
     def encode_regions(self, regions: NDArray[np.floating]) -> Encodings:
         """Encode images by what `regions_of` gives of each, (N, R, D); RecipeError if it is of another width."""
         self.require_width(regions)
-        parts: list[torch.Tensor] = []
+        parts: list[Encodings] = []
         with torch.inference_mode():
             for start in range(0, len(regions), _BATCH):
                 vectors, mask = encoded_images(self.model, regions[start : start + _BATCH].astype(np.float32))
-                parts += Encodings.of((vectors.cpu(), mask.cpu())).parts
-        return Encodings(parts)
+                parts.append(Encodings.of((vectors.cpu(), mask.cpu())))
+            return Encodings.joined(parts)
 
     def require_width(self, regions: NDArray[np.floating]) -> None:
         """Refuse regions (N, R, D) of another width than the model reads, by a RecipeError."""

@@ -35,14 +35,14 @@ def sorted_captions(model: RetrievalModel, encode: Encode, sentences: Sequence[t
     """Sentences as above, in batches of similar length and on the CPU; in the order that they are given in."""
     numbers = {sentence: encode(*sentence) for sentence in dict.fromkeys(sentences)}
     order = sorted(range(len(sentences)), key=lambda place: len(numbers[sentences[place]]))
-    parts: dict[int, Tensor] = {}
+    parts: list[Encodings] = []
     with torch.inference_mode():
         for start in range(0, len(order), _BATCH):
             some = order[start : start + _BATCH]
             read = [sentences[place] for place in some]
             vectors, mask = encoded_captions(model, lambda *sentence: numbers[sentence], read)
-            parts |= zip(some, Encodings.of((vectors.cpu(), mask.cpu())).parts, strict=True)
-    return Encodings([parts[place] for place in range(len(sentences))])
+            parts.append(Encodings.of((vectors.cpu(), mask.cpu())))
+        return Encodings.joined(parts).select(torch.tensor(order, dtype=torch.long).argsort())
 
 
 def one_vector_each(encoding: Encoding) -> NDArray[np.floating]:

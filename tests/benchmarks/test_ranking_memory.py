@@ -24,7 +24,8 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 images, captions = (
-    Encodings([torch.randn({LONGEST} if item == 0 else width, {DIM}) for item in range(count)])
+    Encodings.behind_each_other(torch.randn((count - 1) * width + {LONGEST}, {DIM}),
+                                torch.tensor([{LONGEST}] + [width] * (count - 1)))
     for count, width in ((512, {REGIONS}), (int(sys.argv[1]), {WORDS}))
 )
 links = torch.randint(512, (len(captions),))
