@@ -100,9 +100,9 @@ class RetrievalData(pl.LightningDataModule):
 
     def on_after_batch_transfer(self, batch: dict[str, Tensor], dataloader_idx: int) -> dict[str, Tensor]:
         """Add the regions, where they are on the device already."""
-        if "regions" in batch or self._on_device is None:
+        if "regions" in batch or self._on_device is None or self._on_device.table is None:
             return batch
-        regions = self._on_device.of_rows(batch["image_key"])
+        regions = self._on_device.table.index_select(0, batch["image_key"])
         return batch | {"regions": regions, "region_mask": regions.new_ones(regions.shape[:2], dtype=torch.bool)}
 
     def _placed(self, split: str) -> CaptionBatches:
