@@ -12,7 +12,7 @@ from modules.errors import ModelError
 from modules.layers.static import is_static
 from modules.losses.cross_entropy import rows_at_a_time
 
-_STEPS = 8  # of a search on a GPU, between looks at what has ended
+_STEPS = 8  # of a search on a GPU, between looks at what has ended, for which it waits; diverse groups look each time
 _BLOCK = 128  # scores in one block of `top`, which first compares the maxima of blocks
 
 
@@ -109,34 +109,25 @@ def beam_search(
     state = model.follow(model.start(memory), torch.zeros(count, groups, dtype=torch.long, device=device))
     limits = torch.as_tensor(max_length).cpu().expand(count)
     left, longest = limits.to(device), int(limits.max())
-    # what has ended is read from a GPU every few steps, for it waits; diverse groups must know it in each
     every, waiting = _STEPS if groups == 1 and is_static(tokens) else 1, list[_Ended]()
     for length in range(1, longest + 1):
         states, state = model.step(memory, tokens[:, :, -1], state)
-        remaining = (left - length)[:, None]
         parts, penalty = [], None
         for group, (part, score) in enumerate(zip(states.chunk(groups, 1), scores.chunk(groups, 1), strict=True)):
             best, flat = _continue(model, score, part, 2 * width, penalty)
             origin = flat // model.vocabulary_size + group * score.shape[1]  # index of the group's first hypothesis
             word = flat % model.vocabulary_size
-            is_end = word == end
-            is_end[:, :width] |= remaining == 0  # length limit: all hypotheses end here
-            is_end &= remaining >= 0  # finished sentences may still be in the batch
+            is_end = _ends(word, end, left - length, width)
             waiting.append(_Ended(group, tokens, best, origin, word, is_end[:, :width], length))
             if length % every == 0 or length == longest:
-                for found in waiting:
-                    _collect([ended[sentence][found.group] for sentence in alive.tolist()], found, settings, end)
-                waiting = []
-            # The best `width` unfinished hypotheses: sorting by (ended, rank) puts ended ones last.
-            keep = (is_end.long() * best.shape[1] + torch.arange(best.shape[1], device=device)).argsort(1)[:, :width]
-            kept = best.gather(1, keep).masked_fill(is_end.gather(1, keep), -torch.inf)
-            parts.append((kept, origin.gather(1, keep), word.gather(1, keep)))
+                _collect(ended, alive, waiting, settings, end)
+            parts.append(_unfinished(best, origin, word, is_end, width))
             if group + 1 < groups:
                 if penalty is None:
-                    penalty = kept.new_zeros(len(tokens), model.vocabulary_size)
-                finished = [ended[sentence][group] for sentence in alive.tolist()]
-                is_open = torch.tensor([[len(hypotheses) < width] for hypotheses in finished], device=device)
-                penalty.scatter_add_(1, parts[-1][2], settings.diversity * is_open * torch.ones_like(kept))
+                    penalty = best.new_zeros(len(tokens), model.vocabulary_size)
+                is_open = [[len(ended[sentence][group]) < width] for sentence in alive.tolist()]
+                cost = settings.diversity * torch.tensor(is_open, device=device) * torch.ones_like(parts[-1][0])
+                penalty.scatter_add_(1, parts[-1][2], cost)
         scores, beam, word = (torch.cat(column, 1) for column in zip(*parts, strict=True))
         tokens = torch.cat([follow(tokens, beam), word[..., None]], -1)
         state = model.follow(state, beam)
@@ -151,6 +142,23 @@ def beam_search(
             alive, left, memory = alive[open_], left[rows], memory.select(rows)
             tokens, scores, state = tokens[rows], scores[rows], tuple(part[rows] for part in state)
     return [_interleaved(sentence) for sentence in ended]
+
+
+def _ends(word: Tensor, end: int, remaining: Tensor, width: int) -> Tensor:
+    """Which continuations (rows, C) end, of sentences that may have so many more words (rows,), below 0 if finished."""
+    is_end = word == end
+    is_end[:, :width] |= remaining[:, None] == 0  # length limit: all hypotheses end here
+    return is_end & (remaining[:, None] >= 0)  # finished sentences may still be in the batch
+
+
+def _unfinished(
+    best: Tensor, origin: Tensor, word: Tensor, is_end: Tensor, width: int
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Scores, origins and words of the best `width` of the continuations (rows, C) that go on; −∞ where they end."""
+    order = is_end.long() * best.shape[1] + torch.arange(best.shape[1], device=best.device)  # ended ones last
+    keep = order.argsort(1)[:, :width]
+    kept = best.gather(1, keep).masked_fill(is_end.gather(1, keep), -torch.inf)
+    return kept, origin.gather(1, keep), word.gather(1, keep)
 
 
 def _interleaved(groups: Sequence[Sequence[Hypothesis]]) -> list[Hypothesis]:
@@ -213,17 +221,28 @@ class _Ended(NamedTuple):
     length: int
 
 
-def _collect(ended: list[list[Hypothesis]], found: _Ended, settings: BeamSettings, end: int) -> None:
-    """Move hypotheses that end to the list of their row, until the list is full."""
-    _, tokens, best, origin, word, is_end, length = found
-    row, rank = is_end.nonzero(as_tuple=True)
-    histories, lasts = tokens[row, origin[row, rank], 1:].tolist(), word[row, rank].tolist()
-    for hypotheses, score, history, last in zip(
-        (ended[number] for number in row.tolist()), best[row, rank].tolist(), histories, lasts, strict=True
-    ):
-        if len(hypotheses) < is_end.shape[1] and score > -torch.inf:
-            words = history if last == end else [*history, last]
-            hypotheses.append(Hypothesis(words, score / length**settings.length_penalty))
+def _collect(
+    ended: list[list[list[Hypothesis]]], alive: Tensor, waiting: list[_Ended], settings: BeamSettings, end: int
+) -> None:
+    """Move hypotheses that end to the list of their sentence and group, until it is full; nothing waits any more.
+
+    Args:
+        ended: sentence → group → hypotheses.
+        alive: (rows,) the sentence of each row.
+        waiting: what has ended in the last steps.
+        settings: of the search.
+        end: id of the end-of-sentence token.
+    """
+    sentences = alive.tolist()
+    for group, tokens, best, origin, word, is_end, length in waiting:
+        row, rank = is_end.nonzero(as_tuple=True)
+        histories, lasts = tokens[row, origin[row, rank], 1:].tolist(), word[row, rank].tolist()
+        for number, score, history, last in zip(row.tolist(), best[row, rank].tolist(), histories, lasts, strict=True):
+            hypotheses = ended[sentences[number]][group]
+            if len(hypotheses) < is_end.shape[1] and score > -torch.inf:
+                words = history if last == end else [*history, last]
+                hypotheses.append(Hypothesis(words, score / length**settings.length_penalty))
+    waiting.clear()
 
 
 def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
