@@ -128,13 +128,9 @@ def network(
 ) -> None:  # fmt: skip
     """Write a small dual encoder with random weights, to train from nothing (`vse.pretrained: FOLDER`)."""
     loaded, workspace = recipe_of(ctx, None, named), open_workspace()
-    from pipeline.engine.console import info
-    from pipeline.graph import Graph
-    from pipeline.vectors.new_network import network_of_corpus
+    from pipeline.vectors.new_network import network_of_corpus as run
 
-    corpus = workspace.require(Graph(loaded, workspace).corpus)
-    count = network_of_corpus(corpus, folder, languages.split(","), side, patch, width, layers, vocabulary, seed)
-    info(f"{folder}: a CLIP of {count:,} parameters with random weights; train it as vse.pretrained={folder}")
+    run(loaded, workspace, folder, languages.split(","), side, patch, width, layers, vocabulary, seed)
 
 
 @app.command(epilog="Settings of the recipe of --on recipe:NAME follow: --corpus.root=FOLDER.")

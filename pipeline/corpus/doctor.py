@@ -10,6 +10,7 @@ from data.corpora import Corpus
 from data.corpora.registry import CORPORA
 from data.findings import Finding
 from data.report import data_report
+from data.subset import training_subset
 from pipeline.engine.console import info
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
@@ -41,7 +42,7 @@ def doctor(recipe: Recipe, examples: int) -> None:
 
 
 def read_corpus(recipe: Recipe, folder: Path) -> Corpus:
-    """The corpus of a recipe, read from its own files.
+    """The corpus of a recipe, read from its own files; of the training data the part that the recipe names.
 
     Args:
         recipe: names the corpus.
@@ -56,6 +57,8 @@ def read_corpus(recipe: Recipe, folder: Path) -> Corpus:
     content = CORPORA[corpus.name].read(corpus.options, root, folder)
     if content.regions is None and not content.pictures:
         raise RecipeError(f"{corpus.name}: neither regions nor pictures; set corpus.regions or corpus.pictures")
+    if corpus.is_subset:
+        return training_subset(content, corpus.images, corpus.captions_per_image, recipe.seed)
     return content
 
 

@@ -50,6 +50,10 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
         "files": workspace.fingerprint(reader.sources(corpus.options, root)),
         "regions": None if reader.brings_regions(corpus.options) else _extractor_settings(recipe, workspace),
     }
+    if corpus.is_subset:
+        settings["subset"] = {
+            "images": corpus.images, "captions_per_image": corpus.captions_per_image, "seed": recipe.seed,
+        }  # fmt: skip
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave captions, pairs, regions and the data report."""

@@ -25,8 +25,9 @@ _OF_A_RECIPE = (
 def documented_recipe(recipe: Recipe) -> str:
     """A recipe as YAML: every setting with its value and, above it, its documentation; it loads as the same recipe."""
     lines = [f"# recipe {recipe.name}", f"seed: {recipe.seed}", "corpus:", f"  name: {recipe.corpus.name}"]
-    if recipe.corpus.root is not None:
-        lines.append(f"  root: {_value(recipe.corpus.root)}")
+    for key in ("root", "images", "captions_per_image"):
+        if (value := getattr(recipe.corpus, key)) is not None:
+            lines.append(f"  {key}: {_value(value)}")
     lines += _lines(recipe.corpus.options, "  ")
     for name in SECTIONS:
         lines += [f"{name}:", *_lines(getattr(recipe, name), "  ")]

@@ -229,4 +229,7 @@ def _corpus(values: dict[str, Any]) -> CorpusSettings:
         near = difflib.get_close_matches(str(name), list(CORPORA), 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(CORPORA)}"
         raise RecipeError(f"corpus.name is {name!r}; {hint}")
-    return CorpusSettings(name, root, typed(CORPORA[name].settings, values, "corpus"))
+    own = {"name": name, "root": root}
+    own |= {key: values.pop(key) for key in ("images", "captions_per_image") if key in values}
+    settings = typed(CorpusSettings, own, "corpus")
+    return replace(settings, options=typed(CORPORA[name].settings, values, "corpus"))

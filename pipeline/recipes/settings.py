@@ -24,8 +24,17 @@ class CorpusSettings:
     """One of `data.corpora`'s readers."""
     root: str | None = None
     """Folder that the corpus's paths start from; null: the environment's BILDWORT_DATA."""
+    images: int | None = number(None, 1, hint=", or null for all")
+    """Training images, drawn by the recipe's seed; a smaller number draws a part of a larger one. null: all."""
+    captions_per_image: int | None = number(None, 1, hint=", or null for all")
+    """Captions of a training image in each language, at most; drawn as the images are. null: all."""
     options: Any = None
     """The corpus's own settings (a dataclass), filled from the section's other keys."""
+
+    @property
+    def is_subset(self) -> bool:
+        """Only a part of the training data is used."""
+        return self.images is not None or self.captions_per_image is not None
 
 
 @dataclass

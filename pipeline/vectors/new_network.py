@@ -8,17 +8,26 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 
 from data.captions import HUMAN, read_captions
 from modules.pretrained.quiet import quiet
+from pipeline.corpus.prepare import corpus_job
+from pipeline.engine.console import info
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
+from pipeline.recipes.settings import Recipe
 
 _BEGIN, _END = "<|startoftext|>", "<|endoftext|>"
 _LONGEST, _HEAD = 96, 32  # sub-words of a text, numbers of an attention head
 
 
 def network_of_corpus(
-    corpus: Path, folder: Path, languages: Sequence[str], side: int, patch: int, width: int, layers: int,
-    vocabulary: int, seed: int,
-) -> int:  # fmt: skip
-    """`write_network` with a vocabulary of the human training captions of a prepared corpus in some languages."""
+    recipe: Recipe, workspace: Workspace, folder: Path, languages: Sequence[str], side: int, patch: int, width: int,
+    layers: int, vocabulary: int, seed: int,
+) -> None:  # fmt: skip
+    """`write_network` with a vocabulary of the human training captions of a recipe's corpus in some languages.
+
+    Raises:
+        RecipeError: the corpus is not prepared, or has no captions in these languages; or as `write_network`.
+    """
+    corpus = workspace.require(corpus_job(recipe, workspace))
     rows = read_captions(corpus / "captions.parquet").to_list()
     texts = [
         row["text"] for row in rows
@@ -28,7 +37,8 @@ def network_of_corpus(
         raise RecipeError(
             f"--languages {','.join(languages)}: the corpus has no training captions in these; name others"
         )
-    return write_network(folder, texts, side, patch, width, layers, vocabulary, seed)
+    count = write_network(folder, texts, side, patch, width, layers, vocabulary, seed)
+    info(f"{folder}: a CLIP of {count:,} parameters with random weights; train it as vse.pretrained={folder}")
 
 
 def write_network(

@@ -45,6 +45,7 @@ WORK = tuple(
         "reporting",
         "stages",
         "translation",
+        "vectors",
     )
 )
 FOLDERS = (".", "pipeline", "pipeline/results", "data", "modules", "tests/benchmarks")
