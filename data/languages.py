@@ -42,6 +42,21 @@ def language_of(text: str, languages: Sequence[str]) -> str:
     return str(identifier.classify(text)[0])
 
 
+def language_evidence(text: str, language: str) -> float:
+    """By how much a sentence is likelier in a language than in any other: a difference of log-probabilities.
+
+    Returns:
+        above 0 where the language is the likeliest; 0 for a sentence without letters, or a language that the
+        identifier does not know.
+    """
+    identifier = _identifier(_READABLE)
+    assert identifier is not None
+    if language not in identifier.labels or not any(map(str.isalpha, text)):
+        return 0.0
+    scores = {str(code): float(score) for code, score in identifier.rank(text.lower())}
+    return scores[language] - max(score for code, score in scores.items() if code != language)
+
+
 class Detected(NamedTuple):
     """The languages of some captions: codes, the most frequent first, and whether they could be told."""
 

@@ -4,7 +4,7 @@ Translators may be re-ranked by a retrieval model, and retrieval models are trai
 room knows the other, so the graph gives each what it needs of the other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -27,6 +27,7 @@ from pipeline.retrieval.vse import captions_job, vse_rows
 from pipeline.translation.augment import synthesis_jobs
 from pipeline.translation.mmt import incongruent_jobs, translator_jobs
 from pipeline.translation.reranked import ablation_job, lists_job
+from pipeline.vectors.filtering import filter_job
 
 _OF_REGIONS: dict[str, Any] = {"image_encoder": None, "image_encoder_rate": 0.0, "image_encoder_size": 224}
 
@@ -105,8 +106,18 @@ class Graph:
             return Graph(lender(self.recipe, self.recipe.augment.captions), self.workspace).synthesis
         return synthesis_jobs(
             self.recipe, self.corpus, self.translators,
-            lambda path: captions_job(self.recipe, self.corpus, self.captioner, path),
+            lambda path: captions_job(self.recipe, self.corpus, self.captioner, path), self._filtered,
         )  # fmt: skip
+
+    def _filtered(self, path: str, captions: Job) -> Job:
+        """The job that keeps the best captions of a path, with what it scores them by."""
+        system, languages, name = parse_path(path)
+        settings, back, model = self.recipe.augment.filters[str(name)], None, None
+        if settings.by == "back-translation":
+            back = self.translators[f"{system}-{languages[-1]}-{languages[0]}"]
+        elif settings.by == "image":
+            model = self._beside_rows(settings.retrieval).trained[0]
+        return filter_job(self.recipe, self.corpus, path, captions, back, model)
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -172,7 +183,8 @@ class Graph:
         It has the same corpus, and the same translators and captions where no retrieval model takes part in them.
         """
         recipe = self.recipe
-        of_vse = recipe.augment.captioner or (self.of_translators is self and recipe.mmt.rerank.retrieval)
+        by_image = any(kept.by == "image" for kept in recipe.augment.filters.values())
+        of_vse = by_image or recipe.augment.captioner or (self.of_translators is self and recipe.mmt.rerank.retrieval)
         return self._beside(replace(recipe, vse=settings), () if of_vse else ("translators", "synthesis"))
 
     def _beside(self, recipe: Recipe, shared: Sequence[str] = ()) -> "Graph":
@@ -210,8 +222,17 @@ class Graph:
     @cached_property
     def captioner(self) -> Job:
         """The model of `augment.captioner`, which writes the captions of `caption:de`; it reads none of them itself."""
+        return self._beside_rows(self.recipe.augment.captioner, written=False).trained[0]
+
+    def _beside_rows(self, overlay: Mapping[str, Any], written: bool = True) -> Row:
+        """The row of a model that is trained beside those of the table; it reads no captions that a filter kept.
+
+        Args:
+            overlay: its row, and what else differs from `vse`.
+            written: may it read captions of `augment.captioner`?
+        """
         recipe = self.recipe
-        settings = captioner_settings(recipe.vse, recipe.augment.captioner)
-        paths = [path for path in recipe.augment.paths if parse_path(path)[0] != CAPTION]
-        training_recipe = replace(recipe, vse=settings, augment=replace(recipe.augment, paths=paths))
-        return self._beside(training_recipe).rows[0].trained[0]
+        settings, filters = captioner_settings(recipe.vse, overlay), recipe.augment.filters
+        paths = [path for path in recipe.augment.paths if parse_path(path)[2] not in filters]
+        paths = [path for path in paths if written or parse_path(path)[0] != CAPTION]
+        return self._beside(replace(recipe, vse=settings, augment=replace(recipe.augment, paths=paths))).rows[0]

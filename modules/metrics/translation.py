@@ -68,6 +68,14 @@ def translation_scores(
     return TranslationScores(sacre, str(surface.get_signature()), tokenised, chrf, ter)
 
 
+def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+    """Return chrF2 of each sentence against its reference, in percent, on lower-cased surface text."""
+    metric = CHRF(lowercase=True)
+    return [
+        metric.sentence_score(said, [wanted]).score for said, wanted in zip(hypotheses, references, strict=True)
+    ]  # fmt: skip
+
+
 def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Tensor:
     """Return the statistics of each sentence that corpus BLEU sums, on lower-cased tokens.
 

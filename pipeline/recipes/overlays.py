@@ -78,7 +78,8 @@ def overlaid(settings: VseSettings, change: Mapping[str, Any]) -> VseSettings:
 
 
 def captioner_settings(settings: VseSettings, captioner: Mapping[str, Any]) -> VseSettings:
-    """The settings of the training of `augment.captioner`; another model has options and starts of its own."""
+    """The settings of the training of `augment.captioner`, or of a filter's model; another model has options and starts
+    of its own."""
     own = {key: value for key, value in captioner.items() if key != "row"}
     settings = settings.of_row(captioner["row"])
     resets: dict[str, Any] = {} if own.get("model", settings.model) == settings.model else {"options": {}, "start": []}
@@ -119,6 +120,23 @@ def check_overlays(recipe: Recipe, vse: Mapping[str, Any]) -> None:
         typed(VseSettings, {**vse, **own, **ALONE}, "augment.captioner")
         with located("augment.captioner"):
             replace(recipe, vse=captioner_settings(recipe.vse, captioner)).check()
+    for name, kept in recipe.augment.filters.items():
+        if kept.retrieval:
+            _check_filter(recipe, kept.retrieval, vse, f"augment.filters.{name}.retrieval")
+
+
+def _check_filter(recipe: Recipe, retrieval: Mapping[str, Any], vse: Mapping[str, Any], key: str) -> None:
+    """Refuse a filter's retrieval model whose settings make no sense, or that reads captions which a filter kept."""
+    own = _own(recipe, retrieval, OVERLAID - {"trainer"} | {"seeds"}, key)
+    sources = {slot.source for text in recipe.vse.rows[retrieval["row"]] for slot in parse_group(text)}
+    if read := sorted(source for source in sources if parse_path(source)[2] in recipe.augment.filters):
+        raise RecipeError(
+            f"{key}.row is {retrieval['row']!r}, which trains on {read[0]!r}, captions that a filter kept; name a row "
+            "without them"
+        )
+    typed(VseSettings, {**vse, **own, **ALONE}, key)
+    with located(key):
+        replace(recipe, vse=captioner_settings(recipe.vse, retrieval)).check()
 
 
 def _own(recipe: Recipe, overlay: Mapping[str, Any], known: set[str], key: str) -> dict[str, Any]:

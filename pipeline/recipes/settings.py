@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 from data.extractor import ExtractorSettings
 from data.slots import parse_group
@@ -38,6 +38,20 @@ class CorpusSettings:
 
 
 @dataclass
+class FilterSettings:
+    """Which synthetic captions of a path are kept: those of the highest scores."""
+
+    by: Literal["image", "back-translation", "language", "chance"] = "image"
+    """`image`: how much better a caption fits its own image than the nearest others, by the model of `retrieval`;
+    `back-translation`: chrF of its translation back, against the human caption; `language`: how surely it is in its
+    language; `chance`: drawn by the recipe's seed, to compare the others with."""
+    keep: float = number(0.75, above=0, most=1)
+    """The share of a path's captions that is kept."""
+    retrieval: dict[str, Any] = field(default_factory=dict)
+    """The retrieval model of `image`: its `row` of `vse.rows`, and what else differs from `vse`."""
+
+
+@dataclass
 class AugmentSettings:
     """Caption synthesis, for training images only."""
 
@@ -46,6 +60,8 @@ class AugmentSettings:
     makes the last hop by a search of `searches`. `caption:de` are captions of the pictures by `captioner`."""
     searches: dict[str, DecodingSettings] = field(default_factory=dict)
     """Other searches than `beam_size` and `length_penalty` say, by name."""
+    filters: dict[str, FilterSettings] = field(default_factory=dict)
+    """Filters by name: `mt:en-de@NAME` are the captions of `mt:en-de` that a filter keeps."""
     translators: str | None = None
     """Another recipe, whose translators are used (COCO's captions by Multi30K's); null: this recipe's own."""
     captions: str | None = None
@@ -147,9 +163,12 @@ class Recipe:
         for language in self.report.words:
             if language not in self.vse.test:
                 raise RecipeError(f"report.words names {language!r}, but vse.test has {', '.join(self.vse.test)}")
-        for name in self.augment.searches:
-            if not re.fullmatch(r"\w+", name):
-                raise RecipeError(f"augment.searches has {name!r}; expected letters and digits")
+        for section, names in (("searches", self.augment.searches), ("filters", self.augment.filters)):
+            for name in names:
+                if not re.fullmatch(r"\w+", name):
+                    raise RecipeError(f"augment.{section} has {name!r}; expected letters and digits")
+        if both := self.augment.searches.keys() & self.augment.filters.keys():
+            raise RecipeError(f"{min(both)!r} is in augment.searches and in augment.filters; rename one")
         for path in self.augment.paths:
             with located(f"augment.paths has {path!r}"):
                 (self._check_captions_of if parse_path(path)[0] == CAPTION else self._check_path)(path)
@@ -178,6 +197,9 @@ class Recipe:
         """Refuse a path that the recipe's translators cannot make."""
         mmt, searches = self.mmt, self.augment.searches
         system, languages, search = parse_path(path)
+        if search in self.augment.filters:
+            self._check_filtered(path)
+            search = None
         if system == HUB:  # `/`, `:` and `-` of a model's name have other meanings in paths and groups
             raise RecipeError("name the model as mmt.pretrained.NAME.model, add NAME to mmt.systems, write NAME:en-de")
         if system not in mmt.systems or len(languages) < 2:
@@ -185,7 +207,8 @@ class Recipe:
                 f"expected SYSTEM:en-de, SYSTEM:en-de-en … with a SYSTEM of mmt.systems ({', '.join(mmt.systems)})"
             )
         if search is not None and search not in searches:
-            raise RecipeError(f"augment.searches has {', '.join(searches) or 'none'}")
+            known_names = ", ".join([*searches, *self.augment.filters]) or "none"
+            raise RecipeError(f"augment.searches and augment.filters have {known_names}")
         if search is not None and members_of(system)[1] is not None:
             wanted = searches[search]
             if wanted.method != "beam" or wanted.groups > 1:
@@ -201,9 +224,27 @@ class Recipe:
                 key = "mmt.directions" if known is mmt.directions else f"mmt.pretrained.{system}.directions"
                 raise RecipeError(f"{key} lacks {'-'.join(hop)!r}")
 
+    def _check_filtered(self, path: str) -> None:
+        """Refuse a filter that lacks what it scores by."""
+        system, languages, name = parse_path(path)
+        kept = self.augment.filters[str(name)]
+        if kept.by == "back-translation":
+            if system == CAPTION or languages[0] == languages[-1]:
+                raise RecipeError(f"augment.filters.{name}.by is {kept.by!r}, but the captions of this path have no "
+                                  "original in another language; filter by image")  # fmt: skip
+            if (back := f"{languages[-1]}-{languages[0]}") not in directions_of(self.mmt, system):
+                raise RecipeError(f"augment.filters.{name} translates back by {system}-{back}, which mmt.directions "
+                                  "lacks")  # fmt: skip
+        if (kept.by == "image") != bool(kept.retrieval):
+            raise RecipeError(f"augment.filters.{name}: retrieval.row, a row of vse.rows, goes with by: image, and "
+                              "only with it")  # fmt: skip
+
     def _check_captions_of(self, path: str) -> None:
         """Refuse a path `caption:de` that has another form, or that no `augment.captioner` writes."""
         captioner, (_, languages, search) = self.augment.captioner, parse_path(path)
+        if search in self.augment.filters:
+            self._check_filtered(path)
+            search = None
         if len(languages) != 1 or not re.fullmatch(r"[a-z]{2,3}", languages[0]) or search is not None:
             raise RecipeError(f"expected {CAPTION}:de, with one language and no search")
         if not captioner:

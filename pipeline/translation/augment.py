@@ -29,31 +29,37 @@ from pipeline.visualization.dashboards import Example, examples_html
 VERSION = 1
 _EXAMPLES = 20
 _BLEU_IMAGES, _BLEU_CAPTIONS = 500, 5
-_NOT_OF_A_PATH = ("paths", "batch_tokens", "translators", "captions", "searches", "captioner")
+_NOT_OF_A_PATH = ("paths", "batch_tokens", "translators", "captions", "searches", "filters", "captioner")
 
 
 def synthesis_jobs(
-    recipe: Recipe, corpus: Job, translators: Mapping[str, Job], captions: Callable[[str], Job]
-) -> dict[str, Job]:
+    recipe: Recipe, corpus: Job, translators: Mapping[str, Job], captions: Callable[[str], Job],
+    filtered: Callable[[str, Job], Job],
+) -> dict[str, Job]:  # fmt: skip
     """A job for each path that a recipe names, and for each shorter path that it goes through.
 
-    Those of stage `augment` translate; captions of pictures, `caption:de`, are written in stage `vse`.
+    Those of stage `augment` translate; captions of pictures, `caption:de`, are written in stage `vse`, and captions are
+    filtered there by how they fit their images.
 
     Args:
         recipe: whose.
         corpus: the job that prepares its data.
         translators: by `system-direction`.
         captions: gives the job that writes captions of pictures, by path.
+        filtered: gives the job that keeps some captions, by path and the job that leaves all of them.
 
     Raises:
         RecipeError: a translator is missing.
     """
     jobs: dict[str, Job] = {}
     for path in sorted(recipe.augment.paths, key=lambda path: path.count("-")):
-        if parse_path(path)[0] == CAPTION:
-            jobs[path] = captions(path)
-        else:
-            _add_path(jobs, path, recipe, corpus, translators)
+        whole = path.partition("@")[0] if parse_path(path)[2] in recipe.augment.filters else path
+        if parse_path(path)[0] != CAPTION:
+            _add_path(jobs, whole, recipe, corpus, translators)
+        elif whole not in jobs:
+            jobs[whole] = captions(whole)
+        if whole != path:
+            jobs[path] = filtered(path, jobs[whole])
     return jobs
 
 

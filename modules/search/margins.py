@@ -1,0 +1,42 @@
+"""How much better a caption fits its own image than other images: what tells translated captions that went wrong."""
+
+import torch
+from torch import Tensor
+
+from modules.search.encodings import Encodings, Similarity
+from modules.search.ranking import block_similarity
+
+BLOCK = 512
+
+
+def own_image_margins(
+    similarity: Similarity, images: Encodings, captions: Encodings, own: Tensor, neighbours: int = 10,
+    block: int = BLOCK,
+) -> Tensor:  # fmt: skip
+    """The score of each caption with its own image, less its mean score with the nearest other images.
+
+    A plain score would prefer captions that are near to any image; the difference does not. It is the distance margin
+    that mined translations are filtered by (Artetxe and Schwenk 2019, Eq. 2), from the caption's side alone.
+
+    Args:
+        similarity: the model's score of encoded images and captions.
+        images: I, two or more.
+        captions: C.
+        own: (C,) row of each caption's image.
+        neighbours: other images whose scores are averaged, at most I − 1.
+        block: images and captions of one block of scores.
+
+    Returns:
+        (C,) margins, higher for captions that fit.
+    """
+    count = min(neighbours, len(images) - 1)
+    fits = torch.zeros(len(captions))
+    nearest = torch.full((count, len(captions)), -torch.inf)
+    for rows, columns, scores in block_similarity(similarity, images, captions, block):
+        scores = scores.float().cpu()
+        link = own[columns] - rows.start  # rows of this block, or outside it
+        here = ((link >= 0) & (link < len(scores))).nonzero()[:, 0]
+        fits[here + columns.start] = scores[link[here], here]
+        scores = scores.index_put((link[here], here), torch.tensor(-torch.inf))
+        nearest[:, columns] = torch.cat([nearest[:, columns], scores]).topk(count, dim=0).values
+    return fits - nearest.mean(0)

@@ -1,0 +1,152 @@
+"""Filters of synthetic captions: those that score highest are kept (`mt:en-de@NAME`)."""
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from data.captions import Caption
+from data.languages import language_evidence
+from data.regions import RegionStore
+from modules.metrics.translation import sentence_chrf
+from modules.search.encodings import Encodings
+from modules.search.margins import own_image_margins
+from modules.translators.beam import BeamSettings
+from pipeline.engine.job import Job
+from pipeline.recipes.settings import FilterSettings, Recipe
+from pipeline.recipes.systems import parse_path
+from pipeline.recipes.trainer_settings import TrainerSettings
+from pipeline.training.model_files import device_of, load_model
+from pipeline.translation.augment import captions_in, leave_captions, refuse_held_out
+from pipeline.translation.leakage import lenders_of, refuse_seen_images
+from pipeline.translation.translating import translate_all
+from pipeline.translation.translator_files import load_translator
+from pipeline.vectors.images import images_in, test_inputs
+from pipeline.visualization.encoded import encoded_images, sorted_captions
+
+VERSION = 1
+SCORES = "scores.csv"
+"""Every caption of the path with its score, best first, and whether it is kept."""
+_IMAGES = 256  # encoded at once
+Score = Callable[[Sequence[Caption], Mapping[str, Caption], Mapping[str, Path], Path], Sequence[float]]
+"""Captions, the human ones by id, the job's inputs and its folder → the captions' scores."""
+
+
+def filter_job(recipe: Recipe, corpus: Job, path: str, captions: Job, back: Job | None, model: Job | None) -> Job:
+    """Keep the captions of a path that score highest; it leaves `captions.parquet`, as translators do.
+
+    It is of stage `augment`, or of stage `vse` where a retrieval model scores.
+
+    Args:
+        recipe: whose.
+        corpus: the job that prepares its data.
+        path: `mt:en-de@NAME`, where NAME is a filter.
+        captions: the job that leaves all captions of `mt:en-de`.
+        back: the translator that translates them back, if the filter scores by it.
+        model: the retrieval model, if the filter scores by it.
+    """
+    (whole, _, name), (_, languages, _) = path.partition("@"), parse_path(path)
+    settings = recipe.augment.filters[name]
+    score, inputs = _score_of(recipe, settings, languages), {"corpus": corpus, "captions": captions}
+    if model is not None:
+        inputs = test_inputs(model, corpus) | inputs
+    if back is not None:
+        inputs |= {"translator": back} | lenders_of([back], corpus)
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Score, and leave those that are kept."""
+        human, new = captions_in(inputs["corpus"]), captions_in(inputs["captions"])
+        refuse_held_out(new, human)
+        originals = {caption.caption_id: caption for caption in human}
+        scores = np.asarray(score(new, originals, inputs, folder))
+        order = np.argsort(-scores, kind="stable").tolist()
+        kept = set(order[: max(1, round(settings.keep * len(new)))])
+        _write_scores(folder / SCORES, [(scores[row], row in kept, new[row]) for row in order], originals)
+        chosen = [
+            replace(caption, source=path, caption_id=caption.caption_id.replace(f"|{whole}", f"|{path}", 1))
+            for row, caption in enumerate(new) if row in kept
+        ]  # fmt: skip
+        figures = leave_captions(folder, chosen, human, languages[0], 0)
+        return figures | {"removed": len(new) - len(chosen), "least_score": float(scores[order[len(kept) - 1]])}
+
+    plain: dict[str, Any] = {"path": path, "by": settings.by, "keep": settings.keep}
+    plain |= {"seed": recipe.seed} if settings.by == "chance" else {}
+    stage, trainer = ("augment", recipe.augment.trainer) if model is None else ("vse", recipe.vse.trainer)
+    return Job(
+        f"synthetic-{path.replace(':', '-')}", stage, VERSION, plain, inputs, run, False, asdict(trainer),
+        lambda figures: f"{figures['captions']:,} captions kept, {figures['removed']:,} removed",
+    )  # fmt: skip
+
+
+def _score_of(recipe: Recipe, settings: FilterSettings, languages: Sequence[str]) -> Score:
+    """What gives the scores of a filter."""
+    scores: dict[str, Score] = {
+        "image": lambda new, originals, inputs, folder: _by_image(new, inputs, recipe.vse.trainer),
+        "back-translation": lambda new, originals, inputs, folder: _by_back_translation(
+            new, originals, inputs, folder, languages, recipe
+        ),
+        "language": lambda new, originals, inputs, folder: [
+            language_evidence(caption.text, caption.language) for caption in new
+        ],
+        "chance": lambda new, originals, inputs, folder: (
+            np.random.default_rng(recipe.seed).permutation(len(new)).astype(float).tolist()
+        ),
+    }
+    return scores[settings.by]
+
+
+def _by_image(new: Sequence[Caption], inputs: Mapping[str, Path], trainer: TrainerSettings) -> Sequence[float]:
+    """How much better each caption fits its own image than the nearest other images of these captions."""
+    model, text = load_model(inputs["model"])
+    model.to(device_of(trainer)).eval()
+    ids = list(dict.fromkeys(caption.image_id for caption in new))
+    place = {image: number for number, image in enumerate(ids)}
+    store = images_in(inputs)
+    rows = store.rows(ids)
+    parts = []
+    with torch.inference_mode():
+        for start in range(0, len(rows), _IMAGES):
+            regions: NDArray[Any] = store.take(rows[start : start + _IMAGES]).astype(np.float32)
+            vectors, mask = encoded_images(model, regions)
+            parts.append(Encodings.of((vectors.cpu(), mask.cpu())))
+    captions = sorted_captions(model, text.encode, [(caption.text, caption.language) for caption in new])
+    own = torch.tensor([place[caption.image_id] for caption in new])
+    margins: list[float] = own_image_margins(model.cpu().similarity, Encodings.joined(parts), captions, own).tolist()
+    return margins
+
+
+def _by_back_translation(
+    new: Sequence[Caption], originals: Mapping[str, Caption], inputs: Mapping[str, Path], folder: Path,
+    languages: Sequence[str], recipe: Recipe,
+) -> Sequence[float]:  # fmt: skip
+    """chrF of each caption's translation back, against the human caption that it was made from."""
+    refuse_seen_images(inputs)
+    settings = recipe.augment
+    network, bpe = load_translator(inputs["translator"])
+    store = RegionStore(inputs["corpus"] / "regions", check_values=False)
+    search = BeamSettings(settings.beam_size, settings.length_penalty)
+    back = translate_all(
+        network, bpe, bpe.encode_all([caption.text for caption in new], languages[-1]),
+        [caption.image_id for caption in new], store, languages[0], search, settings.batch_tokens, settings.trainer,
+        kept=folder / "checkpoints",
+    )  # fmt: skip
+    return sentence_chrf([best.text for best, *_ in back], [originals[caption.parent or ""].text for caption in new])
+
+
+def _write_scores(
+    path: Path, rows: Sequence[tuple[float, bool, Caption]], originals: Mapping[str, Caption]
+) -> None:  # fmt: skip
+    """Leave every caption with its score and its original, best first, to be looked at."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["score", "kept", "image", "caption", "original"])
+    for score, kept, caption in rows:
+        original = originals[caption.parent].text if caption.parent is not None else ""
+        writer.writerow([f"{score:.4f}", "yes" if kept else "no", caption.image_id, caption.text, original])
+    path.write_text(text.getvalue(), encoding="utf-8")
