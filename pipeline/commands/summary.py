@@ -28,6 +28,8 @@ def summary(graph: Graph, chosen: str) -> None:
     for table in (translation_table(written.results), retrieval_table(written.results, own)):
         if table.rows:
             table.show_lines()
+    for sentence in written.said:
+        info(sentence)
     info(f"report: {written.folder / 'report.html'} (tables: report.md, or `make report`)")
     index = f"make index {chosen}".rstrip()
     page = "make app" if graph.recipe.name == "scenes" else f"make app RECIPE={graph.recipe.name}"

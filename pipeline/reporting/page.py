@@ -1,7 +1,8 @@
 """The report as one self-contained page: tables, intervals, training curves, pictures of what models look at."""
 
 import base64
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -17,21 +18,53 @@ from pipeline.visualization.text_table import TextTable
 _WATCHED = {"mmt": "val/bleu", "vse": "val/rsum"}
 
 
+@dataclass(frozen=True)
+class Page:
+    """What the report says in words and tables.
+
+    Attributes:
+        title: the recipe and its corpus.
+        date: of the last run; empty if nothing was run.
+        sentences: what its figures say.
+        legend: row → what it is trained on.
+        sheets: its tables.
+        signatures: how figures are computed.
+    """
+
+    title: str
+    date: str
+    sentences: list[str]
+    legend: Mapping[str, str]
+    sheets: Sequence[TextTable]
+    signatures: Sequence[str]
+
+    def as_markdown(self) -> str:
+        """All of it."""
+        dated = f"Last run: {self.date}" if self.date else ""
+        opening = [f"# {self.title}", dated, "\n".join(f"- {sentence}" for sentence in self.sentences)]
+        rows = [
+            "**Rows, by what they are trained on**",
+            "\n".join(f"- {row}: {text}" for row, text in self.legend.items()),
+        ]
+        signed = ["**How figures are computed**", "\n".join(f"- {text}" for text in self.signatures)]
+        parts = [
+            *opening,
+            *(rows if self.legend else []),
+            *(sheet.as_markdown() for sheet in self.sheets),
+            *(signed if self.signatures else []),
+        ]
+        return "\n\n".join(filter(None, parts)) + "\n"
+
+
 def report_page(
-    path: Path,
-    title: str,
-    sheets: Sequence[TextTable],
-    results: Sequence[Result],
-    logs: Callable[[Job], Path],
-    jobs: Sequence[Job],
+    path: Path, page: Page, results: Sequence[Result], logs: Callable[[Job], Path], jobs: Sequence[Job],
     drawings: Sequence[tuple[str, bytes]] = (),
-) -> None:
+) -> None:  # fmt: skip
     """Write the page.
 
     Args:
         path: of the page.
-        title: the recipe.
-        sheets: its tables.
+        page: what it says.
         results: its figures, of which mean recalls are plotted with their intervals.
         logs: TensorBoard's folder of a job; one that does not exist is not plotted.
         jobs: whose training is plotted.
@@ -39,7 +72,11 @@ def report_page(
     """
     plots = [*_recalls(results), *_training(logs, jobs)]
     pictures = [(name, base64.b64encode(content).decode()) for name, content in drawings]
-    write_atomically(path, render("report.html", title=title, tables=sheets, plots=plots, pictures=pictures))
+    values = {"title": page.title, "date": page.date, "sentences": page.sentences, "legend": page.legend}
+    write_atomically(
+        path,
+        render("report.html", **values, signatures=page.signatures, tables=page.sheets, plots=plots, pictures=pictures),
+    )
 
 
 def _recalls(results: Sequence[Result]) -> Iterator[str]:

@@ -17,11 +17,13 @@ from pipeline.recipes.systems import parse_path
 from pipeline.reporting.analyses import analysis_tables
 from pipeline.reporting.by_language import add_counts, language_figure
 from pipeline.reporting.drawings import finished_drawings
-from pipeline.reporting.page import report_page
+from pipeline.reporting.opening import sentences, trained_on
+from pipeline.reporting.page import Page, report_page
 from pipeline.reporting.paper_tables import paper_tables, variants_of
 from pipeline.reporting.records import COUNTS_OF_CAPTIONS, Result, read_records, record, rounded, write_results
 from pipeline.reporting.rerank import rerank_tables
 from pipeline.reporting.results import (
+    BESIDE,
     INTERVALS,
     NOT_RUN,
     ONE_SEED,
@@ -46,11 +48,13 @@ class Written(NamedTuple):
 
     Attributes:
         folder: with `results.jsonl`, `report.md` and `report.html`.
+        said: what it says in sentences.
         sheets: its tables.
         results: its figures.
     """
 
     folder: Path
+    said: list[str]
     sheets: list[TextTable]
     results: list[Result]
 
@@ -61,6 +65,8 @@ def report(graph: Graph) -> None:
     folder = written.folder
     for sheet in written.sheets:
         sheet.show()
+    for sentence in written.said:
+        info(sentence)
     for name in [*graph.recipe.refused, *(table for table in graph.recipe.tables if table not in graph.tables)]:
         info(f"table {name} cannot be made with these settings; `make table TABLE={name}` says why", colour="yellow")
     info(
@@ -106,13 +112,19 @@ def write_report(graph: Graph) -> Written:
     pictures = language_figure(figures.results, recipe.report.language_parameters)
     folder = workspace.root / recipe.name / "report"
     write_results(figures.results, folder / "results.jsonl")
-    write_atomically(folder / "report.md", "\n\n".join(sheet.as_markdown() for sheet in sheets) + "\n")
-    title, trained = f"{recipe.name}: {figures.label}", [*translators.values(), *(row.job for row in rows)]
-    report_page(
-        folder / "report.html", title, sheets, figures.results,
-        lambda job: log_folder(recipe, job.name, job.key), trained, [*pictures, *finished_drawings(graph)],
+    trained = [*translators.values(), *(row.job for row in rows)]
+    dates = [workspace.manifest(job).get("finished", "")[:10] for job in trained if workspace.done(job)]
+    about = Page(
+        f"{recipe.name}: {figures.label}", max(dates, default=""),
+        sentences(recipe.vse, lines, figures.results, figures.compared),
+        {row.name: trained_on(recipe.vse.rows[row.name]) for row in rows}, sheets, figures.signatures,
     )  # fmt: skip
-    return Written(folder, sheets, figures.results)
+    write_atomically(folder / "report.md", about.as_markdown())
+    report_page(
+        folder / "report.html", about, figures.results, lambda job: log_folder(recipe, job.name, job.key), trained,
+        [*pictures, *finished_drawings(graph)],
+    )  # fmt: skip
+    return Written(folder, about.sentences, sheets, figures.results)
 
 
 _SHOWN = {
@@ -138,7 +150,11 @@ _MEASURES = (("bleu", "tokenised BLEU", 1), ("loglik", "log p a token", 3), ("am
 
 
 class _ReportTables(Figures):
-    """The report's tables."""
+    """The report's tables; `signatures` say how their figures are computed."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.signatures: list[str] = []
 
     def translators(self, jobs: dict[str, Job]) -> TextTable:
         """BLEU of each translator on test, and its accuracy on words that only the picture disambiguates."""
@@ -163,10 +179,11 @@ class _ReportTables(Figures):
         heads = ["translator", *_SHOWN.values()]
         if all(row[6] in ("–", NOT_RUN) for row in table):  # without twins
             heads, table = heads[:6], [row[:6] for row in table]
-        signatures = [self._manifest_metric(job, "bleu_signature") for job in jobs.values() if self.workspace.done(job)]
-        signature = next(filter(None, signatures), "sacreBLEU")
-        title = f"Translation, {self.label} ({signature}; tokenised: Moses, lower-cased; {TER_FORM}; {NO_METEOR})"
-        return TextTable(title, heads, table)
+        found = [self._manifest_metric(job, "bleu_signature") for job in jobs.values() if self.workspace.done(job)]
+        if table:
+            signature = next(filter(None, found), "sacreBLEU")
+            self.signatures += [f"BLEU: {signature}; tokenised: Moses, lower-cased", TER_FORM, NO_METEOR]
+        return TextTable(f"Translation, {self.label}", heads, table)
 
     def gains(self, jobs: dict[str, Job]) -> TextTable:
         """Test BLEU of each system less that of the first of its direction, on the same sentences; not of NMT."""
@@ -267,7 +284,7 @@ class _ReportTables(Figures):
         }
         names = [name for name, finished in jobs.items() if finished]
         pairs = [
-            (f"{name} − {base}", jobs[name], jobs[base])
+            (f"{name}{BESIDE}{base}", jobs[name], jobs[base])
             for place, base in enumerate(names[:2]) for name in names[place + 1 :]
         ]  # fmt: skip
         title = f"Paired differences over the same {language} test images ({self.task_of(language)})"

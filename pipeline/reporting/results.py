@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from modules.metrics.intervals import bootstrap_interval, mean_interval, paired_difference
+from modules.metrics.intervals import Difference, bootstrap_interval, mean_interval, paired_difference
 from modules.metrics.retrieval import RECALLS
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
@@ -23,6 +23,8 @@ NO_INTERVAL = "–"
 MEDIANS = ("t2i_medr", "i2t_medr")
 R_AT_K = ["t→i R@1", "5", "10", "i→t R@1", "5", "10"]
 """Heads of the columns that `Cell.shown` begins with."""
+BESIDE = " − "
+"""Between the rows of a difference, in its label."""
 FEW = 50
 """Images of a test below which an interval of R@1 may be 28 points wide."""
 ONE_SEED = "one seed: images only"
@@ -52,6 +54,23 @@ class Subject:
     n: int = 0
     captions: int = 0
     task: str | None = None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A row beside another one, on the same test images and seeds.
+
+    Attributes:
+        label: `mt-f − none`.
+        language: of the captions.
+        metric: that is compared.
+        difference: with its interval.
+    """
+
+    label: str
+    language: str
+    metric: str
+    difference: Difference
 
 
 @dataclass(frozen=True)
@@ -115,6 +134,7 @@ class Figures:
     ) -> None:  # fmt: skip
         self.graph, self.recipe, self.workspace, self.variants = graph, graph.recipe, graph.workspace, variants or {}
         self.results: list[Result] = []
+        self.compared: list[Compared] = []
         self._records: dict[tuple[str, str], dict[tuple[str, str], float]] = {}
         for record in records:
             self._records.setdefault((record.job, record.variant), {})[record.language, record.metric] = record.value
@@ -240,11 +260,13 @@ class Figures:
         Returns:
             a line a pair, without those of which no seed's ranks are here.
         """
-        lines = [(label, self._difference(jobs, base, language, metric)) for label, jobs, base in pairs]
+        lines = [(label, self._difference(label, jobs, base, language, metric)) for label, jobs, base in pairs]
         heads = ["difference", metric.replace("_", " "), "95 %", "p", "by seed"]
         return TextTable(f"{title}; {INTERVALS}", heads, [[label, *cells] for label, cells in lines if cells])
 
-    def _difference(self, jobs: Mapping[int, Job], base: Mapping[int, Job], language: str, metric: str) -> list[str]:
+    def _difference(
+        self, label: str, jobs: Mapping[int, Job], base: Mapping[int, Job], language: str, metric: str
+    ) -> list[str]:  # fmt: skip
         seeds = sorted(
             seed for seed in jobs.keys() & base.keys()
             if all(self.workspace.done(job) and (language, "t2i_r1") in self.scores(job)
@@ -256,6 +278,7 @@ class Figures:
         ranks = [run[language] for run in read_runs(folders, [language])]
         difference = paired_difference(ranks[: len(seeds)], ranks[len(seeds) :], self.recipe.report.resamples)[metric]
         by_seed = [self.scores(jobs[s])[language, metric] - self.scores(base[s])[language, metric] for s in seeds]
+        self.compared.append(Compared(label, language, metric, difference))
         seen = " ".join(f"{value:+.2f}" for value in by_seed)
         return [*shown_difference(difference), seen if len(by_seed) > 1 else f"{seen} {_only('images')}"]
 

@@ -8,7 +8,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugin_util import markdown_to_safe_html
 
-from pipeline.reporting.page import report_page
+from pipeline.reporting.page import Page, report_page
 from pipeline.reporting.records import Result
 from pipeline.visualization.dashboards import plain
 from pipeline.visualization.plots import as_svg, curves, intervals
@@ -61,12 +61,13 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     of_all = ("tiny", "tiny", "test", "san")
     results = [Result(*of_all, row, "en", "task", "mean_recall", x, x - 1, x + 1, 1, 4) for row, x in rows]
     path = tmp_path / "report.html"
-    report_page(path, "tiny & small", sheets, results, tmp_path / "no logs", [])
+    page = Page("tiny & small", "", ["<b>best</b>"], {"<i>row</i>": "a & b"}, sheets, ["<u>signature</u>"])
+    report_page(path, page, results, lambda job: tmp_path / "no logs", [])
     text = path.read_text()
     assert text.count("<table>") == 1
     assert text.count("<svg") == 1
     assert "&lt;script&gt;x&lt;/script&gt;" in text
-    assert "<script" not in text
+    assert not re.search("<(script|b|i|u)>", text)
     assert "san: mmt-f" in text
     assert not re.search(r"""(src|href)=["'](?!data:|#)""", text.replace('xlink:href="#', ""))
     assert '<td class="number">not run</td>' in text

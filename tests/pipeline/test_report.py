@@ -15,6 +15,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import CONFIGS, load_recipe, variant_of
+from pipeline.reporting.opening import trained_on
 from pipeline.reporting.records import Record, add_records, read_records
 from pipeline.reporting.report import report
 from pipeline.reporting.results import over_seeds, shown_interval
@@ -78,6 +79,54 @@ def test_tables_average_seeds_and_say_what_was_not_run(here, tmp_path, capsys):
     assert (recall["value"], recall["seeds"], recall["n"], recall["language"]) == (50.0, 2, 3, "en")
     assert recall["low"] <= recall["high"]
     assert {row["metric"] for row in found if row["system"] == "mt"} == {"bleu"}
+
+
+def test_the_report_begins_with_what_it_says_and_ends_with_how_figures_are_computed(here, capsys):
+    recipe = load_recipe("scenes", ["--vse.only=[none,mt-f,mmt-f]", "--vse.seeds=[1,2,3]", "--vse.test=[en]"])
+    ranks = {"none": (1, 3, 2), "mt-f": (1, 2, 3), "mmt-f": (1, 1, 1)}
+    for row in Graph(recipe, here).rows:
+        of_image = np.array(ranks[row.name] * 40)
+        files = {"text_to_image": of_image, "image_to_text": of_image, "caption_image": np.arange(120)}
+        first = 100 * float(np.mean(of_image == 1))
+        of_test = scores(first) | {"val_rsum": first}
+        finish(here, row.job, {"test": {"en": of_test}, "val": {"en": {"rsum": first}}}, [("en", files)])
+    finish(here, Graph(recipe, here).translators["mt-en-de"], {"test_bleu": 31.5, "bleu_signature": "nrefs:1"})
+    report(Graph(recipe, here))
+    folder = here.root / "scenes/report"
+    text, page = (folder / "report.md").read_text(), (folder / "report.html").read_text()
+    lines = text.splitlines()
+    assert lines[0] == "# scenes: scenes"
+    said = [line for line in lines if line.startswith("- ")]
+    assert said[0] == (
+        "- English: mmt-f (san) is the best of 3 rows on validation; it finds the right picture first for 100.0 of 100 "
+        "captions among 120 test images, where guessing finds 0.8 of 100; its mean recall is 100.0 % (100.0 … 100.0)."
+    )
+    assert "Translated captions, English, beside none: mt-f +0.0 (" in said[1]
+    assert said[1].endswith("points; mmt-f helps.")
+    assert said[2].startswith("- Read with care: ")
+    assert (
+        "- mmt-f: English captions by people; German captions by mmt looking at the picture (English → German)" in said
+    )
+    assert text.index("mmt-f: English") < text.index("| mt-en-de |") < text.index("nrefs:1")
+    assert page.index("mmt-f (san) is the best") < page.index("<dt>mmt-f</dt>") < page.index("nrefs:1")
+    assert "mmt-f (san) is the best" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ([], "nothing: a pretrained network as it is"),
+        (["2*en/human + de/mt:en-de"], "2 English captions by people with German captions by mt (English → German)"),
+        (["en/human + 0*de/human"], "English captions by people"),
+        (["en/mmt:en-de-en"], "English captions by mmt looking at the picture (English → German → English)"),
+        (["de/mt:en-de@fits"], "German captions by mt (English → German, fits)"),
+        (["de/caption:de"], "German captions written from the picture"),
+        (["de/text:tatoeba"], "sentences without pictures: German sentences of tatoeba"),
+        (["de/text:mt:en-de"], "sentences without pictures: German captions by mt (English → German)"),
+    ],
+)
+def test_what_a_row_is_trained_on_in_words(groups, expected):
+    assert trained_on(groups) == expected
 
 
 def test_intervals_of_one_seed_say_that_they_are_over_images_only(here, capsys):

@@ -1,0 +1,137 @@
+"""What a report begins with: three sentences for a reader who does not know the code, and what its rows stand for."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from data.captions import HUMAN
+from data.languages import language_name
+from data.slots import Slot, parse_group
+from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.systems import CAPTION, members_of, parse_path, parse_system
+from pipeline.reporting.records import Result
+from pipeline.reporting.results import BESIDE, FEW, Compared, Seeds
+from pipeline.retrieval.rows import slots_of
+
+_ENOUGH = 3  # seeds whose spread an interval can be over
+
+
+def sentences(
+    settings: VseSettings, lines: Seeds, results: Sequence[Result], compared: Sequence[Compared]
+) -> list[str]:  # fmt: skip
+    """What a recipe's table says in a few sentences: the best row, what translated captions bring, what to distrust.
+
+    The best row of a language is the one with the highest rsum on validation; the test decides nothing.
+
+    Args:
+        settings: of the recipe's retrieval models.
+        lines: the rows of its table.
+        results: figures of finished rows.
+        compared: their differences from a row.
+    """
+    own = {(system, name): rows[0] for (system, name), rows in lines.items()}
+    said, best = [], dict[str, str]()
+    for language in settings.test:
+        found = {
+            key: of_row for key, row in own.items()
+            if language in row.languages - row.unseen and (of_row := _figures(results, *key, language))
+        }  # fmt: skip
+        if not found:
+            continue
+        key = max(found, key=lambda key: found[key]["val"].value if "val" in found[key] else float("-inf"))
+        said.append(_best(key, found[key], language, len(found)))
+        best[language] = key[1]
+    if not said:
+        return ["No row of the table has been trained and tested yet."]
+    return [*said, *_translation(settings, own, compared), *_distrust(own, results)]
+
+
+def trained_on(groups: Sequence[str]) -> str:
+    """The caption groups of a row in words."""
+    if not groups:
+        return "nothing: a pretrained network as it is"
+    return "; ".join(" with ".join(map(_slot, filter(_drawn, parse_group(text)))) for text in groups)
+
+
+def _drawn(slot: Slot) -> bool:
+    return slot.count > 0
+
+
+def _slot(slot: Slot) -> str:
+    """`2*de/mt:en-de` in words."""
+    many = f"{slot.count} " if slot.count > 1 else ""
+    language, source = language_name(slot.language), slot.source
+    if source == HUMAN:
+        return f"{many}{language} captions by people"
+    alone = "sentences without pictures: " if source.startswith("text:") else ""
+    source = source.removeprefix("text:")
+    if ":" not in source:
+        return f"{alone}{many}{language} sentences of {source}"
+    system, languages, chosen = parse_path(source)
+    search = f", {chosen}" if chosen else ""
+    if system == CAPTION:
+        return f"{alone}{many}{language} captions written from the picture{search}"
+    kinds = [parse_system(name)[0] for name in members_of(system)[0]]
+    sees = " looking at the picture" if "mmt" in kinds else ""
+    way = " → ".join(map(language_name, languages))
+    return f"{alone}{many}{language} captions by {system}{sees} ({way}{search})"
+
+
+def _figures(results: Sequence[Result], system: str, name: str, language: str) -> dict[str, Result]:
+    """Of a row: `recall`, `first` (R@1 of text → image) and `val` (rsum on validation); empty if it was not tested."""
+    wanted = {("test", "mean_recall"): "recall", ("test", "t2i_r1"): "first", ("val", "rsum"): "val"}
+    found = {
+        wanted[it.split, it.metric]: it for it in results
+        if (it.system, it.source, it.language) == (system, name, language) and (it.split, it.metric) in wanted
+    }  # fmt: skip
+    return found if {"recall", "first"} <= found.keys() else {}
+
+
+def _best(key: tuple[str, str], of_row: Mapping[str, Result], language: str, count: int) -> str:
+    system, name = key
+    recall, first = of_row["recall"], of_row["first"]
+    interval = "" if recall.low is None else f" ({recall.low:.1f} … {recall.high:.1f})"
+    chosen = f"is the best of {count} rows on validation" if count > 1 else "is the only row"
+    guess = f", where guessing finds {100 / recall.n:.1f} of 100" if recall.n else ""
+    images = f" among {recall.n:,} test images" if recall.n else ""
+    return (
+        f"{language_name(language)}: {name} ({system}) {chosen}; it finds the right picture first for "
+        f"{first.value:.1f} of 100 captions{images}{guess}; its mean recall is {recall.value:.1f} %{interval}."
+    )
+
+
+def _translation(
+    settings: VseSettings, own: Iterable[tuple[str, str]], compared: Sequence[Compared]
+) -> list[str]:  # fmt: skip
+    """What rows with translated captions have beside the first row without them."""
+    synthetic = {name for _, name in own if any(slot.source != HUMAN for slot in slots_of(settings, name))}
+    parts = [(*one.label.partition(BESIDE)[::2], one) for one in compared if one.metric == "mean_recall"]
+    gains = [(row, base, one) for row, base, one in parts if row in synthetic and base not in synthetic]
+    said = []
+    for language in dict.fromkeys(one.language for *_, one in gains):
+        base = next(base for _, base, one in gains if one.language == language)
+        of_language = {row: one.difference for row, other, one in gains if (one.language, other) == (language, base)}
+        listed = ", ".join(f"{row} {d.value:+.1f} ({d.low:+.1f} … {d.high:+.1f})" for row, d in of_language.items())
+        surely = [row for row, difference in of_language.items() if difference.low > 0]
+        worse = [row for row, difference in of_language.items() if difference.high < 0]
+        verdict = f"{', '.join(surely)} helps" if surely else "no gain is seen"
+        verdict += f", {', '.join(worse)} is worse" if worse else ""
+        if not surely:
+            most = max(difference.high for difference in of_language.values())
+            verdict += f"; one of more than {most:.1f} points is unlikely" if most > 0 else ""
+        said.append(f"Translated captions, {language_name(language)}, beside {base}: {listed} points; {verdict}.")
+    return said
+
+
+def _distrust(own: Collection[tuple[str, str]], results: Sequence[Result]) -> list[str]:
+    """What intervals do not hold, and tests that are too small."""
+    recalls = [it for it in results if it.split == "test" and it.metric == "mean_recall"]
+    recalls = [it for it in recalls if (it.system, it.source) in own]
+    doubts = []
+    if recalls and (seeds := min(it.seeds for it in recalls)) < _ENOUGH:
+        runs = "one training" if seeds == 1 else f"{seeds} trainings"
+        missing = "not how much another training would differ" if seeds == 1 else "other trainings only roughly"
+        doubts.append(f"some rows have {runs}: their intervals show {missing} (vse.seeds)")
+    if sizes := {it.n for it in recalls if it.n and it.n < FEW}:
+        doubts.append(f"{min(sizes)} test images are too few to compare rows")
+    if not doubts:
+        doubts.append("intervals are of this corpus and these settings; another corpus may answer otherwise")
+    return [f"Read with care: {'; '.join(doubts)}."]
