@@ -2,11 +2,13 @@
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import field, fields, is_dataclass
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from jsonargparse import ArgumentError, ArgumentParser
 
@@ -18,6 +20,7 @@ LARGEST = 2**31 - 1
 """Of any whole number."""
 _LONGEST_TEXT, LONGEST_NAME = 4096, 100  # letters; names stand in names of files, of which systems allow 255 bytes
 _SEPARATORS = set('<>:"/\\|?*')
+_NAMED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 _READ: dict[tuple[type, str], Any] = {}
 _PARSERS: dict[type, ArgumentParser] = {}
 
@@ -74,11 +77,46 @@ def typed(kind: type[T], values: Mapping[str, Any], section: str) -> T:
     try:
         made: T = parser.instantiate_classes(parser.parse_object({"it": deepcopy(dict(values))})).it
     except (ArgumentError, TypeError, ValueError) as error:
-        text = " ".join(str(error).split())
-        text = text.replace('Parser key "it.', f'key "{section}.').replace('"it"', f'"{section}"')
-        raise RecipeError(text) from None
+        raise RecipeError(_of_wrong_type(kind, values, section, str(error))) from None
     _READ[kind, repr(values)] = deepcopy(made)
     return made
+
+
+def _of_wrong_type(kind: type, values: Any, section: str, error: str) -> str:
+    """What is wrong with a value, in words, from the keys that the parser's error names."""
+    hint: Any = kind
+    for key in ".".join(re.findall(r'Parser key "([\w.]+)"', error)).split(".")[1:]:
+        inside = next((it for it in (hint, *get_args(hint)) if is_dataclass(it)), None)
+        if inside is None:
+            break
+        if inside is not hint and isinstance(values, Mapping):  # by name: the first that has the key
+            name = next((name for name, own in values.items() if isinstance(own, Mapping) and key in own), None)
+            section, values = f"{section}.{name}", values.get(name)
+        hint = get_type_hints(inside)[key]
+        section, values = f"{section}.{key}", values.get(key) if isinstance(values, Mapping) else values
+    if get_origin(hint) is dict and isinstance(values, Mapping):
+        of_values = get_args(hint)[1]
+        kinds = (int, float) if of_values is float else (get_origin(of_values) or of_values,)
+        wrong = (name for name, own in values.items() if all(isinstance(one, type) for one in kinds)
+                 and not isinstance(own, kinds))  # fmt: skip
+        if (name := next(wrong, None)) is not None:
+            section, values, hint = f"{section}.{name}", values[name], of_values
+    return f"{section} is {values!r}; expected {_in_words(hint)}"
+
+
+def _in_words(hint: Any) -> str:
+    """A type as a reader of a recipe knows it."""
+    arguments = [one for one in get_args(hint) if one is not type(None)]
+    if get_origin(hint) is Literal:
+        return f"{', '.join(map(str, arguments[:-1]))} or {arguments[-1]}"
+    if get_origin(hint) in (Union, UnionType):
+        either = " or ".join(map(_in_words, arguments))
+        return f"{either} or null" if len(arguments) < len(get_args(hint)) else either
+    if get_origin(hint) is list:
+        return f"a list of {_in_words(arguments[0]).removeprefix('a ')}s" if arguments[0] in _NAMED else "a list"
+    if get_origin(hint) is dict:
+        return "keys with values"
+    return _NAMED.get(hint, "keys with values" if is_dataclass(hint) else "another value")
 
 
 def _parser_of(kind: type) -> ArgumentParser:

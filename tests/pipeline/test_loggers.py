@@ -98,7 +98,7 @@ def test_wandb_that_is_not_installed_is_one_line_before_anything_runs(monkeypatc
 
 
 def test_an_unknown_logger_is_one_line() -> None:
-    with pytest.raises(RecipeError, match=r"trainer\.loggers.*Got value: comet"):
+    with pytest.raises(RecipeError, match=r"trainer\.loggers is .*comet.*; expected a list"):
         load_recipe("scenes", ["--trainer.loggers=[comet]"])
 
 

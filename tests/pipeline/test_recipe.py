@@ -293,3 +293,23 @@ def test_who_is_at_fault_is_named(tmp_path: Path) -> None:
     assert message(good, ["--vse.epochs=-1"]).startswith("the command line: vse.epochs is -1")
     assert message(bad, ["--vse.dim=3"]).startswith(f"{bad}: unknown key vse.epohcs")
     assert load_recipe(write(tmp_path, "wrong", {"vse": {"epochs": 0}}), ["--vse.epochs=1"]).vse.epochs == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("--vse.epochs=many", "vse.epochs is 'many'; expected a whole number"),
+        ("--vse.steps=1.5", "vse.steps is 1.5; expected a whole number or null"),
+        ("--vse.rows.none=3", "vse.rows.none is 3; expected a list of texts"),
+        ("--vse.seeds=[a]", "vse.seeds is ['a']; expected a list of whole numbers"),
+        ("--trainer.precision=9", "trainer.precision is 9; expected auto, 32-true or bf16-mixed"),
+        ("--report.record=5", "report.record is 5; expected true or false"),
+        ("--mmt.pretrain.steps=a", "mmt.pretrain.steps is 'a'; expected a whole number"),
+        ("--augment.searches.x={beam_size: a}", "augment.searches.x.beam_size is 'a'; expected a whole number"),
+        ("--mmt.repeat.task1=x", "mmt.repeat.task1 is 'x'; expected a whole number"),
+    ],
+)
+def test_a_value_of_another_type_is_told_in_words(override: str, expected: str):
+    with pytest.raises(RecipeError) as error:
+        load_recipe("scenes", [override])
+    assert str(error.value).endswith(expected)
