@@ -21,6 +21,7 @@ import typer
 from data.errors import DataError
 from modules.errors import ModelError
 from pipeline.commands import figures, models, recipes, stages
+from pipeline.commands.options import DATA
 from pipeline.engine.console import be_verbose, error_line, info_aside
 from pipeline.engine.machine_errors import line_of, quieten
 from pipeline.errors import RecipeError
@@ -28,15 +29,20 @@ from pipeline.errors import RecipeError
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # Typer does not export it
 _INTERRUPTED = 130  # by Ctrl-C, as shells and Typer have it
 _CLOSED_PIPE = "PacifyFlushWrapper"  # what Typer puts for the standard output when its reader has closed it
-_GOES_ON = {"all", "prepare", "mmt", "augment", "vse", "rerank", "table", "sts", "draw", "embed", "index"}
+_GOES_ON = {
+    "all", *stages.STAGES, *stages.PLAIN_NAMES.values(), "table", "sts", "draw", "embed", "index",
+}  # fmt: skip
 _SETTING = re.compile(r"--(?:seed|\w+(?:\.[\w-]+)+)(=|$)", re.DOTALL)
 
 app = typer.Typer(
     name="bildwort", help="Multilingual image-text retrieval, trained with captions that a translator writes.",
     no_args_is_help=True, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
-for _group in (stages, figures, models, recipes):  # help lists the commands in this order
-    app.add_typer(_group.app)
+_GROUPS = {"Train": stages, "Look at results": figures, "Use a trained model": models, DATA: recipes}
+for _title, _group in _GROUPS.items():  # help lists the commands in this order
+    for _command in (*_group.app.registered_commands, *_group.app.registered_groups):
+        _command.rich_help_panel = _command.rich_help_panel or _title
+    app.add_typer(_group.app, rich_help_panel=_title)
 
 
 def split_settings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

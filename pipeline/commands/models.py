@@ -7,6 +7,7 @@ import typer
 
 from data.processes import cores
 from pipeline.commands.options import (
+    DATA,
     EPILOG,
     ONLY_NAMED,
     SEED_ALONE,
@@ -114,7 +115,7 @@ def export(
     run(loaded, workspace, output, license_id, push, private, onnx, transformers)
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=EPILOG, rich_help_panel=DATA)
 def network(
     ctx: typer.Context, folder: Annotated[Path, typer.Argument(help="where to; it must not exist")],
     named: RecipeOption = None,

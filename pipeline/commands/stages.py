@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from pipeline.commands.options import (
+    DATA,
     EPILOG,
     Cluster,
     DryRun,
@@ -30,6 +31,8 @@ STAGES = {
     "rerank": "Tune re-ranked translators (mmt.rerank), compare sets of features and print the table.",
 }
 """The stages of `pipeline.stages`, which takes seconds to import, and what their help says."""
+PLAIN_NAMES = {"augment": "translate-captions", "vse": "train"}
+"""Stage → another name of its command."""
 
 app = typer.Typer()
 
@@ -54,6 +57,8 @@ def _add(name: str, text: str) -> None:
                 run_stage(name, *made, force)
 
     app.command(name, epilog=EPILOG, help=text)(command)
+    if (plain := PLAIN_NAMES.get(name)) is not None:
+        app.command(plain, epilog=EPILOG, help=f"The same as `{name}`.")(command)
 
 
 for _name, _text in STAGES.items():
@@ -98,7 +103,7 @@ def run_all(
         info(f"in all {duration(time.monotonic() - started)}, {duration(cpu_seconds())} of CPU time{here}")
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=EPILOG, rich_help_panel=DATA)
 def doctor(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
     examples: Annotated[int, typer.Option(min=0, max=1_000_000, help="examples shown with each finding")] = 5,

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.cli import main, split_settings
 from pipeline.commands.options import recipe_names
-from pipeline.commands.stages import STAGES
+from pipeline.commands.stages import PLAIN_NAMES, STAGES
 from pipeline.engine.console import info
 from pipeline.errors import RecipeError
 from pipeline.recipes.documentation import documented_keys, documented_recipe
@@ -54,7 +54,7 @@ def test_a_setting_without_a_value_is_one_line(given: list[str]) -> None:
 def test_both_forms_of_a_setting_do_the_same(fresh: Tiny, capsys) -> None:
     for setting in (["--vse.epochs", "none"], ["--vse.epochs=none"]):
         assert fresh.main("vse", *setting) == 1
-        assert 'key "vse.epochs"' in capsys.readouterr().err
+        assert "vse.epochs is 'none'; expected a whole number" in capsys.readouterr().err
 
 
 def test_a_recipe_may_stand_alone_or_behind_its_option(capsys) -> None:
@@ -89,6 +89,17 @@ def test_the_commands_are_listed(capsys) -> None:
     assert main([]) == 2
     listed = capsys.readouterr().out
     assert all(f" {command} " in listed for command in COMMANDS)
+
+
+@pytest.mark.parametrize(("stage", "plain"), PLAIN_NAMES.items())
+def test_a_plain_name_stands_for_a_stage(stage: str, plain: str, capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    plans = []
+    for name in (stage, plain):
+        assert main([name, "scenes", "--dry-run"]) == 0
+        plans.append(capsys.readouterr().out)
+    assert plans[0] == plans[1]
+    assert f"bildwort {stage}" not in plans[0]
 
 
 def test_version(capsys) -> None:
