@@ -78,7 +78,7 @@ def show_plan(jobs: Sequence[Job], workspace: Workspace, forced: Collection[str]
     costs = [step.cost for step in plan if step.cost is not None]
     info(f"{len(plan)} jobs, {len(plan) - len(costs)} up to date; {_total(costs, workspace, at_once)}")
     if any(not cost.alike for cost in costs):
-        info("~: of jobs of this kind, corpus and model, with other settings")
+        info("~: by jobs of this kind and model with other settings or data, scaled by steps and captions where known")
     for stage, names in _lacking(plan, workspace).items():
         info(f"first run `make stage-{stage}`, with the same recipe and settings: it makes {', '.join(names)}")
     info("nothing was run or written")

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from pipeline.engine.job import Job, unique_names
 from pipeline.engine.machine import duration
 
+_PREPARE = "prepare"
 _VARIANT = {"seed", "direction", "languages", "groups", "path"}  # settings that hardly change how long a job takes
 _SPEED = ("devices", "num_nodes", "threads")  # settings of the trainer that do
 
@@ -24,13 +25,30 @@ class Estimate:
         seconds: wall time of the whole job.
         memory_mb: its peak, in megabytes.
         disk_mb: what it leaves, in megabytes.
-        alike: of jobs that differ in nothing that costs time; else of those of the same kind, model and corpus.
+        alike: of jobs that differ in nothing that costs time; else of those of the same kind and model, and of the same
+            corpus or scaled by the amount of work.
     """
 
     seconds: float | None = None
     memory_mb: float | None = None
     disk_mb: float | None = None
     alike: bool = True
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What a job that is done cost, and the amount of its work; None: not known."""
+
+    seconds: float | None
+    memory_mb: float | None
+    disk_mb: float | None
+    amount: float | None
+
+    def scaled(self, amount: float | None, another_corpus: bool) -> "_Known":
+        """The time of another amount of work; of another corpus nothing is known where an amount is not."""
+        if amount and self.amount and self.seconds is not None:
+            return replace(self, seconds=self.seconds * amount / self.amount)
+        return replace(self, seconds=None) if another_corpus else self
 
 
 class Costs:
@@ -43,25 +61,38 @@ class Costs:
 
     def __init__(self, manifests: Iterable[Mapping[str, Any]], root: Path | None = None) -> None:
         self._known: dict[str, list[Estimate]] = {}
-        for manifest in manifests:
+        listed = list(manifests)
+        self._captions: dict[str, float] = {}
+        for manifest in listed:
+            with suppress(KeyError, TypeError, AttributeError, ValueError):
+                if manifest["stage"] == _PREPARE:
+                    self._captions[manifest["key"]] = float(manifest["metrics"]["captions"])
+        for manifest in listed:
             with suppress(KeyError, TypeError, AttributeError, ValueError):  # a damaged one tells nothing
                 seconds = None if manifest["resumed"] else float(manifest["wall_s"])  # else that of its last part
                 folder = None if root is None else root / "jobs" / manifest["job"] / manifest["key"]
                 disk = None if folder is None else megabytes_in(folder)
                 corpus = manifest["inputs"].get("corpus", {}).get("key")
                 described = manifest["job"], manifest["settings"], corpus, manifest.get("runtime", {})
+                amount = _amount(manifest["settings"], self._captions.get(corpus or ""))
                 for likeness in _likenesses(manifest["stage"], *described):
-                    cost = Estimate(seconds, manifest.get("peak_memory_mb") or None, disk)
+                    cost = _Known(seconds, manifest.get("peak_memory_mb") or None, disk, amount)
                     self._known.setdefault(likeness, []).append(cost)
 
     def of(self, job: Job) -> Estimate:
-        """What a job may cost: medians of like jobs, else of those of its kind, model and corpus."""
-        for alike, likeness in zip((True, False), likenesses(job), strict=False):
-            if costs := self._known.get(likeness):
+        """What a job may cost: medians of like jobs, else of those of its kind, model and corpus, else of any corpus.
+
+        Where the amount of work is known of both, time is scaled by it, but for jobs that are alike.
+        """
+        corpus = job.inputs["corpus"].key if "corpus" in job.inputs else ""
+        amount = _amount(job.settings, self._captions.get(corpus))
+        for level, likeness in enumerate(likenesses(job)):
+            costs = [cost if level == 0 else cost.scaled(amount, level > 1) for cost in self._known.get(likeness, ())]
+            if costs:
                 columns = ([getattr(cost, name) for cost in costs] for name in ("seconds", "memory_mb", "disk_mb"))
                 known = ([value for value in column if value is not None] for column in columns)
                 seconds, memory, disk = (median(values) if values else None for values in known)
-                return Estimate(seconds, memory, disk, alike)
+                return Estimate(seconds, memory, disk, level == 0)
         return Estimate()
 
 
@@ -144,11 +175,12 @@ class Progress:
             return median(times)
         if before.alike and before.seconds is not None:
             return before.seconds
-        return median(self._now[job.stage]) if job.stage in self._now else None
+        return median(self._now[job.stage]) if job.stage in self._now else before.seconds
 
 
 def likenesses(job: Job) -> Iterator[str]:
-    """What a job has in common with jobs that cost about as much, then with those of its kind, model and corpus."""
+    """What a job has in common with jobs that cost about as much, then with those of its kind, model and corpus, then
+    with those of its kind and model."""
     corpus = job.inputs["corpus"].key if "corpus" in job.inputs else None
     return _likenesses(job.stage, job.name, job.settings, corpus, job.runtime)
 
@@ -162,6 +194,18 @@ def _likenesses(
     yield json.dumps([stage, kind, costly, corpus, speed], sort_keys=True)
     if corpus is not None:
         yield json.dumps([stage, kind, settings.get("model"), corpus])
+        yield json.dumps([stage, kind, settings.get("model")])
+
+
+def _amount(settings: Mapping[str, Any], captions: float | None) -> float | None:
+    """How much work a job has: tokens or captions that a training reads, else the captions of its corpus."""
+    if isinstance(phase := settings.get("phase"), Mapping):
+        return float(phase["steps"]) * float(settings.get("batch_tokens", 1))
+    if isinstance(epochs := settings.get("epochs"), int) and epochs:
+        steps = settings.get("steps")
+        read = captions if steps is None else float(steps) * float(settings.get("batch_size", 1))
+        return None if read is None else epochs * read
+    return captions
 
 
 def megabytes_in(folder: Path) -> float:

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.commands.summary import retrieval_table, translation_table
 from pipeline.engine.job import Job, topological_order
-from pipeline.engine.progress import Progress
+from pipeline.engine.progress import Costs, Progress
 from pipeline.engine.runner import Runner
 from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
@@ -62,6 +62,23 @@ def test_time_left_is_that_of_like_jobs_in_this_run_before_those_on_disk() -> No
     assert progress.left() == ["about 60 s left"]
     progress.finish(jobs[1], 40, "", whole=True)
     assert progress.left() == ["about 80 s left"]
+
+
+def test_time_of_another_corpus_is_scaled_by_captions_and_that_of_other_settings_by_steps() -> None:
+    known, same, longer = (job("vse-san-none-1", "vse", model="san", epochs=2, dim=n) for n in (1, 1, 2))
+    far = job("vse-san-none-1", "vse", corpus="b", model="san", epochs=4)
+    unknown = job("vse-san-none-1", "vse", corpus="c", model="san", epochs=4)
+    corpora = [
+        {"stage": "prepare", "key": of.inputs["corpus"].key, "metrics": {"captions": count}}
+        for of, count in ((known, 100), (far, 1000))
+    ]
+    costs = Costs([manifest(known, 50), *corpora])
+    assert (costs.of(same).seconds, costs.of(same).alike) == (50, True)
+    assert (costs.of(longer).seconds, costs.of(longer).alike) == (50, False)
+    assert costs.of(far).seconds == pytest.approx(50 * 10 * 2)
+    assert costs.of(unknown).seconds is None
+    short, long = (job("nmt-en-de", phase={"steps": steps}, batch_tokens=8) for steps in (100, 300))
+    assert Costs([manifest(short, 20)]).of(long).seconds == pytest.approx(60)
 
 
 def test_a_continued_job_tells_nothing_of_the_time_of_others() -> None:
