@@ -212,7 +212,7 @@ def describe(
 @app.command(epilog=ONLY_NAMED)
 def embed(
     ctx: typer.Context,
-    output: Annotated[Path, typer.Option(help="the file: .parquet (id, vector, model), or .npy and its ids beside it")],
+    output: Annotated[Path, typer.Option(help="the file: .parquet (id, vector, model), .csv, or .npy and its ids")],
     pictures: Annotated[Path | None, typer.Option(help="a folder of pictures")] = None,
     captions: Annotated[Path | None, typer.Option(help="a caption a line")] = None,
     named: RecipeOption = None, model: ModelFolder = None,

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pyarrow.csv import WriteOptions, write_csv
 
 from data.errors import DataError
 from data.lines import byte_lines
@@ -27,7 +28,7 @@ from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.picture_sources import PictureFolder
 
-ENDINGS = (".parquet", ".npy")
+ENDINGS = (".parquet", ".csv", ".npy")
 ABOUT = "about.json"
 _HALF = "half"  # a file that is being written
 _LEFT = b"left"  # in a part's metadata: what was left out, with the reason, as JSON
@@ -184,7 +185,7 @@ def items_of(pictures: Path | None, captions: Path | None, language: str | None,
 def check_output(output: Path) -> None:
     """Refuse a file of another ending or that cannot be written, by a RecipeError."""
     if output.suffix not in ENDINGS:
-        raise RecipeError(f"--output {output}: expected a name that ends in {' or '.join(ENDINGS)}")
+        raise RecipeError(f"--output {output}: expected a name that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
     require_output(output, "embed: --output", force=True)  # `_is_finished` says what may be replaced
 
 
@@ -194,8 +195,8 @@ def embed(exported: ExportedModel, items: Items, output: Path, force: bool = Fal
     Args:
         exported: the model; of one vector an item.
         items: pictures or captions.
-        output: a file in Parquet (columns `id`, `vector` of H numbers, `model`), or NumPy's `.npy` (N, H) with the ids
-            beside it (`ids_of`), one a line; float32.
+        output: a file in Parquet (columns `id`, `vector` of H numbers, `model`), a CSV (`id`, `model`, `v1` … `vH`), or
+            NumPy's `.npy` (N, H) with the ids beside it (`ids_of`), one a line; float32.
         force: replace it if it exists.
 
     Raises:
@@ -239,7 +240,7 @@ def _is_finished(output: Path, partial: Path, about: Mapping[str, Any], force: b
     with suppress(RecipeError):
         begun = read_json(partial / ABOUT, dict)
     same = {name: begun.get(name) for name in about} == about
-    outputs = [output] if output.suffix == ".parquet" else [output, ids_of(output)]
+    outputs = [output, ids_of(output)] if output.suffix == ".npy" else [output]
     existing = next((path for path in outputs if path.exists()), None)
     if existing is not None and not force:
         if not same or begun["replaces"]:
@@ -294,6 +295,12 @@ def _join(files: Sequence[Path], output: Path, partial: Path) -> tuple[int, dict
             for path in files:
                 writer.write_table(pq.read_table(path).replace_schema_metadata(None))
         return count, left
+    if output.suffix == ".csv":
+        with _whole(output, partial) as file:
+            for path in files:
+                numbers = _numbers(pq.read_table(path))
+                write_csv(numbers, file, WriteOptions(include_header=path == files[0]))
+        return count, left
     with _whole(ids_of(output), partial) as file:
         for path in files:
             file.write("".join(f"{name}\n" for name in pq.read_table(path, columns=["id"])["id"].to_pylist()).encode())
@@ -304,6 +311,14 @@ def _join(files: Sequence[Path], output: Path, partial: Path) -> tuple[int, dict
             for vectors in pq.read_table(path, columns=["vector"])["vector"].chunks:
                 file.write(vectors.flatten().to_numpy().astype("<f4").tobytes())
     return count, left
+
+
+def _numbers(part: pa.Table) -> pa.Table:
+    """A part with a column for each number of its vectors."""
+    size = part.schema.field("vector").type.list_size
+    vectors = part["vector"].combine_chunks().flatten().to_numpy()
+    columns = {f"v{number}": column for number, column in enumerate(vectors.reshape(-1, size).T, 1)}
+    return pa.table({"id": part["id"], "model": part["model"], **columns})
 
 
 @contextmanager

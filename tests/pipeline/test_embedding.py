@@ -1,5 +1,6 @@
 """`embed` and `ExportedModel.encode`: vectors of captions and pictures as files; stopped and continued; bad input."""
 
+import csv
 import shutil
 import signal
 import time
@@ -138,7 +139,20 @@ def _stop_at(monkeypatch: pytest.MonkeyPatch, event: int) -> list[Path]:
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("ending", [".parquet", ".npy"])
+def test_a_csv_has_a_column_for_each_number(exported: ExportedModel, captions: Path, tmp_path: Path) -> None:
+    for ending in ("csv", "npy"):
+        embed(exported, CaptionLines(captions, "en"), tmp_path / f"out.{ending}")
+    expected = np.load(tmp_path / "out.npy")
+    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["id"] for row in rows] == ids_of(tmp_path / "out.npy").read_text().split()
+    assert list(rows[0]) == ["id", "model", *(f"v{number + 1}" for number in range(expected.shape[1]))]
+    found = np.array([[row[f"v{number + 1}"] for number in range(expected.shape[1])] for row in rows], np.float32)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".npy"])
 @pytest.mark.parametrize("force", [False, True])
 def test_stopped_anywhere_and_run_again(exported, captions, tmp_path, ending: str, force: bool) -> None:
     """At every rename and every deletion: no row is lost, none is there twice."""
@@ -242,7 +256,7 @@ def test_without_one_readable_picture_there_is_no_output(exported: ExportedModel
         (("--captions", "{}/good.txt", "--language", "xx"), "language 'xx': the model"),
         (("--pictures", "{}/none", "--language", "en"), "is for captions"),
         (("--captions", "{}/good.txt", "--output", "{}/old.npy"), "old.npy: exists; choose another --output"),
-        (("--captions", "{}/good.txt", "--output", "{}/out.csv"), "ends in .parquet or .npy"),
+        (("--captions", "{}/good.txt", "--output", "{}/out.txt"), "ends in .parquet, .csv or .npy"),
         (("--captions", "{}/good.txt", "--output", "{}/good.txt/out.npy"), "good.txt is no folder"),
         (("--captions", "{}/good.txt", "--model", "{}/none"), "no exported model here"),
     ],
