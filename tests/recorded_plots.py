@@ -31,6 +31,7 @@ class Figures:
             `vse-san-none-1`, `-2` …
         language: of the captions; empty for translators.
         published: label → figure of others, drawn hollow.
+        less: `recipe:job`, or `recipe:job|variant`; differences from it on the same seeds are drawn. Empty: values.
     """
 
     title: str
@@ -38,6 +39,7 @@ class Figures:
     sources: Mapping[str, str]
     language: str = ""
     published: Mapping[str, float] | None = None
+    less: str = ""
 
 
 def _overlap(**jobs: str) -> dict[str, str]:
@@ -125,11 +127,30 @@ def _panel(figures: Figures, read: _Read) -> Panel:
 
 def _mark(label: str, source: str, figures: Figures, read: _Read) -> Mark:
     """The mean over seeds and its interval."""
+    values = _values(source, figures, read)
+    if figures.less:
+        base = {_seed(job): value for job, value in _values(figures.less, figures, read).items()}
+        values = {job: value - base[_seed(job)] for job, value in values.items() if _seed(job) in base}
+        if not values:
+            raise RecipeError(f"{source} has no seed in common with {figures.less}; train the same seeds of both")
+    return _mean(label, list(values.values()))
+
+
+def _values(source: str, figures: Figures, read: _Read) -> dict[str, float]:
+    """Job → the recorded value of a job, or of its seeds."""
     recipe, _, job = source.partition(":")
-    values = list(_by_job(read(recipe), figures, *job.partition("|")[::2]).values())
+    values = _by_job(read(recipe), figures, *job.partition("|")[::2])
     if not values:
         wanted = f"{figures.metric} {figures.language}".strip()
         raise RecipeError(f"{recipe}.csv holds no {wanted} of {job}; run its stage, then `make report RECIPE={recipe}`")
+    return values
+
+
+def _seed(job: str) -> str:
+    return job.rpartition("-")[2]
+
+
+def _mean(label: str, values: Sequence[float]) -> Mark:
     mean = fmean(values)
     if len(values) == 1:
         return Mark(label, mean)

@@ -1,11 +1,13 @@
 """Plots of recorded figures: which runs count, their interval, the files, and CSV files that are malformed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from pipeline.errors import RecipeError
+from pipeline.reporting.records import read_records
 from pipeline.visualization.plots import Mark, Panel, panels
 from tests import recorded_plots
 from tests.pipeline.tiny import ROOT
@@ -66,6 +68,18 @@ def test_all_seeds_count_and_a_variant_is_chosen_by_its_name(results: Path, tmp_
     assert drawn["BLEU"][0].marks == [Mark("mt", 40.5), Mark("mt 1", 39.5), Mark("paper", 41.0, hollow=True)]
     speed = drawn["Speed relative to the published form"]
     assert [(part.title, [mark.value for mark in part.marks]) for part in speed] == [("CPU", [2.0, 0.5]), ("GPU", [1])]
+
+
+def test_differences_are_of_the_same_seeds(results: Path) -> None:
+    gains = Figures("gain", "mean_recall", {"more": "r:vse-san-more"}, "en", less="r:vse-san-none")
+    with (results / "r.csv").open("a") as file:
+        for seed, value in ((4, 10), (3, 58), (2, 55)):
+            file.write(f"vse-san-more-{seed},,en,mean_recall,{value},,,key,0.1.0,2026-01-01,1,1\n")
+    (mark,) = recorded_plots._panel(gains, lambda recipe: read_records(recipe, results)).marks
+    assert (mark.value, sorted(mark.parts)) == (3.5, [3, 4])
+    none = replace(gains, less="r:vse-san-more", sources={"first": "r:vse-san-none-best"})
+    with pytest.raises(RecipeError, match="has no seed in common"):
+        recorded_plots._panel(none, lambda recipe: read_records(recipe, results))
 
 
 def test_half_width_is_as_in_tables_of_student_s_t() -> None:
