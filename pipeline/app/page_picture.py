@@ -36,7 +36,7 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> N
     exported = gallery.exported
     seen = _read(exported, content, name)
     vector = exported.encode_regions(seen.regions[None]).single()
-    captions = gallery.captions_near(seen.regions, _CAPTIONS)
+    captions = gallery.captions_near(seen.regions[None], [_CAPTIONS])[0]
     nearest = sorted((hit for hits in captions.values() for hit in hits), key=lambda hit: -hit.score)
     sentences = [request.sentence] if request.sentence.text else []
     sentences += [Sentence(hit.name, str(hit.language)) for hit in nearest]

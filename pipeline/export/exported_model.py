@@ -217,17 +217,19 @@ class ExportedModel:
         with torch.inference_mode():
             return self.model.similarity(images[:], captions[:])
 
-    def encode_captions(self, texts: Sequence[str], language: str | None = None) -> Encodings:
+    def encode_captions(self, texts: Sequence[str], language: str | Sequence[str] | None = None) -> Encodings:
         """Encode captions or queries.
 
         Args:
             texts: surface sentences.
-            language: of all of them; None: detected, each by itself.
+            language: of all of them, or of each; None: detected, each by itself.
 
         Raises:
             RecipeError: the model was not trained on that language.
         """
-        languages = [self.language_of(text) if language is None else self.require_language(language) for text in texts]
+        given = [language] * len(texts) if language is None or isinstance(language, str) else language
+        languages = [self.language_of(text) if one is None else self.require_language(one)
+                     for text, one in zip(texts, given, strict=True)]  # fmt: skip
         for text in texts:
             if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
                 raise RecipeError(f"{text.encode('utf-8', 'backslashreplace').decode()!r}: not UTF-8; convert it")

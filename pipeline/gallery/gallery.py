@@ -14,7 +14,7 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +30,8 @@ from modules.search.shards import ShardedIndex
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.hits import Hit, Query
+from pipeline.gallery.reranked import reranked
 from pipeline.gallery.vector_cache import VectorCache
 from pipeline.recipes.settings import Recipe
 
@@ -38,22 +40,6 @@ FIRST, MOST_CAPTIONS = 100, 100  # results that a reranker orders, if it does no
 POINTER = "gallery.json"
 PICTURE_COLUMNS, CAPTION_COLUMNS = ("name", "path", "digest", "state", "store"), ("text",)
 _ALWAYS = {"name", "digest", "text"}  # what each row has
-
-
-class Hit(NamedTuple):
-    """Something that was found.
-
-    Attributes:
-        name: of a picture, or the text of a caption.
-        score: the model's, higher is nearer.
-        path: the picture's file, None where it is not at hand or for a caption.
-        language: of a caption, None for a picture.
-    """
-
-    name: str
-    score: float
-    path: Path | None = None
-    language: str | None = None
 
 
 class Gallery:
@@ -109,7 +95,7 @@ class Gallery:
         """The records of pictures (`name`, `path`, `digest` …) by row number; None: all."""
         if places is None:
             return list(self._rows.to_pylist())
-        return [row for place in places for row in self._rows.slice(place, 1).to_pylist()]
+        return list(self._rows.take(pa.array(places, pa.int64())).to_pylist())
 
     def place_of(self, name: str) -> int | None:
         """The place of a picture, however the accents of its name are typed; None if it is not in the gallery."""
@@ -133,17 +119,30 @@ class Gallery:
         Raises:
             RecipeError: the query is empty, or in a language that the model does not know.
         """
-        if not query.strip():
-            raise RecipeError("search: the query is empty; give a few words")
-        if top < 1:
-            raise RecipeError(f"search: {top} pictures are wanted; expected 1 or more")
-        language = language or self.exported.language_of(query)
-        vector = self.exported.encode_captions([query], language).single()
-        second, count = self._second(language, reranker, first)
-        places = self._near(vector, max(top, count))
-        if second is not None and places:
-            places = self._reranked(second, query, language, [place for place, _ in places])
-        return self._hits(places[:top])
+        return self.search_all([Query(query, language, top)], reranker, first)[0]
+
+    def search_all(
+        self, queries: Sequence[Query], reranker: ExportedModel | None = None, first: int | None = None
+    ) -> list[list[Hit]]:
+        """`search` for several queries, which are encoded and ranked as one batch."""
+        for query in queries:
+            if not query.text.strip():
+                raise RecipeError("search: the query is empty; give a few words")
+            if query.top < 1:
+                raise RecipeError(f"search: {query.top} pictures are wanted; expected 1 or more")
+        languages = [query.language or self.exported.language_of(query.text) for query in queries]
+        vectors = self.exported.encode_captions([query.text for query in queries], languages).single()
+        seconds = [self._second(language, reranker, first) for language in languages]
+        wanted = [max(query.top, count) for query, (_, count) in zip(queries, seconds, strict=True)]
+        found = self._near(vectors, wanted)
+        again = [place for place, (second, _) in enumerate(seconds) if second is not None and found[place]]
+        if again:
+            second = self._require_alike(seconds[again[0]][0])
+            asked = [(queries[place].text, languages[place]) for place in again]
+            pictures = [[row for row, _ in found[place]] for place in again]
+            for place, rows in zip(again, reranked(second, asked, pictures, self._regions_at), strict=True):
+                found[place] = rows
+        return [self._hits(rows[: query.top]) for rows, query in zip(found, queries, strict=True)]
 
     def describe(
         self, picture: str | Path | Image.Image, top: int = 5, first: int | None = None
@@ -159,7 +158,7 @@ class Gallery:
             DataError: the picture cannot be read.
             RecipeError: the model reads no pixels.
         """
-        return self.captions_near(self.exported.regions_of(picture)[0], top, first)
+        return self.captions_near(self.exported.regions_of(picture)[0][None], [top], first)[0]
 
     def describe_known(self, name: str, top: int = 5, first: int | None = None) -> dict[str, list[Hit]]:
         """The same for a picture of the gallery, by its name.
@@ -169,26 +168,29 @@ class Gallery:
         """
         if (place := self.place_of(name)) is None:
             raise RecipeError(f"{self.folder}: no picture {name!r} in the gallery")
-        return self.captions_near(self._regions(self.rows([place]), self._parts)[0], top, first)
+        return self.captions_near(self._regions_at([place]), [top], first)[0]
 
-    def captions_near(self, regions: NDArray[Any], top: int = 5, first: int | None = None) -> dict[str, list[Hit]]:
-        """The same for a picture by its regions (R, D), as the model reads them."""
-        vector = self.exported.encode_regions(regions[None]).single()
-        captions_of = {}
+    def captions_near(
+        self, regions: NDArray[Any], tops: Sequence[int], first: int | None = None
+    ) -> list[dict[str, list[Hit]]]:
+        """The same for pictures by their regions (N, R, D), as the model reads them, as one batch; a top for each."""
+        vectors = self.exported.encode_regions(regions).single()
+        captions_of: list[dict[str, list[Hit]]] = [{} for _ in tops]
         for language, (texts, index) in self._captions.items():
             second, count = self._second(language, None, first)
-            near = _nearest(index, vector, max(top, min(count, MOST_CAPTIONS)))
-            hits = [Hit(texts[row].as_py(), score, None, language) for row, score in near]
-            if second is not None and hits:
-                captions = second.encode_captions([hit.name for hit in hits], language)
-                scores = second.score(second.encode_regions(regions[None]), captions)[0].tolist()
-                hits = [hit._replace(score=score) for hit, score in zip(hits, scores, strict=True)]
-            captions_of[language] = sorted(hits, key=lambda hit: -hit.score)[:top]
+            wanted = [max(top, min(count, MOST_CAPTIONS)) for top in tops]
+            for place, near in enumerate(_nearest(index, vectors, wanted)):
+                hits = [Hit(texts[row].as_py(), score, None, language) for row, score in near]
+                if second is not None and hits:
+                    captions = second.encode_captions([hit.name for hit in hits], language)
+                    scores = second.score(second.encode_regions(regions[place, None]), captions)[0].tolist()
+                    hits = [hit._replace(score=score) for hit, score in zip(hits, scores, strict=True)]
+                captions_of[place][language] = sorted(hits, key=lambda hit: -hit.score)[: tops[place]]
         return captions_of
 
     def pictures_near(self, vector: torch.Tensor, top: int = 10) -> list[Hit]:
         """The pictures nearest to a vector (1, H)."""
-        return self._hits(self._near(vector, top))
+        return self._hits(self._near(vector, [top])[0])
 
     def regions_of(self, hits: Sequence[Hit]) -> tuple[NDArray[Any], NDArray[Any]]:
         """The regions (N, R, D) of pictures of this gallery as the model reads them, and their boxes (N, R, 4)."""
@@ -215,9 +217,9 @@ class Gallery:
     def _parts(self) -> VectorCache:
         return VectorCache(self.folder / "parts" / self.exported.fingerprint / "pictures")
 
-    def _near(self, vector: torch.Tensor, top: int) -> list[tuple[int, float]]:
-        """Rows of the pictures nearest to a vector (1, H), with their scores."""
-        return [] if self._index is None else _nearest(self._index, vector, top)
+    def _near(self, vectors: torch.Tensor, tops: Sequence[int]) -> list[list[tuple[int, float]]]:
+        """Rows of the pictures nearest to each vector (N, H), with their scores; a top for each."""
+        return [[] for _ in tops] if self._index is None else _nearest(self._index, vectors, tops)
 
     def _hits(self, places: Sequence[tuple[int, float]]) -> list[Hit]:
         rows = self.rows([row for row, _ in places])
@@ -225,6 +227,10 @@ class Gallery:
             Hit(row["name"], score, Path(row["path"]) if row["path"] else None)
             for row, (_, score) in zip(rows, places, strict=True)
         ]
+
+    def _regions_at(self, places: Sequence[int]) -> NDArray[Any]:
+        """The same as `_regions`, by row number."""
+        return self._regions(self.rows(places), self._parts)
 
     def _regions(self, rows: Sequence[Mapping[str, Any]], parts: VectorCache) -> NDArray[Any]:
         """Regions (N, R, D) of pictures, as the model reads them."""
@@ -243,19 +249,14 @@ class Gallery:
         count = (self.exported.first_k or FIRST) if first is None else first
         return (second, count) if second is not None and count else (None, 0)
 
-    def _reranked(
-        self, reranker: ExportedModel, query: str, language: str, places: Sequence[int]
-    ) -> list[tuple[int, float]]:
-        """The same places in the order of a second model, with its scores."""
+    def _require_alike(self, reranker: ExportedModel) -> ExportedModel:
+        """A second model, if it reads the regions of this gallery; else a RecipeError."""
         if reranker.reads != self.exported.reads:
             raise RecipeError(
                 f"{reranker.folder}: it reads other regions than {self.exported.name}; a second model must be trained "
                 "on the same corpus with the same `regions`"
             )
-        images = reranker.encode_regions(self._regions(self.rows(places), self._parts))
-        scores = reranker.score(images, reranker.encode_captions([query], language))[:, 0]
-        order = scores.argsort(descending=True, stable=True).tolist()
-        return [(places[place], float(scores[place])) for place in order]
+        return reranker
 
 
 def read_table(path: Path, columns: Sequence[str]) -> pa.Table:
@@ -274,10 +275,11 @@ def read_table(path: Path, columns: Sequence[str]) -> pa.Table:
     return table
 
 
-def _nearest(index: ShardedIndex, vector: torch.Tensor, top: int) -> list[tuple[int, float]]:
-    """Rows of an index nearest to a vector (1, H), with their scores."""
-    scores, rows = (part[0].tolist() for part in index.search(vector, top))
-    return [(row, score) for score, row in zip(scores, rows, strict=True) if row >= 0]
+def _nearest(index: ShardedIndex, vectors: torch.Tensor, tops: Sequence[int]) -> list[list[tuple[int, float]]]:
+    """Rows of an index nearest to each vector (N, H), with their scores; a top for each."""
+    scores, rows = (part.tolist() for part in index.search(vectors, max(tops, default=1)))
+    found = [zip(*pair, strict=True) for pair in zip(rows, scores, strict=True)]
+    return [[(row, score) for row, score in near if row >= 0][:top] for near, top in zip(found, tops, strict=True)]
 
 
 def _load_index(folder: Path, exported: ExportedModel, rows: int) -> ShardedIndex:

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from data.lines import read_lines
 from pipeline.engine.console import printable
@@ -12,20 +12,13 @@ from pipeline.engine.files import write_output
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
-from pipeline.gallery.gallery import Gallery, Hit, gallery_of
+from pipeline.gallery.gallery import Gallery, gallery_of
+from pipeline.gallery.hits import Hit, Query
 from pipeline.recipes.settings import Recipe
 from pipeline.visualization.pages import render
 from pipeline.visualization.pictures import embedded, read_thumbnail
 
 _SIZE = 220  # pixels of a picture on a contact sheet
-
-
-class Query(NamedTuple):
-    """A query: a sentence, its language if it is given, and how many pictures are requested."""
-
-    text: str
-    language: str | None
-    top: int
 
 
 def search(
@@ -133,11 +126,7 @@ def _queries(path: Path, language: str | None, top: int) -> Iterator[Query]:
 
 def _print_hits(about: dict[str, Any], hits: Sequence[Hit], as_json: bool, heading: bool) -> None:
     if as_json:
-        records = [
-            {"name": hit.name, "score": round(hit.score, 5)} | ({"path": str(hit.path)} if hit.path else {})
-            for hit in hits
-        ]
-        print(json.dumps(about | {"hits": records}, ensure_ascii=False))
+        print(json.dumps(about | {"hits": [hit.record() for hit in hits]}, ensure_ascii=False))
         return
     if heading:
         print(" ".join(printable(value) for value in about.values()))

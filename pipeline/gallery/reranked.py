@@ -1,0 +1,50 @@
+"""Pictures that were found, put in the order of a second model: for several queries, each picture is read once."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from numpy.typing import NDArray
+
+from pipeline.export.exported_model import ExportedModel
+
+_AT_ONCE = 8192  # pictures that are encoded and in memory at a time, or those of one query
+
+
+def reranked(
+    reranker: ExportedModel,
+    queries: Sequence[tuple[str, str]],
+    found: Sequence[Sequence[int]],
+    regions_at: Callable[[Sequence[int]], NDArray],
+) -> list[list[tuple[int, float]]]:
+    """What was found for each query, best first, with the second model's scores.
+
+    Args:
+        reranker: the second model.
+        queries: sentences, each with its language.
+        found: for each query the row numbers of pictures.
+        regions_at: regions (N, R, D) of pictures by row number.
+    """
+    captions = reranker.encode_captions([text for text, _ in queries], [language for _, language in queries])
+    ordered: list[list[tuple[int, float]]] = []
+    for group in _groups(found):
+        rows = list(dict.fromkeys(row for place in group for row in found[place]))
+        place_of = {row: place for place, row in enumerate(rows)}
+        images = reranker.encode_regions(regions_at(rows))
+        for place in group:
+            own = images.select(torch.tensor([place_of[row] for row in found[place]], dtype=torch.long))
+            scores = reranker.score(own, captions.select(slice(place, place + 1)))[:, 0]
+            order = scores.argsort(descending=True, stable=True).tolist()
+            ordered.append([(found[place][one], float(scores[one])) for one in order])
+    return ordered
+
+
+def _groups(found: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Neighbouring queries that together have no more pictures than may be in memory."""
+    group, rows = list[int](), set[int]()
+    for place, some in enumerate(found):
+        if group and len(rows.union(some)) > _AT_ONCE:
+            yield group
+            group, rows = [], set()
+        group.append(place)
+        rows.update(some)
+    yield group
