@@ -10,7 +10,7 @@ PICTURE ?=
 GALLERY ?=
 ADDRESS ?= 127.0.0.1
 HOSTS ?=
-PORT ?= 8501
+PORT ?=
 INPUT ?= captions.txt
 OUTPUT ?= translated.txt
 EXTRA ?=
@@ -46,10 +46,11 @@ PYTHON_WITH_ARGS = $(PY) -c "$$WITH_ARGS" $(PY)
 PIPELINE = $(PY) -c "$$WITH_ARGS" $(VENV)/bin/bildwort
 OPTIONS = --recipe "$$RECIPE"
 IN_GALLERY = $(if $(GALLERY),--gallery "$$GALLERY")
+AT = --address "$$ADDRESS" $(if $(PORT),--port "$$PORT") $(if $(HOSTS),--hosts "$$HOSTS")
 
 # Extras of pyproject.toml, and which others one of them holds.
-EXTRAS := app asian benchmarks cluster dev fasttext lora onnx sweep translators wandb
-HOLDS_dev := app benchmarks cluster fasttext lora onnx sweep translators
+EXTRAS := app asian benchmarks cluster dev fasttext lora onnx serve sweep translators wandb
+HOLDS_dev := app benchmarks cluster fasttext lora onnx serve sweep translators
 # Add an extra to the environment, once.
 define ADD
 if [ "$$(cat $(STAMP)-$(1) 2>/dev/null)" != "$(WANTED)" ]; then \
@@ -63,11 +64,11 @@ NEEDS = needs=$$($(PIPELINE) extras $(1)) || exit 1; \
   case "$$needs" in *": make setup EXTRA="*) $(MAKE) --no-print-directory setup "EXTRA=$${needs%%:*}";; esac
 
 # What targets need; `make setup EXTRA=name` adds the same, or another one.
-ADDED := extra-app extra-dev extra-translators
+ADDED := extra-app extra-dev extra-serve extra-translators
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two installations into one environment would meet
-.PHONY: help setup $(ADDED) init demo test test-long benchmark benchmark-full check stage-prepare stage-mmt stage-augment stage-vse stage-rerank sts translate export index search describe app screenshots table doctor report draw plots tensorboard clean
+.PHONY: help setup $(ADDED) init demo test test-long benchmark benchmark-full check stage-prepare stage-mmt stage-augment stage-vse stage-rerank sts translate export index search describe app serve screenshots table doctor report draw plots tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -146,10 +147,10 @@ describe: setup ## the captions nearest to a picture (PICTURE=…), in every lan
 	@$(PIPELINE) describe $(if $(PICTURE),"$$PICTURE") $(IN_GALLERY) $(OPTIONS)
 
 app: extra-app ## a page that searches a gallery by words and pictures (GALLERY=…), on this machine alone (ADDRESS=…; HOSTS="names" that it is called by)
-	@name="$${RECIPE##*/}"; \
-	case "$$ADDRESS" in 0.0.0.0|::) own=$$({ hostname; hostname -f; hostname -I; } 2>/dev/null);; *) own=;; esac; \
-	for host in localhost 127.0.0.1 ::1 "$$ADDRESS" $$own $$HOSTS; do set -- "$$@" "--server.allowedHosts=$$host"; done; \
-	$(PY) -m streamlit run pipeline/app/page.py "--server.address=$$ADDRESS" "--server.port=$$PORT" "$$@" -- "$${GALLERY:-$${BILDWORT_ARTIFACTS:-artifacts}/$${name%.yaml}/gallery}"
+	@$(PIPELINE) app $(if $(GALLERY),"$$GALLERY") $(AT) $(OPTIONS)
+
+serve: extra-serve ## answer programs over HTTP: search, describe, embed, translate (GALLERY=…; ADDRESS=… and HOSTS=… as for app)
+	@$(PIPELINE) serve $(if $(GALLERY),"$$GALLERY") $(AT) $(OPTIONS)
 
 screenshots: extra-dev ## the README's pictures of the page, of the scenes alone (needs chromium and its driver)
 	@$(PY) -m tests.screenshots

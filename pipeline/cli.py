@@ -20,8 +20,8 @@ import typer
 
 from data.errors import DataError
 from modules.errors import ModelError
-from pipeline.commands import figures, models, recipes, stages
-from pipeline.commands.options import DATA
+from pipeline.commands import figures, models, recipes, servers, stages
+from pipeline.commands.options import DATA, USE
 from pipeline.engine.console import be_verbose, error_line, info_aside
 from pipeline.engine.machine_errors import line_of, quieten
 from pipeline.errors import RecipeError
@@ -38,8 +38,10 @@ app = typer.Typer(
     name="bildwort", help="Multilingual image-text retrieval, trained with captions that a translator writes.",
     no_args_is_help=True, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
-_GROUPS = {"Train": stages, "Look at results": figures, "Use a trained model": models, DATA: recipes}
-for _title, _group in _GROUPS.items():  # help lists the commands in this order
+_GROUPS = (
+    ("Train", stages), ("Look at results", figures), (USE, models), (USE, servers), (DATA, recipes),
+)  # fmt: skip
+for _title, _group in _GROUPS:  # help lists the commands in this order
     for _command in (*_group.app.registered_commands, *_group.app.registered_groups):
         _command.rich_help_panel = _command.rich_help_panel or _title
     app.add_typer(_group.app, rich_help_panel=_title)

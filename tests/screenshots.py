@@ -140,8 +140,7 @@ def served(gallery: Path) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", "pipeline/app/page.py", "--server.address=127.0.0.1",
-               f"--server.port={port}", "--", str(gallery.absolute())]  # fmt: skip
+    command = [sys.executable, "-m", "pipeline", "app", str(gallery.absolute()), f"--port={port}"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
     try:
         end = time.monotonic() + _PATIENCE
@@ -150,7 +149,7 @@ def served(gallery: Path) -> Iterator[str]:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
             if process.poll() is not None:
-                raise RecipeError(f"{gallery}: streamlit ended with {process.returncode}; run `make app` to see why")
+                raise RecipeError(f"{gallery}: it ended with {process.returncode}; run `make app` to see why")
             time.sleep(0.1)
         yield f"http://127.0.0.1:{port}"
     finally:

@@ -30,8 +30,6 @@ case "$2" in
   "$WITH_ARGS") shift 3; [ "$1" != extras ] || exec {python} -c "$WITH_ARGS" {python} -m pipeline "$@" ;;
   venv) rm -rf "$4" && mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
   pip) for last; do :; done; echo "$last" >> "{log}"; [ ! -e "{log}.fails" ] ;;
-  streamlit) for last; do case "$last" in --server.allowedHosts=*) printf '%s' "$last" >> "{log}.hosts";; esac; done
-    echo "$last" ;;
 esac
 """
 NEEDED = ("sh", "cat", "cksum", "ls", "rm", "mkdir", "cp", "grep", "make")
@@ -87,7 +85,11 @@ def test_what_is_no_test_and_no_page_needs_the_core_alone(checkout: Checkout, ta
 
 @pytest.mark.parametrize(
     ("target", "extra"),
-    [("app", "app"), ("test", "dev"), ("test-long", "dev"), ("benchmark", "dev"), ("screenshots", "dev")],
+    [
+        ("app", "app"),
+        ("serve", "serve"),
+        *((name, "dev") for name in ("test", "test-long", "benchmark", "screenshots")),
+    ],
 )
 def test_an_extra_is_added_once_when_it_is_first_needed(checkout: Checkout, target: str, extra: str) -> None:
     checkout.program("g++")
@@ -102,7 +104,7 @@ def test_the_extra_of_the_tests_holds_the_others(checkout: Checkout) -> None:
     assert checkout.make("setup", "EXTRA=dev")[0] == [".[cpu]", ".[dev]"]
     assert checkout.stamps() == {
         ".setup", ".setup-dev", ".setup-app", ".setup-cluster", ".setup-fasttext", ".setup-translators",
-        ".setup-benchmarks", ".setup-lora", ".setup-onnx", ".setup-sweep"
+        ".setup-benchmarks", ".setup-lora", ".setup-onnx", ".setup-serve", ".setup-sweep"
     }  # fmt: skip
     assert checkout.make("app", "setup", "EXTRA=cluster fasttext")[0] == []
 
@@ -123,8 +125,8 @@ def test_an_unknown_extra_is_refused_and_what_is_typed_is_not_run(checkout: Chec
     installed, printed = checkout.make("setup", f"EXTRA={typed}", fails=True)
     assert installed == []
     assert (
-        printed == f"EXTRA={typed}: no such extra; there are app asian benchmarks cluster dev fasttext lora onnx sweep "
-        "translators wandb\n"
+        printed == f"EXTRA={typed}: no such extra; there are app asian benchmarks cluster dev fasttext lora onnx serve "
+        "sweep translators wandb\n"
     )
     assert not (checkout.folder / "seen").exists()
 
@@ -148,27 +150,6 @@ def test_fasttext_is_added_when_settings_or_the_recipe_ask_for_it(checkout: Chec
     (checkout.venv / ".setup-fasttext").unlink()
     assert checkout.make(target, "RECIPE=./my recipe.yaml")[0] == [".[fasttext]"]
     assert checkout.make(target, "RECIPE=./my recipe.yaml")[0] == []
-
-
-@pytest.mark.parametrize("recipe", ["./holiday.yaml", "mine/holiday.yaml", "holiday"])
-def test_the_page_opens_the_gallery_of_a_recipe_however_it_is_named(checkout: Checkout, recipe: str) -> None:
-    checkout.make("setup", "EXTRA=app")
-    (gallery,) = checkout.make("app", f"RECIPE={recipe}")[1].splitlines()
-    assert Path(gallery).parts[-2:] == ("holiday", "gallery")
-    assert checkout.make("app", f"RECIPE={recipe}", "GALLERY=other")[1] == "other\n"
-
-
-def test_the_page_is_served_by_names_of_this_machine_alone(checkout: Checkout) -> None:
-    checkout.make("setup", "EXTRA=app")
-    hosts = checkout.log.with_name("installed.hosts")
-    for typed, named in (
-        ([], ["127.0.0.1"]),
-        (["ADDRESS=10.1.2.3", "HOSTS=a.example b"], ["10.1.2.3", "a.example", "b"]),
-    ):
-        checkout.make("app", *typed)
-        found = hosts.read_text().split("--server.allowedHosts=")[1:]
-        assert found == ["localhost", "127.0.0.1", "::1", *named]
-        hosts.unlink()
 
 
 @pytest.mark.parametrize("target", ["stage-vse", pytest.param("table", marks=pytest.mark.slow)])

@@ -1,12 +1,9 @@
 """A part of the page: a picture that was uploaded, the captions nearest to it, its translations, similar pictures."""
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import streamlit as st
 
-from data.errors import DataError
 from data.languages import language_name
 from pipeline.app.page_results import WHY, Request, explained, show_hits
 from pipeline.app.page_text import SIZE, plain, scaled
@@ -15,6 +12,7 @@ from pipeline.export.exported_model import ExportedModel
 from pipeline.export.generation import captions_of_regions, generating
 from pipeline.gallery.examples import Sentence
 from pipeline.gallery.gallery import Gallery
+from pipeline.gallery.uploads import uploaded_file
 from pipeline.visualization.pictures import read_thumbnail
 
 _CAPTIONS = 3  # nearest ones that are shown, of each language
@@ -68,13 +66,8 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> N
 
 def _read(exported: ExportedModel, content: bytes, name: str) -> Seen:
     """The picture as it is shown and as the model reads it."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"dropped{Path(name).suffix[:5]}"
-        path.write_bytes(content)
-        try:
-            regions, boxes = exported.regions_of(path)
-        except DataError as error:
-            raise DataError(str(error).replace(str(path), name)) from None
+    with uploaded_file(content, name) as path:
+        regions, boxes = exported.regions_of(path)
         return Seen(scaled(read_thumbnail(path, SIZE)), name, regions, boxes)
 
 

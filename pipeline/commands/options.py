@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pipeline.recipes.settings import Recipe
 
 CONFIGS = Path(__file__).parents[1] / "configs"
-DATA = "Data and recipes"
+DATA, USE = "Data and recipes", "Use a trained model"
 EPILOG = "Settings of the recipe follow: --vse.epochs 30, or --vse.epochs=30; `bildwort config keys` lists them."
 ONLY_NAMED = "The recipe only says which gallery or model is used; its settings change nothing here."
 SEED_ALONE = "The recipe only says which model is used; of its settings --seed alone changes something here."

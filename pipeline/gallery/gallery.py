@@ -124,7 +124,7 @@ class Gallery:
     def search_all(
         self, queries: Sequence[Query], reranker: ExportedModel | None = None, first: int | None = None
     ) -> list[list[Hit]]:
-        """`search` for several queries, which are encoded and ranked as one batch."""
+        """`search` for one or more queries, which are encoded and ranked as one batch."""
         for query in queries:
             if not query.text.strip():
                 raise RecipeError("search: the query is empty; give a few words")
@@ -135,9 +135,10 @@ class Gallery:
         seconds = [self._second(language, reranker, first) for language in languages]
         wanted = [max(query.top, count) for query, (_, count) in zip(queries, seconds, strict=True)]
         found = self._near(vectors, wanted)
-        again = [place for place, (second, _) in enumerate(seconds) if second is not None and found[place]]
-        if again:
-            second = self._require_alike(seconds[again[0]][0])
+        second = next((model for model, _ in seconds if model is not None), None)
+        again = [place for place, (model, _) in enumerate(seconds) if model is not None and found[place]]
+        if second is not None and again:
+            self._require_alike(second)
             asked = [(queries[place].text, languages[place]) for place in again]
             pictures = [[row for row, _ in found[place]] for place in again]
             for place, rows in zip(again, reranked(second, asked, pictures, self._regions_at), strict=True):
@@ -249,14 +250,13 @@ class Gallery:
         count = (self.exported.first_k or FIRST) if first is None else first
         return (second, count) if second is not None and count else (None, 0)
 
-    def _require_alike(self, reranker: ExportedModel) -> ExportedModel:
-        """A second model, if it reads the regions of this gallery; else a RecipeError."""
+    def _require_alike(self, reranker: ExportedModel) -> None:
+        """Refuse a second model that reads other regions than those of this gallery, by a RecipeError."""
         if reranker.reads != self.exported.reads:
             raise RecipeError(
                 f"{reranker.folder}: it reads other regions than {self.exported.name}; a second model must be trained "
                 "on the same corpus with the same `regions`"
             )
-        return reranker
 
 
 def read_table(path: Path, columns: Sequence[str]) -> pa.Table:
@@ -277,7 +277,7 @@ def read_table(path: Path, columns: Sequence[str]) -> pa.Table:
 
 def _nearest(index: ShardedIndex, vectors: torch.Tensor, tops: Sequence[int]) -> list[list[tuple[int, float]]]:
     """Rows of an index nearest to each vector (N, H), with their scores; a top for each."""
-    scores, rows = (part.tolist() for part in index.search(vectors, max(tops, default=1)))
+    scores, rows = (part.tolist() for part in index.search(vectors, max(tops)))
     found = [zip(*pair, strict=True) for pair in zip(rows, scores, strict=True)]
     return [[(row, score) for row, score in near if row >= 0][:top] for near, top in zip(found, tops, strict=True)]
 

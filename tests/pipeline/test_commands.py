@@ -23,14 +23,14 @@ from tests.pipeline.tiny import ROOT, Tiny, at
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+): ", MAKEFILE, re.M))
-SETUP = ("setup", "extra-app", "extra-dev", "extra-translators")  # tests/test_makefile.py
+SETUP = ("setup", "extra-app", "extra-dev", "extra-serve", "extra-translators")  # tests/test_makefile.py
 INSTALLED = [f"--assume-old={target}" for target in SETUP]
 BY_CI = {"check", "test", "demo"}  # .ci/run runs these themselves
 BENCHES = {  # each with a file that has such tests and imports little
     "test": "tests/data/test_progress.py", "test-long": "tests/data/test_spoiled.py",
     "benchmark": "tests/benchmarks/test_startup.py",
 }  # fmt: skip
-SERVERS = {"app", "tensorboard"}
+SERVERS = {"app", "serve", "tensorboard"}
 WORK = tuple(
     f"pipeline.{name}"
     for name in (
@@ -43,6 +43,7 @@ WORK = tuple(
         "graph",
         "init",
         "reporting",
+        "serve",
         "stages",
         "translation",
         "vectors",
@@ -201,7 +202,9 @@ def test_targets_of_tests_find_tests(commands, target: str) -> None:
     assert re.search(r"^tests/.*: [1-9]", done.stdout, re.M), done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("target", "words"), [("app", "Bildwort|Streamlit"), ("tensorboard", "TensorBoard")])
+@pytest.mark.parametrize(
+    ("target", "words"), [("app", "Bildwort|Streamlit"), ("serve", "Bildwort"), ("tensorboard", "TensorBoard")]
+)
 def test_a_server_answers(commands, used: Tiny, tmp_path: Path, target: str, words: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -216,7 +219,11 @@ def test_a_server_answers(commands, used: Tiny, tmp_path: Path, target: str, wor
         while not page and server.poll() is None and time.monotonic() < deadline:
             time.sleep(0.2)
             with contextlib.suppress(OSError):
-                page = urlopen(f"http://127.0.0.1:{port}", timeout=10).read().decode()
+                page = (
+                    urlopen(f"http://127.0.0.1:{port}/{'docs' if target == 'serve' else ''}", timeout=10)
+                    .read()
+                    .decode()
+                )
         assert re.search(words, page), (tmp_path / "said").read_text()
     finally:
         server.kill()

@@ -1,0 +1,26 @@
+"""`app`: the page runs until it is stopped."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from streamlit.web import cli
+
+from pipeline.engine.workspace import Workspace
+from pipeline.gallery.gallery import gallery_of
+from pipeline.recipes.settings import Recipe
+from pipeline.serve.hosts import names_of
+
+
+def open_page(
+    recipe: Recipe, workspace: Workspace, gallery: Path | None, address: str, port: int, hosts: Sequence[str]
+) -> None:
+    """Run the page; arguments as of `pipeline.serve.command.serve`.
+
+    Raises:
+        RecipeError: a name is none.
+    """
+    options = [f"--server.address={address}", f"--server.port={port}"]
+    options += [f"--server.allowedHosts={name}" for name in names_of(address, hosts)]
+    folder = gallery or gallery_of(recipe, workspace)
+    page = Path(__file__).with_name("page.py")
+    cli.main(["run", str(page), *options, "--", str(folder)], standalone_mode=False)

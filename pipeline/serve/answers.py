@@ -1,0 +1,182 @@
+"""What the service answers, a batch of requests at a time: the same as `search`, `describe`, `embed`, `translate`."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import RecipeError
+from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.gallery import POINTER, Gallery, read_pointer
+from pipeline.gallery.hits import Query
+from pipeline.gallery.uploads import uploaded_file
+
+Record = dict[str, Any]
+"""An answer, as JSON."""
+
+
+class Upload(NamedTuple):
+    """A picture that was uploaded: the file's content and name, and how many captions a language are requested."""
+
+    content: bytes
+    name: str
+    top: int = 0
+
+
+class Sentences(NamedTuple):
+    """Sentences, and their language if it is given."""
+
+    texts: list[str]
+    language: str | None
+
+
+class Translating(NamedTuple):
+    """A sentence to translate, by a system (`mt`) in a direction (`en-de`)."""
+
+    sentence: str
+    system: str
+    direction: str
+
+
+class NotReadyError(RecipeError):
+    """The gallery cannot be read, which is no fault of a request."""
+
+
+class Answers:
+    """One gallery and its one model; all but `health` is called in one thread.
+
+    Args:
+        folder: of the gallery. When it has been updated, the new generation is opened with the next request.
+
+    Raises:
+        NotReadyError: there is no gallery, or it is damaged; here and from each method.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._changed, self._opened = self._stamp(), self._open(None)
+        self.search([Query("a", None, 1)])  # the first one takes longer
+
+    def health(self) -> Record:
+        """What is served."""
+        gallery = self._opened
+        exported = gallery.exported
+        return {"status": "ok", "model": exported.name, "languages": exported.languages, "pictures": len(gallery),
+                "captions": gallery.languages, "translators": exported.translator_names}  # fmt: skip
+
+    def search(self, queries: Sequence[Query]) -> list[Record]:
+        """The pictures nearest to each query.
+
+        Raises:
+            RecipeError: one is empty, or in a language that the model does not know.
+        """
+        gallery = self._gallery()
+        known = [query._replace(language=query.language or gallery.exported.language_of(query.text))
+                 for query in queries]  # fmt: skip
+        return [
+            {"query": query.text, "language": query.language, "hits": [hit.record() for hit in hits]}
+            for query, hits in zip(known, gallery.search_all(known), strict=True)
+        ]
+
+    def describe(self, pictures: Sequence[Upload]) -> list[list[Record]]:
+        """For each picture, the captions nearest to it in each language.
+
+        Raises:
+            DataError: one cannot be read.
+            RecipeError: the model reads no pixels, or the gallery has no captions.
+        """
+        gallery = self._gallery()
+        if not gallery.languages:
+            raise RecipeError("describe: the gallery has no captions")
+        found = gallery.captions_near(_regions(gallery.exported, pictures), [picture.top for picture in pictures])
+        return [
+            [{"picture": picture.name, "language": language, "hits": [hit.record() for hit in hits]}
+             for language, hits in captions.items()]
+            for picture, captions in zip(pictures, found, strict=True)
+        ]  # fmt: skip
+
+    def embed_sentences(self, requests: Sequence[Sentences]) -> list[Record]:
+        """The vectors of sentences.
+
+        Raises:
+            RecipeError: one is in a language that the model does not know, or the model has no single vectors.
+        """
+        exported = self._gallery().exported
+        exported.require_single()
+        languages = [request.language or exported.language_of(text) for request in requests for text in request.texts]
+        texts = [text for request in requests for text in request.texts]
+        vectors = exported.encode_captions(texts, languages).single().numpy()
+        ends = np.cumsum([len(request.texts) for request in requests])[:-1]
+        return [_vectors(exported, some) for some in np.split(vectors, ends)]
+
+    def embed_pictures(self, pictures: Sequence[Upload]) -> list[Record]:
+        """The vector of each picture.
+
+        Raises:
+            DataError: one cannot be read.
+            RecipeError: the model reads no pixels, or has no single vectors.
+        """
+        exported = self._gallery().exported
+        exported.require_single()
+        vectors = exported.encode_regions(_regions(exported, pictures)).single().numpy()
+        return [_vectors(exported, vector[None]) for vector in vectors]
+
+    def translate(self, requests: Sequence[Translating]) -> list[Record]:
+        """The best translation of each sentence.
+
+        Raises:
+            RecipeError: there is no such translator, or it reads a picture.
+        """
+        translators = self._gallery().exported.translators
+        places = defaultdict[tuple[str, str], list[int]](list)
+        for place, request in enumerate(requests):
+            places[request.system, request.direction].append(place)
+        for system, direction in places:
+            translators.load(system, direction)
+            if translators.looks(system, *direction.split("-")):
+                raise RecipeError(f"translate: {system}-{direction} reads a picture, which no request gives; choose mt")
+        answers: list[Record] = [{}] * len(requests)
+        for (system, direction), some in places.items():
+            texts = [requests[place].sentence for place in some]
+            translated = translators.translate_all(texts, system, *direction.split("-"))
+            for place, text in zip(some, translated, strict=True):
+                answers[place] = requests[place]._asdict() | {"translation": text}
+        return answers
+
+    def _gallery(self) -> Gallery:
+        """The present generation."""
+        if (changed := self._stamp()) != self._changed:
+            self._opened = self._open(self._opened.exported)
+            self._changed = changed
+        return self._opened
+
+    def _stamp(self) -> int:
+        try:
+            return (self._folder / POINTER).stat().st_mtime_ns
+        except OSError:
+            raise NotReadyError(f"{self._folder}: no gallery here; run `make index`") from None
+
+    def _open(self, known: ExportedModel | None) -> Gallery:
+        """Open it, with the model at hand if that made it."""
+        try:
+            about = read_pointer(self._folder)
+            same = known is not None and about is not None and about["copy"] == known.folder.name
+            return Gallery.open(self._folder, known if same else None)
+        except RecipeError as error:
+            raise NotReadyError(str(error)) from None
+
+
+def _regions(exported: ExportedModel, pictures: Sequence[Upload]) -> NDArray[np.floating]:
+    """Regions (N, R, D) of pictures as the model reads them."""
+    read = []
+    for content, name, _ in pictures:
+        with uploaded_file(content, name) as path:
+            read.append(exported.regions_of(path)[0])
+    return np.stack(read)
+
+
+def _vectors(exported: ExportedModel, vectors: NDArray[np.float32]) -> Record:
+    return {"model": f"{exported.name} {exported.fingerprint}", "vectors": vectors.tolist()}

@@ -1,0 +1,52 @@
+"""`serve`: the service runs until it is stopped."""
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvicorn
+
+from pipeline.engine.console import info
+from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
+from pipeline.gallery.gallery import gallery_of
+from pipeline.recipes.settings import Recipe
+from pipeline.serve.answers import Answers
+from pipeline.serve.hosts import names_of
+from pipeline.serve.service import create_app
+
+_CONNECTIONS = 256  # at a time; further ones are told to come later (503)
+
+
+def serve(
+    recipe: Recipe, workspace: Workspace, gallery: Path | None, address: str, port: int, hosts: Sequence[str]
+) -> None:
+    """Serve a gallery.
+
+    Args:
+        recipe: whose gallery, where none is given.
+        workspace: its artifacts.
+        gallery: what `index` made; it holds its model.
+        address: that is listened on.
+        port: of it; 0: one that is free.
+        hosts: further names that it is called by.
+
+    Raises:
+        RecipeError: there is no gallery, the address or port cannot be used, or a name is none.
+    """
+    names = names_of(address, hosts)
+    with _listening(address, port) as place:
+        app = create_app(Answers(gallery or gallery_of(recipe, workspace)), names)
+        shown = f"[{address}]" if ":" in address else address
+        info(f"http://{shown}:{place.getsockname()[1]}/docs shows what can be asked; Ctrl-C ends the service")
+        config = uvicorn.Config(app, log_level="warning", access_log=False, limit_concurrency=_CONNECTIONS)
+        uvicorn.Server(config).run(sockets=[place])
+
+
+def _listening(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, port), family=family)
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise RecipeError(f"serve: {address}, port {port}: {reason}; choose another address or port") from None

@@ -1,0 +1,39 @@
+"""The names that the page and the service answer to.
+
+By any other name nothing is served: a foreign page could have its own name lead to this machine (DNS rebinding).
+"""
+
+import re
+import socket
+from collections.abc import Sequence
+
+import psutil
+
+from pipeline.errors import RecipeError
+
+LOCAL = ("localhost", "127.0.0.1", "::1")
+_EVERYWHERE = ("0.0.0.0", "::")
+_NAME = re.compile(r"(\*\.)?[\w-]+(\.[\w-]+)*\.?|[0-9a-fA-F:.]+|\*")
+
+
+def names_of(address: str, others: Sequence[str]) -> list[str]:
+    """All names that a server on an address is called by.
+
+    Args:
+        address: that it listens on; `0.0.0.0` and `::` are all of this machine, which add its names and addresses.
+        others: further names, as of a proxy; `*.example` stands for all below, `*` turns the check off.
+
+    Raises:
+        RecipeError: one of them can be no name of a host.
+    """
+    if wrong := [name for name in others if not _NAME.fullmatch(name)]:
+        raise RecipeError(f"--hosts {wrong[0]!r}: not the name of a host; expected names such as photos.example")
+    own = _of_this_machine() if address in _EVERYWHERE else []
+    return list(dict.fromkeys([*LOCAL, address, *own, *others]))
+
+
+def _of_this_machine() -> list[str]:
+    """Its names, and its addresses on all networks."""
+    found = [one.address for some in psutil.net_if_addrs().values() for one in some
+             if one.family in (socket.AF_INET, socket.AF_INET6)]  # fmt: skip
+    return [socket.gethostname(), socket.getfqdn(), *(address.partition("%")[0] for address in found)]

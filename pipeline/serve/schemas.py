@@ -1,0 +1,60 @@
+"""The forms of the service's answers, for its page of documentation."""
+
+from pydantic import BaseModel
+
+
+class Hit(BaseModel):
+    """A picture or a caption; `path` is of a picture that is at hand."""
+
+    name: str
+    score: float
+    path: str | None = None
+
+
+class Found(BaseModel):
+    """Pictures, the nearest first."""
+
+    query: str
+    language: str
+    hits: list[Hit]
+
+
+class Captions(BaseModel):
+    """Captions of one language, the nearest first."""
+
+    picture: str
+    language: str
+    hits: list[Hit]
+
+
+class Vectors(BaseModel):
+    """Vectors of H numbers, one for each sentence or picture, and the name and fingerprint of the model."""
+
+    model: str
+    vectors: list[list[float]]
+
+
+class Translation(BaseModel):
+    """A sentence and its translation."""
+
+    sentence: str
+    system: str
+    direction: str
+    translation: str
+
+
+class Health(BaseModel):
+    """What is served: the model, its languages and translators, the number of pictures, the languages of captions."""
+
+    status: str
+    model: str
+    languages: list[str]
+    pictures: int
+    captions: list[str]
+    translators: list[str]
+
+
+class Problem(BaseModel):
+    """What is wrong with a request, in one line."""
+
+    detail: str

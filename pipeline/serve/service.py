@@ -1,0 +1,140 @@
+"""The service: its endpoints, limits, and what it says of a wrong request."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Form, Request, Response, UploadFile
+from fastapi import Query as Parameter
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.trustedhost import TrustedHostMiddleware
+from fastapi.responses import JSONResponse
+
+from data.errors import DataError
+from modules.errors import ModelError
+from pipeline.engine.machine_errors import line_of
+from pipeline.errors import RecipeError
+from pipeline.gallery.hits import Query
+from pipeline.serve.answers import Answers, NotReadyError, Sentences, Translating, Upload
+from pipeline.serve.batches import Batches
+from pipeline.serve.schemas import Captions, Found, Health, Problem, Translation, Vectors
+
+LARGEST = 20 * 2**20
+"""Bytes of a request's body."""
+LONGEST, MOST_SENTENCES, MOST_RESULTS = 1000, 64, 1000  # characters of a sentence; sentences, results of a request
+_QUERIES, _PICTURES, _TRANSLATIONS = 64, 16, 16  # requests of a batch
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    422: {"model": Problem, "description": "The request is wrong."},
+    503: {"model": Problem, "description": "The gallery cannot be read."},
+}
+_TOO_LARGE: dict[int | str, dict[str, Any]] = {413: {"description": "The body is too large."}}
+_UNOBSERVED: Any = dict.fromkeys(("tracing", "metrics", "logs"), False)
+
+Sentence = Annotated[str, Parameter(max_length=LONGEST)]
+Top = Annotated[int, Parameter(ge=1, le=MOST_RESULTS)]
+Language = Annotated[str | None, Parameter(description="detected if none is given")]
+
+
+def create_app(answers: Answers, names: Sequence[str], largest: int = LARGEST) -> FastAPI:
+    """The service as an ASGI application.
+
+    Args:
+        answers: of a gallery.
+        names: that it answers to, `names_of`.
+        largest: bytes of a request's body; a larger one is refused while it arrives.
+    """
+    app = FastAPI(
+        title="Bildwort", description="Search the pictures of a gallery.", redoc_url=None, max_body_size=largest,
+        telemetry=_UNOBSERVED, responses=_PROBLEMS,
+    )  # fmt: skip
+    hosts = [f"[{name}]" if ":" in name else name for name in names]  # as a browser writes IPv6
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
+    _explain_errors(app)
+    thread = ThreadPoolExecutor(1, "answers")
+    _add_words(app, answers, thread)
+    _add_pictures(app, answers, thread)
+    return app
+
+
+def _add_words(app: FastAPI, answers: Answers, thread: ThreadPoolExecutor) -> None:
+    """The endpoints that take words, and what is served."""
+    searches = Batches(answers.search, thread, _QUERIES)
+    translations = Batches(answers.translate, thread, _TRANSLATIONS)
+
+    @app.get("/search", response_model=Found)
+    async def search(q: Sentence, top: Top = 10, language: Language = None) -> Response:
+        """The pictures nearest to a sentence."""
+        return JSONResponse(await searches.ask(Query(q, language, top)))
+
+    @app.get("/translate", response_model=Translation)
+    async def translate(sentence: Sentence, direction: str, system: str = "mt") -> Response:
+        """A sentence in another language, if the model has translators (`/health` names them)."""
+        if not sentence.strip():
+            raise RecipeError("translate: the sentence is empty; give a few words")
+        return JSONResponse(await translations.ask(Translating(sentence, system, direction)))
+
+    @app.get("/health", response_model=Health)
+    async def health() -> Response:
+        """What is served."""
+        return JSONResponse(answers.health())
+
+
+def _add_pictures(app: FastAPI, answers: Answers, thread: ThreadPoolExecutor) -> None:
+    """The endpoints that take pictures too."""
+    descriptions = Batches(answers.describe, thread, _PICTURES)
+    of_sentences = Batches(answers.embed_sentences, thread, _QUERIES)
+    of_pictures = Batches(answers.embed_pictures, thread, _PICTURES)
+
+    @app.post("/describe", response_model=list[Captions], responses=_TOO_LARGE)
+    async def describe(picture: UploadFile, top: Top = 5) -> Response:
+        """The captions of the gallery that are nearest to a picture, in each language."""
+        return JSONResponse(await descriptions.ask(Upload(await picture.read(), picture.filename or "picture", top)))
+
+    @app.post("/embed", response_model=Vectors, responses=_TOO_LARGE)
+    async def embed(
+        sentences: Annotated[list[str] | None, Form()] = None,
+        language: Annotated[str | None, Form(description="of the sentences; detected if none is given")] = None,
+        picture: UploadFile | None = None,
+    ) -> Response:
+        """The vectors of sentences, or of a picture."""
+        if (sentences is None) == (picture is None):
+            raise RecipeError("embed: give sentences or a picture, one of the two")
+        if picture is not None:
+            upload = Upload(await picture.read(), picture.filename or "picture")
+            return JSONResponse(await of_pictures.ask(upload))
+        return JSONResponse(await of_sentences.ask(Sentences(_checked(sentences or []), language)))
+
+
+def _checked(sentences: list[str]) -> list[str]:
+    """The sentences, if they are as they may be; else a RecipeError."""
+    if len(sentences) > MOST_SENTENCES:
+        raise RecipeError(f"embed: {len(sentences)} sentences; send at most {MOST_SENTENCES} at a time")
+    for number, sentence in enumerate(sentences, 1):
+        if not sentence.strip():
+            raise RecipeError(f"embed: sentence {number} is empty; leave it out")
+        if len(sentence) > LONGEST:
+            raise RecipeError(f"embed: sentence {number} has {len(sentence)} characters; send at most {LONGEST}")
+    return sentences
+
+
+def _explain_errors(app: FastAPI) -> None:
+    """Let each error be `{"detail": …}`, one line that a person can act on."""
+
+    async def problem(status: int, request: Request, error: Exception) -> Response:
+        return JSONResponse({"detail": " ".join(str(error).split())}, status)
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        lines = [f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()]
+        return JSONResponse({"detail": "; ".join(lines)}, 422)
+
+    async def of_machine(request: Request, error: Exception) -> Response:
+        assert isinstance(error, OSError)
+        return JSONResponse({"detail": line_of(error) or str(error)}, 503)
+
+    for kind in (DataError, ModelError, RecipeError):
+        app.add_exception_handler(kind, partial(problem, 422))
+    app.add_exception_handler(NotReadyError, partial(problem, 503))
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(OSError, of_machine)
