@@ -1,5 +1,6 @@
 """`serve`: the service runs until it is stopped."""
 
+import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,9 +45,15 @@ def serve(
 
 
 def _listening(address: str, port: int) -> socket.socket:
+    """A socket of an address; of TCP by name, else asyncio lets small answers wait 40 ms for more (Nagle)."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server((address, port), family=family)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, os.name == "posix")
+        made.bind((address, port))
+        made.listen()
     except (OSError, OverflowError) as error:
+        made.close()
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise RecipeError(f"serve: {address}, port {port}: {reason}; choose another address or port") from None
+    return made

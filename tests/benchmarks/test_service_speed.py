@@ -16,8 +16,9 @@ import pytest
 
 from tests.pipeline.tiny import ROOT, Tiny
 
+THINGS = ("bat", "ball", "box", "nut", "crane", "seal", "bow")
 QUERIES = [f"a {size} {colour} {thing} on the {side}" for size in ("small", "large") for colour in ("red", "blue")
-           for thing in ("bat", "ball", "box", "nut", "crane", "seal", "bow") for side in ("left", "right")]  # fmt: skip
+           for thing in THINGS for side in ("left", "right")]  # fmt: skip
 CLIENTS, ROUNDS, WARM = 50, 30, 5
 MOST = 25.0  # times the latency of one client; without batches it would be about half the number of clients
 

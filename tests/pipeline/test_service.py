@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import re
+import shlex
 import shutil
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,7 @@ from pipeline.gallery.picture_sources import PictureFolder
 from pipeline.serve.answers import Answers
 from pipeline.serve.hosts import LOCAL, names_of
 from pipeline.serve.service import MOST_SENTENCES, create_app
-from tests.pipeline.tiny import Tiny
+from tests.pipeline.tiny import ROOT, Tiny
 
 THINGS = ("bat", "ball", "box", "nut", "crane", "seal", "bow")
 QUERIES = [f"a {size} {colour} {thing} on the {side}" for size in ("small", "large") for colour in ("red", "blue")
@@ -290,3 +293,24 @@ def test_its_documentation_names_all_that_it_answers(client: TestClient) -> None
     described = client.get("/openapi.json").json()
     assert set(described["paths"]) == {"/search", "/describe", "/embed", "/translate", "/health"}
     assert "swagger" in client.get("/docs").text
+
+
+def test_the_commands_of_the_readme_are_answered(client: TestClient, picture: Path) -> None:
+    """What curl would send, of each endpoint."""
+    lines = re.findall(r"^curl .*$", (ROOT / "pipeline" / "README.md").read_text(encoding="utf-8"), re.M)
+    for line in lines:
+        words = shlex.split(line)[1:]
+        (address,) = (word for word in words if word.startswith("http://127.0.0.1:8000/"))
+        typed = [
+            (flag, *value.split("=", 1)) for flag, value in pairwise(words) if flag in ("-d", "-F", "--data-urlencode")
+        ]
+        fields = [(name, value) for _, name, value in typed if not value.startswith("@")]
+        files = {name: picture.read_bytes() for _, name, value in typed if value.startswith("@")}
+        parameters = httpx2.QueryParams(fields) if "-G" in words else None
+        data = {} if "-G" in words else {name: [value for one, value in fields if one == name] for name, _ in fields}
+        way = "POST" if "-F" in words else "GET"
+        told = client.request(way, address, params=parameters, data=data, files=files)
+        assert told.status_code == 200, (line, told.text)
+    assert {line.split("8000")[1].split("?")[0].split()[0].strip('"') for line in lines} == {
+        "/search", "/describe", "/embed", "/translate", "/health"
+    }  # fmt: skip
