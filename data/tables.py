@@ -1,9 +1,13 @@
 """Tables of text as people have them: separated by TABs, commas or semicolons, with a header or not, quoted or not."""
 
+import ast
 import csv
 import io
+import json
 import re
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -16,7 +20,7 @@ PICTURE, LANGUAGE, CAPTION, SPLIT, OTHER = "picture", "language", "caption", "sp
 HEADINGS = {
     PICTURE: ("picture", "image", "file", "file_name", "filename", "image_name", "image_id", "path"),
     LANGUAGE: ("language", "lang"),
-    CAPTION: ("caption", "captions", "text", "sentence", "description", "comment"),
+    CAPTION: ("caption", "captions", "text", "sentence", "sentences", "description", "comment", "raw"),
     SPLIT: ("split",),
 }
 """What a column is called in the first line, if that is a header."""
@@ -25,6 +29,8 @@ _SEPARATORS = ("\t", ",", ";", "|")
 # Every cell that holds a quotation mark is in quotation marks and has its own doubled, as spreadsheets write it.
 _QUOTED = re.compile(r'(?:(?:"(?:[^"\t]|"")*+"|[^"\t\n]*+)(?:\t|\r?\n|\Z))*+')
 _CELL = re.compile(r'\s*".*"\s*')
+_STRING = r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\""""
+_LIST = re.compile(rf"\s*\[\s*(?:(?:{_STRING}|None|null|nan)[\s,]*)*+\]\s*", re.DOTALL)
 
 
 class Table(NamedTuple):
@@ -88,6 +94,31 @@ def is_picture_name(cell: str) -> bool:
 def is_missing(cell: str) -> bool:
     """Does a cell hold nothing, or what programs write for nothing (`NA`, `null`)?"""
     return cell.strip().lower() in _NOTHING
+
+
+def captions_in(cell: str) -> list[str]:
+    """The captions in a cell: those of a list of texts, as JSON, Python or NumPy write it (`['a dog', 'a cat']`).
+
+    Args:
+        cell: of a table; any other text is one caption, as it stands.
+    """
+    if not _LIST.fullmatch(cell):
+        return [cell]
+    with suppress(ValueError, SyntaxError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a backslash that escapes nothing
+        try:
+            found = json.loads(cell)
+        except ValueError:
+            found = [ast.literal_eval(string) for string in re.findall(_STRING, cell, re.DOTALL)]
+        texts = [" ".join(text.split()) for text in found if text is not None]
+        if all(map(_is_text, texts)):
+            return texts
+    return [cell]
+
+
+def _is_text(text: str) -> bool:
+    """Is there no half of a character in it (`\\ud83d`), which no file can hold?"""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _separates(separator: str, line: str) -> bool:

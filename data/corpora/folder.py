@@ -1,8 +1,9 @@
-"""Your own pictures and captions: a folder of pictures, and captions in a TSV or CSV.
+"""Your own pictures and captions: a folder of pictures, and captions in a TSV or CSV or in a text a picture.
 
     captions.tsv      picture TAB language TAB caption, and if wanted TAB split (train, val, test); with the setting
                       `languages` there is no column of languages: picture TAB caption; a header (`image,caption`) says
-                      what columns hold
+                      what columns hold; a cell may hold a list of captions (`['a dog', 'a cat']`)
+    a folder          of texts that are named as the pictures, `1.txt` for `1.jpg`: a caption a line
     parallel.tsv      a header of languages, `en TAB de`, or `picture TAB en TAB de`; then translations of each other,
                       two or more a line
 
@@ -21,14 +22,28 @@ from data.captions import Caption, Pair
 from data.corpora import Corpus
 from data.errors import DataError
 from data.languages import language_of
-from data.pictures import PictureNames, composed, copies_of, pictures_in
-from data.tables import CAPTION, LANGUAGE, OTHER, PICTURE, SPLIT, columns_of, is_header, is_missing, read_table
+from data.lines import read_lines, visible_files
+from data.pictures import PictureNames, composed, copies_of, is_inside, pictures_in
+from data.tables import (
+    CAPTION,
+    LANGUAGE,
+    OTHER,
+    PICTURE,
+    SPLIT,
+    captions_in,
+    columns_of,
+    is_header,
+    is_missing,
+    read_table,
+)
 
 SPLITS = ("train", "val", "test")
 CAPTIONS = "picture TAB language TAB caption, and if wanted TAB split"
 """What a line of captions is, in words."""
 WITHOUT_LANGUAGE = "picture TAB caption, and if wanted TAB split"
 """What it is without a column of languages."""
+TEXT = ".txt"
+"""What the name of a text of one picture ends in."""
 _COLUMNS = {PICTURE, LANGUAGE, CAPTION, SPLIT, OTHER}
 
 
@@ -40,7 +55,8 @@ class FolderSettings:
     """Folder of the pictures."""
 
     captions: str = "captions.tsv"
-    """The captions, one a line: `picture TAB language TAB caption`, and if wanted `TAB split`."""
+    """The captions, one a line: `picture TAB language TAB caption`, and if wanted `TAB split`. Or a folder of texts,
+    each named as a picture (`1.txt` for `1.jpg`), a caption a line."""
 
     languages: list[str] = field(default_factory=list)
     """Languages of captions without a column of languages (`picture TAB caption`); of several, that of each caption is
@@ -114,10 +130,19 @@ def sources(settings: FolderSettings, root: Path | None) -> list[Path]:
         DataError: no root, or no folder of pictures.
     """
     root = _require(root)
-    files = [root / settings.captions, *([root / settings.parallel] if settings.parallel else [])]
+    captions, pictures = root / settings.captions, pictures_in(root / settings.pictures)[0]
+    files = [*texts_in(captions, PictureNames(pictures))] if captions.is_dir() else [captions]
+    files += [root / settings.parallel] if settings.parallel else []
     if settings.regions is not None:
         return files + [root / settings.regions / name for name in ("regions.npy", "boxes.npy", "ids.txt")]
-    return files + list(pictures_in(root / settings.pictures)[0].values())
+    return files + list(pictures.values())
+
+
+def texts_in(folder: Path, names: PictureNames) -> dict[Path, str]:
+    """The texts of a folder that are named as a picture (`1.txt` or `1.jpg.txt` for `1.jpg`) → that picture."""
+    files = [path for path in sorted(visible_files(folder)) if path.suffix.lower() == TEXT and is_inside(path, folder)]
+    named = {path: names.name_of(path.relative_to(folder).as_posix()[: -len(TEXT)]) for path in files}
+    return {path: name for path, name in named.items() if name is not None}
 
 
 def is_code(language: str) -> bool:
@@ -133,9 +158,11 @@ def _require(root: Path | None) -> Path:
 
 @dataclass
 class _Line:
-    """A caption as it stands in the file; `split` is empty where none is given."""
+    """A caption as it stands in a file; `split` is empty where none is given, `place` is its own in a cell, from 1."""
 
+    file: Path
     number: int
+    place: int
     picture: str
     language: str
     text: str
@@ -165,10 +192,10 @@ class _Reading:
     split_of: dict[str, str] = field(default_factory=dict)
 
     def captions(self, path: Path) -> list[Caption]:
-        """The captions of a file."""
-        lines, first = list(self._lines(path)), dict[str, str]()
+        """The captions of a file, or of a folder of texts."""
+        lines, first = list(self._texts(path) if path.is_dir() else self._lines(path)), dict[str, str]()
         for line in lines:
-            here = f"{path}:{line.number}"
+            here = f"{line.file}:{line.number}"
             if line.split and (before := self.split_of.setdefault(line.picture, line.split)) != line.split:
                 raise DataError(f"{here}: picture {line.picture!r} is in {line.split}, but in {before} at "
                                 f"{first[line.picture]}; give it one split")  # fmt: skip
@@ -176,12 +203,14 @@ class _Reading:
                 first.setdefault(line.picture, here)
         captions = []
         for line in lines:
+            here = f"{line.file}:{line.number}"
             if is_missing(line.text):
-                self.empty.append(f"{path}:{line.number}")
+                self.empty.append(here)
                 continue
-            name = line.picture
-            captions.append(Caption(name, f"{name}#{line.number}", line.language, line.text, self._split(name)))
-            self.places[captions[-1].caption_id] = f"{path}:{line.number}"
+            name, place = line.picture, f".{line.place}" if line.place > 1 else ""
+            caption = Caption(name, f"{name}#{line.number}{place}", line.language, line.text, self._split(name))
+            self.places[caption.caption_id] = here
+            captions.append(caption)
         if not captions:
             raise DataError(f"{path}: no caption; expected {self._expected}")
         return captions
@@ -219,8 +248,8 @@ class _Reading:
         rows = table.rows
         if rows and is_header(rows[0][1]):
             columns, rows = columns_of(rows[0][1]) or columns, rows[1:]
-        if LANGUAGE not in columns and not self.settings.languages:
-            raise DataError(f"{path}: no column of languages; set corpus.languages to that of the captions, like [en]")
+        if LANGUAGE not in columns:
+            self._require_languages(path)
         least = len(columns) - (columns[-1] == SPLIT)
         for number, cells in rows:
             here = f"{path}:{number}"
@@ -228,13 +257,32 @@ class _Reading:
                 hint = "" if table.separator == "\t" else "; write a text with commas in quotation marks"
                 raise DataError(f"{here}: {len(cells)} fields, expected {self._expected}{hint}")
             row = dict(zip(columns, cells, strict=False))
-            name, text, split = self._picture(row[PICTURE], here), row[CAPTION], row.get(SPLIT, "")
-            language = row[LANGUAGE] if LANGUAGE in row else language_of(text, self.settings.languages)
-            if not is_code(language):
-                raise DataError(f"{here}: language {language!r}, expected a code like en or de")
+            name, split = self._picture(row[PICTURE], here), row.get(SPLIT, "")
+            if LANGUAGE in row and not is_code(row[LANGUAGE]):
+                raise DataError(f"{here}: language {row[LANGUAGE]!r}, expected a code like en or de")
             if split and split not in SPLITS:
                 raise DataError(f"{here}: split {split!r}, expected {', '.join(SPLITS)}")
-            yield _Line(number, name, language, text, split)
+            texts = [text for text in captions_in(row[CAPTION]) if not is_missing(text)] or [""]
+            for place, text in enumerate(texts, 1):
+                yield _Line(path, number, place, name, row.get(LANGUAGE) or self._language_of(text), text, split)
+
+    def _texts(self, folder: Path) -> Iterator[_Line]:
+        """The lines of the texts that are named as pictures; of a text without a caption its first."""
+        self._require_languages(folder)
+        of_picture: dict[str, Path] = {}
+        for path, name in texts_in(folder, self._names).items():
+            if (other := of_picture.setdefault(name, path)) != path:
+                raise DataError(f"{path}: captions of picture {name!r}, which {other} has too; keep one of them")
+            lines = enumerate(map(str.strip, read_lines(path, "captions, one a line")), 1)
+            for number, text in [(number, text) for number, text in lines if not is_missing(text)] or [(1, "")]:
+                yield _Line(path, number, 1, name, self._language_of(text), text, "")
+
+    def _require_languages(self, path: Path) -> None:
+        if not self.settings.languages:
+            raise DataError(f"{path}: no column of languages; set corpus.languages to that of the captions, like [en]")
+
+    def _language_of(self, text: str) -> str:
+        return language_of(text, self.settings.languages)
 
     @property
     def _usual(self) -> list[str]:

@@ -32,7 +32,9 @@ def init(
         str, typer.Argument(metavar="FOLDER", help="pictures and captions, or hub:NAME of an image-caption data set")
     ],
     output: Annotated[Path | None, typer.Option(help="the recipe; FOLDER's name with .yaml if none is given")] = None,
-    captions: Annotated[Path | None, typer.Option(help="the file of captions; found if none is given")] = None,
+    captions: Annotated[
+        Path | None, typer.Option(help="the file of captions, or a folder of texts; found if none is given")
+    ] = None,
     backbone: Annotated[
         str | None, typer.Option(help="dual encoder, or vision network for regions: a folder or hub name; or built-in")
     ] = None,

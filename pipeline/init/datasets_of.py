@@ -17,7 +17,7 @@ from data.language_codes import NLLB, spellings
 from data.languages import Detected, detect_languages, language_of
 from data.pictures import SUFFIXES, composed, copies_of, pictures_in
 from data.progress import shown
-from data.tables import is_missing
+from data.tables import captions_in, is_missing
 from pipeline.init.data_set_files import FILE_NAME, Part, may_be_read, parts_of, reading
 from pipeline.init.detection import Found, path_from
 
@@ -217,10 +217,14 @@ def _language_in(column: str) -> str | None:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The captions in a cell: a text, a list of texts, or of records with a text `raw`; a missing one is empty."""
+    """The captions in a cell: a text, a list of texts, or of records with a text `raw`; a missing one is empty.
+
+    A text may be a list too: `['a dog', 'a cat']`.
+    """
     for entry in (value or [None]) if isinstance(value, list) else [value]:
-        text = entry.get("raw") if isinstance(entry, dict) else entry
-        yield " ".join(text.split()) if isinstance(text, str) and not is_missing(text) else ""
+        held = entry.get("raw") if isinstance(entry, dict) else entry
+        for text in (isinstance(held, str) and captions_in(held)) or [""]:
+            yield "" if is_missing(text) else " ".join(text.split())
 
 
 def _some_texts(rows: "Dataset", column: str) -> list[str]:

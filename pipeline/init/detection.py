@@ -5,17 +5,29 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from data.corpora.folder import CAPTIONS, SPLITS, WITHOUT_LANGUAGE, is_code
+from data.corpora.folder import CAPTIONS, SPLITS, TEXT, WITHOUT_LANGUAGE, is_code, texts_in
 from data.corpora.karpathy import read_entries
 from data.errors import DataError
 from data.languages import Detected, detect_languages
-from data.lines import read_text
-from data.pictures import SUFFIXES, composed, is_inside, pictures_in, without_number
-from data.tables import CAPTION, LANGUAGE, PICTURE, SPLIT, columns_of, is_header, is_picture_name, read_table
+from data.lines import read_lines, read_text, visible_files
+from data.pictures import SUFFIXES, PictureNames, composed, is_inside, pictures_in, without_number
+from data.tables import (
+    CAPTION,
+    LANGUAGE,
+    PICTURE,
+    SPLIT,
+    captions_in,
+    columns_of,
+    is_header,
+    is_picture_name,
+    read_table,
+)
 
 _TABLES, _JSON = (".tsv", ".txt", ".token", ".csv"), (".json",)
 _SAMPLE = 200  # lines or pictures that are tried
 _TOLD = 3  # files whose reasons are told
+NO_PICTURE = "texts that are named as no picture"
+"""What may be left out of a folder of texts."""
 _TO_MAKE = "`picture TAB caption`, a line a caption, for example `{}<TAB>A dog on the beach.`"
 
 
@@ -43,7 +55,7 @@ class Found:
 
     @property
     def captions(self) -> Path:
-        """The file of captions."""
+        """The file of captions, or the folder of texts."""
         return self.root / self.corpus["captions"]
 
     @property
@@ -61,7 +73,8 @@ def look_at(folder: Path, captions: Path | None, languages: Sequence[str] = ()) 
 
     Args:
         folder: to look at, with all folders in it.
-        captions: the file of captions; None: the one that is found.
+        captions: the file of captions, or a folder of texts named as the pictures; None: what is found, a file before
+            texts.
         languages: of captions that do not say it; none: they are detected.
 
     Raises:
@@ -83,8 +96,13 @@ def path_from(file: Path, folder: Path) -> str:
 def _chosen(
     folder: Path, captions: Path | None, pictures: Mapping[str, Path], languages: Sequence[str]
 ) -> tuple[Path, Found]:
-    """The file of captions, and what it is."""
+    """The file of captions, or the folder of texts, and what it is."""
+    if captions and captions.is_dir():
+        return captions, _texts(captions, pictures, languages)
+    beside = {} if captions else texts_in(folder, PictureNames(pictures))
     files = [captions] if captions else [p for depth in ("*", "*/*") for p in sorted(folder.glob(depth)) if _may_be(p)]
+    if len(beside) > 1:
+        files = [file for file in files if file not in beside]
     known = {name for path in pictures for name in (PurePosixPath(path).name, PurePosixPath(path).stem)}
     broken: list[DataError] = []
     passed: list[str] = []
@@ -106,13 +124,16 @@ def _chosen(
         )
     if candidates:
         return candidates[0]
+    if len(beside) > 1:
+        return folder, _texts(folder, pictures, languages)
     if broken:
         raise broken[0]
     to_make = _TO_MAKE.format(next(iter(pictures)))
     if captions:
         raise DataError(f"{passed[0]}; expected {to_make}, or JSON of COCO's or Karpathy's form")
     looked = f" (looked at {'; '.join(passed[:_TOLD])}{' …' if len(passed) > _TOLD else ''})" if passed else ""
-    raise DataError(f"{folder}: pictures, but no captions{looked}; write a file captions.tsv into it: {to_make}")
+    raise DataError(f"{folder}: pictures, but no captions{looked}; write a file captions.tsv into it: {to_make}; or a "
+                    "text beside each picture (`1.txt` beside `1.jpg`)")  # fmt: skip
 
 
 def _may_be(path: Path) -> bool:
@@ -140,12 +161,36 @@ def _table(file: Path, known: set[str], languages: Sequence[str]) -> Found:
     detected = None
     if LANGUAGE not in columns:
         text = columns.index(CAPTION)
-        detected = None if languages else detect_languages(row[text] for row in rows if len(row) > text)
+        texts = (caption for row in rows if len(row) > text for caption in captions_in(row[text]))
+        detected = None if languages else detect_languages(texts)
         settings["languages"] = detected.languages if detected else [*languages]
     with_splits = SPLIT in columns and all(len(row) == width and row[-1] for row in rows)
     names = [composed(without_number(row[place])) for row in rows if len(row) > place]
     form = "a CSV" if file.name.removesuffix(".gz").endswith(".csv") else "a TSV"
     return Found(f"{form} ({file.name})", file.parent, settings, names, detected, drawn=not with_splits)
+
+
+def _texts(folder: Path, pictures: Mapping[str, Path], languages: Sequence[str]) -> Found:
+    """Texts of a folder, each named as a picture, be it in this folder or in another one of the same form."""
+    names = [path.relative_to(folder).as_posix() for path in sorted(visible_files(folder))]
+    names = [composed(name[: -len(TEXT)]) for name in names if name.lower().endswith(TEXT)]
+    place = _folder_of(names, pictures)
+    known = PictureNames(
+        name.removeprefix(f"{place}/") for name in pictures if not place or name.startswith(f"{place}/")
+    )
+    texts = texts_in(folder, known)
+    if not texts:
+        raise DataError(
+            f"{folder}: no text in it is named as a picture; expected `1.txt` for `1.jpg`, a caption a line"
+        )
+    some = [*texts][:: max(1, len(texts) // _SAMPLE)]
+    captions = [line for path in some for line in read_lines(path, "captions, one a line")]
+    if not any(map(str.isalpha, "".join(captions))):
+        raise DataError(f"{folder}: texts named as pictures, but without words; expected captions, one a line")
+    detected = None if languages else detect_languages(captions)
+    settings = {"name": "folder", "languages": detected.languages if detected else [*languages]}
+    left = {NO_PICTURE: [name + TEXT for name in names if known.name_of(name) is None]}
+    return Found("a text a picture", folder, settings, [*texts.values()], detected, drawn=True, left=left)
 
 
 def _place_of_pictures(rows: Sequence[Sequence[str]], known: set[str], places: Iterable[int]) -> int:
@@ -202,14 +247,20 @@ def _tree(file: Path, languages: Sequence[str]) -> Found:
 
 
 def _folder_of(names: Sequence[str], pictures: Mapping[str, Path]) -> str:
-    """The folder, relative to that of all pictures, in which most of the named ones lie; the outer of several."""
+    """The folder, relative to that of all pictures, in which most of the named ones lie; the outer of several.
+
+    Args:
+        names: of some pictures, with their ending or without.
+        pictures: all there are.
+    """
+    known = {*pictures, *(name.rpartition(".")[0] for name in pictures)}
     some = names[:: max(1, len(names) // _SAMPLE)]
     inner = {str(parent) for name in pictures for parent in PurePosixPath(name).parents} - {"."}
     folders = ["", *sorted(inner, key=lambda folder: (folder.count("/"), folder))]
 
     def hits(place: str) -> int:
         """How many of them lie there."""
-        return sum((f"{place}/{name}" if place else name) in pictures for name in some)
+        return sum((f"{place}/{name}" if place else name) in known for name in some)
 
     best = max(folders, key=hits)
     if not hits(best):  # Karpathy's names of folders, where all pictures lie in one

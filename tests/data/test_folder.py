@@ -115,6 +115,40 @@ def test_parallel_text_about_pictures_and_about_none(root: Path) -> None:
     assert read(FolderSettings(parallel="parallel.tsv"), root, root).pairs[0].image_id is None
 
 
+def test_a_text_beside_each_picture(root: Path) -> None:
+    pictures = root / "pictures"
+    (pictures / "0.png").rename(pictures / "Mu\u0308he.png")
+    write(pictures, "A dog\ton the beach", "", "Two dogs\r", name="Mu\u0308he.txt")
+    write(pictures, "A cat", name="1.png.txt")
+    write(pictures, " ", name="2.txt")
+    write(pictures, "about all pictures", name="readme.txt")
+    (pictures / "3.txt").symlink_to(root / "captions.tsv")  # out of the folder
+    of_texts = FolderSettings(captions="pictures", languages=["en"])
+    corpus = read(of_texts, root, root)
+    assert [(one.image_id, one.text) for one in corpus.captions] == [
+        ("1.png", "A cat"), ("M\u00fche.png", "A dog\ton the beach"), ("M\u00fche.png", "Two dogs"),
+    ]  # fmt: skip
+    assert corpus.place(corpus.captions[2], "en") == f"{pictures}/Mu\u0308he.txt:3"
+    assert corpus.empty == [f"{pictures}/2.txt:1"]
+    assert {path.name for path in sources(of_texts, root) if path.suffix == ".txt"} == {
+        "Mu\u0308he.txt", "1.png.txt", "2.txt",
+    }  # fmt: skip
+    write(pictures, "A cat again", name="1.txt")
+    with pytest.raises(DataError, match=r"1\.txt: captions of picture '1\.png', which .*1\.png\.txt has too; keep one"):
+        read(of_texts, root, root)
+    with pytest.raises(DataError, match=r"no column of languages; set corpus\.languages"):
+        read(FolderSettings(captions="pictures"), root, root)
+
+
+def test_texts_of_another_folder_are_named_as_the_pictures(root: Path) -> None:
+    (root / "texts" / "sub").mkdir(parents=True)
+    (root / "pictures" / "sub").mkdir()
+    (root / "pictures" / "0.png").rename(root / "pictures" / "sub" / "0.png")
+    write(root / "texts", "A dog", name="sub/0.txt")
+    corpus = read(FolderSettings(captions="texts", languages=["en"]), root, root)
+    assert [(one.image_id, one.text) for one in corpus.captions] == [("sub/0.png", "A dog")]
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

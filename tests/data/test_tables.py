@@ -1,12 +1,17 @@
 """Tables of captions as people have them: TABs or commas, a header or not, quoted as spreadsheets do or not."""
 
+import csv
+import io
+import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from data.corpora.folder import FolderSettings, read
 from data.errors import DataError
-from data.tables import columns_of, is_missing, read_table
+from data.tables import captions_in, columns_of, is_missing, read_table
 from tests.data.layouts import write_folder
 
 
@@ -64,21 +69,25 @@ def test_nothing_is_written_in_several_ways() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "settings"),
+    ("name", "text", "options"),
     [
         ("captions.csv", 'image,caption\n0.png,"A dog, running"\n', {"languages": ["en"]}),
         ("captions.txt", 'image,caption\n0.png,"A dog, running"\n', {"languages": ["en"]}),
         ("captions.tsv", "A dog, running\t0.png\n", {"languages": ["en"], "columns": ["caption", "picture"]}),
         ("captions.tsv", "caption\timage\nA dog, running\t0.png\n", {"languages": ["en"]}),
         ("captions.tsv", "0\ten\tA dog, running\n", {}),
+        ("results.csv", "image_name| comment_number| comment\n0.png| 0| A dog, running\n", {"languages": ["en"]}),
+        ("Flickr8k.token.txt", "0.png#0\tA dog, running\n", {"languages": ["en"]}),
+        ("captions.csv", 'file,text\n0.png,"A dog, running"\n', {"languages": ["en"]}),
+        ("captions.csv", 'raw,id,filename\n"[""A dog, running""]",7,0.png\n', {"languages": ["en"]}),
         ("captions.tsv", '"0.png#3"\t"en"\t"A dog, running"\n', {}),
         ("captions.tsv", "split\tlanguage\tpath\ttext\n\ten\t0.png\tA dog, running\n", {}),
     ],
 )
-def test_forms_of_captions(name: str, text: str, settings: dict, tmp_path: Path) -> None:
+def test_forms_of_captions(name: str, text: str, options: dict, tmp_path: Path) -> None:
     write_folder(tmp_path, size=3)
     (tmp_path / name).write_text(text)
-    (caption,) = read(FolderSettings(captions=name, **settings), tmp_path, tmp_path).captions
+    (caption,) = read(FolderSettings(captions=name, **options), tmp_path, tmp_path).captions
     assert (caption.image_id, caption.language, caption.text) == ("0.png", "en", "A dog, running")
 
 
@@ -116,3 +125,80 @@ def test_copies_of_a_picture_are_in_one_split(tmp_path: Path) -> None:
     assert all(split_of[f"{number}.png"] == split_of[f"copy-{number}.png"] for number in range(60))
     assert split_of["59.png"] == "test"  # as its copy, which has a split
     assert len({*split_of.values()}) == 3
+
+
+@pytest.mark.parametrize(
+    ("cell", "captions"),
+    [
+        ('["a dog", "a \\"cat\\""]', ["a dog", 'a "cat"']),
+        ("['a dog', \"it's a cat\"]", ["a dog", "it's a cat"]),
+        ("['a dog'\n 'a cat']", ["a dog", "a cat"]),  # NumPy's
+        ('["a \\ud83d\\ude00", null]', ["a \U0001f600"]),
+        ("[None, 'two\\nlines']", ["two lines"]),
+        ("[]", []),
+        ("[a dog]", ["[a dog]"]),
+        ("[1, 2]", ["[1, 2]"]),
+        ("['a dog", ["['a dog"]),
+        ("['a \\ud83d']", ["['a \\ud83d']"]),  # half a character
+        ("['\\x']", ["['\\x']"]),
+        ("a dog", ["a dog"]),
+    ],
+)
+def test_a_cell_may_hold_a_list_of_captions(cell: str, captions: list[str]) -> None:
+    assert captions_in(cell) == captions
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(st.lists(TEXT))
+def test_any_captions_come_back_from_a_list(texts: list[str]) -> None:
+    wanted = [" ".join(text.split()) for text in texts]
+    assert captions_in(json.dumps(texts)) == captions_in(json.dumps(texts, ensure_ascii=False)) == wanted
+    assert captions_in(repr(texts)) == wanted
+
+
+LINE = TEXT.map(lambda text: " ".join(text.split()))
+
+
+@settings(deadline=None)
+@given(
+    texts=st.lists(LINE, min_size=1, max_size=5), separator=st.sampled_from(",;|"), ends=st.sampled_from(["\n", "\r\n"])
+)
+def test_any_captions_come_back_from_a_csv(tmp_path_factory, texts: list[str], separator: str, ends: str) -> None:
+    held = io.StringIO()
+    writer = csv.writer(held, delimiter=separator, lineterminator=ends)
+    writer.writerows([["image", "caption"], *[[f"{number}.png", text] for number, text in enumerate(texts)]])
+    path = tmp_path_factory.getbasetemp() / "any.csv"
+    path.write_bytes(held.getvalue().encode())
+    rows = [cells for _, cells in read_table(path, "captions").rows]
+    assert rows == [["image", "caption"], *[[f"{number}.png", text] for number, text in enumerate(texts)]]
+
+
+@settings(deadline=None)
+@given(lines=st.lists(st.lists(LINE, min_size=2, max_size=3), min_size=1, max_size=4))
+def test_line_breaks_in_quotation_marks_are_spaces(tmp_path_factory, lines: list[list[str]]) -> None:
+    """Of a CSV, and of a TSV all of whose cells a spreadsheet has quoted."""
+    for separator, name in (",", "any.csv"), ("\t", "any.tsv"):
+        held = io.StringIO()
+        writer = csv.writer(held, delimiter=separator, quoting=csv.QUOTE_ALL)
+        writer.writerows(
+            [["image", "caption"], *[[f"{number}.png", "\n".join(some)] for number, some in enumerate(lines)]]
+        )
+        path = tmp_path_factory.getbasetemp() / name
+        path.write_bytes(held.getvalue().encode())
+        texts = [cells[1] for _, cells in read_table(path, "captions").rows[1:]]
+        assert texts == [" ".join(some).strip() for some in lines]
+
+
+def test_a_list_in_a_cell_is_several_captions_of_its_line(tmp_path: Path) -> None:
+    write_folder(tmp_path, size=3)
+    (tmp_path / "captions.csv").write_text(
+        "image,caption\n0.png,\"['A dog', 'Ein Hund ist auf dem Bild', None]\"\n1.png,[]\n2.png,A cat\n"
+    )
+    corpus = read(FolderSettings(captions="captions.csv", languages=["en", "de"]), tmp_path, tmp_path)
+    assert [(one.caption_id, one.language, one.text) for one in corpus.captions] == [
+        ("0.png#2", "en", "A dog"), ("0.png#2.2", "de", "Ein Hund ist auf dem Bild"), ("2.png#4", "en", "A cat"),
+    ]  # fmt: skip
+    assert corpus.place(corpus.captions[1], "de") == f"{tmp_path}/captions.csv:2"
+    assert corpus.empty == [f"{tmp_path}/captions.csv:3"]

@@ -275,27 +275,3 @@ def test_languages_that_cannot_be_told_are_said_and_can_be_set(tmp_path: Path, c
     assert "30 Czech, 1 a picture" in capsys.readouterr().out
     assert run(tmp_path, "init", "mine", *options, "--languages", "Czech", "--force") == 1
     assert "--languages: 'Czech'; expected codes like en or de" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("form", ["csv", "kaggle", "swapped", "number sign", "quoted", "stems"])
-def test_captions_as_people_have_them(form: str, tmp_path: Path, capsys) -> None:
-    mine = tmp_path / "mine"
-    names = draw_pictures(mine, COUNT)
-    if form == "number sign":
-        for name in list(names):
-            (mine / name).rename(mine / f"Scan #{name}")
-        names = {f"Scan #{name}": text for name, text in names.items()}
-    lines = {
-        "csv": ["image,caption", *[f"{name},{text}" for name, text in names.items()]],
-        "kaggle": ["image,caption", *[f'{name},"{text}, ""really"""' for name, text in names.items()]],
-        "swapped": [f"{text}\t{name}" for name, text in names.items()],
-        "number sign": [f"{name}\t{text}" for name, text in names.items()],
-        "quoted": [f'"{name}"\t"{text}"' for name, text in names.items()],
-        "stems": [f"{name[:-4]}\t{text}" for name, text in names.items()],
-    }[form]
-    ending = {"csv": "csv", "kaggle": "txt"}.get(form, "tsv")
-    (mine / f"captions.{ending}").write_text("\n".join(lines))
-    assert run(tmp_path, "init", "mine", "--backbone", "built-in", "--translator", "none") == 0
-    assert "30 English (detected), 1 a picture" in capsys.readouterr().out
-    assert run(tmp_path, "prepare", "./mine.yaml") == 0
-    assert captions_of(tmp_path)["images"] == COUNT

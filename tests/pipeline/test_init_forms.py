@@ -1,0 +1,88 @@
+"""`bildwort init` reads captions in the forms in which people have them."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.own_pictures import COUNT, captions_of, draw_pictures, made, refused, run, write_tsv
+
+OPTIONS = "--backbone", "built-in", "--translator", "none"
+FORMS = {  # name of the file → its lines, from each picture's name and caption
+    "captions.csv": lambda names: ["image,caption", *[f"{name},{text}" for name, text in names.items()]],
+    "of spreadsheets.csv": lambda names: [
+        "file,text", *[f'"{name}","{text}, ""really"""' for name, text in names.items()],
+    ],
+    "captions.txt": lambda names: [
+        "image,caption", *[f'{name},"{text} {k}, running"' for name, text in names.items() for k in range(5)],
+    ],
+    "results.csv": lambda names: [
+        "image_name| comment_number| comment",
+        *[f"{name}| {k}| {text} , number {k} ." for name, text in names.items() for k in range(5)],
+    ],
+    "Flickr8k.token.txt": lambda names: [f"{name}#{k}\t{text} {k}" for name, text in names.items() for k in range(5)],
+    "lists.csv": lambda names: [
+        "raw,split,filename",
+        *[f'"{[text, text + " again"]}",{["val", "test", "train"][min(2, k)]},{name}'
+          for k, (name, text) in enumerate(names.items())],
+    ],
+    "swapped.tsv": lambda names: [f"{text}\t{name}" for name, text in names.items()],
+    "quoted.tsv": lambda names: [f'"{name}"\t"{text}"' for name, text in names.items()],
+    "stems.tsv": lambda names: [f"{name[:-4]}\t{text}" for name, text in names.items()],
+}  # fmt: skip
+EACH = {"captions.txt": 5, "results.csv": 5, "Flickr8k.token.txt": 5, "lists.csv": 2}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_captions_as_people_have_them(form: str, tmp_path: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine" / "Images", COUNT)
+    (tmp_path / "mine" / form).write_text("\n".join(FORMS[form](names)))
+    assert run(tmp_path, "init", "mine", *OPTIONS) == 0
+    each = EACH.get(form, 1)
+    assert f"{COUNT * each} English (detected), {each} a picture" in capsys.readouterr().out
+    assert run(tmp_path, "prepare", "./mine.yaml") == 0
+    assert captions_of(tmp_path)["images"] == COUNT
+
+
+def test_a_number_sign_in_the_name_of_a_picture(tmp_path: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    for name in names:
+        (tmp_path / "mine" / name).rename(tmp_path / "mine" / f"Scan #{name}")
+    write_tsv(tmp_path / "mine" / "captions.tsv", {f"Scan #{name}": text for name, text in names.items()})
+    assert run(tmp_path, "init", "mine", *OPTIONS) == 0
+    assert "30 English (detected), 1 a picture" in capsys.readouterr().out
+
+
+def test_a_text_beside_each_picture_and_texts_in_a_folder_of_their_own(tmp_path: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine" / "holiday", COUNT)
+    for name, text in names.items():
+        (tmp_path / "mine" / "holiday" / name).with_suffix(".txt").write_text(f"{text}\n{text} again\n")
+    (tmp_path / "mine" / "holiday" / "of nothing.txt").write_text("no picture has this name")
+    recipe = made(tmp_path / "work", str(tmp_path / "mine"), *OPTIONS)
+    assert (recipe.corpus.options.captions, recipe.corpus.options.pictures) == (".", ".")
+    told = capsys.readouterr().out
+    assert "found     a text a picture, 30 pictures with captions" in told
+    assert "60 English (detected), 2 a picture" in told
+    assert "left out  1 texts that are named as no picture: holiday/of nothing.txt" in told
+    assert captions_of(tmp_path / "work")["captions"] == 2 * COUNT
+    (tmp_path / "mine" / "texts").mkdir()
+    for path in (tmp_path / "mine" / "holiday").glob("*.txt"):
+        path.rename(tmp_path / "mine" / "texts" / path.name)
+    texts = str(tmp_path / "mine" / "texts")
+    recipe = made(tmp_path / "apart", str(tmp_path / "mine"), "--captions", texts, *OPTIONS)
+    assert (recipe.corpus.options.captions, recipe.corpus.options.pictures) == ("texts", "holiday")
+    assert captions_of(tmp_path / "apart")["captions"] == 2 * COUNT
+
+
+def test_texts_that_are_no_captions(tmp_path: Path, capsys) -> None:
+    """Boxes beside the pictures, as some detectors want them; a file of captions comes before all texts."""
+    mine, work = tmp_path / "mine", tmp_path / "work"
+    names = draw_pictures(mine, COUNT)
+    for name in names:
+        (mine / name).with_suffix(".txt").write_text("0 0.5 0.5 0.2 0.1\n")
+    assert "texts named as pictures, but without words" in refused(work, capsys, str(mine))
+    (tmp_path / "empty").mkdir()
+    assert "no text in it is named as a picture" in refused(
+        work, capsys, str(mine), "--captions", str(tmp_path / "empty")
+    )
+    write_tsv(mine / "captions.tsv", names)
+    assert made(work, str(mine), *OPTIONS).corpus.options.captions == "captions.tsv"
