@@ -1,5 +1,61 @@
-"""The error that reading data raises on purpose."""
+"""The errors that reading data raises on purpose."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+_TOLD = 10
 
 
 class DataError(ValueError):
     """Bad input in one line: what is wrong, where (file, line, id), what was expected, what to do next."""
+
+
+class BadLinesError(DataError):
+    """Several lines of bad input, in one error.
+
+    Args:
+        problems: what is wrong with each, one or more; as text the error is the first of them, and says how many more.
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = list(problems)
+        more = len(self.problems) - 1
+        super().__init__(self.problems[0] + (f" (and {more:,} more)" if more else ""))
+
+    def __reduce__(self) -> tuple[type["BadLinesError"], tuple[list[str]]]:
+        """It may come from another process."""
+        return BadLinesError, (self.problems,)
+
+    @property
+    def told(self) -> list[str]:
+        """The first ten problems, a line each, and how many more there are."""
+        more = len(self.problems) - _TOLD
+        return [*self.problems[:_TOLD], *([f"{more:,} more lines do not fit"] if more > 0 else [])]
+
+
+class BadLines:
+    """Gathers what is wrong with lines of files, so that a person sees all of it at once.
+
+    Attributes:
+        problems: where a line stands → what is wrong with it first of all.
+    """
+
+    def __init__(self) -> None:
+        self.problems: dict[str, str] = {}
+
+    @contextmanager
+    def gather(self, where: str) -> Iterator[None]:
+        """Note the `DataError` that is raised inside about the line that stands at `where`, and go on behind it."""
+        try:
+            yield
+        except DataError as error:
+            self.problems.setdefault(where, str(error))
+
+    def require_none(self) -> None:
+        """End here if there was one.
+
+        Raises:
+            BadLinesError: there was.
+        """
+        if self.problems:
+            raise BadLinesError(list(self.problems.values()))

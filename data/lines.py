@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from data.errors import DataError
+from data.errors import BadLines, BadLinesError, DataError
 
 WORD_VECTORS = (".vec", ".vec.gz", ".bin")
 """Endings of the names of files with word vectors (`data.published_vectors`)."""
 _SMALL, _RATIO = 2**26, 100  # bytes that any file may hold; of text, packed to how many times as little
 
 
-def read_lines(path: Path, expected: str) -> list[str]:
+def read_lines(path: Path, expected: str, bad: BadLines | None = None) -> list[str]:
     """Lines of a UTF-8 file as they are, unpacked if the name ends in .gz.
 
     Only a newline ends a line: `str.splitlines` would cut at U+2028 and U+0085 too, and shift all that follows.
@@ -22,15 +22,16 @@ def read_lines(path: Path, expected: str) -> list[str]:
     Args:
         path: the file.
         expected: what it should be, for the error.
+        bad: gathers the lines that are not UTF-8, and all are read; None: they are an error.
 
     Raises:
         DataError: the file is missing or unreadable, is not whole, or is not UTF-8.
     """
-    lines = read_text(path, expected).split("\n")
+    lines = read_text(path, expected, bad).split("\n")
     return lines[:-1] if not lines[-1] else lines
 
 
-def read_text(path: Path, expected: str) -> str:
+def read_text(path: Path, expected: str, bad: BadLines | None = None) -> str:
     """A whole UTF-8 file, without a byte order mark; see `read_lines`.
 
     Raises:
@@ -41,9 +42,21 @@ def read_text(path: Path, expected: str) -> str:
         raw = _unpacked(raw, path) if path.suffix == ".gz" else raw
     try:
         return raw.decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{path}:{line}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
+    except UnicodeDecodeError:
+        problems = {f"{path}:{number}": f"{path}:{number}: {reason}" for number, reason in _undecoded(raw)}
+        if bad is None or b"\0" in raw:  # UTF-16 is no text of UTF-8 with some bad lines
+            raise BadLinesError(list(problems.values())) from None
+    bad.problems |= problems
+    return raw.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def _undecoded(raw: bytes) -> Iterator[tuple[int, str]]:
+    """Number and fault of each line that is not UTF-8."""
+    for number, line in enumerate(raw.split(b"\n"), 1):
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            yield number, f"not UTF-8 ({error.reason}); convert the file to UTF-8"
 
 
 def _unpacked(raw: bytes, path: Path) -> bytes:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from data.errors import DataError
+from data.errors import BadLines, DataError
 from data.lines import read_text
 from data.pictures import SUFFIXES, without_number
 
@@ -47,7 +47,9 @@ class Table(NamedTuple):
     separator: str
 
 
-def read_table(path: Path, expected: str, separators: Sequence[str] = _SEPARATORS) -> Table:
+def read_table(
+    path: Path, expected: str, separators: Sequence[str] = _SEPARATORS, bad: BadLines | None = None
+) -> Table:
     """Read a table, unpacked if the name ends in .gz; blank lines are left out.
 
     Cells are separated by TABs if the first line has one, else by what separates a picture's name or a heading there.
@@ -58,11 +60,12 @@ def read_table(path: Path, expected: str, separators: Sequence[str] = _SEPARATOR
         path: the file.
         expected: what it should be, for the error.
         separators: that may be; of TABs alone, another file is one of single cells.
+        bad: gathers the lines that are not UTF-8, and all are read; None: they are an error.
 
     Raises:
         DataError: the file is missing or unreadable, is not whole, is not UTF-8, or its quotation marks do not match.
     """
-    text = read_text(path, expected)
+    text = read_text(path, expected, bad)
     first = next((line for line in text.split("\n") if line.strip()), "")
     separator = next((candidate for candidate in separators if _separates(candidate, first)), "\t")
     if separator != "\t":

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from data.errors import DataError
+from data.errors import BadLinesError, DataError
 from modules.errors import ModelError
 from pipeline.commands import figures, models, recipes, servers, stages
 from pipeline.commands.options import DATA, USE
@@ -89,7 +89,10 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; an error that a person can act on is one line, and the status 1 (2: no such command)."""
+    """Run one command; an error that a person can act on is one line, and the status 1 (2: no such command).
+
+    Of bad lines of a file the first ten are a line each.
+    """
     quieten()
     be_verbose(False)
     for stream in (sys.stdout, sys.stderr):
@@ -101,7 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except (DataError, ModelError, RecipeError) as error:
-        error_line(str(error))
+        for told in error.told if isinstance(error, BadLinesError) else [str(error)]:
+            error_line(told)
         return 1
     except (typer.Abort, KeyboardInterrupt):
         status = _INTERRUPTED

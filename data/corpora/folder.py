@@ -13,14 +13,14 @@ added; copies of a picture are in its split.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from data.captions import Caption, Pair
 from data.corpora import Corpus
-from data.errors import DataError
+from data.errors import BadLines, DataError
 from data.languages import language_of
 from data.lines import read_lines, visible_files
 from data.pictures import PictureNames, composed, copies_of, is_inside, pictures_in
@@ -94,7 +94,8 @@ def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
         folder: unused; nothing is made.
 
     Raises:
-        DataError: no root, a setting that does not fit, or a line that does not, named by file and number.
+        DataError: no root, or a setting that does not fit.
+        BadLinesError: lines that do not fit, named by file and number.
     """
     root = _require(root)
     if wrong := [code for code in settings.languages if not is_code(code)]:
@@ -112,6 +113,7 @@ def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
     reading = _Reading(settings, paths, left)
     captions = reading.captions(root / settings.captions)
     pairs = [] if settings.parallel is None else list(reading.pairs(root / settings.parallel))
+    reading.bad.require_none()
     split_of = {caption.image_id: caption.split for caption in captions}
     pictures = {name: paths[name] for name in sorted(split_of | {p.image_id: "" for p in pairs if p.image_id})}
     return Corpus(
@@ -181,6 +183,7 @@ class _Reading:
         empty: where lines without text stand.
         half_quoted: where cells in quotation marks stand that are kept.
         split_of: picture → the split that the captions give it.
+        bad: what is wrong with lines.
     """
 
     settings: FolderSettings
@@ -190,17 +193,15 @@ class _Reading:
     empty: list[str] = field(default_factory=list)
     half_quoted: list[str] = field(default_factory=list)
     split_of: dict[str, str] = field(default_factory=dict)
+    bad: BadLines = field(default_factory=BadLines)
 
     def captions(self, path: Path) -> list[Caption]:
         """The captions of a file, or of a folder of texts."""
-        lines, first = list(self._texts(path) if path.is_dir() else self._lines(path)), dict[str, str]()
+        lines = list(self._texts(path) if path.is_dir() else self._lines(path))
+        first: dict[str, str] = {}
         for line in lines:
-            here = f"{line.file}:{line.number}"
-            if line.split and (before := self.split_of.setdefault(line.picture, line.split)) != line.split:
-                raise DataError(f"{here}: picture {line.picture!r} is in {line.split}, but in {before} at "
-                                f"{first[line.picture]}; give it one split")  # fmt: skip
-            if line.split:
-                first.setdefault(line.picture, here)
+            with self.bad.gather(here := f"{line.file}:{line.number}"):
+                self._take_split(line, here, first)
         captions = []
         for line in lines:
             here = f"{line.file}:{line.number}"
@@ -212,12 +213,22 @@ class _Reading:
             self.places[caption.caption_id] = here
             captions.append(caption)
         if not captions:
+            self.bad.require_none()
             raise DataError(f"{path}: no caption; expected {self._expected}")
         return captions
 
+    def _take_split(self, line: _Line, here: str, first: dict[str, str]) -> None:
+        """Note the split that a line gives its picture; `first` holds where each picture got its own."""
+        if line.split and (before := self.split_of.setdefault(line.picture, line.split)) != line.split:
+            raise DataError(f"{here}: picture {line.picture!r} is in {line.split}, but in {before} at "
+                            f"{first[line.picture]}; give it one split")  # fmt: skip
+        if line.split:
+            first.setdefault(line.picture, here)
+
     def pairs(self, path: Path) -> Iterator[Pair]:
         """The translations of a file."""
-        table = read_table(path, "a header of languages, then translations of each other", separators="\t")
+        expected = "a header of languages, then translations of each other"
+        table = read_table(path, expected, separators="\t", bad=self.bad)
         header = table.rows[0][1] if table.rows else []
         self.half_quoted += [f"{path}:{number}" for number in table.half_quoted]
         languages = header[1:] if header[:1] == ["picture"] else header
@@ -225,46 +236,54 @@ class _Reading:
             raise DataError(f"{path}:1: {chr(9).join(header)!r}, expected a header: en TAB de, or picture TAB en TAB "
                             "de")  # fmt: skip
         for number, cells in table.rows[1:]:
-            here = f"{path}:{number}"
-            if len(cells) != len(header):
-                raise DataError(f"{here}: {len(cells)} fields, expected {len(header)}, as the header has")
-            name = self._picture(cells[0], here) if len(languages) < len(header) and cells[0] else ""
-            texts = {
-                language: text
-                for language, text in zip(languages, cells[-len(languages) :], strict=True)
-                if not is_missing(text)
-            }
-            if len(texts) < 2:  # a line with one text is no translation
-                self.empty.append(here)
-                continue
-            split = self._split(name) if name else "train"
-            pair = Pair(f"{path.stem}#{number}", name or None, split, path.stem, texts)
-            self.places[pair.pair_id] = here
-            yield pair
+            with self.bad.gather(f"{path}:{number}"):
+                yield from self._pair(path, number, cells, header, languages)
+
+    def _pair(
+        self, path: Path, number: int, cells: Sequence[str], header: Sequence[str], languages: Sequence[str]
+    ) -> Iterator[Pair]:
+        """The translations of a line; none of a line with one text."""
+        here = f"{path}:{number}"
+        if len(cells) != len(header):
+            raise DataError(f"{here}: {len(cells)} fields, expected {len(header)}, as the header has")
+        name = self._picture(cells[0], here) if len(languages) < len(header) and cells[0] else ""
+        of_languages = zip(languages, cells[-len(languages) :], strict=True)
+        texts = {language: text for language, text in of_languages if not is_missing(text)}
+        if len(texts) < 2:
+            self.empty.append(here)
+            return
+        split = self._split(name) if name else "train"
+        pair = Pair(f"{path.stem}#{number}", name or None, split, path.stem, texts)
+        self.places[pair.pair_id] = here
+        yield pair
 
     def _lines(self, path: Path) -> Iterator[_Line]:
-        table, columns = read_table(path, self._expected), self.settings.columns or self._usual
+        table, columns = read_table(path, self._expected, bad=self.bad), self.settings.columns or self._usual
         self.half_quoted += [f"{path}:{number}" for number in table.half_quoted]
         rows = table.rows
         if rows and is_header(rows[0][1]):
             columns, rows = columns_of(rows[0][1]) or columns, rows[1:]
         if LANGUAGE not in columns:
             self._require_languages(path)
-        least = len(columns) - (columns[-1] == SPLIT)
+        hint = "" if table.separator == "\t" else "; write a text with commas in quotation marks"
         for number, cells in rows:
-            here = f"{path}:{number}"
-            if not least <= len(cells) <= len(columns):
-                hint = "" if table.separator == "\t" else "; write a text with commas in quotation marks"
-                raise DataError(f"{here}: {len(cells)} fields, expected {self._expected}{hint}")
-            row = dict(zip(columns, cells, strict=False))
-            name, split = self._picture(row[PICTURE], here), row.get(SPLIT, "")
-            if LANGUAGE in row and not is_code(row[LANGUAGE]):
-                raise DataError(f"{here}: language {row[LANGUAGE]!r}, expected a code like en or de")
-            if split and split not in SPLITS:
-                raise DataError(f"{here}: split {split!r}, expected {', '.join(SPLITS)}")
-            texts = [text for text in captions_in(row[CAPTION]) if not is_missing(text)] or [""]
-            for place, text in enumerate(texts, 1):
-                yield _Line(path, number, place, name, row.get(LANGUAGE) or self._language_of(text), text, split)
+            with self.bad.gather(f"{path}:{number}"):
+                yield from self._row(path, number, cells, columns, hint)
+
+    def _row(self, path: Path, number: int, cells: Sequence[str], columns: Sequence[str], hint: str) -> Iterator[_Line]:
+        """The captions of a row of a table; `hint` is what helps against a wrong number of cells."""
+        here, least = f"{path}:{number}", len(columns) - (columns[-1] == SPLIT)
+        if not least <= len(cells) <= len(columns):
+            raise DataError(f"{here}: {len(cells)} fields, expected {self._expected}{hint}")
+        row = dict(zip(columns, cells, strict=False))
+        name, split = self._picture(row[PICTURE], here), row.get(SPLIT, "")
+        if LANGUAGE in row and not is_code(row[LANGUAGE]):
+            raise DataError(f"{here}: language {row[LANGUAGE]!r}, expected a code like en or de")
+        if split and split not in SPLITS:
+            raise DataError(f"{here}: split {split!r}, expected {', '.join(SPLITS)}")
+        texts = [text for text in captions_in(row[CAPTION]) if not is_missing(text)] or [""]
+        for place, text in enumerate(texts, 1):
+            yield _Line(path, number, place, name, row.get(LANGUAGE) or self._language_of(text), text, split)
 
     def _texts(self, folder: Path) -> Iterator[_Line]:
         """The lines of the texts that are named as pictures; of a text without a caption its first."""
@@ -272,8 +291,10 @@ class _Reading:
         of_picture: dict[str, Path] = {}
         for path, name in texts_in(folder, self._names).items():
             if (other := of_picture.setdefault(name, path)) != path:
-                raise DataError(f"{path}: captions of picture {name!r}, which {other} has too; keep one of them")
-            lines = enumerate(map(str.strip, read_lines(path, "captions, one a line")), 1)
+                problem = f"{path}: captions of picture {name!r}, which {other} has too; keep one of them"
+                self.bad.problems[str(path)] = problem
+                continue
+            lines = enumerate(map(str.strip, read_lines(path, "captions, one a line", self.bad)), 1)
             for number, text in [(number, text) for number, text in lines if not is_missing(text)] or [(1, "")]:
                 yield _Line(path, number, 1, name, self._language_of(text), text, "")
 

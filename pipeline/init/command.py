@@ -13,7 +13,7 @@ from typing import Any
 from data.corpora import Corpus
 from data.corpora.folder import SPLITS, is_code
 from data.corpora.registry import CORPORA
-from data.errors import DataError
+from data.errors import BadLinesError, DataError
 from data.extractor import ExtractorSettings
 from data.pictures import unfit_name
 from data.report import data_report
@@ -172,12 +172,14 @@ def _corpus(settings: dict[str, Any], root: Path) -> Corpus:
 def _check(found: Found, corpus: Corpus) -> None:
     """Refuse what `prepare` would refuse later, but for pictures that cannot be read."""
     images, where = images_of(corpus), found.captions
-    without = [name for name in images if name not in corpus.pictures]
+    without = {one.image_id: one for one in reversed(corpus.captions) if one.image_id not in corpus.pictures}
     if without:
-        first = next(caption for caption in corpus.captions if caption.image_id == without[0])
-        place = corpus.place(first, first.language) if corpus.place else str(where)
-        raise DataError(f"{place}: no picture {without[0]!r} in {found.root / found.pictures} (missing in all: "
-                        f"{len(without)}); put them there, or leave their captions out")  # fmt: skip
+        folder = found.root / found.pictures
+        places = {
+            name: corpus.place(one, one.language) if corpus.place else str(where) for name, one in without.items()
+        }
+        raise BadLinesError([f"{place}: no picture {name!r} in {folder}; put it there, or leave its captions out"
+                             for name, place in reversed(places.items())])  # fmt: skip
     if len(images) < _LEAST:
         raise RecipeError(f"{where}: {len(images)} pictures have captions; expected {_LEAST} or more")
     for split, what in zip(SPLITS, ("training", "validation", "the test"), strict=True):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.errors import DataError
+from data.errors import BadLines, DataError
 from data.lines import visible_files
 from data.pictures import is_inside
 from data.tables import read_table
@@ -179,12 +179,15 @@ def _load(kind: str, files: Sequence[Path], cache: str) -> "Dataset":
 def _read_csv(path: Path) -> "Dataset":
     import datasets
 
-    rows = read_table(path, f"a table with columns {FILE_NAME} and caption").rows
+    bad = BadLines()
+    rows = read_table(path, f"a table with columns {FILE_NAME} and caption", bad=bad).rows
     header = rows[0][1] if rows else []
     for number, cells in rows:
-        if len(cells) != len(header):
-            raise DataError(f"{path}:{number}: {len(cells)} cells, expected {len(header)} as in the first line; write "
-                            "a text with commas in quotation marks")  # fmt: skip
+        with bad.gather(f"{path}:{number}"):
+            if len(cells) != len(header):
+                raise DataError(f"{path}:{number}: {len(cells)} cells, expected {len(header)} as in the first line; "
+                                "write a text with commas in quotation marks")  # fmt: skip
+    bad.require_none()
     if len(set(header)) < len(header):
         raise DataError(f"{path}:1: two columns have one name; give each its own")
     return datasets.Dataset.from_dict({name: [cells[k] for _, cells in rows[1:]] for k, name in enumerate(header)})

@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.errors import DataError
+from data.errors import BadLines, DataError
 from data.findings import UNNAMED
 from data.images import format_of
 from data.language_codes import NLLB, spellings
@@ -58,6 +58,7 @@ def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> Fo
             form, parts, writing.left[UNREAD] = parts_of(source, str(Path(made) / "cache"))
             for part in parts:
                 writing.add(part, several=len(parts) > 1)
+        writing.bad.require_none()
         lines = writing.lines
         if not any(line.text for line in lines):
             raise DataError(f"{source}: no captions in its columns; expected text beside each picture")
@@ -108,6 +109,7 @@ class _Writing:
         left: what was left out → where.
         inside: are there pictures that are files of the data set's folder?
         written: digest → name of the others.
+        bad: what is wrong with rows.
     """
 
     source: str
@@ -118,6 +120,7 @@ class _Writing:
     left: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     inside: bool = False
     written: dict[bytes, str] = field(default_factory=dict)
+    bad: BadLines = field(default_factory=BadLines)
 
     def add(self, part: Part, several: bool) -> None:
         """Add the rows of a part; of several, its name is the split of rows that have none."""
@@ -127,13 +130,13 @@ class _Writing:
         for number, (held, row) in enumerate(
             shown(part.pictures([*captions, *([own] if own else [])]), "writing pictures", len(part.rows))
         ):
-            if held is None:
-                raise DataError(f"{self.source}: row {number} of {where}: no picture; leave the row out")
-            name = self._picture(held, f"{part.split or 'picture'}-{number:07d}")
+            name = ""
+            with self.bad.gather(row_name := f"row {number} of {where}"):
+                name = self._picture(held, f"{part.split or 'picture'}-{number:07d}", row_name)
             split = _split_of(str(row[own])) if own else _split_of(part.split) if several and part.split else ""
             texts = [(text, languages[column]) for column in captions for text in _texts(row[column])]
             if not any(text for text, _ in texts):
-                self.left[NO_CAPTION].append(f"row {number} of {where}")
+                self.left[NO_CAPTION].append(row_name)
             self.lines += [_Line(name, language_of(text, known), text, split) for text, known in texts]
 
     def look_into_folder(self) -> Mapping[str, str]:
@@ -159,19 +162,23 @@ class _Writing:
         self.detected = detect_languages(_some_texts(rows, column))
         return self.detected.languages
 
-    def _picture(self, held: Mapping[str, Any], name: str) -> str:
-        """The name of a picture: of a file of the folder, or of one that is written.
+    def _picture(self, held: Mapping[str, Any] | None, name: str, row_name: str) -> str:
+        """The name of the picture of a row: of a file of the folder, or of one that is written.
 
         One that has been written keeps its name: many data sets have a row for each caption.
         """
+        if held is None:
+            raise DataError(f"{self.source}: {row_name}: no picture; leave the row out")
         content = held.get("bytes")
         if content is None:
             file = Path(str(held.get("path")))
             if not may_be_read(file, self.source):
-                raise DataError(f"{self.source}: names a picture outside its folder, {str(file)!r}; put it into the "
-                                "folder, or save the data set by `save_to_disk`, which keeps its pictures")  # fmt: skip
+                raise DataError(f"{self.source}: {row_name} names a picture outside its folder, {str(file)!r}; put it "
+                                "into the folder, or save the data set by `save_to_disk`, which keeps its "
+                                "pictures")  # fmt: skip
             if not file.is_file():
-                raise DataError(f"{str(file)!r}: no such picture, which the data set names; get the data set again")
+                raise DataError(f"{self.source}: {row_name} names {str(file)!r}, and there is no such picture; get the "
+                                "data set again, or leave the row out")  # fmt: skip
             here, root = file.parent.resolve() / file.name, Path(self.source).resolve()
             if here.is_relative_to(root):
                 self.inside = True

@@ -1,5 +1,6 @@
 """Which captions a folder has, in which form, and the settings of the corpus that reads them."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -7,7 +8,7 @@ from typing import Any
 
 from data.corpora.folder import CAPTIONS, SPLITS, TEXT, WITHOUT_LANGUAGE, is_code, texts_in
 from data.corpora.karpathy import read_entries
-from data.errors import DataError
+from data.errors import BadLines, DataError
 from data.languages import Detected, detect_languages
 from data.lines import read_lines, read_text, visible_files
 from data.pictures import SUFFIXES, PictureNames, composed, is_inside, pictures_in, without_number
@@ -143,14 +144,24 @@ def _may_be(path: Path) -> bool:
 
 
 def _table(file: Path, known: set[str], languages: Sequence[str]) -> Found:
-    """A TSV or CSV: which columns has it?"""
-    rows = [cells for _, cells in read_table(file, "captions").rows]
+    """A TSV or CSV: which columns has it? Lines that do not fit are told by the corpus that reads it."""
+    bad = BadLines()
+    rows = [cells for _, cells in read_table(file, "captions", bad=bad).rows]
+    try:
+        return _read_columns(file, rows, known, languages)
+    except _PassedOverError:
+        bad.require_none()  # which is why
+        raise
+
+
+def _read_columns(file: Path, rows: Sequence[Sequence[str]], known: set[str], languages: Sequence[str]) -> Found:
+    """What the columns of a table hold."""
     header = columns_of(rows[0]) if rows else None
     if rows and is_header(rows[0]):
         rows = rows[1:]
     if not rows:
         raise _PassedOverError("it has no lines")
-    width = max(map(len, rows))
+    width = _usual(map(len, rows))
     if width < 2:
         raise _PassedOverError("its lines have one column, without a TAB")
     place = _place_of_pictures(rows, known, range(width) if header is None else [header.index(PICTURE)])
@@ -164,10 +175,15 @@ def _table(file: Path, known: set[str], languages: Sequence[str]) -> Found:
         texts = (caption for row in rows if len(row) > text for caption in captions_in(row[text]))
         detected = None if languages else detect_languages(texts)
         settings["languages"] = detected.languages if detected else [*languages]
-    with_splits = SPLIT in columns and all(len(row) == width and row[-1] for row in rows)
+    with_splits = SPLIT in columns and all(len(row) != width - 1 and row[-1] for row in rows if len(row) <= width)
     names = [composed(without_number(row[place])) for row in rows if len(row) > place]
     form = "a CSV" if file.name.removesuffix(".gz").endswith(".csv") else "a TSV"
     return Found(f"{form} ({file.name})", file.parent, settings, names, detected, drawn=not with_splits)
+
+
+def _usual(values: Iterable[int]) -> int:
+    """What most lines have; some may be bad."""
+    return Counter(values).most_common(1)[0][0]
 
 
 def _texts(folder: Path, pictures: Mapping[str, Path], languages: Sequence[str]) -> Found:
@@ -184,7 +200,7 @@ def _texts(folder: Path, pictures: Mapping[str, Path], languages: Sequence[str])
             f"{folder}: no text in it is named as a picture; expected `1.txt` for `1.jpg`, a caption a line"
         )
     some = [*texts][:: max(1, len(texts) // _SAMPLE)]
-    captions = [line for path in some for line in read_lines(path, "captions, one a line")]
+    captions = [line for path in some for line in read_lines(path, "captions, one a line", BadLines())]
     if not any(map(str.isalpha, "".join(captions))):
         raise DataError(f"{folder}: texts named as pictures, but without words; expected captions, one a line")
     detected = None if languages else detect_languages(captions)
@@ -215,11 +231,12 @@ def _guessed_columns(file: Path, rows: Sequence[Sequence[str]], width: int, plac
         return [CAPTION, PICTURE]
     if place:
         raise _PassedOverError(f"its pictures stand in column {place + 1} of {width}, and no header names the others")
-    split = width > 2 and all(row[width - 1] in (*SPLITS, "") for row in rows if len(row) == width)
-    with_language = width > 2 and all(is_code(row[1]) and len(row[1]) < 4 for row in rows if len(row) > 2)
-    if len(rows[0]) > 2 and not (split or with_language):
+    whole = [row for row in rows if len(row) == width]
+    split = width > 2 and _usual(row[-1] in (*SPLITS, "") for row in whole)
+    with_language = width > 2 and _usual(is_code(row[1]) and len(row[1]) < 4 for row in whole)
+    if width > 2 and not (split or with_language):
         raise DataError(f"{file}: more than two columns, but the second has no codes of languages such as en (first "
-                        f"{rows[0][1]!r}), and the last no splits ({', '.join(SPLITS)}); expected {CAPTIONS}, or "
+                        f"{whole[0][1]!r}), and the last no splits ({', '.join(SPLITS)}); expected {CAPTIONS}, or "
                         f"{WITHOUT_LANGUAGE}")  # fmt: skip
     return [PICTURE, *([LANGUAGE] if with_language else []), CAPTION, *([SPLIT] if split else [])]
 

@@ -1,11 +1,12 @@
 """Somebody's own pictures and captions are a corpus; what does not fit is named by file and line."""
 
+import pickle
 from pathlib import Path
 
 import pytest
 
 from data.corpora.folder import FolderSettings, read, sources
-from data.errors import DataError
+from data.errors import BadLinesError, DataError
 from tests.data.layouts import write_folder
 
 
@@ -168,6 +169,48 @@ def test_what_does_not_fit_is_named(root: Path, wrong: list[str], said: str) -> 
     write(root, *wrong)
     with pytest.raises(DataError, match=said):
         read(FolderSettings(), root, root)
+
+
+def test_all_bad_lines_are_told_at_once(root: Path) -> None:
+    write(root, "0.png\ten\tA dog\tval", "gone.png\ten\tA dog", "1.png\ten", "1.png\tEnglish\tA dog",
+          "1.png\ten\tA dog\tdev", "0.png\ten\tA dog\ttest", "1.png\ten\t", "2.png\ten\tA cat")  # fmt: skip
+    raw = (root / "captions.tsv").read_bytes().replace(b"A cat", b"K\xe4tzchen") + b"gone\xe4.png\ten\tA dog\n"
+    (root / "captions.tsv").write_bytes(raw)
+    write(root, "en\tde", "A dog", "A cat\tEine Katze", "A\tb\tc", name="parallel.tsv")
+    with pytest.raises(BadLinesError) as caught:
+        read(FolderSettings(parallel="parallel.tsv"), root, root)
+    file = root / "captions.tsv"
+    told = dict(problem.split(": ", 1) for problem in caught.value.told)
+    assert {place: problem.split(",")[0] for place, problem in told.items()} == {
+        f"{file}:8": "not UTF-8 (invalid continuation byte); convert the file to UTF-8",
+        f"{file}:9": "not UTF-8 (invalid continuation byte); convert the file to UTF-8",  # once, without a picture
+        f"{file}:2": "no picture 'gone.png' in pictures; name it by its path in that folder",
+        f"{file}:3": "2 fields", f"{file}:4": "language 'English'", f"{file}:5": "split 'dev'",
+        f"{file}:6": "picture '0.png' is in test",
+        f"{root}/parallel.tsv:2": "1 fields", f"{root}/parallel.tsv:4": "3 fields",
+    }  # fmt: skip
+    assert str(caught.value) == f"{caught.value.told[0]} (and 8 more)"
+    again = pickle.loads(pickle.dumps(caught.value))  # from a job's process
+    assert (again.told, str(again)) == (caught.value.told, str(caught.value))
+
+
+def test_of_many_bad_lines_ten_are_told(root: Path) -> None:
+    write(root, *[f"gone{number}.png\ten\tA dog" for number in range(1234)])
+    with pytest.raises(BadLinesError) as caught:
+        read(FolderSettings(), root, root)
+    assert len(caught.value.told) == 11
+    assert "captions.tsv:10: no picture 'gone9.png'" in caught.value.told[9]
+    assert caught.value.told[10] == "1,224 more lines do not fit"
+
+
+def test_bad_lines_of_texts_are_told_at_once(root: Path) -> None:
+    for name, raw in (("0.txt", b"a dog\nK\xe4tzchen"), ("1.txt", b"\xe4"), ("1.png.txt", b"a cat")):
+        (root / "pictures" / name).write_bytes(raw)
+    with pytest.raises(BadLinesError) as caught:
+        read(FolderSettings(captions="pictures", languages=["en"]), root, root)
+    assert [problem.split(": ")[0] for problem in caught.value.told] == [
+        f"{root}/pictures/0.txt:2", f"{root}/pictures/1.txt",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

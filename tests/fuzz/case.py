@@ -25,6 +25,7 @@ T = TypeVar("T")
 OURS = (DataError, ModelError, RecipeError)
 LIGHT = 10_000
 """Cases from this number on take no process down, and little time and memory, whatever reads them."""
+_MOST_LINES = 11  # of error: of ten bad lines of a file, and how many more there are
 _LONGEST = 5000  # letters that a command says of an error
 
 
@@ -159,11 +160,11 @@ class Case:
             self.faults.append(Fault(f"status {status}", where, told[:200]))
         else:
             self.refusals.append(told)
-            if len(errors) != 1 or not errors[0].startswith("error:"):
+            if not 1 <= len(errors) <= _MOST_LINES or not all(line.startswith("error:") for line in errors):
                 warned = re.search(r"([\w/]+\.py):\d+: (\w+Warning)", told)
                 also = f" ({warned[2]} of {warned[1]})" if warned else ""
                 self.faults.append(Fault(f"not one line of error{also}", where, told[-300:]))
-            elif len(told) > _LONGEST:
+            elif any(len(line) > _LONGEST for line in errors):
                 self.faults.append(Fault("an error of very many letters", where, told[:200]))
 
     def check(self, holds: bool, what: str, detail: object = "") -> None:

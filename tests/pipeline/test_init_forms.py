@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.own_pictures import COUNT, captions_of, draw_pictures, made, refused, run, write_tsv
+from tests.pipeline.own_pictures import (
+    COUNT,
+    captions_of,
+    draw_pictures,
+    made,
+    refused,
+    run,
+    write_coco,
+    write_tsv,
+)
 
 OPTIONS = "--backbone", "built-in", "--translator", "none"
 FORMS = {  # name of the file → its lines, from each picture's name and caption
@@ -86,3 +95,57 @@ def test_texts_that_are_no_captions(tmp_path: Path, capsys) -> None:
     )
     write_tsv(mine / "captions.tsv", names)
     assert made(work, str(mine), *OPTIONS).corpus.options.captions == "captions.tsv"
+
+
+def bad_lines(work: Path, capsys, *words: str) -> list[str]:
+    """The lines of the error that `init` says."""
+    capsys.readouterr()
+    assert run(work, "init", *words, *OPTIONS) == 1
+    assert not list(work.glob("*.yaml"))
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert all(line.startswith("error: ") for line in lines)
+    return [line.removeprefix("error: ") for line in lines]
+
+
+@pytest.mark.parametrize(("separator", "ending"), [("\t", "tsv"), (",", "csv")])
+def test_all_bad_lines_are_told_in_one_run(separator: str, ending: str, tmp_path: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    rows = [["image", "caption"], *map(list, names.items())]
+    rows[3][0], rows[5][1:], rows[8][1:] = "gone.png", [], ["a dog", "on the beach"]
+    text = "".join(separator.join(row) + "\n" for row in rows).encode() + b"29.png" + separator.encode() + b"\xfc\n"
+    path = tmp_path / "mine" / f"captions.{ending}"
+    path.write_bytes(text)
+    told = bad_lines(tmp_path, capsys, "mine")
+    assert [line.removeprefix(f"{tmp_path.resolve()}/mine/captions.{ending}:")[:14] for line in told] == [
+        "32: not UTF-8 ", "4: no picture ", "6: 1 fields, e", "9: 3 fields, e",
+    ]  # fmt: skip
+    assert all((", and if wanted" in line) and ("quotation marks" in line) == (ending == "csv") for line in told[2:])
+
+
+def test_a_first_line_that_is_bad_hides_no_other(tmp_path: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    lines = [f"{name}\ten\t{text}\ttrain" for name, text in names.items()]
+    lines[0], lines[4], lines[7] = "0.png\ten", f"{lines[4]}\tmore", lines[7].replace("\ten\t", "\ten-US\t")
+    lines[9] = lines[9].replace("train", "dev")
+    (tmp_path / "mine" / "captions.tsv").write_text("\n".join(lines))
+    told = bad_lines(tmp_path, capsys, "mine")
+    assert [line.partition("captions.tsv:")[2].partition(",")[0] for line in told] == [
+        "1: 2 fields", "5: 5 fields", "8: language 'en-US'", "10: split 'dev'",
+    ]  # fmt: skip
+
+
+def test_missing_pictures_of_json_and_of_metadata_are_told_together(tmp_path: Path, capsys) -> None:
+    mine = tmp_path / "mine"
+    names = draw_pictures(mine, COUNT)
+    write_coco(mine / "captions.json", names | {f"gone{number}.png": "The dog is away" for number in range(12)})
+    told = bad_lines(tmp_path, capsys, "mine")
+    assert [line.partition("annotations[")[2][:2] for line in told[:3]] == ["60", "62", "64"]
+    assert (len(told), told[10]) == (11, "2 more lines do not fit")
+    (mine / "captions.json").unlink()
+    rows = [f"{name},{text}" for name, text in {**names, "gone.png": "The dog is away", "lost.png": "A cat"}.items()]
+    (mine / "metadata.csv").write_text("\n".join(["file_name,caption", *rows]))
+    told = bad_lines(tmp_path, capsys, "mine")
+    assert [line.partition(": ")[2].partition(" of")[0] for line in told] == ["row 30", "row 31"]
+    (mine / "metadata.csv").write_text("\n".join(["file_name,caption", *rows[:20], "1.png,a,b", "2.png"]))
+    assert [line.partition(" cells")[0].rpartition(":")[0].rpartition("csv:")[2]
+            for line in bad_lines(tmp_path, capsys, "mine")] == ["22", "23"]  # fmt: skip
