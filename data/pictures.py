@@ -15,13 +15,16 @@ from data.errors import DataError
 _NUMBER = re.compile(r"#\d+$")
 _UNSEEN = {"Cc", "Cs", "Zl", "Zp"}  # characters that end lines or drive terminals; and those that turn the text
 _TURNING = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+WRITTEN = ".written-by-init"
+"""The file that marks a folder that `init` has written: what is in it is nobody's own."""
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 
 
 def pictures_in(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
     """Find the pictures of a folder and all folders in it; nothing is opened.
 
-    Hidden files and folders are skipped. No link is followed out of the folder.
+    Hidden files and folders are skipped, and folders in it that `init` has written. No link is followed out of the
+    folder.
 
     Args:
         folder: where to look.
@@ -48,7 +51,7 @@ def pictures_in(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
         raise DataError(f"{error.filename}: cannot be read ({error.strerror}); make it readable or move it away")
 
     for place, folders, files in os.walk(folder, onerror=fail):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and not is_written(Path(place) / name))
         for name in sorted([*files, *(link for link in folders if (Path(place) / link).is_symlink())]):
             path = Path(place) / name
             known = composed(path.relative_to(folder).as_posix())
@@ -61,6 +64,11 @@ def pictures_in(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
             else:
                 pictures[known] = path
     return dict(sorted(pictures.items())), dict(sorted(left.items()))
+
+
+def is_written(folder: Path) -> bool:
+    """Has `init` written a folder?"""
+    return (folder / WRITTEN).is_file()
 
 
 def named_pictures(folder: Path, names: Mapping[str, Sequence[str]], expected: str) -> dict[str, Path]:

@@ -31,7 +31,9 @@ def init(
     source: Annotated[
         str, typer.Argument(metavar="FOLDER", help="pictures and captions, or hub:NAME of an image-caption data set")
     ],
-    output: Annotated[Path | None, typer.Option(help="the recipe; FOLDER's name with .yaml if none is given")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="the recipe, or a folder for it; beside FOLDER, with its name, if none is given")
+    ] = None,
     captions: Annotated[
         Path | None, typer.Option(help="the file of captions, or a folder of texts; found if none is given")
     ] = None,

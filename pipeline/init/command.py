@@ -15,13 +15,13 @@ from data.corpora.folder import SPLITS, is_code
 from data.corpora.registry import CORPORA
 from data.errors import BadLinesError, DataError
 from data.extractor import ExtractorSettings
-from data.pictures import unfit_name
+from data.pictures import is_written, unfit_name
 from data.report import data_report
 from pipeline.engine.console import info, status
 from pipeline.engine.files import require_output, write_output
 from pipeline.errors import RecipeError
 from pipeline.init.data_set_files import HUB, is_data_set
-from pipeline.init.datasets_of import is_written, write_data_set
+from pipeline.init.datasets_of import write_data_set
 from pipeline.init.detection import Found, look_at
 from pipeline.init.messages import what_comes_next, what_was_found
 from pipeline.init.networks import BUILT_IN, NONE, choose_backbone, choose_dual_encoder, choose_translator
@@ -40,7 +40,8 @@ class InitOptions:
 
     Attributes:
         captions: the file of captions; None: found.
-        output: the recipe; None: named after the folder.
+        output: the recipe, or a folder for it and for data that is written; None: the folder that the pictures' folder
+            lies in, or the current one for a data set of the hub.
         backbone: see `choose_dual_encoder` and `choose_backbone`.
         translator: see `choose_translator`.
         to: language of synthetic captions; None: German, or English where the captions are German.
@@ -105,20 +106,23 @@ def _target(options: InitOptions, languages: Sequence[str]) -> str:
 
 
 def _output(source: str, options: InitOptions) -> Path:
-    """Where the recipe goes."""
-    name = (Path(source.removeprefix(HUB)) if source.startswith(HUB) else Path(source).resolve()).name
+    """Where the recipe goes: beside the pictures' folder, so that none of its files are taken for somebody's own."""
+    place, output = Path(source.removeprefix(HUB)), options.output
+    if not source.startswith(HUB):
+        place = place.resolve() if place.absolute().name in ("", "..") else place.absolute()
     known = {path.stem for path in CONFIGS.glob("*.yaml")}
-    output = options.output
-    if output is None:
-        stem = re.sub(r"[^\w-]", "-", name).strip("-") or "pictures"
-        output = Path(f"{stem}-pictures.yaml" if stem in known else f"{stem}.yaml")
+    if output is None or output.is_dir() or not output.suffix:
+        stem = re.sub(r"[^\w-]", "-", place.name).strip("-") or "pictures"
+        folder = output or (Path() if source.startswith(HUB) else place.parent)
+        output = folder / f"{stem}{'-pictures' if stem in known else ''}.yaml"
     if output.suffix not in (".yaml", ".yml"):
-        raise RecipeError(f"--output: {output}; expected a file that ends in .yaml")
+        raise RecipeError(f"--output: {output}; expected a folder, or a recipe that ends in .yaml")
     if output.stem in known:
         raise RecipeError(f"--output: {output.stem} is the name of a recipe of the package, and results are kept by "
                           "name; choose another one")  # fmt: skip
     require_output(output, "init: --output", options.force, [options.captions])
-    return output
+    here = Path.cwd()
+    return output.relative_to(here) if output.is_relative_to(here) else output
 
 
 def _found(source: str, output: Path, options: InitOptions, undo: ExitStack) -> Found:

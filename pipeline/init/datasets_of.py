@@ -15,7 +15,7 @@ from data.findings import UNNAMED
 from data.images import format_of
 from data.language_codes import NLLB, spellings
 from data.languages import Detected, detect_languages, language_of
-from data.pictures import SUFFIXES, composed, copies_of, pictures_in
+from data.pictures import SUFFIXES, WRITTEN, composed, copies_of, is_written, pictures_in
 from data.progress import shown
 from data.tables import captions_in, is_missing
 from pipeline.init.data_set_files import FILE_NAME, Part, may_be_read, parts_of, reading
@@ -30,7 +30,6 @@ _HELD_OUT = {"val": "val", "dev": "val", "test": "test"}  # how names of splits 
 _CAPTION = re.compile(r"(?:alt_?)?(?:caption|text|sentence|description|raw)s?(?:_?(\d+|[a-z]{2,3}))?|([a-z]{2})")
 _LANGUAGES = {code: language for language in NLLB for code in spellings(language)}
 del _LANGUAGES["id"]  # numbers things
-_MARK = ".written-by-init"
 _SHARE = 0.1  # of the pictures, for a split that a data set with other splits lacks
 _SAMPLE = 1000
 
@@ -70,7 +69,7 @@ def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> Fo
         form += _draw_missing(lines, writing.look_into_folder() if writing.inside else {})
         text = "".join("\t".join(astuple(line)) + "\n" for line in lines)
         (folder / "captions.tsv").write_text(text, encoding="utf-8")
-        (folder / _MARK).touch()
+        (folder / WRITTEN).touch()
         if data.exists():
             shutil.rmtree(data)
         folder.rename(data)
@@ -79,11 +78,6 @@ def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> Fo
     corpus = {"name": "folder", "captions": path_from(data.absolute() / "captions.tsv", root), "pictures": pictures}
     left = {what: where for what, where in writing.left.items() if where}
     return Found(form, root, corpus, [line.picture for line in lines], writing.detected, drawn, left)
-
-
-def is_written(data: Path) -> bool:
-    """Has `write_data_set` written this folder?"""
-    return (data / _MARK).is_file()
 
 
 @dataclass

@@ -11,7 +11,7 @@ from data.corpora.karpathy import read_entries
 from data.errors import BadLines, DataError
 from data.languages import Detected, detect_languages
 from data.lines import read_lines, read_text, visible_files
-from data.pictures import SUFFIXES, PictureNames, composed, is_inside, pictures_in, without_number
+from data.pictures import SUFFIXES, PictureNames, composed, is_inside, is_written, pictures_in, without_number
 from data.tables import (
     CAPTION,
     LANGUAGE,
@@ -101,7 +101,8 @@ def _chosen(
     if captions and captions.is_dir():
         return captions, _texts(captions, pictures, languages)
     beside = {} if captions else texts_in(folder, PictureNames(pictures))
-    files = [captions] if captions else [p for depth in ("*", "*/*") for p in sorted(folder.glob(depth)) if _may_be(p)]
+    files = [path for depth in ("*", "*/*") for path in sorted(folder.glob(depth)) if _may_be(path, folder)]
+    files = [captions] if captions else files
     if len(beside) > 1:
         files = [file for file in files if file not in beside]
     known = {name for path in pictures for name in (PurePosixPath(path).name, PurePosixPath(path).stem)}
@@ -137,10 +138,15 @@ def _chosen(
                     "text beside each picture (`1.txt` beside `1.jpg`)")  # fmt: skip
 
 
-def _may_be(path: Path) -> bool:
-    """May a file have captions, by its name?"""
-    hidden = path.name.startswith(".") or path.parent.name.startswith(".")
-    return not hidden and path.name.removesuffix(".gz").endswith(_TABLES + _JSON) and path.is_file()
+def _may_be(path: Path, folder: Path) -> bool:
+    """May a file in a folder, or in one below it, have somebody's captions, by its name?"""
+    below = path.parent != folder and (path.parent.name.startswith(".") or is_written(path.parent))
+    return (
+        not below
+        and not path.name.startswith(".")
+        and path.name.removesuffix(".gz").endswith(_TABLES + _JSON)
+        and path.is_file()
+    )
 
 
 def _table(file: Path, known: set[str], languages: Sequence[str]) -> Found:

@@ -88,9 +88,17 @@ def _sizes(pictures: Sequence[Path]) -> str:
     return f"{usually} pixels" + (f" ({least} to {most})" if least != most else "")
 
 
+def _program() -> str:
+    """The command line's program, as it was called."""
+    called = Path(sys.argv[0])
+    if called.resolve() == Path(__file__).resolve().parents[1] / "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m pipeline"
+    return shlex.quote(str(sys.argv[0])) if called.name == "bildwort" else "bildwort"
+
+
 def what_comes_next(output: Path, plan: Plan) -> list[str]:
     """The commands that come next."""
-    program = sys.argv[0] if Path(sys.argv[0]).name == "bildwort" else "bildwort"
+    program = _program()
     recipe = shlex.quote(str(output) if output.is_absolute() or output.parent != Path() else f"./{output}")
     asked = plan.target if plan.translated or plan.target in plan.languages else plan.languages[0]
     query = _QUERIES.get(asked, "…")
@@ -101,8 +109,10 @@ def what_comes_next(output: Path, plan: Plan) -> list[str]:
     more = (
         f"  # to train both towers, which takes longer: add {FINE_TUNED} to vse.only in {recipe}, then the same again"
     )
+    data = output.with_name(f"{output.stem}-data")
+    also = f", {data}" if plan.found.captions.is_relative_to(data.absolute()) else ""
     return [
-        f"written   {output}", "next:",
+        f"written   {output}{also}", "next:",
         f"  {program} all {recipe}        # {does}",
         f"  {program} index {recipe}      # makes the pictures searchable",
         f'  {program} search "{query}" --recipe {recipe}',

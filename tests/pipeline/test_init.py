@@ -104,8 +104,7 @@ def test_a_coco_file_of_many_more_pictures_is_drawn_from_those_with_captions(tmp
     (tmp_path / "mine" / "captions.json").write_text(json.dumps(content))
     assert run(tmp_path / "work", "init", str(tmp_path / "mine"), "--backbone", str(dino), "--translator", "none") == 0
     assert (
-        "drawn: 3   # drawn from the pictures' names: 24 train, 3 val, 3 test"
-        in (tmp_path / "work" / "mine.yaml").read_text()
+        "drawn: 3   # drawn from the pictures' names: 24 train, 3 val, 3 test" in (tmp_path / "mine.yaml").read_text()
     )
 
 
@@ -244,7 +243,7 @@ def test_places_that_do_not_fit_are_told_in_one_line(tmp_path: Path, capsys) -> 
     assert "hub:nobody/nothing: no data set that `datasets` can read" in line
     assert "without internet" in line
     assert "own is the name of a recipe" in refused(work, capsys, str(mine), "--output", "own.yaml")
-    assert "expected a file that ends in .yaml" in refused(work, capsys, str(mine), "--output", "own.txt")
+    assert "a folder, or a recipe that ends in .yaml" in refused(work, capsys, str(mine), "--output", "own.txt")
     assert "takes no settings" in refused(work, capsys, str(mine), "--vse.epochs=3")
     assert "among the pictures; start it from another folder" in refused(mine, capsys, str(mine))
     options = str(mine), "--backbone", "built-in", "--output", "once.yaml"
