@@ -13,6 +13,7 @@ from torch import Tensor
 from data.errors import DataError
 from data.padding import pad
 from data.parts import write_in_parts
+from data.reading import Words
 from data.text_inputs import PretrainedTokens
 from data.tokens import Tokens
 
@@ -113,6 +114,10 @@ class KnownSentences:
     def encode_all(self, captions: Table) -> Tokens:
         """`encode` all sentences of a caption table."""
         return Tokens.of(map(self.encode, captions["text"][:], captions["language"][:]))
+
+    def read_words(self, text: str, language: str) -> Words:
+        """The words of a sentence, as the text model reads them."""
+        return self.tokens.read_words(text, language)
 
     def save(self, path: Path) -> None:
         """Write the text model's name; trained models read sentences by it."""

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from tokenizers.trainers import BpeTrainer
 
 from data.errors import DataError
 from data.processes import in_parallel
+from data.reading import Words, words_read
 from data.segmentation import PACKAGES, segment
 from data.sentences import normalise_sentence
 
@@ -25,6 +26,7 @@ UNSPACED = frozenset(["ja", "zh", "th"])  # written without spaces: a character 
 CHARACTERS, WORDS = "characters", "words"
 _CHUNK = 10_000  # sentences that a process tokenises at a time, in about two seconds
 MAX_TOKENS = 100  # sentences are cut here (mmt-retrieval, section 4.2)
+_LONG, _START = 3, "▁"  # letters of a sub-word that says what it means; before the first sub-word of a word
 
 _MARKS = "".join(mark for mark in map(chr, range(0x300, 0xFE00)) if unicodedata.category(mark).startswith("M"))
 _JOINERS = "\u200c\u200d"  # inside Persian and Indic words
@@ -42,9 +44,21 @@ def _moses(language: str) -> tuple[MosesPunctNormalizer, MosesTokenizer, MosesDe
 
 def tokenize(text: str, language: str) -> str:
     """Compose accents (NFC), normalise punctuation, tokenise as Moses does and lower-case; tokens joined by spaces."""
+    return _cased(text, language).lower()
+
+
+def _cased(text: str, language: str) -> str:
+    """`tokenize` without lower-casing."""
     normalizer, tokenizer, _ = _moses(language)
     text = normalizer.normalize(unicodedata.normalize("NFC", text))
-    return tokenizer.tokenize(text, escape=False, return_str=True).lower()
+    tokens: str = tokenizer.tokenize(text, escape=False, return_str=True)
+    return tokens
+
+
+def as_typed(text: str, language: str, words: Sequence[str]) -> Sequence[str]:
+    """The words that `words_of` gives of a sentence, as they are typed where its Moses tokens are words."""
+    typed = _cased(text, language).split()
+    return typed if [word.lower() for word in typed] == [*words] else words
 
 
 def tokenize_all(texts: Sequence[str], languages: Sequence[str]) -> list[str]:
@@ -111,6 +125,9 @@ class SubWords(Protocol):
     def size(self, text: str, language: str) -> int:
         """The number of sub-words of a sentence before it is cut; 0 for an empty one."""
 
+    def read_words(self, text: str, language: str) -> Words:
+        """The words of a sentence, and which of them are unknown."""
+
     def decode(self, tokens: Sequence[int], language: str) -> str:
         """A surface sentence from token numbers."""
 
@@ -123,10 +140,14 @@ class JointBPE:
 
     Args:
         tokenizer: a `tokenizers` BPE whose first four entries are `SPECIALS`.
+
+    Attributes:
+        source_words: the words of the sentences that a translator was trained to read; None: nobody wrote them down.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
+        self.source_words: frozenset[str] | None = None
 
     def __len__(self) -> int:
         return self.tokenizer.get_vocab_size()
@@ -175,6 +196,36 @@ class JointBPE:
         """The number of sub-words of a sentence before it is cut; 0 for an empty one."""
         return len(self.tokenizer.encode(tokenize(text, language)).ids)
 
+    def read_words(self, text: str, language: str) -> Words:
+        """The words of a sentence, and which of them are unknown.
+
+        A word is known if it is one of `source_words`, or if at least half of its letters are in sub-words of three
+        letters or more that these have too: compounds and inflected forms. Where `source_words` are not written down,
+        those sub-words are all of the vocabulary, and a word that is one of its entries is known.
+        """
+        words = words_of(text, language).split()
+        read = words_read(words, self._knows, lambda: as_typed(text, language, words))
+        return read._replace(telling=self.source_words is not None)
+
+    def _knows(self, word: str) -> bool:
+        known, encoding = self.source_words, self.tokenizer.encode(word)
+        pieces = _pieces(encoding.tokens)
+        if UNKNOWN in encoding.ids:
+            return False
+        if word in known if known is not None else len(pieces) == 1:
+            return True
+        return 2 * sum(len(piece) for piece in pieces if piece in self._long_pieces) >= len(word)
+
+    @cached_property
+    def _long_pieces(self) -> frozenset[str]:
+        """The sub-words of three letters or more of `source_words`, or of all."""
+        if self.source_words is None:
+            pieces = _pieces([*self.tokenizer.get_vocab()])
+        else:
+            encodings = self.tokenizer.encode_batch(sorted(self.source_words))
+            pieces = [piece for encoding in encodings for piece in _pieces(encoding.tokens)]
+        return frozenset(piece for piece in pieces if len(piece) >= _LONG)
+
     def decode(self, tokens: Sequence[int], language: str) -> str:
         """A surface sentence (lower-case, detokenised) from token numbers."""
         return detokenize(self.decode_tokens(tokens), language)
@@ -182,3 +233,8 @@ class JointBPE:
     def decode_tokens(self, tokens: Sequence[int]) -> str:
         """A Moses-tokenised sentence from token numbers."""
         return self.tokenizer.decode(list(tokens)).strip()
+
+
+def _pieces(tokens: Sequence[str]) -> list[str]:
+    """Sub-words without the sign of a word's beginning."""
+    return [piece for token in tokens if (piece := token.removeprefix(_START))]

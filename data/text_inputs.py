@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from data.errors import DataError
+from data.reading import Words, words_of_pieces, words_read
 from data.segmentation import PACKAGES, segment
 from data.text import (
     CHARACTERS,
@@ -20,6 +21,7 @@ from data.text import (
     UNKNOWN,
     UNSPACED,
     WORDS,
+    as_typed,
     detokenize,
     spaced,
     tokenize_all,
@@ -39,6 +41,9 @@ class TextInput(Protocol):
 
     def encode_all(self, captions: "Table") -> Tokens:
         """Token numbers of all sentences of a caption table, as `encode` gives them."""
+
+    def read_words(self, text: str, language: str) -> Words:
+        """The words of a sentence, and which of them are unknown."""
 
     def __len__(self) -> int:
         """The number of different tokens."""
@@ -93,6 +98,10 @@ class PretrainedTokens:
         encodings = (self.tokenizer(part, truncation=True, max_length=self.longest)["input_ids"] for part in parts)
         tokens = Tokens.of(numbers or [unknown] for encoding in encodings for numbers in encoding)
         return Tokens(tokens.numbers + 1, tokens.starts)
+
+    def read_words(self, text: str, language: str) -> Words:
+        """The words of a sentence; one is unknown if a sub-word of it is."""
+        return words_of_pieces(self._read(text), self.tokenizer)
 
     def size(self, text: str) -> int:
         """The number of sub-words of a sentence before it is cut, its marks among them."""
@@ -149,8 +158,20 @@ class WordVocabulary:
     def encode(self, text: str, language: str) -> list[int]:
         """Token numbers of a surface sentence, cut at `MAX_TOKENS`; an empty sentence is one unknown word."""
         words = words_of(text, language, self.by).split()[:MAX_TOKENS]
-        keys = words if self.shared else [f"{language}:{word}" for word in words]
-        return [self._number.get(key, self.UNKNOWN) for key in keys] or [self.UNKNOWN]
+        return [self._number.get(self._key(word, language), self.UNKNOWN) for word in words] or [self.UNKNOWN]
+
+    def read_words(self, text: str, language: str) -> Words:
+        """The words of a sentence that `encode` does not cut off, and which of them are unknown."""
+        words = words_of(text, language, self.by).split()
+
+        def known(word: str) -> bool:
+            return self._key(word, language) in self._number
+
+        return words_read(words[:MAX_TOKENS], known, lambda: as_typed(text, language, words))
+
+    def _key(self, word: str, language: str) -> str:
+        """A word as the vocabulary names it."""
+        return word if self.shared else f"{language}:{word}"
 
     def encode_all(self, captions: "Table") -> Tokens:
         """Token numbers of all sentences of a caption table, as `encode` gives them."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from data.errors import DataError
 from data.language_codes import NLLB, code_of, spellings
+from data.reading import Words, words_of_pieces
 from data.text import MAX_TOKENS, tokenize
 
 PACKAGE = "sentencepiece"
@@ -67,6 +68,10 @@ class TranslatorTokens:
         if not tokenize(text, language):
             return 0
         return len(self.tokenizer(self._prefix + text, truncation=False, verbose=False)["input_ids"])
+
+    def read_words(self, text: str, language: str) -> Words:
+        """The words of a sentence; one is unknown if a sub-word of it is."""
+        return words_of_pieces(text, self.tokenizer)
 
     def decode(self, tokens: Sequence[int], language: str) -> str:
         """A surface sentence from token numbers, without marks."""
