@@ -23,6 +23,7 @@ from PIL import Image
 
 from data.extractor import Extractor
 from data.languages import language_of
+from data.reading import Reading, reading_of
 from data.regions import standardised
 from data.text_inputs import TextInput
 from modules.retrieval_models.base import RetrievalModel
@@ -245,6 +246,19 @@ class ExportedModel:
     def language_of(self, text: str) -> str:
         """Which of the model's languages a sentence is in."""
         return language_of(text, self.languages)
+
+    def reading(self, text: str, language: str | None = None) -> Reading:
+        """How the model reads a sentence: its unknown words, and its language.
+
+        Args:
+            text: the sentence.
+            language: of it; None: detected.
+
+        Raises:
+            RecipeError: the model was not trained on that language.
+        """
+        read_as = self.language_of(text) if language is None else self.require_language(language)
+        return reading_of(text, self.text.read_words(text, read_as), self.languages, read_as, language is None)
 
 
 def _with_reranker(exported: ExportedModel, about: Mapping[str, Any]) -> ExportedModel:

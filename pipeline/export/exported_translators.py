@@ -10,11 +10,28 @@ import torch
 from numpy.typing import NDArray
 
 from data.padding import pad
+from data.reading import Reading, Words, reading_of
 from data.text import BEGIN, END, SubWords
 from modules.translators.beam import BeamSettings
 from modules.translators.registry import Searched, translate
 from pipeline.errors import RecipeError
 from pipeline.translation.translator_files import load_translator, reads_regions
+
+
+class Translation(str):
+    """A translation; empty if no word of the sentence is known.
+
+    Attributes:
+        reading: how the translator reads the sentence: its unknown words, and the language that it looks like.
+    """
+
+    reading: Reading
+
+    def __new__(cls, text: str, reading: Reading) -> "Translation":
+        """The text, with its reading."""
+        made = super().__new__(cls, text)
+        made.reading = reading
+        return made
 
 
 class ExportedTranslators:
@@ -62,14 +79,14 @@ class ExportedTranslators:
 
     def translate(
         self, text: str, system: str, source: str, target: str, regions: NDArray[np.floating] | None = None
-    ) -> str:
+    ) -> Translation:
         """The best translation of a sentence, by a beam of 5; `regions` (R, D), else as `translate_all`."""
         return self.translate_all([text], system, source, target, None if regions is None else regions[None])[0]
 
     def translate_all(
         self, texts: Sequence[str], system: str, source: str, target: str, regions: NDArray[np.floating] | None = None
-    ) -> list[str]:
-        """The best translation of each sentence, by a beam of 5, all in one batch.
+    ) -> list[Translation]:
+        """The best translation of each sentence, by a beam of 5, all in one batch; empty if no word of it is known.
 
         Args:
             texts: the sentences.
@@ -83,6 +100,7 @@ class ExportedTranslators:
         """
         name = f"{system}-{source}-{target}"
         translator, bpe = self.load(system, f"{source}-{target}")
+        readings = [translator_reading(text, bpe.read_words(text, source), source) for text in texts]
         tokens = bpe.encode_all(texts, source)
         batch: dict[str, Any] = {
             "source": pad(tokens), "source_lengths": torch.tensor([len(sentence) for sentence in tokens]),
@@ -94,4 +112,12 @@ class ExportedTranslators:
                 raise RecipeError(f"translate: {name} reads regions (R, {width}) of a picture; give them, or use mt")
             batch["regions"] = torch.from_numpy(regions.astype(np.float32))
         beams = translate(translator.eval(), batch, BeamSettings(), BEGIN, END)
-        return [bpe.decode(beam[0].tokens, target) for beam in beams]
+        return [
+            Translation(bpe.decode(beam[0].tokens, target) if reading.known else "", reading)
+            for beam, reading in zip(beams, readings, strict=True)
+        ]
+
+
+def translator_reading(text: str, words: Words, source: str) -> Reading:
+    """How a translator of a language reads a sentence."""
+    return reading_of(text, words, [source], source, reader="translator")

@@ -13,15 +13,18 @@ import numpy as np
 from data.errors import DataError
 from data.lines import read_lines
 from data.nbest import Candidate, nbest_lines
+from data.reading import Words
 from data.regions import RegionStore, write_regions
 from data.text import MAX_TOKENS, SubWords
 from modules.translators.beam import BeamSettings
 from modules.translators.registry import Searched
+from pipeline.engine.console import info_aside
 from pipeline.engine.files import write_output
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.exported_files import read_about
 from pipeline.export.exported_model import ExportedModel
+from pipeline.export.exported_translators import translator_reading
 from pipeline.graph import Graph
 from pipeline.recipes.settings import AugmentSettings, Recipe
 from pipeline.recipes.systems import directions_of, parse_path
@@ -29,7 +32,7 @@ from pipeline.translation.translating import Translated, translate_all
 from pipeline.translation.translator_files import load_translator
 
 _BLOCK = 20_000  # lines translated together: what is held of the others is their text alone
-_NAMED = 5  # lines without a picture that are named
+_NAMED = 5  # lines without a picture, or with unknown words, that are named
 
 
 @dataclass(frozen=True)
@@ -81,10 +84,12 @@ def translate_lines(
 ) -> None:
     """Translate a file line by line with translators.
 
-    An empty line (or one of control characters) stays empty, and so does one whose translation at some hop is empty;
-    sentences longer than 100 sub-words, at any hop, are cut there; all are counted. Several best are written as JSON
-    lines: `line`, and `translations` with `text` and `score` (`modules.translators.beam.Hypothesis`); or in
-    Moses' format with the features `logp` (the score) and `length` (words); an empty line has one empty translation.
+    An empty line (or one of control characters) stays empty, and so does one of which the first translator knows no
+    word, and one whose translation at some hop is empty; sentences longer
+    than 100 sub-words, at any hop, are cut there; all are counted, and the first lines with unknown words are named.
+    Several best are written as JSON lines: `line`, `translations` with `text` and `score`
+    (`modules.translators.beam.Hypothesis`), and `unknown` with the unknown words if there are some; or in Moses' format
+    with the features `logp` (the score) and `length` (words); an empty line has one empty translation.
 
     Args:
         request: what to translate.
@@ -102,32 +107,51 @@ def translate_lines(
         )
     lines = _standard_input() if request.source is None else read_lines(request.source, "a sentence a line")
     hops, languages = load(), parse_path(request.path)[1]
-    not_empty = [hops[0][1].size(text, languages[0]) > 0 for text in lines]
-    store, seen = _pictures(request, sight, not_empty, [network for network, _ in hops])
+    words = _words(hops[0][1], lines, languages[0])
+    readable = [len(read.unknown) < read.total for read in words]
+    store, seen = _pictures(request, sight, readable, [network for network, _ in hops])
     trainer = replace(options.trainer, progress=False, devices=1, num_nodes=1, strategy="auto")
     cut, silent, written = set[int](), 0, list[str]()
     for start in range(0, len(lines), _BLOCK):
-        places = [place for place in range(start, min(start + _BLOCK, len(lines))) if not_empty[place]]
+        places = [place for place in range(start, min(start + _BLOCK, len(lines))) if readable[place]]
         translated = {place: [Translated(lines[place], "", 0.0)] for place in places}
         for number, ((network, bpe), (language, target)) in enumerate(zip(hops, pairwise(languages), strict=True), 1):
             sizes = {place: bpe.size(best.text, language) for place, (best, *_) in translated.items()}
             cut |= {place for place, size in sizes.items() if size > MAX_TOKENS}
             sentences = {place: translated[place][0].text for place, size in sizes.items() if size}
             shown = [seen[place] if seen else None for place in sentences]
-            translations = translate_all(
+            translations = [] if not sentences else translate_all(
                 network, bpe, bpe.encode_all(list(sentences.values()), language), shown, store, target, beam,
                 options.batch_tokens, trainer, request.n_best if number == len(hops) else 1,
             )  # fmt: skip
             translated = dict(zip(sentences, translations, strict=True))
         silent += len(places) - sum(bool(best.text.strip()) for best, *_ in translated.values())
-        written += (_moses if request.moses else _lines)(
-            start, min(start + _BLOCK, len(lines)), translated, request.n_best
-        )
+        end = min(start + _BLOCK, len(lines))
+        if request.moses:
+            written += _moses(start, end, translated, request.n_best)
+        else:
+            written += _lines(start, end, translated, request.n_best, words)
     text = "".join(f"{line}\n" for line in written)
     sys.stdout.write(text) if request.output is None else write_output(request.output, text, "translate: --output")
-    blind = [place for place, filled in enumerate(not_empty, 1) if seen and filled and seen[place - 1] is None]
-    counts = {"empty": not_empty.count(False), "silent": silent, "cut": len(cut)}
+    blind = [place for place, reads in enumerate(readable, 1) if seen and reads and seen[place - 1] is None]
+    empty = sum(read.total == 0 for read in words)
+    counts = {"empty": empty, "unread": readable.count(False) - empty, "silent": silent, "cut": len(cut)}
+    counts["unknown"] = _tell_unknown(lines, words, languages[0])
     _tell(len(lines), request.path, counts, blind)
+
+
+def _words(bpe: SubWords, lines: Sequence[str], language: str) -> list[Words]:
+    """The words of each line; an empty one has none."""
+    return [bpe.read_words(text, language) if bpe.size(text, language) else Words(0, []) for text in lines]
+
+
+def _tell_unknown(lines: Sequence[str], words: Sequence[Words], language: str) -> int:
+    """Print the unknown words of the first lines that have some on standard error; how many lines have some."""
+    places = [place for place, read in enumerate(words) if read.unknown]
+    for place in places[:_NAMED]:
+        reading = translator_reading(lines[place], words[place], language)
+        info_aside(reading.note + ("" if reading.known else "; not translated"), f"line {place + 1}:")
+    return len(places)
 
 
 def _tell(lines: int, path: str, counts: Mapping[str, int], blind: Sequence[int]) -> None:
@@ -136,6 +160,8 @@ def _tell(lines: int, path: str, counts: Mapping[str, int], blind: Sequence[int]
     notes = {
         f"{lines:,} lines by {path}": True,
         f"{counts['empty']:,} empty lines stay empty": counts["empty"],
+        f"{counts['unknown']:,} lines have unknown words": counts["unknown"],
+        f"{counts['unread']:,} lines of unknown words alone are not translated, they stay empty": counts["unread"],
         f"{counts['silent']:,} lines have an empty translation": counts["silent"],
         f"{counts['cut']:,} lines were cut at {MAX_TOKENS} sub-words": counts["cut"],
         f"{len(blind):,} lines without regions, zeros in their place (lines {named})": blind,
@@ -157,7 +183,7 @@ def _standard_input() -> list[str]:
 
 
 def _pictures(
-    request: Request, sight: Sight, not_empty: Sequence[bool], networks: Sequence[Searched]
+    request: Request, sight: Sight, readable: Sequence[bool], networks: Sequence[Searched]
 ) -> tuple[RegionStore | None, list[str | None] | None]:
     """The regions, and the image of each line, None for a line without one; (None, None) where nothing looks.
 
@@ -170,23 +196,25 @@ def _pictures(
     system, path = parse_path(request.path)[0], request.images
     if path is None and not sight.text_only:
         raise RecipeError(f"translate: {system} reads regions; give --images, an image a line, or use mt")
-    names = [""] * len(not_empty) if path is None else read_lines(path, "an image a line")
+    names = [""] * len(readable) if path is None else read_lines(path, "an image a line")
     names = [name.removesuffix("\r") for name in names]
-    if len(names) != len(not_empty):
+    if len(names) != len(readable):
         where = "standard input" if request.source is None else str(request.source)
-        raise RecipeError(f"{path}: {len(names)} images for {len(not_empty)} lines of {where}; give one a line")
-    asked = [name if filled else "" for name, filled in zip(names, not_empty, strict=True)]
+        raise RecipeError(f"{path}: {len(names)} images for {len(readable)} lines of {where}; give one a line")
+    asked = [name if reads else "" for name, reads in zip(names, readable, strict=True)]
     store = sight.store(list(dict.fromkeys(filter(None, asked))))
     if looks[0] != store.dim:
         raise RecipeError(f"translate: {system} reads regions of {looks[0]} numbers, the pictures have {store.dim}; "
                           "run `make stage-mmt` with this recipe")  # fmt: skip
-    for number, (name, filled) in enumerate(zip(names, not_empty, strict=True), 1):
-        if filled and name not in store and not sight.text_only:
+    for number, (name, reads) in enumerate(zip(names, readable, strict=True), 1):
+        if reads and name not in store and not sight.text_only:
             raise RecipeError(f"{path}:{number}: image {name!r} {sight.missing}")
     return store, [name if name in store else None for name in names]
 
 
-def _lines(start: int, end: int, translated: dict[int, list[Translated]], n_best: int) -> Iterator[str]:
+def _lines(
+    start: int, end: int, translated: dict[int, list[Translated]], n_best: int, words: Sequence[Words]
+) -> Iterator[str]:  # fmt: skip
     """A line for each line read."""
     for place in range(start, end):
         translations = translated.get(place, [])
@@ -194,7 +222,8 @@ def _lines(start: int, end: int, translated: dict[int, list[Translated]], n_best
             yield translations[0].text if translations else ""
         else:
             best = [{"text": translation.text, "score": round(translation.score, 4)} for translation in translations]
-            yield json.dumps({"line": place + 1, "translations": best}, ensure_ascii=False)
+            unknown = {"unknown": words[place].unknown} if words[place].unknown else {}
+            yield json.dumps({"line": place + 1, "translations": best} | unknown, ensure_ascii=False)
 
 
 def _moses(start: int, end: int, translated: dict[int, list[Translated]], n_best: int) -> list[str]:

@@ -25,12 +25,17 @@ from pipeline.training.model_files import MODEL_FILES, build_with_weights, load_
 
 LOGP, RERANKING, RETRIEVAL, PRETRAINED = "logp", "reranking", "retrieval", "pretrained"
 TRANSLATOR_FILES = ("network.json", "bpe.json", "weights.safetensors")
+SOURCE_WORDS = "source_words.json"
+"""The words of the sentences that a translator was trained to read; older translators have no such file."""
 
 
 def save_network(folder: Path, network: dict[str, Any], bpe: JointBPE) -> None:
     """Write what `load_translator` needs beside `weights.safetensors`."""
     (folder / "network.json").write_text(json.dumps(network, indent=1), encoding="utf-8")
     bpe.save(folder / "bpe.json")
+    if bpe.source_words is not None:
+        content = json.dumps(sorted(bpe.source_words), ensure_ascii=False)
+        (folder / SOURCE_WORDS).write_text(content, encoding="utf-8")
 
 
 def save_several(
@@ -68,6 +73,8 @@ def load_translator(folder: Path) -> tuple[Searched, SubWords]:
         direct, bpe = load_members([folder / name for name in members])
         return (load_reranker(direct, bpe, how, folder / CHANNEL, folder / RETRIEVAL) if how.direction else direct), bpe
     bpe = JointBPE.load(folder / "bpe.json")
+    if (folder / SOURCE_WORDS).is_file():
+        bpe.source_words = frozenset(read_json(folder / SOURCE_WORDS, [str]))
     if len(bpe) != network.get("vocabulary_size"):
         raise RecipeError(f"{folder}: bpe.json has {len(bpe)} entries, the network {network.get('vocabulary_size')}")
     try:
@@ -126,11 +133,16 @@ def files_of(folder: Path) -> set[str]:
     """
     network, members, how = _read(folder)
     if not members:
-        return {"network.json"} if PRETRAINED in network else set(TRANSLATOR_FILES)
-    parts = dict.fromkeys([*members, *_channel(how)], TRANSLATOR_FILES)
+        return {"network.json"} if PRETRAINED in network else _own_files(folder)
+    parts = {part: _own_files(folder / part) for part in [*members, *_channel(how)]}
     if {*how.weights} & {*OF_RETRIEVAL}:
-        parts[RETRIEVAL] = MODEL_FILES
+        parts[RETRIEVAL] = {*MODEL_FILES}
     return {"network.json", *(f"{part}/{file}" for part, files in parts.items() for file in files)}
+
+
+def _own_files(folder: Path) -> set[str]:
+    """The files of a translator that is no ensemble."""
+    return {*TRANSLATOR_FILES, *([SOURCE_WORDS] if (folder / SOURCE_WORDS).is_file() else [])}
 
 
 def reads_regions(folder: Path) -> bool:

@@ -189,6 +189,38 @@ def test_a_model_brings_its_translators(used: Tiny, exported: ExportedModel, own
     assert Gallery.open(tmp_path / "gallery").exported.translator_names == exported.translator_names
 
 
+def test_a_translation_says_which_words_are_unknown(exported: ExportedModel) -> None:
+    translators = exported.translators
+    partly, nothing, foreign = translators.translate_all(
+        ["a red qwertz", "qwertz uiop", "un chien court sur la plage"], "mt", "en", "de"
+    )
+    assert (partly.reading.words, partly.reading.unknown, partly.reading.known) == (3, ("qwertz",), True)
+    assert (nothing, nothing.reading.known) == ("", False)
+    assert partly == translators.translate("a red qwertz", "mt", "en", "de") != ""
+    assert foreign.reading.language == "fr"
+    assert foreign.reading.note.endswith("; this looks like French; this translator reads English")
+    assert "roter" in translators.translate("roter", "mt", "en", "de").reading.unknown  # a word of the target alone
+
+
+def test_translators_exported_without_the_words_of_their_sentences_are_read(
+    exported: ExportedModel, tmp_path: Path
+) -> None:
+    words = "translators/mt-en-de/source_words.json"
+    older = Path(shutil.copytree(exported.folder, tmp_path / "older"))
+    (older / words).unlink()
+    with pytest.raises(RecipeError, match=r"source_words\.json: no such file"):
+        ExportedModel.load(older)
+    about = json.loads((older / "model.json").read_text())
+    del about["files"][words]
+    (older / "model.json").write_text(json.dumps(about))
+    translators = ExportedModel.load(older).translators
+    assert translators.translate("a red ball", "mt", "en", "de").reading.known
+    assert translators.translate("qwertz uiop", "mt", "en", "de") == ""
+    damaged = Path(shutil.copytree(exported.folder, tmp_path / "damaged"))
+    with pytest.raises(RecipeError, match=r"source_words\.json"):
+        ExportedModel.load(rewritten(damaged, {words: "[1]"})).translators.translate("a", "mt", "en", "de")
+
+
 def test_a_folder_of_links_into_a_cache_is_a_model_too(exported: ExportedModel, tmp_path: Path) -> None:
     """As a download from a hub leaves it: files that are links, and hidden ones beside them."""
     snapshot, blobs = tmp_path / "snapshots" / "abc", tmp_path / "blobs"

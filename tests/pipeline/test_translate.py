@@ -41,8 +41,11 @@ def test_lines_of_all_kinds_stay_in_their_places(tiny: Tiny, tmp_path: Path, cap
     assert found[0] == found[8] == rows[0]["hypothesis"]
     assert found[7] == rows[1]["hypothesis"]
     assert found[1] == found[3] == found[9] == ""
-    assert found[4] == found[10] != ""  # nobody knows these characters, so they are all alike
-    assert "11 lines by mt:en-de; 3 empty lines stay empty; " in told
+    assert found[4] == found[10] == ""  # nobody knows these characters
+    assert "line 5: 3 of 3 words unknown: ΩЖ, 漢, 字; this translator reads English; not translated\n" in told
+    assert (
+        "11 lines by mt:en-de; 3 empty lines stay empty; 2 lines have unknown words; 2 lines of unknown words" in told
+    )
     assert "lines were cut at 100 sub-words" in told
 
 
@@ -74,6 +77,27 @@ def test_lists_in_moses_format_have_the_translations_of_the_others(tiny: Tiny, t
         assert [(one.text, one.features["logp"]) for one in some] == [
             (" ".join(one["text"].split()), pytest.approx(one["score"], abs=1e-4)) for one in wanted
         ]
+
+
+def test_unknown_words_are_named_and_a_line_of_them_alone_stays_empty(tiny: Tiny, capsys, monkeypatch) -> None:
+    def translated(text: str, *arguments: str) -> tuple[str, str]:
+        monkeypatch.setattr("sys.stdin", Stdin(text))
+        assert tiny.main("translate", "--with", "mt:en-de", *arguments) == 0
+        return tuple(capsys.readouterr())
+
+    out, told = translated("a red ball\nqwertz uiop\na red qwertz\n")
+    assert [bool(line) for line in out.split("\n")] == [True, False, True, False]
+    lines = told.splitlines()
+    assert lines[0] == "line 2: 2 of 2 words unknown: qwertz, uiop; this translator reads English; not translated"
+    assert lines[1] == "line 3: 1 of 3 words unknown: qwertz; this translator reads English"
+    assert lines[2].endswith("2 lines have unknown words; 1 lines of unknown words alone are not translated, they stay "
+                             "empty")  # fmt: skip
+    out, _ = translated("a red ball\nqwertz uiop\n", "--n-best", "2")
+    first, second = map(json.loads, out.splitlines())
+    assert "unknown" not in first
+    assert second == {"line": 2, "translations": [], "unknown": ["qwertz", "uiop"]}
+    _, told = translated("qwertz\n" * 30)
+    assert len(told.splitlines()) == 6  # the first five, and the summary
 
 
 def test_what_says_nothing_on_the_way_is_translated_no_further(tiny: Tiny, capsys, monkeypatch) -> None:
