@@ -92,11 +92,15 @@ def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
         else "this model reads regions that were made elsewhere, not pixels",
     )  # fmt: skip
     query = typed.strip()
-    if language == _DETECT:
-        known = codes[1:] if both else exported.languages
-        example = st.session_state.get(_EXAMPLE)
-        language = example.language if example and example.text == query else language_of(query, known)
-    return Request(Sentence(query, language), top, why, both), picture
+    guessed = language == _DETECT
+    example: Sentence | None = st.session_state.get(_EXAMPLE)
+    if guessed and example is not None and example.text == query:
+        guessed, language = False, example.language
+    elif guessed:
+        reading = exported.reading(query)
+        known = codes[1:] if both and not reading.certain else exported.languages
+        language = language_of(query, known)
+    return Request(Sentence(query, language), top, why, both, guessed), picture
 
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the gallery")

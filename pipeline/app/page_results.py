@@ -15,7 +15,8 @@ from pipeline.export.exported_model import ExportedModel
 from pipeline.export.generation import generating, picture_of
 from pipeline.gallery.examples import Sentence
 from pipeline.gallery.explanation import Word, explain
-from pipeline.gallery.gallery import Gallery, Hit
+from pipeline.gallery.gallery import Gallery
+from pipeline.gallery.hits import Hit
 from pipeline.visualization.attention import outline
 
 COLUMNS = 4
@@ -29,38 +30,84 @@ WHY = (
 
 
 class Request(NamedTuple):
-    """What is wanted: a sentence, how many pictures, whether words and regions are explained, and both languages."""
+    """What is wanted.
+
+    Attributes:
+        sentence: that is searched for.
+        top: how many pictures.
+        why: words and regions are explained.
+        both: pictures for its translations too.
+        guessed: the language of the sentence was detected.
+    """
 
     sentence: Sentence
     top: int
     why: bool
     both: bool
+    guessed: bool
 
 
 def results(gallery: Gallery, request: Request) -> None:
     """Show the pictures for a sentence, and beside them those for its translations that the model reads."""
-    exported, (text, source) = gallery.exported, request.sentence
-    sentences = [request.sentence] if source in exported.languages else []
+    exported, source = gallery.exported, request.sentence.language
+    found = [_found(gallery, request)] if source in exported.languages else []
     if request.both:
-        sentences += [
-            Sentence(exported.translators.translate(text, "mt", source, target), target)
+        found += [
+            _found_translated(gallery, request, target)
             for target in exported.translators.targets("mt", source) if target in exported.languages
         ]  # fmt: skip
-    if not sentences:
+    if not found:
         names = ", ".join(language_name(language) for language in exported.languages)
         st.info(plain(f"The model has no translator from {language_name(source)} into {names}."))
         return
     if request.why:
         st.caption(WHY)
-    for place, sentence in zip(st.columns(len(sentences), gap="medium"), sentences, strict=True):
+    for place, (title, sentence, notes, hits) in zip(st.columns(len(found), gap="medium"), found, strict=True):
         with place:
-            title = language_name(sentence.language) + ("" if sentence is request.sentence else ", translated by MT")
             with st.container(gap="small"):
                 st.subheader(plain(title), anchor=False)
-                st.markdown(plain(f"“{sentence.text[:200]}”"))
-            _drawn(exported, sentence)
-            hits = gallery.search(sentence.text, request.top, sentence.language) if sentence.text.strip() else []
-            show_hits(gallery, hits, sentence, request.why, COLUMNS // len(sentences))
+                if hits is not None:
+                    st.markdown(plain(f"“{sentence.text[:200]}”"))
+                for note in notes:
+                    st.warning(plain(note))
+            if hits is not None:
+                _drawn(exported, sentence)
+                show_hits(gallery, hits, sentence, request.why, COLUMNS // len(found))
+
+
+class _Column(NamedTuple):
+    """A title, the sentence that is searched for, what a person should know of it, and the pictures.
+
+    The pictures are None where there is no sentence, as no word could be translated.
+    """
+
+    title: str
+    sentence: Sentence
+    notes: Sequence[str]
+    hits: Sequence[Hit] | None
+
+
+def _found(gallery: Gallery, request: Request) -> _Column:
+    """The pictures for a sentence."""
+    text, source = request.sentence
+    hits = gallery.search(text, request.top, None if request.guessed else source)
+    language = hits.reading.language
+    title = "Unknown language" if language is None else language_name(language)
+    return _Column(title, Sentence(text, hits.reading.read_as), hits.notes, hits)
+
+
+def _found_translated(gallery: Gallery, request: Request, target: str) -> _Column:
+    """The pictures for a translation by MT."""
+    text, source = request.sentence
+    translation = gallery.exported.translators.translate(text, "mt", source, target)
+    title, sentence = f"{language_name(target)}, translated by MT", Sentence(translation.strip(), target)
+    notes = [translation.reading.note] if translation.reading.note else []
+    if not translation.reading.known:
+        return _Column(title, sentence, [*notes, "it is not translated"], None)
+    if not sentence.text:
+        return _Column(title, sentence, notes, [])
+    hits = gallery.search(sentence.text, request.top, target)
+    return _Column(title, sentence, [*notes, *hits.notes], hits)
 
 
 def _drawn(exported: ExportedModel, sentence: Sentence) -> None:

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from PIL import Image
 
-from pipeline.gallery.gallery import Hit
+from pipeline.gallery.hits import Hit
 from pipeline.visualization.pictures import read_thumbnail
 
 SIZE = 320  # pixels of the longer side of a picture

@@ -1,7 +1,7 @@
 """A part of the page: a sentence translated without a picture (MT) and with one (MMT), side by side, or by others."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import streamlit as st
@@ -13,8 +13,12 @@ from pipeline.app.page_text import BROWN, GREEN, marked, plain, thumbnail
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.examples import Ambiguous, Sentence
-from pipeline.gallery.gallery import Gallery, Hit
+from pipeline.gallery.gallery import Gallery
+from pipeline.gallery.hits import Hit
 from pipeline.recipes.systems import members_of
+
+if TYPE_CHECKING:  # imports Lightning: seconds
+    from pipeline.export.exported_translators import Translation
 
 TITLE = "Translation with and without the picture"
 _WIDTH = 180  # pixels of a picture
@@ -80,6 +84,12 @@ def compare_translations(exported: ExportedModel, sentence: Sentence, seen: Sequ
     for target in targets_of(exported, source):
         systems = _chosen(exported, text, source, target)
         translations = {system: _translated(exported, typed, system, (source, target), seen) for system in systems}
+        if not (readings := [some[0].reading for some in translations.values()]):
+            continue
+        if note := max((reading.note for reading in readings), key=len):
+            st.warning(plain(note))
+        if not any(reading.known for reading in readings):
+            continue  # there is nothing to show
         rows = [(picture, [translations[system][place] for system in systems]) for place, picture in enumerate(seen)]
         for picture, texts in sorted(rows, key=lambda row: len(set(row[1])) == 1):  # those that differ first
             _row(picture, [_title(exported, system, source, target) for system in systems], texts)
@@ -100,7 +110,7 @@ def _chosen(exported: ExportedModel, text: str, source: str, target: str) -> lis
 
 def _translated(
     exported: ExportedModel, text: str, system: str, direction: tuple[str, str], seen: Sequence[Seen]
-) -> list[str]:
+) -> "list[Translation]":
     """The translation of a sentence by one system with each picture, or once for all if it does not look."""
     if not exported.translators.looks(system, *direction):
         return [exported.translators.translate(text, system, *direction)] * len(seen)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from modules.errors import ModelError
     from pipeline.errors import RecipeError
     from pipeline.export.exported_model import ExportedModel
-    from pipeline.gallery.gallery import Gallery, Hit
+    from pipeline.gallery.gallery import Gallery
+    from pipeline.gallery.hits import Hit
     from pipeline.library import export_model, index_pictures, load_model, train
     from pipeline.recipes.loading import load_recipe
     from pipeline.recipes.settings import Recipe
@@ -35,7 +36,7 @@ _HOMES = {
     "DataError": "data.errors",
     "ExportedModel": "pipeline.export.exported_model",
     "Gallery": "pipeline.gallery.gallery",
-    "Hit": "pipeline.gallery.gallery",
+    "Hit": "pipeline.gallery.hits",
     "ModelError": "modules.errors",
     "Recipe": "pipeline.recipes.settings",
     "RecipeError": "pipeline.errors",

@@ -31,7 +31,8 @@ from pipeline.gallery.picture_sources import PictureFolder
 ENDINGS = (".parquet", ".csv", ".npy")
 ABOUT = "about.json"
 _HALF = "half"  # a file that is being written
-_LEFT = b"left"  # in a part's metadata: what was left out, with the reason, as JSON
+_LEFT, _ARBITRARY = b"left", b"arbitrary"  # in a part's metadata, as JSON; see `Part`
+_NAMED = 5  # captions without a known word that are named
 
 
 class Part(NamedTuple):
@@ -41,11 +42,13 @@ class Part(NamedTuple):
         ids: of N items.
         vectors: (N, H) float32.
         left: items without a vector, with the reason.
+        arbitrary: ids of captions of which the model knows no word.
     """
 
     ids: list[str]
     vectors: NDArray[np.float32]
     left: Mapping[str, str]
+    arbitrary: Sequence[str] = ()
 
 
 class Items(Protocol):
@@ -107,7 +110,9 @@ class CaptionLines:
         captions, first = islice(self._captions(), done * self.size, None), done * self.size + 1
         while texts := list(islice(captions, self.size)):
             ids = [str(number) for number in range(first, first + len(texts))]
-            yield Part(ids, exported.encode(texts, self.language), {})
+            arbitrary = [number for number, text in zip(ids, texts, strict=True)
+                         if not exported.reading(text, self.language).known]  # fmt: skip
+            yield Part(ids, exported.encode(texts, self.language), {}, arbitrary)
             first += len(texts)
 
     def _captions(self) -> Iterator[str]:
@@ -218,8 +223,13 @@ def embed(exported: ExportedModel, items: Items, output: Path, force: bool = Fal
         _write_parts(exported, items, files, partial)
         if items.state() != state:
             raise RecipeError(f"{partial}: its input changed while it was read; delete this folder and start again")
+        arbitrary = [number for path in files for number in json.loads(_about(path).get(_ARBITRARY, b"[]"))]
         count, left = _join(files, output, partial)
         _clear(partial)
+    if arbitrary:
+        named = ", ".join(arbitrary[:_NAMED]) + (" …" if len(arbitrary) > _NAMED else "")
+        info(f"the model knows no word of {len(arbitrary):,} captions, so their vectors are arbitrary: {named}",
+             colour="yellow")  # fmt: skip
     for name, reason in left.items():
         info(f"{name}: {reason}", "left out:", "yellow")
     info(f"{output}: {count:,} vectors, {len(left):,} left out")
@@ -276,16 +286,16 @@ def _table(part: Part, model: str) -> pa.Table:
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(part.vectors.ravel(), pa.float32()), part.vectors.shape[1])
     columns = {"id": pa.array(part.ids, pa.string()), "vector": vectors,
                "model": pa.array([model] * len(part.ids), pa.string())}  # fmt: skip
-    return pa.table(columns).replace_schema_metadata({_LEFT: json.dumps(dict(part.left))})
+    about = {_LEFT: json.dumps(dict(part.left)), _ARBITRARY: json.dumps(list(part.arbitrary))}
+    return pa.table(columns).replace_schema_metadata(about)
 
 
 def _join(files: Sequence[Path], output: Path, partial: Path) -> tuple[int, dict[str, str]]:
     """Join parts, one in memory at a time; the number of vectors, and what is left out of all."""
     count, schema, left = 0, pq.read_schema(files[0]), dict[str, str]()
     for path in files:
-        about = pq.read_metadata(path)
-        count += about.num_rows
-        left |= json.loads(about.metadata[_LEFT])
+        count += pq.read_metadata(path).num_rows
+        left |= json.loads(_about(path)[_LEFT])
     if not count:
         _clear(partial)
         name, reason = next(iter(left.items()))
@@ -319,6 +329,11 @@ def _numbers(part: pa.Table) -> pa.Table:
     vectors = part["vector"].combine_chunks().flatten().to_numpy()
     columns = {f"v{number}": column for number, column in enumerate(vectors.reshape(-1, size).T, 1)}
     return pa.table({"id": part["id"], "model": part["model"], **columns})
+
+
+def _about(part: Path) -> Mapping[bytes, bytes]:
+    """The metadata of a part."""
+    return pq.read_schema(part).metadata or {}
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from difflib import SequenceMatcher
 from itertools import combinations, cycle, islice
 from typing import NamedTuple
 
-from pipeline.gallery.gallery import Gallery, Hit
+from pipeline.gallery.gallery import Gallery
+from pipeline.gallery.hits import Hit
 
 _SEED = 1
 _SENTENCES, _PICTURES = 32, 6  # captions that are tried, and pictures for each of them

@@ -30,7 +30,7 @@ from modules.search.shards import ShardedIndex
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
-from pipeline.gallery.hits import Hit, Query
+from pipeline.gallery.hits import Found, Hit, Query
 from pipeline.gallery.reranked import reranked
 from pipeline.gallery.vector_cache import VectorCache
 from pipeline.recipes.settings import Recipe
@@ -105,7 +105,7 @@ class Gallery:
     def search(
         self, query: str, top: int = 10, language: str | None = None, reranker: ExportedModel | None = None,
         first: int | None = None,
-    ) -> list[Hit]:  # fmt: skip
+    ) -> Found:  # fmt: skip
         """Find the pictures nearest to a sentence.
 
         Args:
@@ -123,14 +123,15 @@ class Gallery:
 
     def search_all(
         self, queries: Sequence[Query], reranker: ExportedModel | None = None, first: int | None = None
-    ) -> list[list[Hit]]:
+    ) -> list[Found]:
         """`search` for one or more queries, which are encoded and ranked as one batch."""
         for query in queries:
             if not query.text.strip():
                 raise RecipeError("search: the query is empty; give a few words")
             if query.top < 1:
                 raise RecipeError(f"search: {query.top} pictures are wanted; expected 1 or more")
-        languages = [query.language or self.exported.language_of(query.text) for query in queries]
+        readings = [self.exported.reading(query.text, query.language) for query in queries]
+        languages = [reading.read_as for reading in readings]
         vectors = self.exported.encode_captions([query.text for query in queries], languages).single()
         seconds = [self._second(language, reranker, first) for language in languages]
         wanted = [max(query.top, count) for query, (_, count) in zip(queries, seconds, strict=True)]
@@ -143,7 +144,10 @@ class Gallery:
             pictures = [[row for row, _ in found[place]] for place in again]
             for place, rows in zip(again, reranked(second, asked, pictures, self._regions_at), strict=True):
                 found[place] = rows
-        return [self._hits(rows[: query.top]) for rows, query in zip(found, queries, strict=True)]
+        return [
+            Found(self._hits(rows[: query.top]), reading)
+            for rows, query, reading in zip(found, queries, readings, strict=True)
+        ]
 
     def describe(
         self, picture: str | Path | Image.Image, top: int = 5, first: int | None = None

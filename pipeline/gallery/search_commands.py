@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from data.lines import read_lines
-from pipeline.engine.console import printable
+from pipeline.engine.console import info_aside, printable
 from pipeline.engine.files import write_output
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery, gallery_of
-from pipeline.gallery.hits import Hit, Query
+from pipeline.gallery.hits import Found, Hit, Query
 from pipeline.recipes.settings import Recipe
 from pipeline.visualization.pages import render
 from pipeline.visualization.pictures import embedded, read_thumbnail
@@ -53,10 +53,11 @@ def search(
     second = None if rerank is None else ExportedModel.from_pretrained(rerank)
     answers = []
     for request in requests:
-        hits = opened.search(request.text, request.top, request.language, second, 0 if plain else None)
-        language_read = request.language or opened.exported.language_of(request.text)
-        answers.append((request.text, language_read, hits))
-        _print_hits({"query": request.text, "language": language_read}, hits, as_json, heading=len(requests) > 1)
+        found = opened.search(request.text, request.top, request.language, second, 0 if plain else None)
+        answers.append((request.text, found))
+        about = found.record(request.text)
+        heading = len(requests) > 1
+        _print_hits(about if as_json else {key: about[key] for key in ("query", "language")}, found, as_json, heading)
     if sheet is not None:
         write_output(sheet, contact_sheet(answers), "search: --sheet")
 
@@ -93,12 +94,15 @@ def describe(
         _print_hits({"picture": picture, "language": language}, hits, as_json, heading=True)
 
 
-def contact_sheet(answers: Sequence[tuple[str, str, Sequence[Hit]]]) -> str:
+def contact_sheet(answers: Sequence[tuple[str, Found]]) -> str:
     """One HTML page, its pictures inside it: for each query what was found, best first."""
     shown = [
-        (query, language, [(hit.name, hit.score, embedded(read_thumbnail(hit.path, _SIZE))) for hit in hits])
-        for query, language, hits in answers
-    ]
+        (
+            query, found.reading.language or "", found.notes,
+            [(hit.name, hit.score, embedded(read_thumbnail(hit.path, _SIZE))) for hit in found],
+        )
+        for query, found in answers
+    ]  # fmt: skip
     return render("found.html", title="Bildwort: search", answers=shown)
 
 
@@ -129,7 +133,9 @@ def _print_hits(about: dict[str, Any], hits: Sequence[Hit], as_json: bool, headi
         print(json.dumps(about | {"hits": [hit.record() for hit in hits]}, ensure_ascii=False))
         return
     if heading:
-        print(" ".join(printable(value) for value in about.values()))
+        print(" ".join(printable(value or "?") for value in about.values()))
+    for note in hits.notes if isinstance(hits, Found) else ():
+        info_aside(note, f"{about['query']}:" if heading else "")
     for rank, hit in enumerate(hits, 1):
         print(f"{rank:4d}  {hit.score:6.3f}  {printable(str(hit.path or hit.name))}")
     if not hits:

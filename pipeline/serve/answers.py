@@ -73,13 +73,8 @@ class Answers:
         Raises:
             RecipeError: one is empty, or in a language that the model does not know.
         """
-        gallery = self._gallery()
-        known = [query._replace(language=query.language or gallery.exported.language_of(query.text))
-                 for query in queries]  # fmt: skip
-        return [
-            {"query": query.text, "language": query.language, "hits": [hit.record() for hit in hits]}
-            for query, hits in zip(known, gallery.search_all(known), strict=True)
-        ]
+        all_found = self._gallery().search_all(queries)
+        return [found.record(query.text) for query, found in zip(queries, all_found, strict=True)]
 
     def describe(self, pictures: Sequence[Upload]) -> list[list[Record]]:
         """For each picture, the captions nearest to it in each language.
@@ -125,7 +120,7 @@ class Answers:
         return [_vectors(exported, vector[None]) for vector in vectors]
 
     def translate(self, requests: Sequence[Translating]) -> list[Record]:
-        """The best translation of each sentence.
+        """The best translation of each sentence; empty where none of its words is known.
 
         Raises:
             RecipeError: there is no such translator, or it reads a picture.
@@ -143,7 +138,11 @@ class Answers:
             texts = [requests[place].sentence for place in some]
             translated = translators.translate_all(texts, system, *direction.split("-"))
             for place, text in zip(some, translated, strict=True):
-                answers[place] = requests[place]._asdict() | {"translation": text}
+                reading = text.reading
+                notes = [reading.note] if reading.note else []
+                answers[place] = requests[place]._asdict() | {
+                    "translation": text, "unknown": reading.unknown, "notes": notes,
+                }  # fmt: skip
         return answers
 
     def _gallery(self) -> Gallery:

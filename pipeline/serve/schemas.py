@@ -12,10 +12,18 @@ class Hit(BaseModel):
 
 
 class Found(BaseModel):
-    """Pictures, the nearest first."""
+    """Pictures, the nearest first.
+
+    `language` is that of the query, None where it cannot be told; `read_as` the one that the model reads it in; `words`
+    how many it has, `unknown` those that the model does not know; `notes` what a person should know of the pictures.
+    """
 
     query: str
-    language: str
+    language: str | None
+    read_as: str
+    words: int
+    unknown: list[str]
+    notes: list[str]
     hits: list[Hit]
 
 
@@ -35,12 +43,14 @@ class Vectors(BaseModel):
 
 
 class Translation(BaseModel):
-    """A sentence and its translation."""
+    """A sentence, its translation, and its words that the translator does not know."""
 
     sentence: str
     system: str
     direction: str
     translation: str
+    unknown: list[str]
+    notes: list[str]
 
 
 class Health(BaseModel):

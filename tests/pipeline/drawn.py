@@ -4,7 +4,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from pipeline.gallery.gallery import Hit
+from pipeline.gallery.hits import Hit
 
 
 def draw(path: Path, number: int, size: tuple[int, int] = (60, 40)) -> Image.Image:

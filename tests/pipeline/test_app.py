@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from data.reading import Words
 from pipeline.app import page_results
 from pipeline.app.page_text import BROWN, COLOURS, GREEN, coloured, plain
 from pipeline.export.exported_model import ExportedModel
-from pipeline.export.exported_translators import ExportedTranslators
+from pipeline.export.exported_translators import ExportedTranslators, Translation, translator_reading
 from pipeline.gallery import examples
 from pipeline.gallery.examples import Ambiguous, Sentence
 from pipeline.gallery.gallery import Gallery
@@ -78,6 +79,10 @@ def toggle(page: AppTest, label: str):
 def shown(page: AppTest) -> list[str]:
     """All Markdown on the page, without the signs that keep it from being markup."""
     return [one.value.replace("\\", "") for one in page.markdown]
+
+
+def plainly(text: str) -> str:
+    return text.replace("\\", "")
 
 
 def found(page: AppTest) -> list[str]:
@@ -155,7 +160,9 @@ def test_the_demonstration_is_one_click_away(page: AppTest, gallery: Path, monke
     monkeypatch.setattr(examples, "ambiguous_example", lambda gallery: example)
 
     def translated(self, texts, system, source, target, regions=None):
-        return ["ein Schläger"] * len(texts) if system == "mt" else ["ein Schläger", "eine Fledermaus"]
+        reading = translator_reading("a red bat", Words(3, []), "en")
+        different = "ein Schläger" if system == "mt" else "eine Fledermaus"
+        return [Translation(text, reading) for text in ("ein Schläger", different)]
 
     monkeypatch.setattr(ExportedTranslators, "translate_all", translated)
     next(one for one in page.button if one.label == "Show the translations").click().run()
@@ -175,6 +182,34 @@ def test_the_demonstration_is_one_click_away(page: AppTest, gallery: Path, monke
 def test_odd_queries_are_answered(page: AppTest, query: str) -> None:
     toggle(page, "Why?").set_value(True)
     assert len(found(search(page, query))) == 7
+
+
+def test_unknown_words_are_named_above_the_pictures(used_english: Path, gallery: Path, monkeypatch) -> None:
+    page = search(opened(used_english, monkeypatch), "qwertz uiop")
+    assert [plainly(one.value) for one in page.warning] == [
+        "2 of 2 words unknown: qwertz, uiop; this model reads English",
+        "none of the words is known, so the pictures are arbitrary",
+    ]
+    assert page.subheader[0].value == "Unknown language"
+    assert found(page)
+    search(page, "ein kleiner Fuchs am Strand")
+    assert page.subheader[0].value == "German"
+    assert "; this looks like German; this model reads English" in plainly(page.warning[0].value)
+    assert not search(page, "a red bat").warning
+    search(opened(gallery, monkeypatch), "red qwertz", "en")
+
+
+def test_what_no_translator_knows_is_said_instead_of_a_translation(page: AppTest) -> None:
+    search(page, "qwertz uiop", "en", both=True)
+    assert [one.value for one in page.subheader] == ["English", "German, translated by MT"]
+    said = [plainly(one.value) for one in page.warning]
+    assert said[0] == "2 of 2 words unknown: qwertz, uiop; this model reads German and English"
+    assert said[-2:] == ["2 of 2 words unknown: qwertz, uiop; this translator reads English", "it is not translated"]
+    assert len(found(page)) == 7  # of the query alone
+    page.button(key="en-2").click().run()
+    assert not page.exception
+    assert "this translator reads English" in page.warning[-1].value
+    assert not any("the picture" in one.value for one in page.caption)
 
 
 def test_no_gallery_is_one_line(tmp_path: Path, monkeypatch) -> None:

@@ -301,3 +301,15 @@ def test_a_killed_process_is_continued(used: Tiny, tmp_path: Path) -> None:
     assert list(frame["id"]) == [str(number) for number in range(1, 48_001)]
     exported = ExportedModel.load(used.workspace.root / "tiny" / "model")
     np.testing.assert_allclose(_vectors(output), np.tile(exported.encode(TEXTS, "en"), (4000, 1)), atol=1e-5)
+
+
+def test_captions_without_a_known_word_are_named_after_a_stop_too(
+    exported: ExportedModel, tmp_path: Path, small: None, capsys
+) -> None:
+    path, output = tmp_path / "some.txt", tmp_path / "some.npy"
+    path.write_text("".join(f"{text}\n" for text in ["a red bat", "qwertz uiop", *TEXTS[:4], "犬", "a qwertz"]))
+    items = CaptionLines(path, "en")
+    embed(exported, items, output)
+    assert np.load(output).shape[0] == 8
+    said = "the model knows no word of 2 captions, so their vectors are arbitrary: 2, 7"
+    assert said in capsys.readouterr().out

@@ -17,7 +17,8 @@ from modules.metrics.retrieval import RetrievalRanks
 from pipeline.cli import main
 from pipeline.corpus.prepare import corpus_job
 from pipeline.engine.workspace import Workspace
-from pipeline.gallery.gallery import Gallery, Hit
+from pipeline.gallery.gallery import Gallery
+from pipeline.gallery.hits import Hit
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.retrieval.ranks import read_ranks
