@@ -60,7 +60,7 @@ class Costs:
     """
 
     def __init__(self, manifests: Iterable[Mapping[str, Any]], root: Path | None = None) -> None:
-        self._known: dict[str, list[Estimate]] = {}
+        self._known: dict[str, list[_Known]] = {}
         listed = list(manifests)
         self._captions: dict[str, float] = {}
         for manifest in listed:

@@ -135,8 +135,9 @@ class Answers:
                 raise RecipeError(f"translate: {system}-{direction} reads a picture, which no request gives; choose mt")
         answers: list[Record] = [{}] * len(requests)
         for (system, direction), some in places.items():
+            source, _, target = direction.partition("-")
             texts = [requests[place].sentence for place in some]
-            translated = translators.translate_all(texts, system, *direction.split("-"))
+            translated = translators.translate_all(texts, system, source, target)
             for place, text in zip(some, translated, strict=True):
                 reading = text.reading
                 notes = [reading.note] if reading.note else []

@@ -99,7 +99,18 @@ def test_vectors_are_those_of_the_model(client: TestClient, exported: ExportedMo
 def test_a_sentence_is_translated(client: TestClient, exported: ExportedModel) -> None:
     told = client.get("/translate", params={"sentence": "a red bat", "direction": "en-de"}).json()
     expected = exported.translators.translate("a red bat", "mt", "en", "de")
-    assert told == {"sentence": "a red bat", "system": "mt", "direction": "en-de", "translation": expected}
+    assert told == {
+        "sentence": "a red bat", "system": "mt", "direction": "en-de", "translation": expected, "unknown": [], "notes": [],
+    }  # fmt: skip
+    told = client.get("/translate", params={"sentence": "qwertz", "direction": "en-de"}).json()
+    assert (told["translation"], told["unknown"]) == ("", ["qwertz"])
+    assert told["notes"] == ["1 of 1 words unknown: qwertz; this translator reads English"]
+
+
+def test_unknown_words_of_a_query_are_told(client: TestClient) -> None:
+    told = client.get("/search", params={"q": "red qwertz", "language": "en"}).json()
+    assert (told["words"], told["unknown"]) == (2, ["qwertz"])
+    assert told["notes"][0].startswith("1 of 2 words unknown: qwertz; this model reads ")
 
 
 def test_fifty_clients_at_once_get_what_each_gets_alone(app, client: TestClient, answers: Answers, monkeypatch) -> None:
