@@ -100,7 +100,8 @@ def test_a_sentence_is_translated(client: TestClient, exported: ExportedModel) -
     told = client.get("/translate", params={"sentence": "a red bat", "direction": "en-de"}).json()
     expected = exported.translators.translate("a red bat", "mt", "en", "de")
     assert told == {
-        "sentence": "a red bat", "system": "mt", "direction": "en-de", "translation": expected, "unknown": [], "notes": [],
+        "sentence": "a red bat", "system": "mt", "direction": "en-de", "translation": expected, "unknown": [],
+        "notes": [],
     }  # fmt: skip
     told = client.get("/translate", params={"sentence": "qwertz", "direction": "en-de"}).json()
     assert (told["translation"], told["unknown"]) == ("", ["qwertz"])
