@@ -45,7 +45,7 @@ def search(
         RecipeError: there is no query or no gallery, or they do not fit.
     """
     if (query is None) == (queries is None):
-        raise RecipeError("search: give a query or --queries FILE, one of the two")
+        raise RecipeError('search: give a query (`make search QUERY="…"`) or --queries FILE, one of the two')
     requests = [Query(query, language, top)] if query is not None else []
     if queries is not None:
         requests = list(_queries(queries, language, top))
@@ -81,7 +81,9 @@ def describe(
         RecipeError: there is no such picture.
     """
     if picture is None:
-        raise RecipeError("describe: give a picture, a file or the name of one in the gallery")
+        raise RecipeError(
+            "describe: give a picture (`make describe PICTURE=…`), a file or the name of one in the gallery"
+        )
     if top < 1:
         raise RecipeError(f"describe: {top} captions are wanted; expected 1 or more")
     opened = Gallery.open(gallery or gallery_of(recipe, workspace))
