@@ -100,8 +100,8 @@ def test_unknown_words_and_the_language_of_a_query_are_said_and_are_data(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("search",), 'give a query (`make search QUERY="…"`) or --queries FILE'), (("search", "  "), "the query is empty"),
-        (("search", "--vse.dim=16", "  "), "the query is empty"), (("search", "--vse.dim=16"), "give a query or"),
+        (("search",), 'give a query (`make search QUERY="…"`) or --queries'), (("search", "  "), "the query is empty"),
+        (("search", "--vse.dim=16", "  "), "the query is empty"), (("search", "--vse.dim=16"), "give a query"),
         (("search", "ein Hund", "--language", "de"), "was trained on en; choose"),
         (("search", "a", "--top", "0"), "0 pictures are wanted; expected 1 or more"),
         (("search", "a", "--gallery", "gone"), "gone: no gallery here; run `make index`"),
