@@ -1,4 +1,4 @@
-"""Commands that list recipes and settings, and the one that writes a recipe for a folder of pictures."""
+"""Commands that list recipes and settings, write a recipe for a folder of pictures, and look after data sets."""
 
 import re
 from pathlib import Path
@@ -60,6 +60,22 @@ def init(
     from pipeline.init.command import init
 
     init(source, options, open_workspace().root)
+
+
+@app.command("data")
+def data_set(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="multi30k, flickr8k or coco")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="where its files are, or will be")],
+    download: Annotated[
+        bool, typer.Option("--download", help="get what is missing, as far as it needs no request")
+    ] = False,
+) -> None:
+    """Say where the files of a data set come from, check those in a folder, and lay them out for the recipes."""
+    refuse_settings(ctx)
+    from pipeline.corpus.originals import show_originals
+
+    show_originals(name, folder, download)
 
 
 @app.command()

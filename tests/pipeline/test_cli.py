@@ -20,7 +20,7 @@ from pipeline.recipes.loading import CONFIGS, load_recipe
 from tests.pipeline.tiny import ROOT, Tiny
 
 COMMANDS = [*STAGES, "report", "all", "doctor", "table", "sts", "compare", "translate", "rerank-translations", "export",
-            "index", "search", "describe", "recipes", "config"]  # fmt: skip
+            "index", "search", "describe", "init", "data", "recipes", "config"]  # fmt: skip
 HEAVY = ("torch", "pytorch_lightning", "transformers", "datasets", "sklearn", "matplotlib", "scipy", "pandas")
 
 
