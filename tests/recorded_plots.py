@@ -55,7 +55,14 @@ def _systems(recipe: str, direction: str, names: str, prefix: str = "") -> dict[
     return {prefix + label: f"{recipe}:{name}-{direction}" for name, label in labels.items()}
 
 
+def _gains(title: str, recipe: str) -> Figures:
+    labels = {"German by MT": "mt-f", "German by MMT": "mmt-f", "German by people": "human-de"}
+    sources = {label: f"{recipe}:vse-san-{row}" for label, row in labels.items()}
+    return Figures(title, "mean_recall", sources, "en", less=f"{recipe}:vse-san-none")
+
+
 _RECALL = "percent; grey: each seed, dot: their mean, line: 95 % interval over seeds (Student's t)"
+_GAIN = f"points of mean recall more than English alone, same seeds; {_RECALL.partition('; ')[2]}"
 _ONE_SEED = "BLEU on test; one training each, so no intervals: a difference of one BLEU may be chance"
 _BACK = "multi30k-official-back"
 PLOTS: Mapping[str, tuple[str, str, Sequence[Figures]]] = {
@@ -63,6 +70,9 @@ PLOTS: Mapping[str, tuple[str, str, Sequence[Figures]]] = {
         Figures("English captions", "mean_recall", language="en",
                 sources=_rows("none", "mt-f", "mmt-f", "human-de")),
         Figures("German captions", "mean_recall", _rows("mt-f", "mmt-f", "human-de"), "de"),
+    )),
+    "gain.png": ("What further captions bring to English, by human captions an image (SAN, 1,000 test images)", _GAIN, (
+        _gains("One caption an image", "multi30k-flickr8k-few"), _gains("Five captions an image", "multi30k-flickr8k"),
     )),
     "bleu-overlap.png": ("Translators of multi30k-flickr8k", _ONE_SEED, (
         Figures("English → German", "test_bleu", _overlap(NMT="nmt-en-de", MT="mt-en-de", MMT="mmt-en-de")),
