@@ -12,7 +12,7 @@ from pipeline.export.exported_model import ExportedModel
 from pipeline.export.generation import captions_of_regions, generating
 from pipeline.gallery.examples import Sentence
 from pipeline.gallery.gallery import Gallery
-from pipeline.gallery.uploads import uploaded_file
+from pipeline.serve.uploads import uploaded_file
 from pipeline.visualization.pictures import read_thumbnail
 
 _CAPTIONS = 3  # nearest ones that are shown, of each language
@@ -46,6 +46,8 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> N
         if request.why:
             st.caption(WHY)
     with right:
+        for note in captions.notes:
+            st.warning(plain(note))
         lines = {
             language: [f"{hit.score:.3f}  {plain(hit.name)}" for hit in hits] for language, hits in captions.items()
         }

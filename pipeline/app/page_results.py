@@ -44,7 +44,7 @@ class Request(NamedTuple):
     top: int
     why: bool
     both: bool
-    guessed: bool
+    guessed: bool = False
 
 
 def results(gallery: Gallery, request: Request) -> None:

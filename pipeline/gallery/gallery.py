@@ -30,7 +30,8 @@ from modules.search.shards import ShardedIndex
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
-from pipeline.gallery.hits import Found, Hit, Query
+from pipeline.gallery.fit import Fits
+from pipeline.gallery.hits import Described, Found, Hit, Query
 from pipeline.gallery.reranked import reranked
 from pipeline.gallery.vector_cache import VectorCache
 from pipeline.recipes.settings import Recipe
@@ -57,6 +58,7 @@ class Gallery:
         place = folder / "generations" / generation
         self._rows = read_table(place / "pictures.parquet", PICTURE_COLUMNS)
         self._index = _load_index(place / "pictures", exported, len(self)) if len(self) else None
+        self._fits = Fits.load(place)
         self._captions: dict[str, tuple[pa.ChunkedArray, ShardedIndex]] = {}
         for language in languages:
             texts = read_table(place / f"captions-{language}.parquet", CAPTION_COLUMNS)["text"]
@@ -136,6 +138,10 @@ class Gallery:
         seconds = [self._second(language, reranker, first) for language in languages]
         wanted = [max(query.top, count) for query, (_, count) in zip(queries, seconds, strict=True)]
         found = self._near(vectors, wanted)
+        fits = [
+            self._fits.of_query(reading, rows[0][1]) if rows else None
+            for reading, rows in zip(readings, found, strict=True)
+        ]
         second = next((model for model, _ in seconds if model is not None), None)
         again = [place for place, (model, _) in enumerate(seconds) if model is not None and found[place]]
         if second is not None and again:
@@ -145,13 +151,11 @@ class Gallery:
             for place, rows in zip(again, reranked(second, asked, pictures, self._regions_at), strict=True):
                 found[place] = rows
         return [
-            Found(self._hits(rows[: query.top]), reading)
-            for rows, query, reading in zip(found, queries, readings, strict=True)
+            Found(self._hits(rows[: query.top]), reading, fit)
+            for rows, query, reading, fit in zip(found, queries, readings, fits, strict=True)
         ]
 
-    def describe(
-        self, picture: str | Path | Image.Image, top: int = 5, first: int | None = None
-    ) -> dict[str, list[Hit]]:
+    def describe(self, picture: str | Path | Image.Image, top: int = 5, first: int | None = None) -> Described:
         """Find the captions nearest to a picture, in every language of the gallery.
 
         Args:
@@ -165,7 +169,7 @@ class Gallery:
         """
         return self.captions_near(self.exported.regions_of(picture)[0][None], [top], first)[0]
 
-    def describe_known(self, name: str, top: int = 5, first: int | None = None) -> dict[str, list[Hit]]:
+    def describe_known(self, name: str, top: int = 5, first: int | None = None) -> Described:
         """The same for a picture of the gallery, by its name.
 
         Raises:
@@ -173,12 +177,15 @@ class Gallery:
         """
         if (place := self.place_of(name)) is None:
             raise RecipeError(f"{self.folder}: no picture {name!r} in the gallery")
-        return self.captions_near(self._regions_at([place]), [top], first)[0]
+        return self.captions_near(self._regions_at([place]), [top], first, known=True)[0]
 
     def captions_near(
-        self, regions: NDArray[Any], tops: Sequence[int], first: int | None = None
-    ) -> list[dict[str, list[Hit]]]:
-        """The same for pictures by their regions (N, R, D), as the model reads them, as one batch; a top for each."""
+        self, regions: NDArray[Any], tops: Sequence[int], first: int | None = None, known: bool = False
+    ) -> list[Described]:
+        """The same for pictures by their regions (N, R, D), as the model reads them, as one batch; a top for each.
+
+        With `known` they are of the gallery, so that how well they fit it is no question.
+        """
         vectors = self.exported.encode_regions(regions).single()
         captions_of: list[dict[str, list[Hit]]] = [{} for _ in tops]
         for language, (texts, index) in self._captions.items():
@@ -191,7 +198,9 @@ class Gallery:
                     scores = second.score(second.encode_regions(regions[place, None]), captions)[0].tolist()
                     hits = [hit._replace(score=score) for hit, score in zip(hits, scores, strict=True)]
                 captions_of[place][language] = sorted(hits, key=lambda hit: -hit.score)[: tops[place]]
-        return captions_of
+        nearest = [[] for _ in tops] if known else self._near(vectors, [1] * len(tops))
+        fits = [self._fits.of_picture(rows[0][1]) if rows else None for rows in nearest]
+        return [Described(*one) for one in zip(captions_of, fits, strict=True)]
 
     def pictures_near(self, vector: torch.Tensor, top: int = 10) -> list[Hit]:
         """The pictures nearest to a vector (1, H)."""

@@ -1,10 +1,11 @@
 """What a gallery is asked, and what it finds."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.reading import Reading
+from pipeline.gallery.fit import Fit
 
 ARBITRARY = "none of the words is known, so the pictures are arbitrary"
 
@@ -42,22 +43,53 @@ class Found(list[Hit]):
 
     Attributes:
         reading: how the model reads the query: its unknown words, and its language.
+        fit: how the best score of the indexed model, before any reranking, compares with those of random queries; None
+            if no word is known, or the gallery does not tell.
     """
 
-    def __init__(self, hits: Iterable[Hit], reading: Reading) -> None:
+    def __init__(self, hits: Iterable[Hit], reading: Reading, fit: Fit | None = None) -> None:
         super().__init__(hits)
-        self.reading = reading
+        self.reading, self.fit = reading, fit
 
     @property
     def notes(self) -> list[str]:
         """What a person should know before looking at the pictures, in lines."""
-        notes = [self.reading.note] if self.reading.note else []
-        return notes if self.reading.known else [*notes, ARBITRARY]
+        arbitrary = "" if self.reading.known else ARBITRARY
+        poor = "" if self.fit is None else self.fit.note
+        return [note for note in (self.reading.note, arbitrary, poor) if note]
 
     def record(self, query: str) -> dict[str, Any]:
-        """As JSON: the query, how it is read, and the pictures."""
+        """As JSON: the query, how it is read, how well it fits, and the pictures."""
         reading = self.reading
         return {
             "query": query, "language": reading.language, "read_as": reading.read_as, "words": reading.words,
-            "unknown": reading.unknown, "notes": self.notes, "hits": [hit.record() for hit in self],
+            "unknown": reading.unknown, "higher": None if self.fit is None else round(self.fit.higher, 4),
+            "notes": self.notes, "hits": [hit.record() for hit in self],
         }  # fmt: skip
+
+
+class Described(dict[str, list[Hit]]):
+    """The captions that were found for a picture, best first, by language.
+
+    Attributes:
+        fit: how near the picture is to those of the gallery, as they are to each other; None for one of them, or if
+            the gallery does not tell.
+    """
+
+    def __init__(self, captions: Mapping[str, list[Hit]], fit: Fit | None = None) -> None:
+        super().__init__(captions)
+        self.fit = fit
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know before reading the captions, in lines."""
+        return [self.fit.note] if self.fit is not None and self.fit.note else []
+
+    def records(self, picture: str) -> list[dict[str, Any]]:
+        """As JSON, for each language: the picture, how well it fits, and the captions."""
+        higher = None if self.fit is None else round(self.fit.higher, 4)
+        return [
+            {"picture": picture, "language": language, "higher": higher, "notes": self.notes,
+             "hits": [hit.record() for hit in hits]}
+            for language, hits in self.items()
+        ]  # fmt: skip

@@ -20,11 +20,13 @@ from rich.progress import track
 from modules.errors import ModelError
 from modules.search.index import VectorIndex
 from modules.search.shards import ABOUT as ABOUT_SHARDS
+from modules.search.shards import ShardedIndex
 from pipeline.engine.console import info
 from pipeline.engine.files import digest_of, lock, rename_atomically, require_folder, write_atomically
 from pipeline.errors import RecipeError
 from pipeline.export.exported_files import ABOUT
 from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.fit import Fits, sampled
 from pipeline.gallery.gallery import CAPTION_COLUMNS, FORMAT, PICTURE_COLUMNS, POINTER, read_pointer, read_table
 from pipeline.gallery.picture_sources import Pictures, StoredRegions
 from pipeline.gallery.vector_cache import Arrays, VectorCache
@@ -166,6 +168,7 @@ def _write_generation(
     (half / "left.json").write_text(json.dumps(left, indent=1, ensure_ascii=False), encoding="utf-8")
     if rows:
         _index(half / "pictures", parts, [row["digest"] for row in rows], exported, before)
+        _fits(half, parts, rows, exported).save(half)
     vectors = VectorCache(parts.folder.with_name("captions"), mend=True)
     digests = {language: [_digest(language, text) for text in texts] for language, texts in captions.items()}
     for language, texts in captions.items():
@@ -251,6 +254,14 @@ def _index(
         VectorIndex(vectors, "ivf-pq" if len(some) >= LARGE else "flat", gpu=-1).save(shard, exported.fingerprint)
         (shard / _CONTENT).write_text(content, encoding="utf-8")
     (place / ABOUT_SHARDS).write_text(json.dumps({"shards": len(starts)}), encoding="utf-8")
+
+
+def _fits(half: Path, parts: VectorCache, rows: Sequence[Mapping[str, Any]], exported: ExportedModel) -> Fits:
+    """The scores that those of queries and pictures will be compared with."""
+    some = sampled(len(rows))
+    vectors = torch.from_numpy(parts.take([rows[row]["digest"] for row in some], "vectors"))
+    index = ShardedIndex.load(half / "pictures", exported.fingerprint, gpu=-1)
+    return Fits.measure(exported, index, some, vectors)
 
 
 def _link(source: str, target: str) -> None:

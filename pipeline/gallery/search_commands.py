@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from data.lines import read_lines
 from pipeline.engine.console import info_aside, printable
@@ -55,9 +54,13 @@ def search(
     for request in requests:
         found = opened.search(request.text, request.top, request.language, second, 0 if plain else None)
         answers.append((request.text, found))
-        about = found.record(request.text)
-        heading = len(requests) > 1
-        _print_hits(about if as_json else {key: about[key] for key in ("query", "language")}, found, as_json, heading)
+        if as_json:
+            print(json.dumps(found.record(request.text), ensure_ascii=False))
+        else:
+            several = len(requests) > 1
+            for note in found.notes:
+                info_aside(note, f"{request.text}:" if several else "")
+            _print_hits(found, f"{request.text} {found.reading.language or '?'}" if several else "")
     if sheet is not None:
         write_output(sheet, contact_sheet(answers), "search: --sheet")
 
@@ -92,8 +95,12 @@ def describe(
     captions = opened.describe_known(picture, top, first) if known else opened.describe(Path(picture), top, first)
     if not captions:
         raise RecipeError(f"{opened.folder}: it has no captions; run `make index` with a recipe that has")
-    for language, hits in captions.items():
-        _print_hits({"picture": picture, "language": language}, hits, as_json, heading=True)
+    for record in captions.records(picture) if as_json else ():
+        print(json.dumps(record, ensure_ascii=False))
+    for note in () if as_json else captions.notes:
+        info_aside(note)
+    for language, hits in captions.items() if not as_json else ():
+        _print_hits(hits, f"{picture} {language}")
 
 
 def contact_sheet(answers: Sequence[tuple[str, Found]]) -> str:
@@ -130,14 +137,10 @@ def _queries(path: Path, language: str | None, top: int) -> Iterator[Query]:
         yield query
 
 
-def _print_hits(about: dict[str, Any], hits: Sequence[Hit], as_json: bool, heading: bool) -> None:
-    if as_json:
-        print(json.dumps(about | {"hits": [hit.record() for hit in hits]}, ensure_ascii=False))
-        return
+def _print_hits(hits: Sequence[Hit], heading: str) -> None:
+    """A line each, below a heading if there is one."""
     if heading:
-        print(" ".join(printable(value or "?") for value in about.values()))
-    for note in hits.notes if isinstance(hits, Found) else ():
-        info_aside(note, f"{about['query']}:" if heading else "")
+        print(printable(heading))
     for rank, hit in enumerate(hits, 1):
         print(f"{rank:4d}  {hit.score:6.3f}  {printable(str(hit.path or hit.name))}")
     if not hits:

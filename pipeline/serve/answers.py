@@ -12,7 +12,7 @@ from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import POINTER, Gallery, read_pointer
 from pipeline.gallery.hits import Query
-from pipeline.gallery.uploads import uploaded_file
+from pipeline.serve.uploads import uploaded_file
 
 Record = dict[str, Any]
 """An answer, as JSON."""
@@ -87,11 +87,7 @@ class Answers:
         if not gallery.languages:
             raise RecipeError("describe: the gallery has no captions")
         found = gallery.captions_near(_regions(gallery.exported, pictures), [picture.top for picture in pictures])
-        return [
-            [{"picture": picture.name, "language": language, "hits": [hit.record() for hit in hits]}
-             for language, hits in captions.items()]
-            for picture, captions in zip(pictures, found, strict=True)
-        ]  # fmt: skip
+        return [captions.records(picture.name) for picture, captions in zip(pictures, found, strict=True)]
 
     def embed_sentences(self, requests: Sequence[Sentences]) -> list[Record]:
         """The vectors of sentences.

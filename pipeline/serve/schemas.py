@@ -15,7 +15,8 @@ class Found(BaseModel):
     """Pictures, the nearest first.
 
     `language` is that of the query, None where it cannot be told; `read_as` the one that the model reads it in; `words`
-    how many it has, `unknown` those that the model does not know; `notes` what a person should know of the pictures.
+    how many it has, `unknown` those that the model does not know; `higher` the share of random queries that reach a
+    higher score, None where that is not known; `notes` what a person should know of the pictures.
     """
 
     query: str
@@ -23,15 +24,21 @@ class Found(BaseModel):
     read_as: str
     words: int
     unknown: list[str]
+    higher: float | None
     notes: list[str]
     hits: list[Hit]
 
 
 class Captions(BaseModel):
-    """Captions of one language, the nearest first."""
+    """Captions of one language, the nearest first.
+
+    `higher` is the share of the gallery's pictures that are nearer to another one than this picture is to any.
+    """
 
     picture: str
     language: str
+    higher: float | None
+    notes: list[str]
     hits: list[Hit]
 
 
