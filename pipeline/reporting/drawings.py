@@ -6,15 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from PIL import Image
 
 from data.captions import HUMAN, read_captions
 from data.function_words import frequent_content_words
+from data.languages import language_name
 from data.regions import RegionStore
 from data.slots import parse_group
 from data.text_inputs import TextInput, WordVocabulary
 from modules.retrieval_models import RetrievalModel, model_class
+from pipeline.analyses.generated import SEARCH
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.console import info
 from pipeline.engine.job import Job
@@ -23,21 +27,37 @@ from pipeline.engine.runner import Runner
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
-from pipeline.reporting.generation import GALLERY, GENERATION, generation_sheet
+from pipeline.retrieval.generation import drawn_pictures, written_captions
 from pipeline.similarity.models import models_of
 from pipeline.training.model_files import load_model
 from pipeline.training.trainer import log_folder
 from pipeline.vectors.images import images_in, images_of
 from pipeline.visualization.dashboards import log_pictures
+from pipeline.visualization.encoded import encoded_captions, encoded_images
 from pipeline.visualization.grounding import grounded, grounding_figure
 from pipeline.visualization.joint_space import Contents, encoded_contents, joint_space_figure
-from pipeline.visualization.pictures import cut_out, read_thumbnail
+from pipeline.visualization.pictures import (
+    BLACK,
+    GREEN,
+    GREY,
+    Line,
+    Shown,
+    cut_out,
+    of_generator,
+    picture_sheet,
+    read_thumbnail,
+)
 from pipeline.visualization.plots import as_pixels, png_of
 from pipeline.visualization.word_vectors import LEAST, known_words, word_vectors_figure
 
 VERSION = 3
 JOINT_SPACE = "joint space/t-SNE"
 WORD_VECTORS = "word vectors/t-SNE"
+GENERATION = "generation"
+"""Tag and file of the picture of what a model generates."""
+GALLERY = 1000
+"""Test images whose captions can be retrieved, at most."""
+_GENERATED, _SEED = 6, 0  # images
 _LANGUAGES = 2  # at most, side by side
 _GROUNDED = 3  # images
 _SPACE = 150  # images of the joint space, their captions of a language, and regions
@@ -218,3 +238,43 @@ def _joint_space(
         words,
     )  # fmt: skip
     return joint_space_figure(title, encoded_contents(model, text.encode, contents), contents)
+
+
+def generation_sheet(
+    model: RetrievalModel, text: TextInput, ids: Sequence[str], regions: NDArray[np.floating],
+    pictures: Mapping[str, Path], captions: Mapping[str, Mapping[str, str]],
+) -> Image.Image:  # fmt: skip
+    """A contact sheet of the first images, each with what the model draws of its human caption, and its captions.
+
+    Retrieved is the caption of the highest score among the human ones of all images.
+
+    Args:
+        model: writes captions, or draws pictures, or both.
+        text: what it reads words with.
+        ids: of test images.
+        regions: (N, R, D) of them.
+        pictures: image id → file; those that are not at hand are grey.
+        captions: language → image id → a human caption.
+    """
+    lines: dict[str, list[Line]] = {image: [] for image in ids[:_GENERATED]}
+    for language, known in captions.items():
+        gallery = [(known[image], language) for image in ids if image in known]
+        with torch.no_grad():
+            images = encoded_images(model, regions[:_GENERATED])
+            best = model.similarity(images, encoded_captions(model, text.encode, gallery)).argmax(1).tolist()
+        written = written_captions(model, text, regions[:_GENERATED], language, SEARCH) if model.writes else []
+        for place, image in enumerate(ids[:_GENERATED]):
+            lines[image] += [
+                (f"{language_name(language)}, human: {known.get(image, '–')}", BLACK),
+                (f"retrieved: {gallery[best[place]][0]}", GREY),
+                *((f"generated: {generated or '(empty)'}", GREEN) for generated in written[place : place + 1]),
+            ]
+    rows: list[tuple[list[Shown], list[Line]]] = []
+    for image in ids[:_GENERATED]:
+        shown: list[Shown] = [pictures.get(image)]
+        if model.draws:
+            language, caption = next((language, known[image]) for language, known in captions.items() if image in known)
+            shown.append(of_generator(drawn_pictures(model, text, [(caption, language)], _SEED)[0]))
+            lines[image].append((f"drawn: of the human caption in {language_name(language)}", GREEN))
+        rows.append((shown, lines[image]))
+    return picture_sheet(rows)

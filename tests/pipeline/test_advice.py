@@ -45,7 +45,7 @@ def test_too_little_memory_for_the_doctor(monkeypatch, capsys) -> None:
         (["doctor", "--force"], "No such option: --force"),
         (["index", "--top", "3"], "No such option: --top"),
         (["vse", "--forced"], "No such option: --forced (Possible options: --force)"),
-        (["vsee"], "No such command 'vsee'. Did you mean 'vse'?"),
+        (["vsee"], "No such command 'vsee'. Did you mean 'vse', 'serve'?"),
     ],
 )
 def test_an_unknown_option_or_command_is_one_line(capsys, arguments: list[str], line: str) -> None:

@@ -57,7 +57,7 @@ from pipeline.retrieval.preconditions import advise_on_regions, require_segmente
         ("--report.resamples=0", "report.resamples is 0"),
         ("--trainer.threads=0", "mmt.trainer.threads is 0"),
         ("--vse.trainer.workers=-1", "vse.trainer.workers is -1"),
-        ("--mmt.trainer.precision=16-mixed", '"mmt.trainer.precision": Expected'),
+        ("--mmt.trainer.precision=16-mixed", "mmt.trainer.precision is '16-mixed'; expected"),
     ],
 )
 def test_what_no_translator_can_be_trained_by_is_one_line(argument: str, words: str) -> None:

@@ -248,7 +248,7 @@ def test_tensorboard_opens_a_browser_where_there_is_a_display(tmp_path: Path, di
         time.sleep(0.05)  # the browser is opened beside the server
         said = (tmp_path / "said").read_text()
     assert "tensorboard --logdir lightning_logs --host 0.0.0.0\n" in said
-    assert ("python -m webbrowser http://0.0.0.0:6006\n" in said) == bool(display)
+    assert ("python -m webbrowser http://0.0.0.0:6006/#custom_scalars\n" in said) == bool(display)
 
 
 def test_help_lists_every_target() -> None:

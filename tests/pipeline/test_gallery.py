@@ -68,7 +68,7 @@ def test_unknown_words_and_the_language_of_a_query_are_said_and_are_data(
     used: Tiny, exported: ExportedModel, tmp_path: Path, capsys
 ) -> None:
     gallery = Gallery.open(used.workspace.root / "tiny" / "gallery", exported)
-    assert gallery.search("a red bat").notes == []
+    assert gallery.search("a red bat").reading.note == ""
     hits = gallery.search("ein kleiner Fuchs am Strand", 3)
     reading = hits.reading
     assert (len(hits), reading.words, reading.languages, reading.read_as) == (3, 5, ("en",), "en")
@@ -91,7 +91,7 @@ def test_unknown_words_and_the_language_of_a_query_are_said_and_are_data(
     assert used.main("search", "--queries", str(tmp_path / "some.txt"), "--json") == 0
     printed = capsys.readouterr()
     first, second = map(json.loads, printed.out.splitlines())
-    assert (first["language"], first["words"], first["unknown"], first["notes"]) == ("en", 3, [], [])
+    assert (first["language"], first["words"], first["unknown"]) == ("en", 3, [])
     assert (second["language"], second["read_as"], second["unknown"]) == (None, "en", ["qwertz", "uiop"])
     assert ARBITRARY in second["notes"]
     assert printed.err == ""

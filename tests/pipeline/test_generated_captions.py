@@ -20,7 +20,7 @@ from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.generation import captions_of
 from pipeline.graph import Graph
-from pipeline.reporting import generation
+from pipeline.reporting import drawings
 from pipeline.reporting.analyses import tables_of
 from pipeline.reporting.results import Figures
 from pipeline.visualization.pictures import picture_sheet
@@ -110,7 +110,7 @@ def test_damaged_captions_are_one_line(tmp_path) -> None:
 def test_captions_and_pictures_stand_side_by_side_in_the_report(gxn: Tiny, tmp_path, monkeypatch) -> None:
     """Beside each test image what is drawn of its human caption, and its captions."""
     sheets = []
-    monkeypatch.setattr(generation, "picture_sheet", lambda rows: sheets.append(rows) or picture_sheet(rows))
+    monkeypatch.setattr(drawings, "picture_sheet", lambda rows: sheets.append(rows) or picture_sheet(rows))
     made = gxn.without(tmp_path, "draw-*")
     assert made.main("draw", *GXN) == 0
     (rows,) = sheets

@@ -66,6 +66,8 @@ def test_what_cannot_be_written_is_told_before_the_work(command: str, place: str
     given = tmp_path / ("captions.tsv" if command != "init" else "captions.yaml")
     if place == "device" and command == "init":
         pytest.skip("a recipe's name ends in .yaml")
+    if place == "folder" and command == "init":
+        pytest.skip("a recipe is written into a folder")
     write_tsv(given, draw_pictures(tmp_path / "pictures", 12))
     before = given.read_bytes()
     make, said, always = PLACES[place]

@@ -145,13 +145,15 @@ def test_each_job_of_a_run_has_one_line_and_those_of_all_stages_are_known_at_its
     assert len([line for line in others if line not in told]) == 2  # the data report's
 
 
-def test_a_run_ends_with_a_summary_of_ten_lines(run) -> None:
+def test_a_run_ends_with_a_summary_in_a_few_lines(run) -> None:
     _, lines = run
     summary = lines[next(number for number, line in enumerate(lines) if "5 of 5" in line) + 1 :]
     assert [re.split(r" {2,}", line)[0] for line in summary[:6]] == [
         "translation, test", "mt", "mmt", "mean recall, test; * without captions of that language", "human", "mmt-fb",
     ]  # fmt: skip
-    report, following, cost = summary[6:]
+    *said, report, following, cost = summary[6:]
+    assert " ".join(said).startswith("English: human (san) is the best of 2 rows on validation; ")
+    assert "Read with care: " in " ".join(said)
     assert str(Path("tiny") / "report" / "report.html") in report
     assert following.startswith("next: `make index RECIPE=")
     assert "ARGS=--trainer.progress=true && make app RECIPE=tiny`" in following
