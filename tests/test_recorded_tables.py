@@ -48,7 +48,7 @@ def test_how_often_a_true_gain_is_found():
         line = next(line for line in PAGES[page].splitlines() if "true gain of 1 point" in line)
         assert re.findall(r"(\d+) %", line)[:count] == shares[:count]
     assert f"({pooled:.2f})" in PAGES["pipeline/results/README.md"]
-    assert power(0, 0.65) < 0.03
+    assert power(0, 0.67) < 0.03
     assert power(1, 0.01, images=0.01) > 0.99
 
 
