@@ -62,7 +62,7 @@ def _gains(title: str, recipe: str) -> Figures:
 
 
 _RECALL = "percent; grey: each seed, dot: their mean, line: 95 % interval over seeds (Student's t)"
-_GAIN = f"points of mean recall more than English alone, same seeds; {_RECALL.partition('; ')[2]}"
+_GAIN = "points more than English alone; grey: each seed, dot: mean, line: 95 % over seeds (Student's t)"
 _ONE_SEED = "BLEU on test; one training each, so no intervals: a difference of one BLEU may be chance"
 _BACK = "multi30k-official-back"
 PLOTS: Mapping[str, tuple[str, str, Sequence[Figures]]] = {
@@ -71,7 +71,7 @@ PLOTS: Mapping[str, tuple[str, str, Sequence[Figures]]] = {
                 sources=_rows("none", "mt-f", "mmt-f", "human-de")),
         Figures("German captions", "mean_recall", _rows("mt-f", "mmt-f", "human-de"), "de"),
     )),
-    "gain.png": ("What further captions bring to English, by human captions an image (SAN, 1,000 test images)", _GAIN, (
+    "gain.png": ("What German captions bring to English: mean recall of SAN", _GAIN, (
         _gains("One caption an image", "multi30k-flickr8k-few"), _gains("Five captions an image", "multi30k-flickr8k"),
     )),
     "bleu-overlap.png": ("Translators of multi30k-flickr8k", _ONE_SEED, (
