@@ -6,6 +6,7 @@ what is not there often do not. Models that read sub-words have no words to draw
 """
 
 import json
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ class Fit:
     @property
     def note(self) -> str:
         """What a person should know, in one line; empty if it fits."""
-        share = f"{100 * self.higher:.0f} %"
+        share = f"{math.floor(100 * self.higher + 1e-9)} %"  # 100 % are all
         if not self.poor:
             return ""
         if self.picture:

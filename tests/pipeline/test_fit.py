@@ -52,6 +52,7 @@ def test_a_share_is_of_random_queries_of_as_many_words() -> None:
 
 def test_only_what_does_not_fit_is_said() -> None:
     assert Fit(0.97).note == "nothing fits well: 97 % of random queries reach a higher score"
+    assert "99 % of them" in Fit(0.999, picture=True).note
     assert Fit(0.97, picture=True).note == Fit(0.8).note == ""
     assert Fit(0.99, picture=True).note == UNLIKE.replace("100", "99")
 
