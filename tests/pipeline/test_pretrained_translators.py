@@ -159,7 +159,7 @@ def test_beside_a_trained_translator_its_lists_are_reranked(used: Tiny, nllb: Pa
     (german,) = tokens.encode_all([text], "de")
     assert channel.recode_target([german]) == load_translator(both.job("mt-de-en"))[1].encode_all([text], "de")
     (row,) = Graph(both.recipe(*more), both.workspace).rows
-    assert [job.name for job in exported_translators(both.recipe(*more), both.workspace, row)] == [
+    assert [job.name for job in exported_translators(Graph(both.recipe(*more), both.workspace), row)] == [
         "mt-en-de", "mt-de-en"
     ]  # fmt: skip
 
