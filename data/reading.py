@@ -107,6 +107,7 @@ def words_of_pieces(text: str, tokenizer: Any) -> Words:
     words = text.split()
 
     def known(word: str) -> bool:
+        """Is each piece of it an entry of the vocabulary?"""
         return tokenizer.unk_token_id not in tokenizer(word, add_special_tokens=False)["input_ids"]
 
     return words_read(words, known, lambda: words)._replace(telling=False)

@@ -230,6 +230,11 @@ class JointBPE:
         """A surface sentence (lower-case, detokenised) from token numbers."""
         return detokenize(self.decode_tokens(tokens), language)
 
+    def words_in(self, sentences: Iterable[Sequence[int]]) -> frozenset[str]:
+        """The Moses tokens of sentences that are given as token numbers."""
+        texts = self.tokenizer.decode_batch([list(sentence) for sentence in sentences])
+        return frozenset(word for text in texts for word in text.split())
+
     def decode_tokens(self, tokens: Sequence[int]) -> str:
         """A Moses-tokenised sentence from token numbers."""
         return self.tokenizer.decode(list(tokens)).strip()

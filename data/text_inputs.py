@@ -165,6 +165,7 @@ class WordVocabulary:
         words = words_of(text, language, self.by).split()
 
         def known(word: str) -> bool:
+            """Has the vocabulary it?"""
             return self._key(word, language) in self._number
 
         return words_read(words[:MAX_TOKENS], known, lambda: as_typed(text, language, words))

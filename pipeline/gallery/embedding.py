@@ -30,9 +30,8 @@ from pipeline.gallery.picture_sources import PictureFolder
 
 ENDINGS = (".parquet", ".csv", ".npy")
 ABOUT = "about.json"
-_HALF = "half"  # a file that is being written
+_HALF, _NAMED = "half", 5  # a file that is being written; captions without a known word that are named
 _LEFT, _ARBITRARY = b"left", b"arbitrary"  # in a part's metadata, as JSON; see `Part`
-_NAMED = 5  # captions without a known word that are named
 
 
 class Part(NamedTuple):
@@ -223,7 +222,8 @@ def embed(exported: ExportedModel, items: Items, output: Path, force: bool = Fal
         _write_parts(exported, items, files, partial)
         if items.state() != state:
             raise RecipeError(f"{partial}: its input changed while it was read; delete this folder and start again")
-        arbitrary = [number for path in files for number in json.loads(_about(path).get(_ARBITRARY, b"[]"))]
+        kept = [pq.read_schema(path).metadata for path in files]
+        arbitrary = [number for about in kept for number in json.loads(about.get(_ARBITRARY, b"[]"))]
         count, left = _join(files, output, partial)
         _clear(partial)
     if arbitrary:
@@ -294,8 +294,9 @@ def _join(files: Sequence[Path], output: Path, partial: Path) -> tuple[int, dict
     """Join parts, one in memory at a time; the number of vectors, and what is left out of all."""
     count, schema, left = 0, pq.read_schema(files[0]), dict[str, str]()
     for path in files:
-        count += pq.read_metadata(path).num_rows
-        left |= json.loads(_about(path)[_LEFT])
+        about = pq.read_metadata(path)
+        count += about.num_rows
+        left |= json.loads(about.metadata[_LEFT])
     if not count:
         _clear(partial)
         name, reason = next(iter(left.items()))
@@ -308,8 +309,7 @@ def _join(files: Sequence[Path], output: Path, partial: Path) -> tuple[int, dict
     if output.suffix == ".csv":
         with _whole(output, partial) as file:
             for path in files:
-                numbers = _numbers(pq.read_table(path))
-                write_csv(numbers, file, WriteOptions(include_header=path == files[0]))
+                write_csv(_numbers(pq.read_table(path)), file, WriteOptions(include_header=path == files[0]))
         return count, left
     with _whole(ids_of(output), partial) as file:
         for path in files:
@@ -329,11 +329,6 @@ def _numbers(part: pa.Table) -> pa.Table:
     vectors = part["vector"].combine_chunks().flatten().to_numpy()
     columns = {f"v{number}": column for number, column in enumerate(vectors.reshape(-1, size).T, 1)}
     return pa.table({"id": part["id"], "model": part["model"], **columns})
-
-
-def _about(part: Path) -> Mapping[bytes, bytes]:
-    """The metadata of a part."""
-    return pq.read_schema(part).metadata or {}
 
 
 @contextmanager

@@ -122,14 +122,17 @@ def _explain_errors(app: FastAPI) -> None:
     """Let each error be `{"detail": …}`, one line that a person can act on."""
 
     async def problem(status: int, request: Request, error: Exception) -> Response:
+        """An error of ours."""
         return JSONResponse({"detail": " ".join(str(error).split())}, status)
 
     async def invalid(request: Request, error: Exception) -> Response:
+        """A parameter that is missing or of another type."""
         assert isinstance(error, RequestValidationError)
         lines = [f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()]
         return JSONResponse({"detail": "; ".join(lines)}, 422)
 
     async def of_machine(request: Request, error: Exception) -> Response:
+        """A file that cannot be read."""
         assert isinstance(error, OSError)
         return JSONResponse({"detail": line_of(error) or str(error)}, 503)
 

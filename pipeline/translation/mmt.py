@@ -224,7 +224,7 @@ class _Training:
         name = f"{self.system}-{self.direction}"
         log_dir = log_folder(self.recipe, name, folder.name)
         figures = self._train(folder, log_dir, inputs, pairs, network, bpe)
-        bpe.source_words = frozenset(pairs.source_words())
+        bpe.source_words = bpe.words_in(row["source_tokens"] for row in pairs.rows("train", None))
         save_network(folder, network, bpe)
         figures |= evaluate_and_show(self.recipe, folder, pairs, name)
         self._log_result(log_dir, figures)

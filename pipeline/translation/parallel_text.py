@@ -6,7 +6,6 @@ from typing import Any
 
 from data.captions import read_pairs
 from data.regions import RegionStore
-from data.text import spaced, tokenize_all
 from data.translation import Sentences
 from pipeline.corpus.prepare import twins_of
 from pipeline.engine.artifacts import read_rows
@@ -93,12 +92,6 @@ class ParallelText:
             kind = {True: "with regions ", False: "", None: ""}[captions]
             raise RecipeError(f"mmt: no {self.direction} pair {kind}for {split}; see the data report of the corpus")
         return sentences_of(rows)
-
-    def source_words(self) -> set[str]:
-        """The words of all source sentences that are trained on."""
-        texts = [row[self.source] for row in self.rows("train", None)]
-        tokens = tokenize_all(texts, [self.source] * len(texts))
-        return {word for sentence in tokens for word in spaced(sentence, self.source).split()}
 
     def texts(self, language: str, split: str, captions: bool | None) -> list[str]:
         """Surface sentences of the same pairs, in the same order."""

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from modules.search.encodings import Encodings
 from modules.search.margins import own_image_margins
 from modules.translators.beam import BeamSettings
 from pipeline.engine.job import Job
-from pipeline.recipes.settings import FilterSettings, Recipe
+from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import parse_path
-from pipeline.recipes.trainer_settings import TrainerSettings
+from pipeline.recipes.trainer_settings import TrainerSettings, job_settings
 from pipeline.training.model_files import device_of, load_model
 from pipeline.translation.augment import captions_in, leave_captions, refuse_held_out
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
@@ -34,8 +34,6 @@ VERSION = 1
 SCORES = "scores.csv"
 """Every caption of the path with its score, best first, and whether it is kept."""
 _IMAGES = 256  # encoded at once
-Score = Callable[[Sequence[Caption], Mapping[str, Caption], Mapping[str, Path], Path], Sequence[float]]
-"""Captions, the human ones by id, the job's inputs and its folder → the captions' scores."""
 
 
 def filter_job(recipe: Recipe, corpus: Job, path: str, captions: Job, back: Job | None, model: Job | None) -> Job:
@@ -53,7 +51,7 @@ def filter_job(recipe: Recipe, corpus: Job, path: str, captions: Job, back: Job 
     """
     (whole, _, name), (_, languages, _) = path.partition("@"), parse_path(path)
     settings = recipe.augment.filters[name]
-    score, inputs = _score_of(recipe, settings, languages), {"corpus": corpus, "captions": captions}
+    inputs = {"corpus": corpus, "captions": captions}
     if model is not None:
         inputs = test_inputs(model, corpus) | inputs
     if back is not None:
@@ -64,7 +62,7 @@ def filter_job(recipe: Recipe, corpus: Job, path: str, captions: Job, back: Job 
         human, new = captions_in(inputs["corpus"]), captions_in(inputs["captions"])
         refuse_held_out(new, human)
         originals = {caption.caption_id: caption for caption in human}
-        scores = np.asarray(score(new, originals, inputs, folder))
+        scores = np.asarray(_scores(recipe, settings.by, new, originals, inputs, folder))
         order = np.argsort(-scores, kind="stable").tolist()
         kept = set(order[: max(1, round(settings.keep * len(new)))])
         _write_scores(folder / SCORES, [(scores[row], row in kept, new[row]) for row in order], originals)
@@ -76,29 +74,30 @@ def filter_job(recipe: Recipe, corpus: Job, path: str, captions: Job, back: Job 
         return figures | {"removed": len(new) - len(chosen), "least_score": float(scores[order[len(kept) - 1]])}
 
     plain: dict[str, Any] = {"path": path, "by": settings.by, "keep": settings.keep}
-    plain |= {"seed": recipe.seed} if settings.by == "chance" else {}
+    if settings.by == "chance":
+        plain["seed"] = recipe.seed
+    if back is not None:
+        plain |= {key: job_settings(recipe.augment)[key] for key in ("beam_size", "length_penalty", "trainer")}
     stage, trainer = ("augment", recipe.augment.trainer) if model is None else ("vse", recipe.vse.trainer)
     return Job(
-        f"synthetic-{path.replace(':', '-')}", stage, VERSION, plain, inputs, run, False, asdict(trainer),
+        f"synthetic-{path.replace(':', '-')}", stage, VERSION, plain, inputs, run, back is not None, asdict(trainer),
         lambda figures: f"{figures['captions']:,} captions kept, {figures['removed']:,} removed",
     )  # fmt: skip
 
 
-def _score_of(recipe: Recipe, settings: FilterSettings, languages: Sequence[str]) -> Score:
-    """What gives the scores of a filter."""
-    scores: dict[str, Score] = {
-        "image": lambda new, originals, inputs, folder: _by_image(new, inputs, recipe.vse.trainer),
-        "back-translation": lambda new, originals, inputs, folder: _by_back_translation(
-            new, originals, inputs, folder, languages, recipe
-        ),
-        "language": lambda new, originals, inputs, folder: [
-            language_evidence(caption.text, caption.language) for caption in new
-        ],
-        "chance": lambda new, originals, inputs, folder: (
-            np.random.default_rng(recipe.seed).permutation(len(new)).astype(float).tolist()
-        ),
-    }
-    return scores[settings.by]
+def _scores(
+    recipe: Recipe, by: str, new: Sequence[Caption], originals: Mapping[str, Caption], inputs: Mapping[str, Path],
+    folder: Path,
+) -> Sequence[float]:  # fmt: skip
+    """The score of each caption; `originals` are the human ones by id, `folder` and `inputs` those of the job."""
+    if by == "image":
+        return _by_image(new, inputs, recipe.vse.trainer)
+    if by == "back-translation":
+        return _by_back_translation(new, originals, inputs, folder, recipe)
+    if by == "language":
+        return [language_evidence(caption.text, caption.language) for caption in new]
+    drawn: list[float] = np.random.default_rng(recipe.seed).permutation(len(new)).astype(float).tolist()
+    return drawn
 
 
 def _by_image(new: Sequence[Caption], inputs: Mapping[str, Path], trainer: TrainerSettings) -> Sequence[float]:
@@ -122,8 +121,7 @@ def _by_image(new: Sequence[Caption], inputs: Mapping[str, Path], trainer: Train
 
 
 def _by_back_translation(
-    new: Sequence[Caption], originals: Mapping[str, Caption], inputs: Mapping[str, Path], folder: Path,
-    languages: Sequence[str], recipe: Recipe,
+    new: Sequence[Caption], originals: Mapping[str, Caption], inputs: Mapping[str, Path], folder: Path, recipe: Recipe
 ) -> Sequence[float]:  # fmt: skip
     """chrF of each caption's translation back, against the human caption that it was made from."""
     refuse_seen_images(inputs)
@@ -131,12 +129,13 @@ def _by_back_translation(
     network, bpe = load_translator(inputs["translator"])
     store = RegionStore(inputs["corpus"] / "regions", check_values=False)
     search = BeamSettings(settings.beam_size, settings.length_penalty)
+    humans = [originals[caption.parent or ""] for caption in new]
     back = translate_all(
-        network, bpe, bpe.encode_all([caption.text for caption in new], languages[-1]),
-        [caption.image_id for caption in new], store, languages[0], search, settings.batch_tokens, settings.trainer,
-        kept=folder / "checkpoints",
+        network, bpe, bpe.encode_all([caption.text for caption in new], new[0].language),
+        [caption.image_id for caption in new], store, humans[0].language, search, settings.batch_tokens,
+        settings.trainer, kept=folder / "checkpoints",
     )  # fmt: skip
-    return sentence_chrf([best.text for best, *_ in back], [originals[caption.parent or ""].text for caption in new])
+    return sentence_chrf([best.text for best, *_ in back], [human.text for human in humans])
 
 
 def _write_scores(

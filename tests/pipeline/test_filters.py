@@ -52,6 +52,16 @@ def test_half_of_the_captions_stay_those_of_the_highest_scores(filtered: Tiny, n
     assert (figures["captions"], figures["removed"]) == (len(kept), len(whole) - len(kept))
 
 
+def test_the_search_is_part_of_what_a_back_translation_is_made_of(tiny: Tiny):
+    """All ranks translate back; the others are done by one."""
+    jobs, wider = (
+        Graph(tiny.recipe(*SETTINGS, *more), tiny.workspace).synthesis for more in ((), ("--augment.beam_size=3",))
+    )
+    for name in FILTERS:
+        path = f"mt:en-de@{name}"
+        assert (jobs[path].settings != wider[path].settings) == jobs[path].collective == (name == "back")
+
+
 def test_a_row_trains_on_what_is_kept(filtered: Tiny):
     figures = filtered.metrics("vse-san-kept-1")
     assert figures["test"]["de"]["mean_recall"] > 0
