@@ -29,6 +29,7 @@ export PIP_CONSTRAINT := $(CURDIR)/.ci/constraints.txt
 # Before torch starts: waiting threads must not spin on shared cores.
 export OMP_WAIT_POLICY := PASSIVE
 export TOKENIZERS_PARALLELISM := false
+export NO_MKDOCS_2_WARNING := 1
 # What a person types is data. Make does not expand it again (`value`), the shell takes it from the environment, and
 # ARGS is split into words as a shell does it, but nothing in it is run.
 TYPED := RECIPE TABLE WITH PICTURES QUERY PICTURE GALLERY ADDRESS HOSTS PORT INPUT OUTPUT EXTRA ARGS
@@ -49,8 +50,8 @@ IN_GALLERY = $(if $(GALLERY),--gallery "$$GALLERY")
 AT = --address "$$ADDRESS" $(if $(PORT),--port "$$PORT") $(if $(HOSTS),--hosts "$$HOSTS")
 
 # Extras of pyproject.toml, and which others one of them holds.
-EXTRAS := app asian benchmarks cluster dev fasttext lora onnx serve sweep translators wandb
-HOLDS_dev := app benchmarks cluster fasttext lora onnx serve sweep translators
+EXTRAS := app asian benchmarks cluster dev docs fasttext lora onnx serve sweep translators wandb
+HOLDS_dev := app benchmarks cluster docs fasttext lora onnx serve sweep translators
 # Add an extra to the environment, once.
 define ADD
 if [ "$$(cat $(STAMP)-$(1) 2>/dev/null)" != "$(WANTED)" ]; then \
@@ -64,11 +65,11 @@ NEEDS = needs=$$($(PIPELINE) extras $(1)) || exit 1; \
   case "$$needs" in *": make setup EXTRA="*) $(MAKE) --no-print-directory setup "EXTRA=$${needs%%:*}";; esac
 
 # What targets need; `make setup EXTRA=name` adds the same, or another one.
-ADDED := extra-app extra-dev extra-serve extra-translators
+ADDED := extra-app extra-dev extra-docs extra-serve extra-translators
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two installations into one environment would meet
-.PHONY: help setup $(ADDED) init demo test test-long benchmark benchmark-full check stage-prepare stage-mmt stage-augment stage-vse stage-rerank sts translate export index search describe app serve screenshots table doctor report draw plots tensorboard clean
+.PHONY: help setup $(ADDED) init demo test test-long benchmark benchmark-full check docs docs-serve stage-prepare stage-mmt stage-augment stage-vse stage-rerank sts translate export index search describe app serve screenshots table doctor report draw plots tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,8 +108,15 @@ benchmark: extra-dev ## speed against the published form of the same, side by si
 benchmark-full: extra-dev ## time `multi30k` at its true scale, on a GPU best (ARGS="FOLDER --steps 300"; Multi30K's text)
 	@$(PYTHON_WITH_ARGS) -m tests.benchmarks.full
 
-check: extra-dev ## lint, format and types
+check: extra-dev ## lint, format and types; the site is built
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
+	@$(MAKE) --no-print-directory docs
+
+docs: extra-docs ## the documentation as a site, artifacts/site/index.html
+	@$(PY) -m mkdocs build --quiet --strict --config-file .docs/mkdocs.yml && echo "artifacts/site/index.html"
+
+docs-serve: extra-docs ## show the site while its pages are edited, http://127.0.0.1:8002
+	@$(PY) -m mkdocs serve --config-file .docs/mkdocs.yml --dev-addr "$$ADDRESS:$(or $(PORT),8002)"
 
 stage-prepare: setup ## corpus -> caption table, parallel table, region store, data report
 	@$(PIPELINE) prepare $(OPTIONS)

@@ -1,23 +1,15 @@
-"""What the READMEs tell people to type, read and follow exists."""
+"""What the pages of documentation tell people to type, read and follow exists."""
 
 import re
-from pathlib import Path
 
 import pytest
 import yaml
 
 from pipeline.cli import split_settings
 from pipeline.recipes.loading import CONFIGS, load_recipe
+from tests.documentation import FOLDERS, PAGES, ROOT
 
-ROOT = Path(__file__).parents[1]
-READMES = {
-    name: (ROOT / name).read_text(encoding="utf-8")
-    for name in (
-        "README.md", "data/README.md", "modules/README.md", "pipeline/README.md", "pipeline/results/README.md",
-        "tests/benchmarks/README.md", "lightning_logs/README.md", ".github/CONTRIBUTING.md", ".github/CHANGELOG.md",
-    )
-}  # fmt: skip
-README = READMES["README.md"]
+README = PAGES["README.md"]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+): ", MAKEFILE, re.M))
 
@@ -32,9 +24,15 @@ def test_the_readme_is_short():
     assert len(README.split()) <= 1800
 
 
-@pytest.mark.parametrize("name", READMES)
-def test_links_between_the_readmes_lead_somewhere(name: str) -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", READMES[name]):
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_readme_of_a_folder_is_short(name: str) -> None:
+    """What is here and how to add to it; how to use it stands in the pages of the site."""
+    assert len(PAGES[name].split()) <= 400
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_between_pages_lead_somewhere(name: str) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", PAGES[name]):
         if target.startswith("https://") or target.endswith(".png"):  # pictures are taken by `make screenshots`
             continue
         path, _, anchor = target.partition("#")
@@ -43,9 +41,9 @@ def test_links_between_the_readmes_lead_somewhere(name: str) -> None:
         assert not anchor or anchor in anchors(page.read_text(encoding="utf-8")), target
 
 
-@pytest.mark.parametrize("name", READMES)
-def test_every_make_target_of_a_readme_exists(name: str) -> None:
-    named = set(re.findall(r"make ((?:stage-)?[a-z-]+)", READMES[name]))
+@pytest.mark.parametrize("name", PAGES)
+def test_every_make_target_of_a_page_exists(name: str) -> None:
+    named = set(re.findall(r"make ((?:stage-)?[a-z-]+)", PAGES[name]))
     assert named <= TARGETS, named - TARGETS
 
 
@@ -57,24 +55,24 @@ def test_every_make_target_is_listed_by_help():
 COMMENTS = {path.stem: path.read_text(encoding="utf-8").replace("\n# ", " ") for path in CONFIGS.glob("*.yaml")}
 
 
-@pytest.mark.parametrize("name", [*READMES, *(one for one in sorted(COMMENTS) if "RECIPE=" in COMMENTS[one])])
-def test_every_recipe_and_override_of_a_readme_and_of_comments_in_recipes_loads(name: str) -> None:
-    text = (READMES | COMMENTS)[name]
+@pytest.mark.parametrize("name", [*PAGES, *(one for one in sorted(COMMENTS) if "RECIPE=" in COMMENTS[one])])
+def test_every_recipe_and_override_of_a_page_and_of_comments_in_recipes_loads(name: str) -> None:
+    text = (PAGES | COMMENTS)[name]
     for recipe in set(re.findall(r"RECIPE=([a-z0-9-]+)", text)):
         load_recipe(recipe)
     for recipe, overrides in re.findall(r'(?:RECIPE=([a-z0-9-]+) )?ARGS="([^"…]+)"', text):
         load_recipe(recipe or (name if name in COMMENTS else "scenes"), split_settings(overrides.split())[0])
 
 
-@pytest.mark.parametrize("name", READMES)
-def test_paths_of_a_readme_exist(name: str) -> None:
-    for path in re.findall(r"`((?:pipeline|data|modules|tests)/[\w/.-]*)`", READMES[name]):
+@pytest.mark.parametrize("name", PAGES)
+def test_paths_of_a_page_exist(name: str) -> None:
+    for path in re.findall(r"`((?:pipeline|data|modules|tests)/[\w/.-]*)`", PAGES[name]):
         assert (ROOT / path).exists() or "<" in path, path
 
 
 @pytest.mark.parametrize("folder", ["pipeline", "data", "modules", "tests/benchmarks"])
 def test_paths_of_a_folder_s_own_readme_exist(folder: str) -> None:
-    text = READMES[f"{folder}/README.md"]
+    text = PAGES[f"{folder}/README.md"]
     named = re.findall(r"`([\w/-]+(?:\.py|\.yaml|/))`", text)
     assert len(named) > 8
     for path in named:
@@ -82,7 +80,7 @@ def test_paths_of_a_folder_s_own_readme_exist(folder: str) -> None:
 
 
 def test_the_glossary_is_short():
-    text = READMES["modules/README.md"].partition("## Glossary")[2]
+    text = PAGES[".docs/pages/glossary.md"]
     assert 0 < text.count("\n| ") - 1 <= 25
 
 

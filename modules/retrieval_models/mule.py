@@ -110,6 +110,7 @@ class Mule(EmbN):
     Losses (Eq. 1-4): λ1 · neighbourhood constraints, on the mean universal vector u of a sentence and on its joint
     vector s; a language classifier of u behind a gradient reversal of weight λ2; λ3 · triplets of images and sentences.
     Before that, for `pretrain_epochs` epochs, only u learns, by neighbourhood constraints, with fixed word vectors.
+    Arguments that are not listed are those of `EmbN` and `RetrievalModel`.
 
     Args:
         universal_dim: U, size of the universal embedding; None: H, the paper's 512.
@@ -120,7 +121,6 @@ class Mule(EmbN):
         classifier_weight: of the classifier's own loss.
         matching: λ3.
         pretrain_epochs: epochs of pre-training u (LP); 0 leaves it out.
-        embn: options of `EmbN` and `RetrievalModel`.
     """
 
     def __init__(

@@ -15,11 +15,11 @@ from pipeline.errors import RecipeError
 _SHOWN = 3
 _TIMEOUT = 30.0  # seconds without an answer
 _RECIPES = {
-    "multi30k": "`bildwort recipes` lists those of Multi30K; most need region features too (data/README.md)",
+    "multi30k": "`bildwort recipes` lists those of Multi30K; most need region features too (.docs/pages/data.md)",
     "flickr8k": "corpus: {name: karpathy, captions: dataset_flickr8k.json, pictures: flickr8k_pictures, "
                 "label: Flickr8K}",
     "coco": "`bildwort recipes` lists those of MS-COCO; --corpus.pictures=coco_pictures, or region features "
-            "(data/README.md)",
+            "(.docs/pages/data.md)",
 }  # fmt: skip
 
 

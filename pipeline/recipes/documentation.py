@@ -18,7 +18,7 @@ _WIDTH = 110
 _OF_A_RECIPE = (
     "base: str", "    Another recipe, a name or a file, over which this one is laid; its tables are left out.",
     "seed: int = 0", "    The seed of everything that has no list of seeds (vse.seeds).",
-    "tables: dict", "    Tables of `bildwort table`: title, systems, published figures (pipeline/README.md).",
+    "tables: dict", "    Tables of `bildwort table`: title, systems, published figures (.docs/pages/evaluate.md).",
 )  # fmt: skip
 
 

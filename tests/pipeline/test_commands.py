@@ -1,4 +1,4 @@
-"""Every make target is run, and every command that a README shows is read as one would type it."""
+"""Every make target is run, and every command that the documentation shows is read as one would type it."""
 
 import builtins
 import contextlib
@@ -19,6 +19,7 @@ import pytest
 
 from pipeline.cli import main
 from tests import recorded_plots
+from tests.documentation import PAGES
 from tests.pipeline.tiny import ROOT, Tiny, at
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -49,8 +50,6 @@ WORK = tuple(
         "vectors",
     )
 )
-FOLDERS = (".", "pipeline", "pipeline/results", "data", "modules", "tests/benchmarks")
-READMES = [*(ROOT / name / "README.md" for name in FOLDERS), ROOT / ".github" / "CONTRIBUTING.md"]
 SET_BY_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "DEVICE", "GALLERY", "VENV", "RECIPE", "ARGS")
 
 
@@ -195,6 +194,15 @@ def test_the_benchmark_at_full_size_is_given_its_folder(commands) -> None:
     assert (given.text, given.images, given.steps) == (Path("my data/multi30k"), 200, 5)
 
 
+def test_the_site(commands) -> None:
+    """`make check` builds it, and so does the first of them here; the second serves it."""
+    (command,) = commands("docs")
+    assert command == ["python", "-m", "mkdocs", "build", "--quiet", "--strict", "--config-file", ".docs/mkdocs.yml"]
+    (command,) = commands("docs-serve", "PORT=8123")
+    assert command[:4] == ["python", "-m", "mkdocs", "serve"]
+    assert command[-1] == "127.0.0.1:8123"
+
+
 @pytest.mark.parametrize("target", BENCHES)
 def test_targets_of_tests_find_tests(commands, target: str) -> None:
     (command,) = commands(target, f"ARGS=--collect-only --quiet {BENCHES[target]}")
@@ -276,7 +284,7 @@ def test_init_is_given_the_folder(of_bildwort) -> None:
 
 def test_every_target_is_run_here_or_by_ci() -> None:
     here = {"init", "search", "describe", "translate", "table", "sts", "stage-rerank", "plots", "help", "clean",
-            "benchmark-full"}  # fmt: skip
+            "benchmark-full", "docs", "docs-serve"}  # fmt: skip
     here |= {*RUN, *BENCHES, *SERVERS}
     elsewhere = {"screenshots"}  # tests/pipeline/test_app.py, where there is a browser
     assert here | {"setup"} | BY_CI | elsewhere == TARGETS
@@ -285,20 +293,31 @@ def test_every_target_is_run_here_or_by_ci() -> None:
 
 
 def shown() -> list[str]:
-    """The commands in the code blocks of the READMEs, without comments."""
-    blocks = [block for path in READMES for block in re.findall(r"```\w*\n(.*?)```", path.read_text(), re.S)]
+    """The commands in the code blocks of the documentation, without comments."""
+    blocks = [block for text in PAGES.values() for block in re.findall(r"```\w*\n(.*?)```", text, re.S)]
     lines = [line.partition("  #")[0].strip() for block in blocks for line in block.splitlines()]
     found = [part.strip() for line in lines for part in line.split("&&")]
     return sorted({line for line in found if line.startswith(("make ", ".venv/bin/bildwort "))})
 
 
 @pytest.mark.parametrize("line", shown())
-def test_a_command_of_a_readme_is_accepted(of_bildwort, line: str, monkeypatch, tmp_path: Path, capsys) -> None:
+def test_a_command_of_a_page_is_accepted(of_bildwort, line: str, monkeypatch, tmp_path: Path, capsys) -> None:
     """Its recipe is loaded with its settings, and its options are read; what it would do then is left out."""
     words, done = shlex.split(line), []
     if words[0] == "make":
         assert words[1] in TARGETS
-        if words[1] in {"setup", *BY_CI, *BENCHES, *SERVERS, "benchmark-full", "help", "clean", "screenshots"}:
+        if words[1] in {
+            "setup",
+            *BY_CI,
+            *BENCHES,
+            *SERVERS,
+            "benchmark-full",
+            "help",
+            "clean",
+            "screenshots",
+            "docs",
+            "docs-serve",
+        }:
             return
         words = [".venv/bin/bildwort", *of_bildwort(*words[1:])]
     real = builtins.__import__

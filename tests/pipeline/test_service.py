@@ -309,7 +309,7 @@ def test_its_documentation_names_all_that_it_answers(client: TestClient) -> None
 
 def test_the_commands_of_the_readme_are_answered(client: TestClient, picture: Path) -> None:
     """What curl would send, of each endpoint."""
-    lines = re.findall(r"^curl .*$", (ROOT / "pipeline" / "README.md").read_text(encoding="utf-8"), re.M)
+    lines = re.findall(r"^curl .*$", (ROOT / ".docs" / "pages" / "search.md").read_text(encoding="utf-8"), re.M)
     for line in lines:
         words = shlex.split(line)[1:]
         (address,) = (word for word in words if word.startswith("http://127.0.0.1:8000/"))

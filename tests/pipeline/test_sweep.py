@@ -1,4 +1,4 @@
-"""The sweep of pipeline/README.md runs as it is printed there."""
+"""The sweep of the documentation runs as it is printed there."""
 
 import re
 import sys
@@ -14,7 +14,7 @@ def test_the_sweep_of_the_readme_trains_cached_jobs_and_scores_them_on_validatio
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     """A job for each trial, of which none is trained twice; the score is not of the test."""
-    text = (ROOT / "pipeline/README.md").read_text(encoding="utf-8").partition("## Sweeps")[2]
+    text = (ROOT / ".docs/pages/running.md").read_text(encoding="utf-8").partition("## Sweeps")[2]
     script = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)[0]
     assert len(script.splitlines()) <= 30
     made = tiny.without(tmp_path / "sweep", "vse-*")

@@ -1,0 +1,46 @@
+"""The notebooks of the site run from top to bottom."""
+
+import os
+import sys
+from pathlib import Path
+
+import nbclient
+import nbformat
+import pytest
+
+from tests.pipeline.tiny import ROOT, Tiny
+
+NOTEBOOKS = ROOT / ".docs" / "pages" / "notebooks"
+
+
+def run(name: str, parameters: str, folder: Path) -> str:
+    """What a notebook prints, with other values in its cell of parameters."""
+    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    (cell,) = (one for one in notebook.cells if "parameters" in one.metadata.get("tags", []))
+    assert {line.split(" = ")[0] for line in parameters.splitlines()} <= set(cell.source.split())
+    cell.source += f"\n{parameters}"
+    os.environ["JUPYTER_PLATFORM_DIRS"] = "1"
+    nbclient.NotebookClient(notebook, timeout=500, resources={"metadata": {"path": str(NOTEBOOKS)}}).execute()
+    outputs = [output for one in notebook.cells if one.cell_type == "code" for output in one.outputs]
+    return "".join(output.get("text", "") for output in outputs)
+
+
+def test_translation_that_looks(used: Tiny, tmp_path: Path) -> None:
+    artifacts, yaml = used.workspace.root.resolve(), Path(used.yaml).resolve()
+    told = run("scenes", f'RECIPE = "{yaml}"\nARTIFACTS = "{artifacts}"\nMODEL = "{tmp_path / "model"}"', tmp_path)
+    assert "expected for the first: " in told
+    assert told.count("MMT, picture") == 2
+
+
+@pytest.mark.slow
+def test_own_pictures(tmp_path: Path) -> None:
+    told = run("own_pictures", f'PICTURES = "{tmp_path / "holiday"}"\nARTIFACTS = "{tmp_path / "artifacts"}"', tmp_path)
+    assert "captions of rendered pictures in" in told
+
+
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_outputs_name_no_path_of_a_machine(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert str(Path.home()) not in text
+    assert str(ROOT) not in text
+    assert sys.prefix not in text
