@@ -32,6 +32,13 @@ def ambiguous_words(
 
     Returns:
         word → its groups, the most frequent first.
+
+    Example:
+        >>> english = ["bat flies", "bat breaks", "bird flies", "stick breaks"] * 10
+        >>> german = ["fledermaus fliegt", "schläger bricht", "vogel fliegt", "stock bricht"] * 10
+        >>> source, target = ([text.split() for text in texts] for texts in (english, german))
+        >>> ambiguous_words(source, target, least=20, frequent=0, iterations=20)  # it is small: more iterations
+        {'bat': (frozenset({'fledermaus'}), frozenset({'schläger'}))}
     """
     occurrences = Counter(word for words in source for word in words)
     target_counts = Counter(word for words in target for word in words)
@@ -66,7 +73,16 @@ class Choice(NamedTuple):
 
 
 def choices(lexicon: Mapping[str, Senses], source: Sequence[str], reference: Sequence[str]) -> list[Choice]:
-    """Return the ambiguous words of a sentence whose reference has words of exactly one of their groups."""
+    """Return the ambiguous words of a sentence whose reference has words of exactly one of their groups.
+
+    Example:
+        >>> lexicon = {"bat": (frozenset({"fledermaus"}), frozenset({"schläger"}))}
+        >>> found = choices(lexicon, ["a", "bat"], ["ein", "schläger"])
+        >>> found, hits(found, ["der", "schläger"]), hits(found, ["die", "fledermaus"])
+        ([Choice(word='bat', right=frozenset({'schläger'}))], 1, 0)
+        >>> choices(lexicon, ["a", "bat"], ["ein", "tier"])  # the reference does not tell
+        []
+    """
     reference_words, picks = set(reference), []
     for word in dict.fromkeys(source):
         chosen = [group for group in lexicon.get(word, ()) if group & reference_words]

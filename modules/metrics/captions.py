@@ -52,6 +52,13 @@ def caption_scores(
 
     Raises:
         ModelError: there is no caption, or an image has no reference (left).
+
+    Example:
+        >>> texts = [["a dog runs on grass", "a brown dog runs fast"], ["a red ball lies here"]]
+        >>> metric = CiderD([[text.split() for text in of_image] for of_image in texts])
+        >>> scores = caption_scores(["a dog runs on ice".split(), "a red ball lies here".split()], metric, [0, 1])
+        >>> {name: round(score) for name, score in scores.figures().items()}
+        {'bleu1': 90, 'bleu2': 89, 'bleu3': 87, 'bleu4': 84, 'cider': 714}
     """
     if not len(captions):
         raise ModelError("no caption to score; expected the captions of one image or more")
@@ -75,6 +82,10 @@ def most_frequent_caption(captions: Iterable[Words]) -> list[str]:
 
     Raises:
         ModelError: there is none.
+
+    Example:
+        >>> most_frequent_caption([["a", "cat"], ["a", "dog"], ["a", "dog"], ["a", "cat"]])
+        ['a', 'cat']
     """
     counts = Counter(tuple(caption) for caption in captions)
     if not counts:
@@ -94,6 +105,12 @@ def nearest_images(images: Tensor, training: Tensor) -> Tensor:
 
     Raises:
         ModelError: there is no training image.
+
+    Example:
+        >>> import torch
+        >>> training = torch.tensor([[0.0, 5.0], [0.1, 0.0]])
+        >>> nearest_images(torch.tensor([[2.0, 0.3]]), training).tolist()  # length does not count
+        [1]
     """
     if not len(training):
         raise ModelError("no training image to be near to; expected one or more")

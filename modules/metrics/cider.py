@@ -55,6 +55,11 @@ def document_frequencies(
 
     Raises:
         ModelError: there is no document.
+
+    Example:
+        >>> known = document_frequencies([[["a", "dog"], ["a", "dog", "runs"]], [["a", "cat"]]])
+        >>> known.documents, known.idf  # "dog" stands in two references, but in one document
+        (2, {('a',): 0.0})
     """
     counts, total = Counter[_Gram](), 0
     for references in documents:
@@ -101,9 +106,10 @@ class CiderD:
     Raises:
         ModelError: the frequencies were counted with another end token, or there are no references.
 
-    >>> frequencies = document_frequencies([[["a", "dog"]], [["a", "cat"]]])
-    >>> CiderD([[["a", "dog"]]], frequencies).score([["a", "dog"], ["a", "cat"]], [0, 0])
-    array([5., 0.])
+    Example:
+        >>> frequencies = document_frequencies([[["a", "dog"]], [["a", "cat"]]])
+        >>> CiderD([[["a", "dog"]]], frequencies).score([["a", "dog"], ["a", "cat"]], [0, 0]).round(2).tolist()
+        [5.0, 0.0]
     """
 
     def __init__(

@@ -50,6 +50,11 @@ def bootstrap_interval(
     Raises:
         ModelError: the runs have different images, or there is no query.
 
+    Example:
+        >>> ranks = torch.tensor([1, 1, 1, 2, 2]).repeat(20)  # 100 images, a caption each; 60 are found first
+        >>> interval = bootstrap_interval(RetrievalRanks(ranks, ranks, torch.arange(100)))["t2i_r1"]
+        >>> [round(number, -1) for number in interval]
+        [60.0, 50.0, 70.0]
     """
     runs = _runs(ranks)
     resampled = _mean_scores(runs, _image_weights(runs, resamples, seed))
@@ -72,6 +77,12 @@ def mean_interval(runs: Sequence[Tensor], resamples: int = 1000, level: float = 
 
     Raises:
         ModelError: the runs have different numbers of images, or none.
+
+    Example:
+        >>> values = torch.arange(100) / 99
+        >>> one, three = mean_interval([values]), mean_interval([values - 0.1, values, values + 0.1])
+        >>> round(three.value, 2), three.high - three.low > one.high - one.low  # seeds that differ widen it
+        (0.5, True)
     """
     sizes = {len(run) for run in runs}
     if len(sizes) != 1 or 0 in sizes:
@@ -108,6 +119,12 @@ def paired_difference(
     Raises:
         ModelError: the runs have different images, or there is no query.
 
+    Example:
+        >>> ranks = (torch.tensor([1, 1, 1, 2]).repeat(50), torch.tensor([1, 1, 2, 2]).repeat(50))
+        >>> system, baseline = (RetrievalRanks(rank, rank, torch.arange(200)) for rank in ranks)
+        >>> gain = paired_difference(system, baseline)["t2i_r1"]
+        >>> round(gain.value, 1), gain.low > 0, gain.p_value < 0.01
+        (25.0, True, True)
     """
     ours, theirs = _runs(system), _runs(baseline)
     weights = _image_weights(ours + theirs, resamples, seed)
@@ -133,6 +150,10 @@ def difference(whole: float, resampled: Tensor, level: float = 0.95) -> Differen
         whole: the difference on all data.
         resampled: (S,) differences on S resamples.
         level: share of the resamples inside the interval.
+
+    Example:
+        >>> difference(1.0, torch.tensor([0.5, 1.0, 1.5, 2.0])).p_value  # 2 / 5: four resamples cannot say more
+        0.4
     """
     rarer_side = 1 + min(int((resampled <= 0).sum()), int((resampled >= 0).sum()))
     p_value = min(1.0, 2 * rarer_side / (len(resampled) + 1))

@@ -21,6 +21,13 @@ def rank_variances(ranks: Mapping[str, RetrievalRanks]) -> Tensor:
 
     Returns:
         (N,) of the N images that have a caption in every language, in float64; 0 where it is found equally well.
+
+    Example:
+        >>> first = torch.tensor([1, 1])
+        >>> found = {"en": torch.tensor([1, 4]), "de": torch.tensor([3, 4])}
+        >>> ranks = {language: RetrievalRanks(rank, first, torch.arange(2)) for language, rank in found.items()}
+        >>> rank_variances(ranks).tolist(), tuple(mean_rank_variance([ranks]))  # the mean and its interval
+        ([1.0, 0.0], (0.5, 0.0, 1.0))
     """
     first = []
     for results in ranks.values():

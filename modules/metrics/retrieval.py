@@ -46,6 +46,13 @@ def retrieval_ranks(similarity: Tensor, caption_image: Tensor) -> RetrievalRanks
     Raises:
         ModelError: a score is not finite, or a link is not the row of an image.
 
+    Example:
+        >>> scores = torch.tensor([[0.9, 0.5, 0.2], [0.3, 0.5, 0.8], [0.4, 0.1, 0.1]])  # 3 images × 3 captions
+        >>> ranks = retrieval_ranks(scores, torch.tensor([0, 0, 1]))
+        >>> ranks.text_to_image.tolist()  # caption 1 ties with image 1, which counts against it
+        [1, 2, 1]
+        >>> ranks.image_to_text.tolist()  # image 2 has no caption
+        [1, 1, 0]
     """
     require_links(caption_image, *similarity.shape)
     require_finite(similarity)
@@ -106,14 +113,20 @@ def require_links(caption_image: Tensor, num_images: int, num_captions: int) -> 
 def recall_at(ranks: Tensor, k: int) -> float:
     """Return the share of queries whose right answer is among the first k, in %; ranks of 0 are ignored.
 
-    >>> recall_at(torch.tensor([1, 7, 2, 0, 30]), 5)
-    50.0
+    Example:
+        >>> recall_at(torch.tensor([1, 7, 2, 0, 30]), 5)
+        50.0
     """
     return 100 * float((_queries(ranks) <= k).double().mean())
 
 
 def median_rank(ranks: Tensor) -> float:
-    """Return the median rank, for an even number the mean of the middle two; ranks of 0 are ignored."""
+    """Return the median rank, for an even number the mean of the middle two; ranks of 0 are ignored.
+
+    Example:
+        >>> median_rank(torch.tensor([1, 3, 0, 8, 2]))
+        2.5
+    """
     return float(_queries(ranks).double().quantile(0.5))
 
 
@@ -127,6 +140,13 @@ def retrieval_scores(ranks: RetrievalRanks) -> dict[str, float]:
     Raises:
         ModelError: there is no query.
 
+    Example:
+        >>> ranks = RetrievalRanks(torch.tensor([1, 6, 2]), torch.tensor([1, 3]), torch.tensor([0, 0, 1]))
+        >>> scores = retrieval_scores(ranks)
+        >>> {name: round(score, 1) for name, score in scores.items() if name.startswith("t2i")}
+        {'t2i_r1': 33.3, 't2i_r5': 66.7, 't2i_r10': 100.0, 't2i_medr': 2.0}
+        >>> round(scores["mean_recall"], 1)
+        75.0
     """
     scores: dict[str, float] = {}
     for task, values in (("t2i", ranks.text_to_image), ("i2t", ranks.image_to_text)):
@@ -149,6 +169,10 @@ def image_folds(
     Yields:
         rows of the fold's images as given, rows of its captions, and the links (C of the fold,) within the fold.
 
+    Example:
+        >>> folds = image_folds(torch.tensor([0, 0, 1, 2, 3]), 4, [torch.tensor([0, 1]), torch.tensor([3, 2])])
+        >>> [(captions.tolist(), links.tolist()) for _, captions, links in folds]
+        [([0, 1, 2], [0, 0, 1]), ([3, 4], [1, 0])]
     """
     for images in folds:
         position = caption_image.new_full((num_images,), -1)
@@ -163,6 +187,10 @@ def fold_scores(folds: Sequence[RetrievalRanks]) -> dict[str, float]:
     Raises:
         ModelError: a fold has no query.
 
+    Example:
+        >>> easy, hard = torch.eye(2), 1 - torch.eye(2)  # scores of two folds: all right, all wrong
+        >>> fold_scores([retrieval_ranks(scores, torch.arange(2)) for scores in (easy, hard)])["t2i_r1"]
+        50.0
     """
     parts = [retrieval_scores(ranks) for ranks in folds]
     return {name: sum(part[name] for part in parts) / len(parts) for name in parts[0]}

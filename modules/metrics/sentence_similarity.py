@@ -57,6 +57,11 @@ def tf_idf_similarity(training: Sequence[str], first: Sequence[str], second: Seq
         training: sentences whose words and document frequencies are used; words are separated by spaces.
         first: N sentences, likewise.
         second: the others.
+
+    Example:
+        >>> training = ["a dog", "a cat", "a red ball"]
+        >>> tf_idf_similarity(training, ["a dog", "a dog", "dog"], ["dog", "a cat", "wolf"]).round(2).tolist()
+        [0.86, 0.26, 0.0]
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -75,6 +80,12 @@ def mean_vector_similarity(
         words: those of the sentences.
         first: N sentences, words separated by spaces.
         second: the others.
+
+    Example:
+        >>> vectors = np.array([[1.0, 0.0], [0.0, 1.0]])
+        >>> cosines = mean_vector_similarity(vectors, ["dog", "runs"], ["dog", "runs dog"], ["dog runs", "dog runs"])
+        >>> cosines.round(2).tolist()  # the order of words does not count
+        [0.71, 1.0]
     """
     place = {word: number for number, word in enumerate(words)}
     left, right = (
@@ -85,7 +96,13 @@ def mean_vector_similarity(
 
 
 def pearson(predictions: Scores, gold: Scores) -> float | None:
-    """Pearson's r × 100; None where it is undefined: of one pair, or if predictions or gold scores are all equal."""
+    """Pearson's r × 100; None where it is undefined: of one pair, or if predictions or gold scores are all equal.
+
+    Example:
+        >>> gold = np.array([0.0, 2.5, 5.0])
+        >>> round(pearson(np.array([0.1, 0.2, 0.3]), gold), 1), pearson(np.array([0.2, 0.2, 0.2]), gold)
+        (100.0, None)
+    """
     if len(gold) < 2 or np.ptp(predictions) < SPREAD or np.ptp(gold) < SPREAD:
         return None
     return 100 * float(pearsonr(predictions, gold).statistic)
@@ -109,6 +126,12 @@ def pearson_interval(
 
     Returns:
         None where r of a run is undefined.
+
+    Example:
+        >>> gold = np.arange(50) / 10
+        >>> r, low, high = pearson_interval([gold + np.sin(np.arange(50)), gold - np.sin(np.arange(50))], gold)
+        >>> round(r), low < r < high
+        (90, True)
     """
     by_run = [pearson(run, gold) for run in predictions]
     values = [value for value in by_run if value is not None]

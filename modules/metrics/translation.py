@@ -53,6 +53,13 @@ def translation_scores(
         tokenised_hypotheses: the same translations, tokenised.
         tokenised_references: the same references, tokenised.
         characters: the language is written without spaces.
+
+    Example:
+        >>> said, wanted = ["Ein Hund rennt schnell."], ["Ein Hund rennt sehr schnell."]
+        >>> tokens = ["ein hund rennt schnell ."], ["ein hund rennt sehr schnell ."]
+        >>> scores = translation_scores(said, wanted, *tokens)
+        >>> [round(score) for score in (scores.sacre, scores.tokenised, scores.chrf, scores.ter)]
+        [41, 41, 76, 17]
     """
     if len(hypotheses) != len(references):  # sacreBLEU would cut the longer list silently
         raise ModelError(
@@ -69,7 +76,12 @@ def translation_scores(
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-    """Return chrF2 of each sentence against its reference, in percent, on lower-cased surface text."""
+    """Return chrF2 of each sentence against its reference, in percent, on lower-cased surface text.
+
+    Example:
+        >>> [round(score) for score in sentence_chrf(["EIN HUND", "eine Katze"], ["ein Hund", "ein Hund"])]
+        [100, 15]
+    """
     metric = CHRF(lowercase=True)
     return [
         metric.sentence_score(said, [wanted]).score for said, wanted in zip(hypotheses, references, strict=True)
@@ -81,6 +93,10 @@ def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Ten
 
     Returns:
         (N, 10): n-gram matches and n-gram counts for n = 1 … 4, length, length of the reference.
+
+    Example:
+        >>> bleu_statistics(["a dog runs"], ["a dog sleeps well"]).tolist()
+        [[2.0, 1.0, 0.0, 0.0, 3.0, 2.0, 1.0, 0.0, 3.0, 4.0]]
     """
     bleu, rows = BLEU(lowercase=True, tokenize="none", force=True), []
     for hypothesis, reference in zip(hypotheses, references, strict=True):
@@ -90,7 +106,13 @@ def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Ten
 
 
 def bleu_of(statistics: Tensor) -> Tensor:
-    """Return BLEU-4 (…,) in percent from summed `bleu_statistics` (…, 10), with the smoothing of sacreBLEU."""
+    """Return BLEU-4 (…,) in percent from summed `bleu_statistics` (…, 10), with the smoothing of sacreBLEU.
+
+    Example:
+        >>> rows = bleu_statistics(["a dog runs on grass", "a cat"], ["a dog runs on grass", "a cat sleeps"])
+        >>> bleu_of(rows).round().tolist(), float(bleu_of(rows.sum(0)).round())  # of both: not the mean of each
+        ([100.0, 0.0], 87.0)
+    """
     matches, total = statistics[..., :4], statistics[..., 4:8]
     length, reference = statistics[..., 8], statistics[..., 9]
     none = matches == 0
@@ -121,6 +143,14 @@ def paired_gain(
         score: computes scores (…,) from summed statistics (…, k).
         resamples: number of resamples.
         seed: random seed of the resampling.
+
+    Example:
+        >>> wanted = ["a dog runs on grass", "a dog runs fast today"] * 40
+        >>> images = [f"{place // 2}.jpg" for place in range(80)]  # two sentences each
+        >>> ours, theirs = (bleu_statistics(said, wanted) for said in (wanted, ["a dog runs on ice"] * 80))
+        >>> gain = paired_gain(by_image(ours, images), by_image(theirs, images), bleu_of)
+        >>> round(gain.value), gain.low > 0
+        (52, True)
     """
     count = len(baseline)
     drawn = torch.randint(count, (resamples, count), generator=torch.Generator().manual_seed(seed))
@@ -133,7 +163,12 @@ def paired_gain(
 
 
 def distinct(sentences: Sequence[str]) -> dict[str, float]:
-    """Return `distinct_1` and `distinct_2`: the share of distinct words and word pairs, in % (Li et al. 2016)."""
+    """Return `distinct_1` and `distinct_2`: the share of distinct words and word pairs, in % (Li et al. 2016).
+
+    Example:
+        >>> distinct(["a dog", "a cat"])
+        {'distinct_1': 75.0, 'distinct_2': 100.0}
+    """
     scores = {}
     words = [sentence.split() for sentence in sentences]
     for n in (1, 2):
@@ -146,6 +181,10 @@ def pairwise_bleu(groups: Sequence[Sequence[str]]) -> float:
     """Return the mean BLEU-4 between two sentences of a group, in %; 0 if no group has two sentences.
 
     Self-BLEU (Zhu et al. 2018) uses all other sentences as references, so it grows with their number; this does not.
+
+    Example:
+        >>> round(pairwise_bleu([["a dog runs", "a dog runs"], ["alone"]])), pairwise_bleu([["alone"]])
+        (100, 0.0)
     """
     bleu = BLEU(tokenize="none", force=True, effective_order=True)
     scores = [
@@ -174,6 +213,12 @@ def ambiguity_scores(
     Returns:
         `ambiguous`: share of hypotheses with the expected word; `ambiguous:<word>`: the same for one source word;
         `other_words`: share of the words common to both references that the hypothesis contains (if there are any).
+
+    Example:
+        >>> references, twins = ["ein roter schläger"] * 2, ["eine rote fledermaus"] * 2
+        >>> said = ["ein roter schläger", "eine rote fledermaus"]
+        >>> ambiguity_scores(said, references, twins, ["bat", "bat"], ["Schläger", "Schläger"])
+        {'ambiguous': 50.0, 'ambiguous:bat': 50.0}
     """
     right: dict[str, list[bool]] = {}
     agreed = contained = 0
