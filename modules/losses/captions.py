@@ -25,6 +25,14 @@ def between_captions(pairs: Pairs, similarity: Similarity, loss: Loss, languages
         similarity: of captions of one language (N, T, H) and captions of another one, with their masks: (N, M).
         loss: of the scores.
         languages: how many the model has.
+
+    Example:
+        >>> mask, links, languages = torch.ones(4, 1).bool(), torch.tensor([0, 1, 0, 1]), torch.tensor([0, 0, 1, 1])
+        >>> vectors, right = torch.eye(2)[[0, 1, 1, 0], None], torch.arange(2)[:, None] == links  # de: exchanged
+        >>> pairs = Pairs((vectors[:2], mask[:2]), (vectors, mask), links, right, ~right, languages, languages, links)
+        >>> dot = lambda one, other: one[0][:, 0] @ other[0][:, 0].t()
+        >>> float(between_captions(pairs, dot, lambda scores, right, wrong: (scores * wrong).sum(), languages=2))
+        2.0
     """
     (vectors, mask), (matching, negatives) = pairs.captions, _masks(pairs)
     losses = [0 * vectors.sum()]
@@ -53,6 +61,14 @@ def among_captions(pairs: Pairs, similarity: Similarity, loss: Loss, same_langua
         loss: of the scores.
         same_language: weight of a loss of their own for pairs of one language, beside that of pairs of two languages;
             None: pairs of all languages compete in one loss (the paper).
+
+    Example:
+        >>> mask, links, languages = torch.ones(4, 1).bool(), torch.tensor([0, 1, 0, 1]), torch.tensor([0, 0, 1, 1])
+        >>> vectors, right = torch.eye(2)[[0, 1, 1, 0], None], torch.arange(2)[:, None] == links
+        >>> pairs = Pairs((vectors[:2], mask[:2]), (vectors, mask), links, right, ~right, languages, languages, links)
+        >>> dot = lambda one, other: one[0][:, 0] @ other[0][:, 0].t()
+        >>> float(among_captions(pairs, dot, lambda scores, right, wrong: right.sum()))  # none matches itself
+        4.0
     """
     scores, (matching, negatives) = similarity(pairs.captions, pairs.captions), _masks(pairs)
     matching = matching & ~torch.eye(len(scores), dtype=torch.bool, device=scores.device)

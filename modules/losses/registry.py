@@ -45,6 +45,13 @@ def negative_mask(
     Returns:
         `positives` and `negatives`, each (I, C) bool; no pair is both.
 
+    Example:
+        >>> images, links, sentences = torch.tensor([7, 8]), torch.tensor([0, 0, 1]), torch.tensor([11, 12, 11])
+        >>> positives, negatives = negative_mask(images, links, sentences)
+        >>> positives.int().tolist()
+        [[1, 1, 0], [0, 0, 1]]
+        >>> negatives.int().tolist()  # image 7 has the sentence of caption 2 too, and image 8 that of caption 0
+        [[0, 0, 0], [0, 1, 0]]
     """
     positives = image_keys[:, None] == image_keys[caption_image][None, :]
     owners, owned = image_keys[caption_image], sentence_hash
@@ -76,6 +83,13 @@ class RankingLoss(nn.Module):
 
     Raises:
         ModelError: `kind` is unknown.
+
+    Example:
+        >>> scores = torch.tensor([[0.9, 0.8, 0.6], [0.1, 0.9, 0.1], [0.1, 0.1, 0.9]])
+        >>> right, types = torch.eye(3, dtype=torch.bool), torch.zeros(3, dtype=torch.long)
+        >>> loss = RankingLoss("hardest", margin=0.2, warmup_epochs=1)
+        >>> [round(float(loss(scores, right, ~right, types, epoch)), 2) for epoch in (0, 1)]  # the mean, the hardest
+        [0.1, 0.2]
     """
 
     def __init__(

@@ -47,6 +47,11 @@ def hard_negative_loss(
     Raises:
         ModelError: a caption's type has no weight.
 
+    Example:
+        >>> scores, right = torch.tensor([[0.9, 0.8], [0.1, 0.7]]), torch.eye(2, dtype=torch.bool)
+        >>> loss = hard_negative_loss(scores, right, ~right, types=torch.tensor([0, 0]), margin=0.2)
+        >>> round(float(loss), 2)  # image 0: 0.2 − 0.9 + 0.8; caption 1: 0.2 − 0.7 + 0.8
+        0.4
     """
     scores = widen(similarity)
     if not scores.numel():
@@ -82,6 +87,13 @@ def sum_of_hinges_loss(
     Returns:
         The loss, a scalar with a gradient in every case.
 
+    Example:
+        >>> scores = torch.tensor([[0.9, 0.8, 0.8], [0.1, 0.9, 0.1], [0.1, 0.1, 0.9]])
+        >>> right, types = torch.eye(3, dtype=torch.bool), torch.zeros(3, dtype=torch.long)
+        >>> round(float(sum_of_hinges_loss(scores, right, ~right)), 2)  # 0.1 for each of two captions and of two images
+        0.4
+        >>> round(float(hard_negative_loss(scores, right, ~right, types)), 2)  # the hardest caption of image 0 alone
+        0.3
     """
     scores = widen(similarity)
     return _weighted_hinges(scores, positives, negatives.to(scores), negatives.to(scores), margin, links)
@@ -108,6 +120,11 @@ def random_hinges_loss(
     Returns:
         The loss, a scalar with a gradient in every case.
 
+    Example:
+        >>> scores, right = torch.arange(64).view(8, 8).sin(), torch.eye(8, dtype=torch.bool)
+        >>> one, again, other = (random_hinges_loss(scores, right, ~right, draw=(step, 0)) for step in (1, 1, 2))
+        >>> bool(one == again), bool(one == other)  # drawn by the number of the step
+        (True, False)
     """
     scores = widen(similarity)
     if not scores.numel():
@@ -148,6 +165,11 @@ def most_violated_loss(
     Returns:
         The loss, a scalar with a gradient in every case.
 
+    Example:
+        >>> scores = torch.tensor([[0.9, 0.8, 0.6], [0.1, 0.9, 0.1], [0.1, 0.1, 0.9]])
+        >>> right = torch.eye(3, dtype=torch.bool)
+        >>> [round(3 * float(most_violated_loss(scores, right, ~right, margin=0.2, count=k)), 2) for k in (1, 2)]
+        [0.2, 0.1]
     """
     scores = widen(similarity)
     terms = [0 * scores.sum()]
