@@ -61,7 +61,16 @@ _PAIR_COLUMNS = ("pair_id", "image_id", "split", "origin")
 
 
 def write_captions(captions: Iterable[Caption], path: Path) -> None:
-    """Write the caption table to the Parquet file `path`, with what `read_captions` calls tokens."""
+    """Write the caption table to the Parquet file `path`, with what `read_captions` calls tokens.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "captions.parquet"
+        ...     write_captions([Caption("1.jpg", "1.jpg#0", "en", "A dog!", "train")], path)
+        ...     read_captions(path, tokens=True)["tokens"][:]
+        ['a dog !']
+    """
     pq.write_table(_with_tokens(_rows(captions)), path)
 
 
@@ -97,7 +106,15 @@ def read_captions(path: Path, tokens: bool = False) -> "Dataset":
 
 
 def choose(captions: "Dataset", split: str, types: Collection[str]) -> "Dataset":
-    """The captions of a split that are of some types (`en/human`)."""
+    """The captions of a split that are of some types (`en/human`).
+
+    Example:
+        >>> human = Caption("1.jpg", "0", "en", "a dog", "train")
+        >>> translated = Caption("1.jpg", "1", "de", "ein Hund", "train", "mt:en-de", parent="0")
+        >>> table = table_of([human, translated])
+        >>> choose(table, "train", ["de/mt:en-de"])["text"][:]  # the type is language/source
+        ['ein Hund']
+    """
     from datasets import Dataset
 
     rows = captions.with_format("arrow")[:]

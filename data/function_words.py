@@ -53,6 +53,10 @@ def frequent_content_words(texts: Iterable[str], language: str, count: int) -> l
         texts: surface sentences.
         language: of them.
         count: how many words at most.
+
+    Example:
+        >>> frequent_content_words(["A dog and a dog.", "The dog runs.", "A cat runs."], "en", 2)  # sentences count
+        ['dog', 'runs']
     """
     counts: Counter[str] = Counter()
     for text in texts:

@@ -39,6 +39,10 @@ def language_of(text: str, languages: Sequence[str]) -> str:
 
     Returns:
         one of them; the first if there is no evidence for any.
+
+    Example:
+        >>> language_of("ein roter Ball", ["en", "de"]), language_of("123", ["en", "de"])  # no letters: the first
+        ('de', 'en')
     """
     identifier = _identifier(tuple(languages))
     if identifier is None or not any(map(str.isalpha, text)):
@@ -74,6 +78,12 @@ def foreign_language(text: str, languages: Sequence[str], doubtful: bool) -> str
 
     Returns:
         a code; None if that is not certain.
+
+    Example:
+        >>> foreign_language("un chien court sur la plage", ["en", "de"], doubtful=False)
+        'fr'
+        >>> foreign_language("red truck", ["en", "de"], doubtful=False) is None
+        True
     """
     identifier = _identifier(tuple(sorted({*_READABLE, *languages})))
     assert identifier is not None
@@ -106,6 +116,12 @@ def detect_languages(captions: Iterable[str]) -> Detected:
 
     Returns:
         the languages; English, and not sure, if they cannot be told.
+
+    Example:
+        >>> detect_languages(["A dog runs on the beach.", "Ein Hund rennt am Strand.", "Two men play football."])
+        Detected(languages=['en', 'de'], sure=True)
+        >>> detect_languages(["123", "?"])
+        Detected(languages=['en'], sure=False)
     """
     distinct = [
         caption for caption in dict.fromkeys(text.lower() for text in captions) if any(map(str.isalpha, caption))

@@ -41,6 +41,14 @@ class MixedBatches(Sampler[list[Visits]]):
 
     Raises:
         DataError: the batch is too small, there is one image alone, or as `CaptionsOfImages.visits`.
+
+    Example:
+        >>> from data.captions import Caption, table_of
+        >>> from data.slots import parse_group
+        >>> table = table_of([Caption(f"{n // 2}.jpg", f"{n}", "en", f"a dog {n}", "train") for n in range(8)])
+        >>> batches = MixedBatches(table, [parse_group("2*en/human")], batch_size=2, seed=1)
+        >>> [[visits.shape for visits in batch] for batch in batches]  # 4 images, 2 a batch, 2 captions each
+        [[(2, 2)], [(2, 2)]]
     """
 
     def __init__(

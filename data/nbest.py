@@ -85,6 +85,11 @@ def nbest_lines(lists: Iterable[Sequence[Candidate]], totals: Iterable[Sequence[
         lists: of each sentence.
         totals: of each sentence the score of each candidate.
         first: number of the first sentence.
+
+    Example:
+        >>> lists = [[Candidate("ein Hund", {"logprob": -0.5})], [Candidate("zwei", {"logprob": -1.25})]]
+        >>> nbest_lines(lists, totals=[[-0.5], [-1.25]])
+        ['0 ||| ein Hund ||| logprob= -0.5 ||| -0.5', '1 ||| zwei ||| logprob= -1.25 ||| -1.25']
     """
     return [
         f"{number} ||| {_one_field(candidate.text)} ||| "

@@ -108,6 +108,15 @@ def write_regions(
     Raises:
         DataError: an image has more or fewer regions than the first, or another number of features or boxes.
         ValueError: there are more or fewer items than ids.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     regions, boxes = np.ones((36, 8)), np.tile([0.0, 0.0, 1.0, 1.0], (36, 1))
+        ...     write_regions(Path(folder), ["1.jpg", "2.jpg"], [(regions, boxes), (0 * regions, boxes)])
+        ...     store = RegionStore(Path(folder))
+        ...     store.take(store.rows(["2.jpg", "1.jpg"])).shape, str(store.regions.dtype)
+        ((2, 36, 8), 'float16')
     """
     folder.mkdir(parents=True, exist_ok=True)
     regions = boxes = None

@@ -24,13 +24,19 @@ _SPACES = _Spaces()
 def normalise_sentence(text: str) -> str:
     """`text` in lower case, punctuation and symbols replaced by spaces, spaces single; letters of any script are kept.
 
-    >>> normalise_sentence("Zwei Männer –  draußen,im T-Shirt!")
-    'zwei männer draußen im t shirt'
+    Example:
+        >>> normalise_sentence("Zwei Männer –  draußen,im T-Shirt!")
+        'zwei männer draußen im t shirt'
     """
     return " ".join(unicodedata.normalize("NFC", text).lower().translate(_SPACES).split())
 
 
 def sentence_hash(text: str) -> int:
-    """A number in 0 … 2^63 − 1 that sentences share if they are the same when normalised; equal on every machine."""
+    """A number in 0 … 2^63 − 1 that sentences share if they are the same when normalised; equal on every machine.
+
+    Example:
+        >>> sentence_hash("A dog!") == sentence_hash("a  dog"), sentence_hash("a dog") == sentence_hash("a dogs")
+        (True, False)
+    """
     digest = hashlib.blake2b(normalise_sentence(text).encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1

@@ -30,6 +30,14 @@ def parse_group(text: str) -> tuple[Slot, ...]:
 
     Raises:
         DataError: it is not written like that, or it draws no caption.
+
+    Example:
+        >>> [(slot.count, slot.type) for slot in parse_group("2*en/human + de/mmt:en-de")]
+        [(2, 'en/human'), (1, 'de/mmt:en-de')]
+        >>> parse_group("en")
+        Traceback (most recent call last):
+            ...
+        data.errors.DataError: caption group 'en': expected `language/source` or `2*en/human + de/mmt:en-de`
     """
     slots = []
     for part in re.split(r"\+(?=\s*(?:\d+\s*\*\s*)?[a-z]{2,3}/|\s*$)", text):  # not that of `mt+mmt:en-de`

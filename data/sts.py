@@ -50,8 +50,9 @@ class SentencePairs:
 def gold_file(path: Path) -> Path:
     """The file of the gold scores beside a file of pairs.
 
-    >>> gold_file(Path("sts/STS.input.MSRvid.txt")).as_posix()
-    'sts/STS.gs.MSRvid.txt'
+    Example:
+        >>> gold_file(Path("sts/STS.input.MSRvid.txt")).as_posix()
+        'sts/STS.gs.MSRvid.txt'
     """
     return path.with_name(path.name.replace(INPUT, GOLD))
 

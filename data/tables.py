@@ -104,6 +104,10 @@ def captions_in(cell: str) -> list[str]:
 
     Args:
         cell: of a table; any other text is one caption, as it stands.
+
+    Example:
+        >>> captions_in("['a dog', 'a cat']"), captions_in("a dog [sic]")
+        (['a dog', 'a cat'], ['a dog [sic]'])
     """
     if not _LIST.fullmatch(cell):
         return [cell]

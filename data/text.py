@@ -43,7 +43,12 @@ def _moses(language: str) -> tuple[MosesPunctNormalizer, MosesTokenizer, MosesDe
 
 
 def tokenize(text: str, language: str) -> str:
-    """Compose accents (NFC), normalise punctuation, tokenise as Moses does and lower-case; tokens joined by spaces."""
+    """Compose accents (NFC), normalise punctuation, tokenise as Moses does and lower-case; tokens joined by spaces.
+
+    Example:
+        >>> tokenize("Ein Mann im T-Shirt, draußen.", "de")
+        'ein mann im t-shirt , draußen .'
+    """
     return _cased(text, language).lower()
 
 
@@ -85,7 +90,12 @@ def words_of(text: str, language: str, by: str = CHARACTERS) -> str:
 
 
 def spaced(tokens: str, language: str) -> str:
-    """Moses tokens as `words_of` has them."""
+    """Moses tokens as `words_of` has them.
+
+    Example:
+        >>> spaced("two dogs", "en"), spaced("t シャツ の男", "ja")
+        ('two dogs', 't シ ャ ツ の 男')
+    """
     return " ".join(re.findall(r"[a-z0-9]+|\S", tokens)) if language in UNSPACED else tokens
 
 

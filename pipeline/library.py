@@ -32,6 +32,13 @@ def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[
         DataError: data is missing or not as expected.
         ModelError: a network is missing or does not fit.
         RecipeError: there is no such stage, or the recipe cannot be done.
+
+    Example:
+        >>> from pipeline.recipes.loading import load_recipe
+        >>> train(load_recipe("scenes", networks=False), stages=["vsc"])
+        Traceback (most recent call last):
+            ...
+        pipeline.errors.RecipeError: train: no stage 'vsc'; there are prepare, mmt, augment, vse, rerank
     """
     if unknown := [name for name in stages or () if name not in STAGES]:
         raise RecipeError(f"train: no stage {unknown[0]!r}; there are {', '.join(STAGES)}")
@@ -81,6 +88,10 @@ def index_pictures(pictures: str | Path, model: ExportedModel, gallery: str | Pa
 
     Raises:
         RecipeError: there are no pictures, or the gallery cannot be written.
+
+    Example:
+        >>> gallery = index_pictures("holiday", load_model("model"), "holiday-gallery")  # doctest: +SKIP
+        >>> [hit.name for hit in gallery.search("ein Hund am Strand", top=5)]  # doctest: +SKIP
     """
     update_gallery(Path(gallery), model, PictureFolder(Path(pictures), cores()))
     return Gallery.open(gallery, model)

@@ -23,6 +23,14 @@ class Encodings:
         vectors: (S, H) of all items, one behind the other.
         starts: (N,) int64 where each item begins.
         lengths: (N,) int64 how many vectors each item has.
+
+    Example:
+        >>> vectors, mask = torch.ones(2, 3, 4), torch.tensor([[True, True, True], [True, False, False]])
+        >>> items = Encodings.of((vectors, mask))
+        >>> tuple(items.vectors.shape), items.lengths.tolist()
+        ((4, 4), [3, 1])
+        >>> tuple(items[1:][0].shape)  # padded to the longest of the selected items
+        (1, 1, 4)
     """
 
     vectors: Tensor

@@ -47,6 +47,14 @@ class VectorIndex:
     Raises:
         ModelError: the vectors are not a matrix, one is not finite, there are too few to train `ivf-pq`, or a
             setting is invalid for them.
+
+    Example:
+        >>> index = VectorIndex(torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]), gpu=-1)
+        >>> scores, rows = index.search(torch.tensor([[0.0, 1.0]]), k=2)
+        >>> rows.tolist(), [round(score, 2) for score in scores[0].tolist()]
+        ([[2, 1]], [1.0, 0.8])
+        >>> index.search(torch.tensor([[0.0, 1.0]]), k=9)[1].tolist()  # there are three
+        [[2, 1, 0]]
     """
 
     def __init__(

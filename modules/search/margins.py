@@ -28,6 +28,15 @@ def own_image_margins(
 
     Returns:
         (C,) margins, higher for captions that fit.
+
+    Example:
+        >>> images = Encodings.behind_each_other(torch.eye(3), torch.ones(3, dtype=torch.long))
+        >>> vectors = torch.tensor([[0.9, 0.1, 0.1], [0.5, 0.5, 0.5]])
+        >>> captions = Encodings.behind_each_other(vectors, torch.tensor([1, 1]))
+        >>> dot = lambda one, other: one[0][:, 0] @ other[0][:, 0].t()
+        >>> margins = own_image_margins(dot, images, captions, own=torch.tensor([0, 1]))
+        >>> [round(margin, 1) for margin in margins.tolist()]  # caption 1 is as near to any image
+        [0.8, 0.0]
     """
     count = min(neighbours, len(images) - 1)
     fits = torch.zeros(len(captions))

@@ -102,6 +102,14 @@ def reranked(
 
     Raises:
         ModelError: a score is not finite, or the lists are for other images and captions.
+
+    Example:
+        >>> dot = lambda one, other: one[0][:, 0] @ other[0][:, 0].t()
+        >>> items = Encodings.behind_each_other(torch.tensor([[1.0, 0.8], [0.8, 1.0]]), torch.tensor([1, 1]))
+        >>> wrong = lambda one, other: -dot(one, other)  # the first model
+        >>> lists = [exact_lists(wrong, items, items, torch.arange(2), k) for k in (1, 2)]
+        >>> [reranked(dot, items, items, first).text_to_image.tolist() for first in lists]  # k = 1 lacks the right one
+        [[2, 2], [1, 1]]
     """
     device, num_images, num_captions = images.vectors.device, len(images), len(captions)
     require_links(first.ranks.caption_image.to(device), num_images, num_captions)

@@ -43,6 +43,12 @@ def best_assignment(one: Tensor, other: Tensor) -> Tensor:
     """Scores (N, M) of sets of K unit vectors (N, K, H) and (M, K, H): the mean cosine under their best assignment.
 
     All K! assignments are compared: max_π 1/K Σ_k one_k · other_π(k).
+
+    Example:
+        >>> one = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+        >>> other = torch.stack([one[0].flip(0), torch.tensor([[1.0, 0.0], [1.0, 0.0]])])
+        >>> best_assignment(one, other).tolist()  # the order in a set does not count; each vector is assigned once
+        [[1.0, 0.5]]
     """
     count = one.shape[1]
     with torch.autocast(one.device.type, enabled=False):
@@ -73,6 +79,13 @@ def cross_attention(
 
     Returns:
         scores (N, M).
+
+    Example:
+        >>> words, regions = torch.eye(3)[None, :2], torch.eye(3)[None]  # each word has a region
+        >>> queries, contexts = (words, torch.ones(1, 2).bool()), (regions, torch.ones(1, 3).bool())
+        >>> scores = [cross_attention(queries, contexts, lambda_softmax) for lambda_softmax in (0.0, 9.0)]
+        >>> [round(float(score), 2) for score in scores]  # of attention to all regions alike, 1/√3; to the word's own
+        [0.58, 1.0]
     """
 
     def score(query: Tensor, query_mask: Tensor, context: Tensor, _: Tensor) -> Tensor:
@@ -98,6 +111,11 @@ def order_violation(upper: Tensor, lower: Tensor) -> Tensor:
 
     Returns:
         scores (N, M), at limit 0.
+
+    Example:
+        >>> caption, images = torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 3.0], [0.5, 0.0]])
+        >>> (-order_violation(caption, images)).tolist()  # none, as no number of the caption is above the first image's
+        [[0.0, 0.25]]
     """
 
     with torch.autocast(upper.device.type, enabled=False):

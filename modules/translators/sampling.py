@@ -115,6 +115,13 @@ def sampled(logs: Tensor, draws: Tensor, settings: SampleSettings) -> Tensor:
     """Sample words (B, S) by log-probabilities (B, S, V) and random numbers (B, S) from 0 to 1.
 
     Scores that differ from log-probabilities by a number for each hypothesis give the same words.
+
+    Example:
+        >>> logs, draws = torch.tensor([0.5, 0.3, 0.2]).log().expand(1, 4, 3), torch.tensor([[0.1, 0.4, 0.7, 0.95]])
+        >>> sampled(logs, draws, SampleSettings()).tolist()
+        [[0, 0, 1, 2]]
+        >>> sampled(logs, draws, SampleSettings(top_p=0.7)).tolist()  # two words reach 0.7
+        [[0, 0, 1, 1]]
     """
     ordered, words = (logs / settings.temperature).softmax(-1).sort(-1, descending=True)
     total = ordered.cumsum(-1)

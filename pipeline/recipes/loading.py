@@ -55,6 +55,15 @@ def load_recipe(name: str | Path, overrides: Iterable[str] = (), networks: bool 
 
     Raises:
         RecipeError: no such recipe, an unknown key, a value of the wrong type, or settings that contradict.
+
+    Example:
+        >>> recipe = load_recipe("scenes", ["--vse.epochs=30"], networks=False)
+        >>> recipe.name, recipe.vse.epochs
+        ('scenes', 30)
+        >>> load_recipe("scenes", ["--vse.epoch=30"])
+        Traceback (most recent call last):
+            ...
+        pipeline.errors.RecipeError: the command line: unknown key vse.epoch; did you mean vse.epochs?
     """
     path, given = _find(str(name)), list(overrides)
     raw = _read_with_base(path)
