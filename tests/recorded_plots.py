@@ -42,14 +42,6 @@ class Figures:
     less: str = ""
 
 
-def _overlap(**jobs: str) -> dict[str, str]:
-    return {label: f"multi30k-flickr8k:{job}" for label, job in jobs.items()}
-
-
-def _rows(*names: str) -> dict[str, str]:
-    return _overlap(**{name: f"vse-san-{name}" for name in names})
-
-
 def _systems(recipe: str, direction: str, names: str, prefix: str = "") -> dict[str, str]:
     labels = {name: name.upper().replace("+CHANNEL", ", reranked").replace("+", " + ") for name in names.split()}
     return {prefix + label: f"{recipe}:{name}-{direction}" for name, label in labels.items()}
@@ -61,22 +53,12 @@ def _gains(title: str, recipe: str) -> Figures:
     return Figures(title, "mean_recall", sources, "en", less=f"{recipe}:vse-san-none")
 
 
-_RECALL = "percent; grey: each seed, dot: their mean, line: 95 % interval over seeds (Student's t)"
 _GAIN = "points more than English alone; grey: each seed, dot: mean, line: 95 % over seeds (Student's t)"
 _ONE_SEED = "BLEU on test; one training each, so no intervals: a difference of one BLEU may be chance"
 _BACK = "multi30k-official-back"
 PLOTS: Mapping[str, tuple[str, str, Sequence[Figures]]] = {
-    "recall.png": ("Mean recall of SAN, by training captions (1,000 test images)", _RECALL, (
-        Figures("English captions", "mean_recall", language="en",
-                sources=_rows("none", "mt-f", "mmt-f", "human-de")),
-        Figures("German captions", "mean_recall", _rows("mt-f", "mmt-f", "human-de"), "de"),
-    )),
     "gain.png": ("What German captions bring to English: mean recall of SAN", _GAIN, (
         _gains("One caption an image", "multi30k-flickr8k-few"), _gains("Five captions an image", "multi30k-flickr8k"),
-    )),
-    "bleu-overlap.png": ("Translators of multi30k-flickr8k", _ONE_SEED, (
-        Figures("English → German", "test_bleu", _overlap(NMT="nmt-en-de", MT="mt-en-de", MMT="mmt-en-de")),
-        Figures("German → English", "test_bleu", _overlap(NMT="nmt-de-en", MT="mt-de-en", MMT="mmt-de-en")),
     )),
     "bleu-official.png": ("Translators on Multi30K's official test 2016", _ONE_SEED, (
         Figures("English → German", "test_bleu_tokenised", {

@@ -7,6 +7,7 @@
 - `tables`: `heading number` → `rows` from the top (from row `first`): a run, a pair [run, base], or ~ where nothing is
   recorded. `columns` says what the cells after the label hold, `differences` the same for pairs; a row of its own kind
   is {run: …, columns: …}. Rows that are no pair are compared with `base`. The columns of `SHARED` have a name.
+- `differences`: further pairs [run, base] of three seeds, from which `tests.benchmarks.power` takes how seeds vary.
 - `sentences`: a part of a README, `#` for each figure → what the figures are, as in a cell.
 
 What a cell holds, in the order in which it is printed: LANGUAGE/METRIC is the mean over seeds. Before it, `less` makes
@@ -39,18 +40,13 @@ PAGES = {
 }
 
 
-def _loss(shown: str) -> list[str]:
-    """What an MMT loses when other regions are shown: BLEU, log-likelihood and ambiguous words, with intervals."""
-    return [
-        ", ".join(f"minus /own-{shown}_{measure}{end}" for end in ("", "_high", "_low"))
-        for measure in ("bleu", "loglik", "ambiguous")
-    ]
-
-
 SHARED: Mapping[str, Sequence[str | None]] = {
-    "another image": ["/own_bleu, /own_loglik, /own_ambiguous, /choices", None, *_loss("other")],
-    "zeros": [None, None, *_loss("zeros")],
+    "another image": [
+        ", ".join(f"minus /own-other_{measure}{end}" for end in ("", "_high", "_low"))
+        for measure in ("loglik", "ambiguous")
+    ]
 }
+"""`another image`: what an MMT loses when another image's regions are shown, with intervals."""
 NUMBER = r"[+−]?\d+(?:,\d{3})*(?:\.\d+)?"
 _SLACK = 6e-5  # the CSV files round to four places
 Seeds = list[Mapping[str, float]]

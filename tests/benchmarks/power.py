@@ -2,7 +2,8 @@
 
 A difference of two systems over three seeds has two errors: that of the images, and that of the seeds. The second is
 taken from the recorded runs, as the standard deviation over seeds of every difference on English in the tables of
-`pipeline/results/README.md`. A gain is found where the 95 % interval over images and seeds lies above 0.
+`pipeline/results/README.md` and of the `differences` in `tests/recorded/`. A gain is found where the 95 % interval
+over images and seeds lies above 0.
 """
 
 import sys
@@ -22,12 +23,14 @@ _METRIC = "en/mean_recall"
 
 
 def recorded_deviations() -> list[float]:
-    """The standard deviation over three seeds of each difference of mean recall on English in a table."""
+    """The standard deviation over three seeds of each difference of mean recall on English."""
     pairs = {
         (recipe, one, other)
         for recipe, section in RECORDED.items() for name in section["tables"]
         for _, _, holds, run, base in cells_of(recipe, name) for figure, one, other in figures_of(holds, run, base)
         if "less en/" in figure and other
+    } | {
+        (recipe, *pair) for recipe, section in RECORDED.items() for pair in section.get("differences", [])
     }  # fmt: skip
     both = [[seeds_of(recipe, run) for run in pair] for recipe, *pair in sorted(pairs)]
     return sorted(

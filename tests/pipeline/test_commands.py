@@ -335,7 +335,7 @@ def test_a_command_of_a_page_is_accepted(of_bildwort, line: str, monkeypatch, tm
     monkeypatch.setattr("pipeline.engine.runner.executor_for", lambda *given: None)
     monkeypatch.setenv("BILDWORT_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    for name in ("cnn", "holiday", "longer", "marian", "mine", "pictures", "short"):  # as a user would write it
+    for name in ("cnn", "holiday", "marian", "mine", "pictures"):  # as a user would write it
         (tmp_path / f"{name}.yaml").write_text("base: own\n")
     words[1] = "vse" if words[1] == "all" else words[1]  # which takes the same, and would start here
     assert main(words[1:]) == 0, capsys.readouterr().err
