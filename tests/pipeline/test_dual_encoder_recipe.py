@@ -153,7 +153,8 @@ def test_as_transformers_reads_it_it_has_the_same_vectors(trained: Tiny, exporte
     np.testing.assert_allclose(exported.encode(texts, "en"), theirs.numpy(), atol=1e-6)
 
 
-@pytest.mark.parametrize("exported", ["tuned", pytest.param("student", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.parametrize("exported", ["tuned", "student"], indirect=True)
+@pytest.mark.slow
 def test_it_is_written_as_onnx(exported: ExportedModel, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     assert write_onnx(exported, tmp_path / "onnx") < 1e-5

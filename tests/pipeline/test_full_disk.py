@@ -12,8 +12,8 @@ STAGE_OF = {
     "corpus": "prepare", "mmt-de-en": "mmt", "synthetic-mmt-en-de-en": "augment", "vse-san-mmt-fb-1": "vse"
 }  # fmt: skip
 # Each kind of writer, in the midst of its file.
-SHORT = [("vse-san-mmt-fb-1", "open *last.ckpt.tmp")]
-MORE = [
+SHORT = [
+    ("vse-san-mmt-fb-1", "open *last.ckpt.tmp"),
     ("mmt-de-en", "open *weights.safetensors"),
     ("corpus", "open *regions.npy"), ("corpus", "open *pictures/*"), ("vse-san-mmt-fb-1", "open *words.json"),
     ("vse-san-mmt-fb-1", "open *ranks-de.npz"),
@@ -42,7 +42,8 @@ def fails_and_goes_on(tiny: Tiny, server: Kills, folder: Path, job: str, moment:
     return lines[0]
 
 
-@pytest.mark.parametrize(("job", "event"), [*SHORT, *(pytest.param(*one, marks=pytest.mark.slow) for one in MORE)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("job", "event"), SHORT)
 def test_a_file_that_does_not_fit(tiny: Tiny, server: Kills, tmp_path: Path, job: str, event: str) -> None:
     line = fails_and_goes_on(tiny, server, tmp_path, job, Moment(event, what="short"))
     assert "make room (artifacts lie where BILDWORT_ARTIFACTS says), then the same command continues" in line
@@ -63,6 +64,7 @@ def test_a_file_that_cannot_be_opened(
     assert all(word in line for word in (*words, "last.ckpt.tmp"))
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_closed_from_the_start(tiny: Tiny, server: Kills, tmp_path: Path) -> None:
     line = fails_and_goes_on(tiny, server, tmp_path, "vse-san-mmt-fb-1", Moment("open *", what="EROFS"))
     assert "cannot be written (Read-only file system); set BILDWORT_ARTIFACTS" in line

@@ -106,6 +106,7 @@ def test_two_processes_give_the_figures_of_one(
         assert torch.equal(ranks[0].image_to_text, ranks[1].image_to_text)
 
 
+@pytest.mark.slow
 def test_two_processes_write_each_caption_once(tiny: Tiny, vse_on_two: Tiny) -> None:
     two = vse_on_two
     for path in (tiny.workspace.root / "jobs").glob("synthetic-*"):
