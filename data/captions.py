@@ -63,7 +63,7 @@ _PAIR_COLUMNS = ("pair_id", "image_id", "split", "origin")
 def write_captions(captions: Iterable[Caption], path: Path) -> None:
     """Write the caption table to the Parquet file `path`, with what `read_captions` calls tokens.
 
-    Example:
+    Examples:
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
         ...     path = Path(folder) / "captions.parquet"
@@ -108,7 +108,7 @@ def read_captions(path: Path, tokens: bool = False) -> "Dataset":
 def choose(captions: "Dataset", split: str, types: Collection[str]) -> "Dataset":
     """The captions of a split that are of some types (`en/human`).
 
-    Example:
+    Examples:
         >>> human = Caption("1.jpg", "0", "en", "a dog", "train")
         >>> translated = Caption("1.jpg", "1", "de", "ein Hund", "train", "mt:en-de", parent="0")
         >>> table = table_of([human, translated])

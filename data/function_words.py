@@ -54,7 +54,7 @@ def frequent_content_words(texts: Iterable[str], language: str, count: int) -> l
         language: of them.
         count: how many words at most.
 
-    Example:
+    Examples:
         >>> frequent_content_words(["A dog and a dog.", "The dog runs.", "A cat runs."], "en", 2)  # sentences count
         ['dog', 'runs']
     """

@@ -40,7 +40,7 @@ def code_of(language: str, offered: Collection[str], chosen: Mapping[str, str], 
     Raises:
         DataError: the translator does not know the language, or not the code that was chosen.
 
-    Example:
+    Examples:
         >>> code_of("de", ["deu_Latn", "eng_Latn"], {}, "nllb"), code_of("de", ["deu", "eng"], {}, "opus-mt")
         ('deu_Latn', 'deu')
     """

@@ -40,7 +40,7 @@ def language_of(text: str, languages: Sequence[str]) -> str:
     Returns:
         one of them; the first if there is no evidence for any.
 
-    Example:
+    Examples:
         >>> language_of("ein roter Ball", ["en", "de"]), language_of("123", ["en", "de"])  # no letters: the first
         ('de', 'en')
     """
@@ -79,7 +79,7 @@ def foreign_language(text: str, languages: Sequence[str], doubtful: bool) -> str
     Returns:
         a code; None if that is not certain.
 
-    Example:
+    Examples:
         >>> foreign_language("un chien court sur la plage", ["en", "de"], doubtful=False)
         'fr'
         >>> foreign_language("red truck", ["en", "de"], doubtful=False) is None
@@ -117,7 +117,7 @@ def detect_languages(captions: Iterable[str]) -> Detected:
     Returns:
         the languages; English, and not sure, if they cannot be told.
 
-    Example:
+    Examples:
         >>> detect_languages(["A dog runs on the beach.", "Ein Hund rennt am Strand.", "Two men play football."])
         Detected(languages=['en', 'de'], sure=True)
         >>> detect_languages(["123", "?"])

@@ -42,7 +42,7 @@ class MixedBatches(Sampler[list[Visits]]):
     Raises:
         DataError: the batch is too small, there is one image alone, or as `CaptionsOfImages.visits`.
 
-    Example:
+    Examples:
         >>> from data.captions import Caption, table_of
         >>> from data.slots import parse_group
         >>> table = table_of([Caption(f"{n // 2}.jpg", f"{n}", "en", f"a dog {n}", "train") for n in range(8)])

@@ -86,7 +86,7 @@ def nbest_lines(lists: Iterable[Sequence[Candidate]], totals: Iterable[Sequence[
         totals: of each sentence the score of each candidate.
         first: number of the first sentence.
 
-    Example:
+    Examples:
         >>> lists = [[Candidate("ein Hund", {"logprob": -0.5})], [Candidate("zwei", {"logprob": -1.25})]]
         >>> nbest_lines(lists, totals=[[-0.5], [-1.25]])
         ['0 ||| ein Hund ||| logprob= -0.5 ||| -0.5', '1 ||| zwei ||| logprob= -1.25 ||| -1.25']

@@ -109,7 +109,7 @@ def write_regions(
         DataError: an image has more or fewer regions than the first, or another number of features or boxes.
         ValueError: there are more or fewer items than ids.
 
-    Example:
+    Examples:
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
         ...     regions, boxes = np.ones((36, 8)), np.tile([0.0, 0.0, 1.0, 1.0], (36, 1))

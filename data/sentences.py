@@ -24,7 +24,7 @@ _SPACES = _Spaces()
 def normalise_sentence(text: str) -> str:
     """`text` in lower case, punctuation and symbols replaced by spaces, spaces single; letters of any script are kept.
 
-    Example:
+    Examples:
         >>> normalise_sentence("Zwei Männer –  draußen,im T-Shirt!")
         'zwei männer draußen im t shirt'
     """
@@ -34,7 +34,7 @@ def normalise_sentence(text: str) -> str:
 def sentence_hash(text: str) -> int:
     """A number in 0 … 2^63 − 1 that sentences share if they are the same when normalised; equal on every machine.
 
-    Example:
+    Examples:
         >>> sentence_hash("A dog!") == sentence_hash("a  dog"), sentence_hash("a dog") == sentence_hash("a dogs")
         (True, False)
     """

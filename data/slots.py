@@ -31,7 +31,7 @@ def parse_group(text: str) -> tuple[Slot, ...]:
     Raises:
         DataError: it is not written like that, or it draws no caption.
 
-    Example:
+    Examples:
         >>> [(slot.count, slot.type) for slot in parse_group("2*en/human + de/mmt:en-de")]
         [(2, 'en/human'), (1, 'de/mmt:en-de')]
         >>> parse_group("en")

@@ -50,7 +50,7 @@ class SentencePairs:
 def gold_file(path: Path) -> Path:
     """The file of the gold scores beside a file of pairs.
 
-    Example:
+    Examples:
         >>> gold_file(Path("sts/STS.input.MSRvid.txt")).as_posix()
         'sts/STS.gs.MSRvid.txt'
     """

@@ -105,7 +105,7 @@ def captions_in(cell: str) -> list[str]:
     Args:
         cell: of a table; any other text is one caption, as it stands.
 
-    Example:
+    Examples:
         >>> captions_in("['a dog', 'a cat']"), captions_in("a dog [sic]")
         (['a dog', 'a cat'], ['a dog [sic]'])
     """

@@ -45,7 +45,7 @@ def _moses(language: str) -> tuple[MosesPunctNormalizer, MosesTokenizer, MosesDe
 def tokenize(text: str, language: str) -> str:
     """Compose accents (NFC), normalise punctuation, tokenise as Moses does and lower-case; tokens joined by spaces.
 
-    Example:
+    Examples:
         >>> tokenize("Ein Mann im T-Shirt, draußen.", "de")
         'ein mann im t-shirt , draußen .'
     """
@@ -92,7 +92,7 @@ def words_of(text: str, language: str, by: str = CHARACTERS) -> str:
 def spaced(tokens: str, language: str) -> str:
     """Moses tokens as `words_of` has them.
 
-    Example:
+    Examples:
         >>> spaced("two dogs", "en"), spaced("t シャツ の男", "ja")
         ('two dogs', 't シ ャ ツ の 男')
     """

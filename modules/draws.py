@@ -23,7 +23,7 @@ def draws(keys: Tensor, seed: Sequence[int], count: int, kind: Kind, purpose: in
     Returns:
         (C, count), float32, on the device of `keys`.
 
-    Example:
+    Examples:
         >>> numbers = draws(torch.tensor([4, 9, 4]), seed=(0, 12), count=2, kind="uniform")
         >>> tuple(numbers.shape), bool((numbers[0] == numbers[2]).all()), bool((numbers[0] == numbers[1]).any())
         ((3, 2), True, False)

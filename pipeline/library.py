@@ -33,7 +33,7 @@ def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[
         ModelError: a network is missing or does not fit.
         RecipeError: there is no such stage, or the recipe cannot be done.
 
-    Example:
+    Examples:
         >>> from pipeline.recipes.loading import load_recipe
         >>> train(load_recipe("scenes", networks=False), stages=["vsc"])
         Traceback (most recent call last):
@@ -89,7 +89,7 @@ def index_pictures(pictures: str | Path, model: ExportedModel, gallery: str | Pa
     Raises:
         RecipeError: there are no pictures, or the gallery cannot be written.
 
-    Example:
+    Examples:
         >>> gallery = index_pictures("holiday", load_model("model"), "holiday-gallery")  # doctest: +SKIP
         >>> [hit.name for hit in gallery.search("ein Hund am Strand", top=5)]  # doctest: +SKIP
     """

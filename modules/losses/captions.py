@@ -26,7 +26,7 @@ def between_captions(pairs: Pairs, similarity: Similarity, loss: Loss, languages
         loss: of the scores.
         languages: how many the model has.
 
-    Example:
+    Examples:
         >>> mask, links, languages = torch.ones(4, 1).bool(), torch.tensor([0, 1, 0, 1]), torch.tensor([0, 0, 1, 1])
         >>> vectors, right = torch.eye(2)[[0, 1, 1, 0], None], torch.arange(2)[:, None] == links  # de: exchanged
         >>> pairs = Pairs((vectors[:2], mask[:2]), (vectors, mask), links, right, ~right, languages, languages, links)
@@ -62,7 +62,7 @@ def among_captions(pairs: Pairs, similarity: Similarity, loss: Loss, same_langua
         same_language: weight of a loss of their own for pairs of one language, beside that of pairs of two languages;
             None: pairs of all languages compete in one loss (the paper).
 
-    Example:
+    Examples:
         >>> mask, links, languages = torch.ones(4, 1).bool(), torch.tensor([0, 1, 0, 1]), torch.tensor([0, 0, 1, 1])
         >>> vectors, right = torch.eye(2)[[0, 1, 1, 0], None], torch.arange(2)[:, None] == links
         >>> pairs = Pairs((vectors[:2], mask[:2]), (vectors, mask), links, right, ~right, languages, languages, links)

@@ -22,7 +22,7 @@ def contrastive_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, s
     Returns:
         The loss, a scalar with a gradient in every case.
 
-    Example:
+    Examples:
         >>> right = torch.eye(4, dtype=torch.bool)
         >>> loss = contrastive_loss(torch.zeros(4, 4), right, ~right, scale=torch.tensor(14.3))
         >>> round(float(loss), 3)  # scores that tell nothing: log of the four candidates
@@ -51,7 +51,7 @@ def one_to_k_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scal
     Returns:
         The loss, a scalar with a gradient in every case.
 
-    Example:
+    Examples:
         >>> right = torch.tensor([[True, True, False, False], [False, False, True, True]])  # two captions an image
         >>> scale = torch.tensor(20.0)
         >>> [round(float(one_to_k_loss(scores, right, ~right, scale)), 3) for scores in (0.0 * right, 1.0 * right)]
@@ -83,7 +83,7 @@ def sigmoid_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scale
     Returns:
         The loss, a scalar with a gradient in every case.
 
-    Example:
+    Examples:
         >>> right = torch.eye(3, dtype=torch.bool)
         >>> loss = sigmoid_loss(torch.zeros(3, 3), right, ~right, torch.tensor(10.0), torch.tensor(0.0))
         >>> round(float(loss), 3)  # three pairs of each caption, each log 2

@@ -37,7 +37,7 @@ def smoothed_cross_entropy(
     Returns:
         the sum over T, a scalar in float32 or wider.
 
-    Example:
+    Examples:
         >>> states, weight, bias = torch.zeros(3, 2), torch.zeros(4, 2), torch.zeros(4)
         >>> labels, counted = torch.tensor([1, 0, 3]), torch.tensor([True, True, False])
         >>> round(float(smoothed_cross_entropy(states, weight, bias, labels, 0.1, counted)), 2)  # the sum of two log 4
@@ -73,7 +73,7 @@ def agreeing_cross_entropy(
     Returns:
         the sum over T, a scalar in float32 or wider.
 
-    Example:
+    Examples:
         >>> weight, bias, labels = torch.eye(2), torch.zeros(2), torch.tensor([0])
         >>> first, second = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
         >>> losses = [agreeing_cross_entropy(first, other, weight, bias, labels, 0.0, 1.0) for other in (first, second)]

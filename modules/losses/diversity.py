@@ -47,7 +47,7 @@ def diversity(heads: Tensor, present: Tensor, margin: float = 0.1, reading: Read
     Raises:
         ModelError: the reading is unknown.
 
-    Example:
+    Examples:
         >>> alike, apart = torch.ones(1, 1, 2, 3), torch.eye(2, 3)[None, None]  # (1, 1, K = 2, H): an image alone
         >>> [round(float(diversity(heads, torch.ones(1, 1).bool()).loss), 2) for heads in (alike, apart)]
         [1.8, 0.0]
@@ -99,7 +99,7 @@ def instances(
         heads (B, 1 + L, K, H) of the image and of each of the L languages of the batch (in the static form of all that
         the model has), zero where an instance lacks a language; `present` (B, 1 + L).
 
-    Example:
+    Examples:
         >>> images, captions = torch.zeros(1, 2, 4), torch.ones(3, 2, 4)  # two heads
         >>> links, languages, sentences = torch.tensor([0, 0, 0]), torch.tensor([0, 0, 1]), torch.tensor([5, 6, 7])
         >>> heads, present = instances(images, captions, links, languages, sentences, known=2)

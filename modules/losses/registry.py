@@ -45,7 +45,7 @@ def negative_mask(
     Returns:
         `positives` and `negatives`, each (I, C) bool; no pair is both.
 
-    Example:
+    Examples:
         >>> images, links, sentences = torch.tensor([7, 8]), torch.tensor([0, 0, 1]), torch.tensor([11, 12, 11])
         >>> positives, negatives = negative_mask(images, links, sentences)
         >>> positives.int().tolist()
@@ -84,7 +84,7 @@ class RankingLoss(nn.Module):
     Raises:
         ModelError: `kind` is unknown.
 
-    Example:
+    Examples:
         >>> scores = torch.tensor([[0.9, 0.8, 0.6], [0.1, 0.9, 0.1], [0.1, 0.1, 0.9]])
         >>> right, types = torch.eye(3, dtype=torch.bool), torch.zeros(3, dtype=torch.long)
         >>> loss = RankingLoss("hardest", margin=0.2, warmup_epochs=1)

@@ -17,7 +17,7 @@ def advantages(rewards: Tensor, greedy: Tensor | None = None) -> Tensor:
     Returns:
         (B, S).
 
-    Example:
+    Examples:
         >>> advantages(torch.tensor([[1.0, 3.0]])).tolist()  # each is compared with the other
         [[-2.0, 2.0]]
         >>> advantages(torch.tensor([[1.0, 3.0]]), greedy=torch.tensor([2.5])).tolist()
@@ -42,7 +42,7 @@ def policy_losses(surprise: Tensor, advantage: Tensor) -> Tensor:
 def share_of_rewards(gamma: Sequence[float], epoch: int, epochs: int) -> float:
     """Return γ of Eq. 7: from `gamma[0]` in epoch 0, in equal steps, to `gamma[1]` in the last of `epochs`.
 
-    Example:
+    Examples:
         >>> [round(share_of_rewards((0.0, 0.8), epoch, epochs=5), 1) for epoch in range(5)]
         [0.0, 0.2, 0.4, 0.6, 0.8]
     """
@@ -52,7 +52,7 @@ def share_of_rewards(gamma: Sequence[float], epoch: int, epochs: int) -> float:
 def mixed_losses(cross_entropy: Tensor, policy: Tensor, gamma: float) -> Tensor:
     """Return (1 − γ) · cross-entropy + γ · policy loss (Eq. 7), of the same shape.
 
-    Example:
+    Examples:
         >>> surprise = torch.tensor([2.0, 2.0])
         >>> policy = policy_losses(surprise, torch.tensor([1.5, -0.5]))  # 3 and −1: a good sample and a poor one
         >>> mixed_losses(surprise, policy, gamma=0.25).tolist()

@@ -21,7 +21,7 @@ def teaching_loss(students: Tensor, teachers: Tensor, taught: Tensor) -> Tensor:
     Returns:
         The loss, a scalar with a gradient in every case; 0 where none is meant.
 
-    Example:
+    Examples:
         >>> students, teachers = torch.tensor([[1.0, 0.0], [0.0, 3.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0]] * 3)
         >>> round(float(teaching_loss(students, teachers, torch.tensor([True, True, False]))), 2)  # the mean of 0 and 1
         0.5

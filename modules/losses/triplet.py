@@ -47,7 +47,7 @@ def hard_negative_loss(
     Raises:
         ModelError: a caption's type has no weight.
 
-    Example:
+    Examples:
         >>> scores, right = torch.tensor([[0.9, 0.8], [0.1, 0.7]]), torch.eye(2, dtype=torch.bool)
         >>> loss = hard_negative_loss(scores, right, ~right, types=torch.tensor([0, 0]), margin=0.2)
         >>> round(float(loss), 2)  # image 0: 0.2 − 0.9 + 0.8; caption 1: 0.2 − 0.7 + 0.8
@@ -87,7 +87,7 @@ def sum_of_hinges_loss(
     Returns:
         The loss, a scalar with a gradient in every case.
 
-    Example:
+    Examples:
         >>> scores = torch.tensor([[0.9, 0.8, 0.8], [0.1, 0.9, 0.1], [0.1, 0.1, 0.9]])
         >>> right, types = torch.eye(3, dtype=torch.bool), torch.zeros(3, dtype=torch.long)
         >>> round(float(sum_of_hinges_loss(scores, right, ~right)), 2)  # 0.1 for each of two captions and of two images
@@ -120,7 +120,7 @@ def random_hinges_loss(
     Returns:
         The loss, a scalar with a gradient in every case.
 
-    Example:
+    Examples:
         >>> scores, right = torch.arange(64).view(8, 8).sin(), torch.eye(8, dtype=torch.bool)
         >>> one, again, other = (random_hinges_loss(scores, right, ~right, draw=(step, 0)) for step in (1, 1, 2))
         >>> bool(one == again), bool(one == other)  # drawn by the number of the step
@@ -165,7 +165,7 @@ def most_violated_loss(
     Returns:
         The loss, a scalar with a gradient in every case.
 
-    Example:
+    Examples:
         >>> scores = torch.tensor([[0.9, 0.8, 0.6], [0.1, 0.9, 0.1], [0.1, 0.1, 0.9]])
         >>> right = torch.eye(3, dtype=torch.bool)
         >>> [round(3 * float(most_violated_loss(scores, right, ~right, margin=0.2, count=k)), 2) for k in (1, 2)]

@@ -33,7 +33,7 @@ def ambiguous_words(
     Returns:
         word → its groups, the most frequent first.
 
-    Example:
+    Examples:
         >>> english = ["bat flies", "bat breaks", "bird flies", "stick breaks"] * 10
         >>> german = ["fledermaus fliegt", "schläger bricht", "vogel fliegt", "stock bricht"] * 10
         >>> source, target = ([text.split() for text in texts] for texts in (english, german))
@@ -75,7 +75,7 @@ class Choice(NamedTuple):
 def choices(lexicon: Mapping[str, Senses], source: Sequence[str], reference: Sequence[str]) -> list[Choice]:
     """Return the ambiguous words of a sentence whose reference has words of exactly one of their groups.
 
-    Example:
+    Examples:
         >>> lexicon = {"bat": (frozenset({"fledermaus"}), frozenset({"schläger"}))}
         >>> found = choices(lexicon, ["a", "bat"], ["ein", "schläger"])
         >>> found, hits(found, ["der", "schläger"]), hits(found, ["die", "fledermaus"])

@@ -53,7 +53,7 @@ def caption_scores(
     Raises:
         ModelError: there is no caption, or an image has no reference (left).
 
-    Example:
+    Examples:
         >>> texts = [["a dog runs on grass", "a brown dog runs fast"], ["a red ball lies here"]]
         >>> metric = CiderD([[text.split() for text in of_image] for of_image in texts])
         >>> scores = caption_scores(["a dog runs on ice".split(), "a red ball lies here".split()], metric, [0, 1])
@@ -83,7 +83,7 @@ def most_frequent_caption(captions: Iterable[Words]) -> list[str]:
     Raises:
         ModelError: there is none.
 
-    Example:
+    Examples:
         >>> most_frequent_caption([["a", "cat"], ["a", "dog"], ["a", "dog"], ["a", "cat"]])
         ['a', 'cat']
     """
@@ -106,7 +106,7 @@ def nearest_images(images: Tensor, training: Tensor) -> Tensor:
     Raises:
         ModelError: there is no training image.
 
-    Example:
+    Examples:
         >>> import torch
         >>> training = torch.tensor([[0.0, 5.0], [0.1, 0.0]])
         >>> nearest_images(torch.tensor([[2.0, 0.3]]), training).tolist()  # length does not count

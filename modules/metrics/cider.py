@@ -56,7 +56,7 @@ def document_frequencies(
     Raises:
         ModelError: there is no document.
 
-    Example:
+    Examples:
         >>> known = document_frequencies([[["a", "dog"], ["a", "dog", "runs"]], [["a", "cat"]]])
         >>> known.documents, known.idf  # "dog" stands in two references, but in one document
         (2, {('a',): 0.0})
@@ -106,7 +106,7 @@ class CiderD:
     Raises:
         ModelError: the frequencies were counted with another end token, or there are no references.
 
-    Example:
+    Examples:
         >>> frequencies = document_frequencies([[["a", "dog"]], [["a", "cat"]]])
         >>> CiderD([[["a", "dog"]]], frequencies).score([["a", "dog"], ["a", "cat"]], [0, 0]).round(2).tolist()
         [5.0, 0.0]

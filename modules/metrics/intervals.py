@@ -50,7 +50,7 @@ def bootstrap_interval(
     Raises:
         ModelError: the runs have different images, or there is no query.
 
-    Example:
+    Examples:
         >>> ranks = torch.tensor([1, 1, 1, 2, 2]).repeat(20)  # 100 images, a caption each; 60 are found first
         >>> interval = bootstrap_interval(RetrievalRanks(ranks, ranks, torch.arange(100)))["t2i_r1"]
         >>> [round(number, -1) for number in interval]
@@ -78,7 +78,7 @@ def mean_interval(runs: Sequence[Tensor], resamples: int = 1000, level: float = 
     Raises:
         ModelError: the runs have different numbers of images, or none.
 
-    Example:
+    Examples:
         >>> values = torch.arange(100) / 99
         >>> one, three = mean_interval([values]), mean_interval([values - 0.1, values, values + 0.1])
         >>> round(three.value, 2), three.high - three.low > one.high - one.low  # seeds that differ widen it
@@ -119,7 +119,7 @@ def paired_difference(
     Raises:
         ModelError: the runs have different images, or there is no query.
 
-    Example:
+    Examples:
         >>> ranks = (torch.tensor([1, 1, 1, 2]).repeat(50), torch.tensor([1, 1, 2, 2]).repeat(50))
         >>> system, baseline = (RetrievalRanks(rank, rank, torch.arange(200)) for rank in ranks)
         >>> gain = paired_difference(system, baseline)["t2i_r1"]
@@ -151,7 +151,7 @@ def difference(whole: float, resampled: Tensor, level: float = 0.95) -> Differen
         resampled: (S,) differences on S resamples.
         level: share of the resamples inside the interval.
 
-    Example:
+    Examples:
         >>> difference(1.0, torch.tensor([0.5, 1.0, 1.5, 2.0])).p_value  # 2 / 5: four resamples cannot say more
         0.4
     """

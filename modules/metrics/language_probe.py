@@ -39,7 +39,7 @@ def probe(training: Mapping[str, Vectors], test: Mapping[str, Vectors]) -> float
         training: language → vectors (N, U) that the regression is trained on, each language weighed equally.
         test: language → vectors that it is tested on; the same languages.
 
-    Example:
+    Examples:
         >>> vectors = np.random.default_rng(0).normal(size=(50, 3))
         >>> alike, apart = {"de": vectors, "en": vectors}, {"de": vectors, "en": vectors + 9}
         >>> round(probe(alike, alike), 1), probe(apart, apart)  # chance, where nothing tells the languages apart

@@ -22,7 +22,7 @@ def rank_variances(ranks: Mapping[str, RetrievalRanks]) -> Tensor:
     Returns:
         (N,) of the N images that have a caption in every language, in float64; 0 where it is found equally well.
 
-    Example:
+    Examples:
         >>> first = torch.tensor([1, 1])
         >>> found = {"en": torch.tensor([1, 4]), "de": torch.tensor([3, 4])}
         >>> ranks = {language: RetrievalRanks(rank, first, torch.arange(2)) for language, rank in found.items()}

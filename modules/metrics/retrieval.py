@@ -46,7 +46,7 @@ def retrieval_ranks(similarity: Tensor, caption_image: Tensor) -> RetrievalRanks
     Raises:
         ModelError: a score is not finite, or a link is not the row of an image.
 
-    Example:
+    Examples:
         >>> scores = torch.tensor([[0.9, 0.5, 0.2], [0.3, 0.5, 0.8], [0.4, 0.1, 0.1]])  # 3 images × 3 captions
         >>> ranks = retrieval_ranks(scores, torch.tensor([0, 0, 1]))
         >>> ranks.text_to_image.tolist()  # caption 1 ties with image 1, which counts against it
@@ -113,7 +113,7 @@ def require_links(caption_image: Tensor, num_images: int, num_captions: int) -> 
 def recall_at(ranks: Tensor, k: int) -> float:
     """Return the share of queries whose right answer is among the first k, in %; ranks of 0 are ignored.
 
-    Example:
+    Examples:
         >>> recall_at(torch.tensor([1, 7, 2, 0, 30]), 5)
         50.0
     """
@@ -123,7 +123,7 @@ def recall_at(ranks: Tensor, k: int) -> float:
 def median_rank(ranks: Tensor) -> float:
     """Return the median rank, for an even number the mean of the middle two; ranks of 0 are ignored.
 
-    Example:
+    Examples:
         >>> median_rank(torch.tensor([1, 3, 0, 8, 2]))
         2.5
     """
@@ -140,7 +140,7 @@ def retrieval_scores(ranks: RetrievalRanks) -> dict[str, float]:
     Raises:
         ModelError: there is no query.
 
-    Example:
+    Examples:
         >>> ranks = RetrievalRanks(torch.tensor([1, 6, 2]), torch.tensor([1, 3]), torch.tensor([0, 0, 1]))
         >>> scores = retrieval_scores(ranks)
         >>> {name: round(score, 1) for name, score in scores.items() if name.startswith("t2i")}
@@ -169,7 +169,7 @@ def image_folds(
     Yields:
         rows of the fold's images as given, rows of its captions, and the links (C of the fold,) within the fold.
 
-    Example:
+    Examples:
         >>> folds = image_folds(torch.tensor([0, 0, 1, 2, 3]), 4, [torch.tensor([0, 1]), torch.tensor([3, 2])])
         >>> [(captions.tolist(), links.tolist()) for _, captions, links in folds]
         [([0, 1, 2], [0, 0, 1]), ([3, 4], [1, 0])]
@@ -187,7 +187,7 @@ def fold_scores(folds: Sequence[RetrievalRanks]) -> dict[str, float]:
     Raises:
         ModelError: a fold has no query.
 
-    Example:
+    Examples:
         >>> easy, hard = torch.eye(2), 1 - torch.eye(2)  # scores of two folds: all right, all wrong
         >>> fold_scores([retrieval_ranks(scores, torch.arange(2)) for scores in (easy, hard)])["t2i_r1"]
         50.0

@@ -58,7 +58,7 @@ def tf_idf_similarity(training: Sequence[str], first: Sequence[str], second: Seq
         first: N sentences, likewise.
         second: the others.
 
-    Example:
+    Examples:
         >>> training = ["a dog", "a cat", "a red ball"]
         >>> tf_idf_similarity(training, ["a dog", "a dog", "dog"], ["dog", "a cat", "wolf"]).round(2).tolist()
         [0.86, 0.26, 0.0]
@@ -81,7 +81,7 @@ def mean_vector_similarity(
         first: N sentences, words separated by spaces.
         second: the others.
 
-    Example:
+    Examples:
         >>> vectors = np.array([[1.0, 0.0], [0.0, 1.0]])
         >>> cosines = mean_vector_similarity(vectors, ["dog", "runs"], ["dog", "runs dog"], ["dog runs", "dog runs"])
         >>> cosines.round(2).tolist()  # the order of words does not count
@@ -98,7 +98,7 @@ def mean_vector_similarity(
 def pearson(predictions: Scores, gold: Scores) -> float | None:
     """Pearson's r × 100; None where it is undefined: of one pair, or if predictions or gold scores are all equal.
 
-    Example:
+    Examples:
         >>> gold = np.array([0.0, 2.5, 5.0])
         >>> round(pearson(np.array([0.1, 0.2, 0.3]), gold), 1), pearson(np.array([0.2, 0.2, 0.2]), gold)
         (100.0, None)
@@ -127,7 +127,7 @@ def pearson_interval(
     Returns:
         None where r of a run is undefined.
 
-    Example:
+    Examples:
         >>> gold = np.arange(50) / 10
         >>> r, low, high = pearson_interval([gold + np.sin(np.arange(50)), gold - np.sin(np.arange(50))], gold)
         >>> round(r), low < r < high

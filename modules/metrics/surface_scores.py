@@ -34,7 +34,7 @@ class SurfaceMeasure:
 def surface_statistics(hypotheses: Sequence[str], references: Sequence[str], characters: bool = False) -> Tensor:
     """Return the statistics (N, 10) of `surface_bleu`, in the order of `bleu_statistics`.
 
-    Example:
+    Examples:
         >>> counts = surface_statistics(["A dog runs."], ["a dog runs !"])[0]
         >>> [int(count) for count in counts]  # matches of 1- to 4-grams, n-grams, both lengths; case does not count
         [3, 2, 1, 0, 4, 3, 2, 1, 4, 4]

@@ -54,7 +54,7 @@ def translation_scores(
         tokenised_references: the same references, tokenised.
         characters: the language is written without spaces.
 
-    Example:
+    Examples:
         >>> said, wanted = ["Ein Hund rennt schnell."], ["Ein Hund rennt sehr schnell."]
         >>> tokens = ["ein hund rennt schnell ."], ["ein hund rennt sehr schnell ."]
         >>> scores = translation_scores(said, wanted, *tokens)
@@ -78,7 +78,7 @@ def translation_scores(
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
     """Return chrF2 of each sentence against its reference, in percent, on lower-cased surface text.
 
-    Example:
+    Examples:
         >>> [round(score) for score in sentence_chrf(["EIN HUND", "eine Katze"], ["ein Hund", "ein Hund"])]
         [100, 15]
     """
@@ -94,7 +94,7 @@ def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Ten
     Returns:
         (N, 10): n-gram matches and n-gram counts for n = 1 … 4, length, length of the reference.
 
-    Example:
+    Examples:
         >>> bleu_statistics(["a dog runs"], ["a dog sleeps well"]).tolist()
         [[2.0, 1.0, 0.0, 0.0, 3.0, 2.0, 1.0, 0.0, 3.0, 4.0]]
     """
@@ -108,7 +108,7 @@ def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Ten
 def bleu_of(statistics: Tensor) -> Tensor:
     """Return BLEU-4 (…,) in percent from summed `bleu_statistics` (…, 10), with the smoothing of sacreBLEU.
 
-    Example:
+    Examples:
         >>> rows = bleu_statistics(["a dog runs on grass", "a cat"], ["a dog runs on grass", "a cat sleeps"])
         >>> bleu_of(rows).round().tolist(), float(bleu_of(rows.sum(0)).round())  # of both: not the mean of each
         ([100.0, 0.0], 87.0)
@@ -144,7 +144,7 @@ def paired_gain(
         resamples: number of resamples.
         seed: random seed of the resampling.
 
-    Example:
+    Examples:
         >>> wanted = ["a dog runs on grass", "a dog runs fast today"] * 40
         >>> images = [f"{place // 2}.jpg" for place in range(80)]  # two sentences each
         >>> ours, theirs = (bleu_statistics(said, wanted) for said in (wanted, ["a dog runs on ice"] * 80))
@@ -165,7 +165,7 @@ def paired_gain(
 def distinct(sentences: Sequence[str]) -> dict[str, float]:
     """Return `distinct_1` and `distinct_2`: the share of distinct words and word pairs, in % (Li et al. 2016).
 
-    Example:
+    Examples:
         >>> distinct(["a dog", "a cat"])
         {'distinct_1': 75.0, 'distinct_2': 100.0}
     """
@@ -182,7 +182,7 @@ def pairwise_bleu(groups: Sequence[Sequence[str]]) -> float:
 
     Self-BLEU (Zhu et al. 2018) uses all other sentences as references, so it grows with their number; this does not.
 
-    Example:
+    Examples:
         >>> round(pairwise_bleu([["a dog runs", "a dog runs"], ["alone"]])), pairwise_bleu([["alone"]])
         (100, 0.0)
     """
@@ -214,7 +214,7 @@ def ambiguity_scores(
         `ambiguous`: share of hypotheses with the expected word; `ambiguous:<word>`: the same for one source word;
         `other_words`: share of the words common to both references that the hypothesis contains (if there are any).
 
-    Example:
+    Examples:
         >>> references, twins = ["ein roter schläger"] * 2, ["eine rote fledermaus"] * 2
         >>> said = ["ein roter schläger", "eine rote fledermaus"]
         >>> ambiguity_scores(said, references, twins, ["bat", "bat"], ["Schläger", "Schläger"])

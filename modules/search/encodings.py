@@ -24,7 +24,7 @@ class Encodings:
         starts: (N,) int64 where each item begins.
         lengths: (N,) int64 how many vectors each item has.
 
-    Example:
+    Examples:
         >>> vectors, mask = torch.ones(2, 3, 4), torch.tensor([[True, True, True], [True, False, False]])
         >>> items = Encodings.of((vectors, mask))
         >>> tuple(items.vectors.shape), items.lengths.tolist()

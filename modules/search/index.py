@@ -48,7 +48,7 @@ class VectorIndex:
         ModelError: the vectors are not a matrix, one is not finite, there are too few to train `ivf-pq`, or a
             setting is invalid for them.
 
-    Example:
+    Examples:
         >>> index = VectorIndex(torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]), gpu=-1)
         >>> scores, rows = index.search(torch.tensor([[0.0, 1.0]]), k=2)
         >>> rows.tolist(), [round(score, 2) for score in scores[0].tolist()]

@@ -29,7 +29,7 @@ def own_image_margins(
     Returns:
         (C,) margins, higher for captions that fit.
 
-    Example:
+    Examples:
         >>> images = Encodings.behind_each_other(torch.eye(3), torch.ones(3, dtype=torch.long))
         >>> vectors = torch.tensor([[0.9, 0.1, 0.1], [0.5, 0.5, 0.5]])
         >>> captions = Encodings.behind_each_other(vectors, torch.tensor([1, 1]))

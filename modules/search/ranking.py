@@ -54,7 +54,7 @@ def ranks_by_index(
     Raises:
         ModelError: a vector is not finite, or a link is not the row of an image.
 
-    Example:
+    Examples:
         >>> images = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
         >>> ranks_by_index(images, images[:1], torch.tensor([0])).text_to_image.tolist()  # image 1 is equal: a tie
         [2]
@@ -96,7 +96,7 @@ def exact_ranks(
     Raises:
         ModelError: a score is not finite, or a link is not the row of an image.
 
-    Example:
+    Examples:
         >>> sets = Encodings.of((torch.eye(3)[:, None], torch.ones(3, 1, dtype=torch.bool)))
         >>> dot = lambda one, other: one[0][:, 0] @ other[0][:, 0].t()
         >>> ranks = exact_ranks(dot, sets, sets, torch.tensor([0, 1, 1]))

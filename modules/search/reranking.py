@@ -103,7 +103,7 @@ def reranked(
     Raises:
         ModelError: a score is not finite, or the lists are for other images and captions.
 
-    Example:
+    Examples:
         >>> dot = lambda one, other: one[0][:, 0] @ other[0][:, 0].t()
         >>> items = Encodings.behind_each_other(torch.tensor([[1.0, 0.8], [0.8, 1.0]]), torch.tensor([1, 1]))
         >>> wrong = lambda one, other: -dot(one, other)  # the first model

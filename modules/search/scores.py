@@ -44,7 +44,7 @@ def best_assignment(one: Tensor, other: Tensor) -> Tensor:
 
     All K! assignments are compared: max_π 1/K Σ_k one_k · other_π(k).
 
-    Example:
+    Examples:
         >>> one = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
         >>> other = torch.stack([one[0].flip(0), torch.tensor([[1.0, 0.0], [1.0, 0.0]])])
         >>> best_assignment(one, other).tolist()  # the order in a set does not count; each vector is assigned once
@@ -80,7 +80,7 @@ def cross_attention(
     Returns:
         scores (N, M).
 
-    Example:
+    Examples:
         >>> words, regions = torch.eye(3)[None, :2], torch.eye(3)[None]  # each word has a region
         >>> queries, contexts = (words, torch.ones(1, 2).bool()), (regions, torch.ones(1, 3).bool())
         >>> scores = [cross_attention(queries, contexts, lambda_softmax) for lambda_softmax in (0.0, 9.0)]
@@ -112,7 +112,7 @@ def order_violation(upper: Tensor, lower: Tensor) -> Tensor:
     Returns:
         scores (N, M), at limit 0.
 
-    Example:
+    Examples:
         >>> caption, images = torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 3.0], [0.5, 0.0]])
         >>> (-order_violation(caption, images)).tolist()  # none, as no number of the caption is above the first image's
         [[0.0, 0.25]]

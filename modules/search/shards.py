@@ -19,7 +19,7 @@ class ShardedIndex:
     Args:
         shards: the indexes, in the order of their rows.
 
-    Example:
+    Examples:
         >>> index = ShardedIndex([VectorIndex(torch.eye(3)[:2], gpu=-1), VectorIndex(torch.eye(3)[2:], gpu=-1)])
         >>> index.search(torch.tensor([[0.1, 0.0, 0.9]]), k=2)[1].tolist()  # row 2 is the first of the second shard
         [[2, 0]]

@@ -100,7 +100,7 @@ def beam_search(
         max_length: maximum number of predictions, including the end token; a number, or (B,) one for each sentence, so
             that a translation does not depend on the rest of the batch.
 
-    Example:
+    Examples:
         >>> from types import SimpleNamespace as Made
         >>> logs = torch.tensor([0.0, 0.0, 0.4, 0.6]).log()  # of <pad>, <s>, </s> and a word, whatever stands before
         >>> model = Made(vocabulary_size=4, start=lambda memory: (), step=lambda memory, token, state: (token, state))

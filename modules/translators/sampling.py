@@ -116,7 +116,7 @@ def sampled(logs: Tensor, draws: Tensor, settings: SampleSettings) -> Tensor:
 
     Scores that differ from log-probabilities by a number for each hypothesis give the same words.
 
-    Example:
+    Examples:
         >>> logs, draws = torch.tensor([0.5, 0.3, 0.2]).log().expand(1, 4, 3), torch.tensor([[0.1, 0.4, 0.7, 0.95]])
         >>> sampled(logs, draws, SampleSettings()).tolist()
         [[0, 0, 1, 2]]

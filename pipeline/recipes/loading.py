@@ -56,7 +56,7 @@ def load_recipe(name: str | Path, overrides: Iterable[str] = (), networks: bool 
     Raises:
         RecipeError: no such recipe, an unknown key, a value of the wrong type, or settings that contradict.
 
-    Example:
+    Examples:
         >>> recipe = load_recipe("scenes", ["--vse.epochs=30"], networks=False)
         >>> recipe.name, recipe.vse.epochs
         ('scenes', 30)
