@@ -96,7 +96,8 @@ class CiderD:
 
     Args:
         references: of each image, its sentences.
-        frequencies: of n-grams; None: of these references.
+        frequencies: of n-grams; None: of these references. Those of a single image make every score 0: an n-gram that
+            all images have weighs nothing.
         end: a token that counts as the last of every caption and reference; None: none. It is counted in the reward of
             self-critical training, else captions end too early ("… with a"), and not in evaluation. Given frequencies
             must have counted it too.

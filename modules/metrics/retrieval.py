@@ -40,11 +40,11 @@ def retrieval_ranks(similarity: Tensor, caption_image: Tensor) -> RetrievalRanks
     An image without captions is in the gallery but is not a query. An image's other captions do not count as wrong.
 
     Args:
-        similarity: (I, C) scores of images and captions, higher means more similar.
+        similarity: (I, C) scores of images and captions, floating-point, higher means more similar.
         caption_image: (C,) row of each caption's image.
 
     Raises:
-        ModelError: a score is not finite, or a link is not the row of an image.
+        ModelError: a score is not finite or an integer, or a link is not the row of an image.
 
     Examples:
         >>> scores = torch.tensor([[0.9, 0.5, 0.2], [0.3, 0.5, 0.8], [0.4, 0.1, 0.1]])  # 3 images × 3 captions
@@ -86,11 +86,13 @@ def image_ranks_from_counts(counts: Tensor, positives: Tensor, thresholds: Tenso
 
 
 def require_finite(similarity: Tensor, images: Tensor | None = None, captions: Tensor | None = None) -> None:
-    """Raise a ModelError if a score is not finite, which comparisons would not report.
+    """Raise a ModelError if a score is an integer or not finite, which comparisons would not report.
 
     The error names the first such image and caption. If the scores (I, C) are a block of a larger matrix, `images` (I,)
     and `captions` (C,) are the rows and columns in that matrix.
     """
+    if not similarity.is_floating_point():
+        raise ModelError(f"scores are {similarity.dtype}; expected floating-point numbers: similarity.float()")
     if bool(similarity.isfinite().all()):
         return
     row, column = (~similarity.isfinite()).nonzero()[0].tolist()

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from modules.errors import ModelError
 from modules.search.encodings import Encodings, Similarity
 from modules.search.ranking import block_similarity
 
@@ -29,6 +30,9 @@ def own_image_margins(
     Returns:
         (C,) margins, higher for captions that fit.
 
+    Raises:
+        ModelError: there are fewer than two images, or no neighbours.
+
     Examples:
         >>> images = Encodings.behind_each_other(torch.eye(3), torch.ones(3, dtype=torch.long))
         >>> vectors = torch.tensor([[0.9, 0.1, 0.1], [0.5, 0.5, 0.5]])
@@ -39,6 +43,8 @@ def own_image_margins(
         [0.8, 0.0]
     """
     count = min(neighbours, len(images) - 1)
+    if count < 1:
+        raise ModelError(f"margins: {len(images)} images, {neighbours} neighbours; expected two images and a neighbour")
     fits = torch.zeros(len(captions))
     nearest = torch.full((count, len(captions)), -torch.inf)
     for rows, columns, scores in block_similarity(similarity, images, captions, block):

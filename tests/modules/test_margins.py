@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from modules.errors import ModelError
 from modules.search.encodings import Encodings
 from modules.search.margins import own_image_margins
 
@@ -40,3 +41,9 @@ def test_a_caption_of_another_image_has_the_lowest_margin():
     margins = own_image_margins(product, images, images, own)
     assert margins.argmin() == 4
     assert margins[own == torch.arange(12)].min() > 0
+
+
+@pytest.mark.parametrize(("images", "neighbours"), [(1, 10), (5, 0)])
+def test_without_another_image_there_is_no_margin(images: int, neighbours: int) -> None:
+    with pytest.raises(ModelError, match="expected two images and a neighbour"):
+        own_image_margins(product, encodings(images, 1), encodings(3, 2), torch.zeros(3, dtype=torch.long), neighbours)

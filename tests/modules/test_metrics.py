@@ -107,6 +107,11 @@ def test_a_score_that_is_not_finite_is_named(score: float) -> None:
         retrieval_ranks(similarity, torch.arange(8) // 2)
 
 
+def test_scores_that_are_integers_are_told() -> None:
+    with pytest.raises(ModelError, match="expected floating-point numbers"):
+        retrieval_ranks(torch.ones(4, 8, dtype=torch.long), torch.arange(8) // 2)
+
+
 @pytest.mark.parametrize(("links", "message"), [([0, 1, 4], "caption 2 names image 4"), ([0, 1], "expected")])
 def test_wrong_links_are_named(links: list[int], message: str) -> None:
     with pytest.raises(ModelError, match=message):
