@@ -27,7 +27,8 @@ from pipeline.gallery.gallery import Gallery
 
 LONGEST = 1000  # characters of a query; the model reads 100 words
 _DETECT = "detect"
-_QUERY, _EXAMPLE, _DEMONSTRATED, _UPLOADS = "query", "example", "demonstrated", "uploads"  # what a session keeps
+_QUERY, _EXAMPLE, _DEMONSTRATED, _UPLOADS = "q", "example", "demonstrated", "uploads"  # what a session keeps
+_IN_ADDRESS = "query-params"  # an entry stands in the page's address too, by its key, so that it can be shared
 _STYLE = """<style>
 .stMainBlockContainer {padding-top: 1rem; padding-bottom: 2rem; max-width: 1400px;}
 .stMainBlockContainer h1 {padding: 0; font-size: 2.2rem;}
@@ -73,18 +74,27 @@ def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
     with left:
         field, button = st.columns([5, 1], vertical_alignment="bottom")
         typed = field.text_input("Search with words", key=_QUERY, max_chars=LONGEST, icon=":material/search:",
-                                 placeholder="describe a picture", on_change=_demonstrate, args=(False,))  # fmt: skip
+                                 placeholder="describe a picture", on_change=_demonstrate, args=(False,),
+                                 bind=_IN_ADDRESS)  # fmt: skip
         button.button("Search", type="primary", width="stretch")
         with st.container(horizontal=True, vertical_alignment="center"):
-            why = st.toggle("Why?", help="frames the regions that the words of the query depend on, in their colours")
+            why = st.toggle(
+                "Why?",
+                key="why",
+                bind=_IN_ADDRESS,
+                help="frames the regions that the words of the query depend on, in their colours",
+            )
             both = st.toggle("Both languages", bool(exported.translator_names), disabled=not exported.translator_names,
+                             key="both", bind=_IN_ADDRESS,
                              help="translates the query (MT) and searches with the translation too")  # fmt: skip
             options = st.popover("Options", icon=":material/tune:", type="tertiary")
             if _used():
                 st.button("Start page", icon=":material/home:", type="tertiary", on_click=_reset)
     codes = [_DETECT, *(sorted({*exported.languages, *exported.translators.sources("mt")}))]
-    language = options.selectbox("Language of the query", codes, format_func=language_name)
-    top = int(options.number_input("Number of pictures", 1, 100, 12))
+    language = options.selectbox(
+        "Language of the query", codes, format_func=language_name, key="language", bind=_IN_ADDRESS
+    )
+    top = int(options.number_input("Number of pictures", 1, 100, 12, key="top", bind=_IN_ADDRESS))
     picture = right.file_uploader(
         "Search with a picture", sorted(suffix[1:] for suffix in SUFFIXES), key=_upload_key(),
         disabled=exported.extractor is None,

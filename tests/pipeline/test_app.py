@@ -63,7 +63,7 @@ def page(gallery: Path, monkeypatch) -> AppTest:
 
 
 def search(page: AppTest, query: str, language: str | None = None, both: bool = False) -> AppTest:
-    page.text_input(key="query").set_value(query)
+    page.text_input(key="q").set_value(query)
     toggle(page, "Both languages").set_value(both)
     if language is not None:
         page.selectbox[0].select(language)
@@ -104,10 +104,10 @@ def test_the_first_screen_says_what_this_is_and_has_examples(page: AppTest) -> N
 def test_a_click_on_an_example_searches_and_the_start_page_comes_back(page: AppTest) -> None:
     page.button(key="example-0").click().run()
     assert not page.exception
-    assert page.text_input(key="query").value == "a red bat"
+    assert page.text_input(key="q").value == "a red bat"
     assert len(found(page)) == 2 * 7
     next(one for one in page.button if one.label == "Start page").click().run()
-    assert page.text_input(key="query").value == ""
+    assert page.text_input(key="q").value == ""
     assert found(page) == []
     assert page.button(key="example-0")
 
@@ -174,8 +174,32 @@ def test_the_demonstration_is_one_click_away(page: AppTest, gallery: Path, monke
     assert not page.exception
     search(page, "a red bat")
     assert page.subheader[0].value == "English"
-    page.text_input(key="query").set_value("").run()
+    page.text_input(key="q").set_value("").run()
     assert page.button(key="example-0")
+
+
+def test_the_address_holds_the_search(gallery: Path, monkeypatch) -> None:
+    """So a search can be kept as a bookmark, and sent to somebody."""
+    page = addressed(gallery, monkeypatch, q="a red bat", top="3", both="false", language="en")
+    assert page.text_input(key="q").value == "a red bat"
+    assert len(found(page)) == 3
+
+
+@pytest.mark.parametrize("wrong", [{"top": "many"}, {"top": "0"}, {"language": "xx"}, {"why": "perhaps"}], ids=str)
+def test_an_address_with_what_is_no_setting_is_answered(gallery: Path, monkeypatch, wrong: dict[str, str]) -> None:
+    page = addressed(gallery, monkeypatch, q="a red bat", both="false", **wrong)
+    assert len(found(page)) == 7
+
+
+def addressed(gallery: Path, monkeypatch, **parameters: str) -> AppTest:
+    """The page at an address with these parameters."""
+    monkeypatch.setattr(sys, "argv", ["app", str(gallery)])
+    page = AppTest.from_file(str(ROOT / "pipeline" / "app" / "page.py"), default_timeout=60)
+    for name, value in parameters.items():
+        page.query_params[name] = value
+    page.run()
+    assert not page.exception
+    return page
 
 
 @pytest.mark.parametrize("query", ["🐕", "كلب", "<b>", "a " * 400])
