@@ -1,5 +1,7 @@
 """What the pages of documentation tell people to type, read and follow exists."""
 
+import ast
+import importlib
 import re
 
 import pytest
@@ -11,6 +13,7 @@ from tests.documentation import FOLDERS, PAGES, ROOT
 
 README = PAGES["README.md"]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+ELSEWHERE = {"dask_jobqueue"}  # no dependency of ours: the page says how to install it
 TARGETS = set(re.findall(r"^([a-z-]+): ", MAKEFILE, re.M))
 
 
@@ -77,6 +80,26 @@ def test_paths_of_a_folder_s_own_readme_exist(folder: str) -> None:
     assert len(named) > 8
     for path in named:
         assert (ROOT / folder / path).exists() or (ROOT / path).exists(), path
+
+
+BLOCKS = [
+    pytest.param(block, id=f"{name} {number}")
+    for name, text in PAGES.items()
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", text, re.S))
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_block_of_python_compiles_and_imports_what_exists(block: str) -> None:
+    """What a block does is tested where it can be: the facade, sweeps, ONNX, vectors."""
+    for node in ast.walk(ast.parse(block)):
+        names = [one.name for one in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        for name in names:
+            module = node.module if isinstance(node, ast.ImportFrom) else name
+            if module.partition(".")[0] in ELSEWHERE:
+                continue
+            imported = importlib.import_module(module)
+            assert isinstance(node, ast.Import) or hasattr(imported, name), f"{module} has no {name}"
 
 
 def test_the_glossary_is_short():
