@@ -12,7 +12,7 @@ from PIL import Image
 
 from modules.errors import ModelError
 from modules.translators.beam import BeamSettings
-from pipeline.engine.console import info, printable
+from pipeline.engine.console import info, info_aside, printable
 from pipeline.engine.files import write_output
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -77,7 +77,10 @@ def imagine(
     """
     if not text or not text.strip():
         raise RecipeError("imagine: give a sentence")
-    picture = picture_of(given_model(recipe, workspace, model), text, language, recipe.seed)
+    exported = given_model(recipe, workspace, model)
+    picture = picture_of(exported, text, language, recipe.seed)
+    if note := (generating(exported, "draws") or exported).reading(text, language).note:
+        info_aside(note)
     content = BytesIO()
     picture.save(content, "PNG")
     write_output(output, content.getvalue(), "imagine: --output")
