@@ -151,7 +151,7 @@ index: setup ## bring a gallery (GALLERY=…) up to date: the corpus's pictures,
 search: setup ## the pictures nearest to a sentence (QUERY="…")
 	@$(PIPELINE) search $(if $(QUERY),"$$QUERY") $(IN_GALLERY) $(OPTIONS)
 
-describe: setup ## the captions nearest to a picture (PICTURE=…), in every language
+describe: setup ## a picture's own captions and similar ones (PICTURE=…), in every language
 	@$(PIPELINE) describe $(if $(PICTURE),"$$PICTURE") $(IN_GALLERY) $(OPTIONS)
 
 app: extra-app ## a page that searches a gallery by words and pictures (GALLERY=…), on this machine alone (ADDRESS=…; HOSTS="names" that it is called by)

@@ -98,7 +98,7 @@ def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
     picture = right.file_uploader(
         "Search with a picture", sorted(suffix[1:] for suffix in SUFFIXES), key=_upload_key(),
         disabled=exported.extractor is None,
-        help="finds its nearest captions and similar pictures, and translates with it" if exported.extractor
+        help="finds similar pictures and captions, and translates with it" if exported.extractor
         else "this model reads regions that were made elsewhere, not pixels",
     )  # fmt: skip
     query = typed.strip()

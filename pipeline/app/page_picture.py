@@ -1,4 +1,4 @@
-"""A part of the page: a picture that was uploaded, the captions nearest to it, its translations, similar pictures."""
+"""A part of the page: a picture that was uploaded, its translations, similar captions and pictures."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ from pipeline.gallery.gallery import Gallery
 from pipeline.serve.uploads import uploaded_file
 from pipeline.visualization.pictures import read_thumbnail
 
-_CAPTIONS = 3  # nearest ones that are shown, of each language
+_CAPTIONS = 3  # similar ones that are shown, of each language
 
 
 def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> None:
@@ -25,7 +25,7 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> N
         gallery: that is searched.
         content: of the file.
         name: of the file.
-        request: what is wanted; without words, those of the nearest caption are explained and translated.
+        request: what is wanted; without words, those of the most similar caption are explained and translated.
 
     Raises:
         DataError: it cannot be read as a picture.
@@ -48,16 +48,18 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> N
     with right:
         for note in captions.notes:
             st.warning(plain(note))
-        lines = {
-            language: [f"{hit.score:.3f}  {plain(hit.name)}" for hit in hits] for language, hits in captions.items()
-        }
-        _columns("Nearest captions", lines)
         if (writer := generating(exported, "writes")) is not None:
             own = {language: captions_of_regions(writer, seen.regions[None], language) for language in writer.languages}
             written = {
                 language: [plain(text) or "*an empty caption*" for text in texts] for language, texts in own.items()
             }
-            _columns("The model's own caption", written)
+            _columns("The model's own caption, ", written)
+        lines = {
+            language: [f"{hit.score:.3f}  {plain(hit.name)}" for hit in hits] for language, hits in captions.items()
+        }
+        if lines:
+            with st.expander(captions.title.capitalize()):
+                _columns("", lines)
     translated = next((sentence for sentence in sentences if targets_of(exported, sentence.language)), None)
     if translated is not None:
         st.subheader(TITLE, anchor=False)
@@ -74,9 +76,9 @@ def _read(exported: ExportedModel, content: bytes, name: str) -> Seen:
 
 
 def _columns(title: str, lines: Mapping[str, Sequence[str]]) -> None:
-    """Lines of Markdown below a title, a column for each language."""
+    """Lines of Markdown below a title and the name of the language, a column for each."""
     for place, (language, texts) in zip(st.columns(max(1, len(lines))), lines.items(), strict=False):
         with place.container(gap="xxsmall"):
-            st.markdown(f"**{title}, {plain(language_name(language))}**")
+            st.markdown(f"**{title}{plain(language_name(language))}**")
             for text in texts:
                 st.markdown(text)

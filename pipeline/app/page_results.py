@@ -1,4 +1,4 @@
-"""A part of the page: pictures that were found, each with its nearest caption and, if wanted, why it was found."""
+"""A part of the page: pictures that were found, each with its captions and, if wanted, why it was found."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from pipeline.export.generation import generating, picture_of
 from pipeline.gallery.examples import Sentence
 from pipeline.gallery.explanation import Word, explain
 from pipeline.gallery.gallery import Gallery
-from pipeline.gallery.hits import Hit
+from pipeline.gallery.hits import Described, Hit
 from pipeline.visualization.attention import outline
 
 COLUMNS = 4
@@ -179,14 +179,9 @@ def coloured_words(picture: Image.Image | None, words: Sequence[Word], boxes: ND
 
 
 def _below(gallery: Gallery, rank: int, hit: Hit, sentence: Sentence | None) -> None:
-    """Below a picture: its rank, score and name; the caption nearest to it; a button that translates with it."""
+    """Below a picture: its rank, score and name; its captions; a button that translates with it."""
     st.markdown(f"**{rank}**  ·  {hit.score:.3f}  ·  {plain(hit.name)}")
-    captions = gallery.describe_known(hit.name, 1)
-    near = (
-        captions.get(sentence.language, []) if sentence else [caption for hits in captions.values() for caption in hits]
-    )
-    if near:
-        st.caption(f"nearest caption: {plain(max(near, key=lambda caption: caption.score).name)}")
+    _captions(gallery.describe_known(hit.name, 1), sentence)
     if (
         sentence is not None
         and targets_of(gallery.exported, sentence.language)
@@ -194,3 +189,24 @@ def _below(gallery: Gallery, rank: int, hit: Hit, sentence: Sentence | None) -> 
                       type="tertiary", help="this query, with and without this picture")
     ):  # fmt: skip
         translation_dialog(gallery, sentence, hit)
+
+
+def _captions(described: Described, sentence: Sentence | None) -> None:
+    """The first caption of a picture itself; on demand its others, and a similar one of another picture.
+
+    They are in the language of the sentence that was searched for, if the picture has such captions.
+    """
+    wanted = [language for language in described if sentence is None or language == sentence.language]
+    languages = [language for language in described if described.own_in(language)]
+    languages = [language for language in languages if language in wanted] or languages
+    own = [f"caption: {plain(text)}" for language in languages for text in described.own_in(language)]
+    for text in own[:1]:
+        st.caption(text)
+    others = own[1:]
+    if similar := [caption for language in wanted for caption in described[language]]:
+        nearest = max(similar, key=lambda caption: caption.score)
+        others.append(f"{'similar caption of another picture: ' if own else ''}{plain(nearest.name)}")
+    if others:
+        with st.expander("More captions" if own else described.title.capitalize()):
+            for text in others:
+                st.caption(text)

@@ -201,7 +201,7 @@ def describe(
     top: Annotated[int, typer.Option(max=MOST, help="captions a language")] = 5,
     plain: Plain = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Find the captions nearest to a picture, in every language."""
+    """Show a picture's own captions and similar ones, in every language."""
     loaded = recipe_of(ctx, None, named, networks=False)
     from pipeline.gallery.search_commands import describe as run
 

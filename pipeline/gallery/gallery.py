@@ -1,7 +1,7 @@
 """A gallery on disk: pictures and captions as a model's vectors, indexed; updated while it is searched.
 
     gallery/gallery.json              which generation is the present one; replaced in one step
-    gallery/generations/<n>/          pictures.parquet and the index pictures/, the same of captions-<language>
+    gallery/generations/<n>/          pictures.parquet, index pictures/, captions-<language> alike, own-captions.parquet
     gallery/models/<copy>/            the exported model that made them, by a digest of what is in it
     gallery/parts/<model>/<kind>/     vectors (of pictures also regions and boxes) by the content they are of
 
@@ -31,7 +31,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.fit import Fits
-from pipeline.gallery.hits import Described, Found, Hit, Query
+from pipeline.gallery.hits import Described, Found, Hit, Own, Query
 from pipeline.gallery.reranked import reranked
 from pipeline.gallery.vector_cache import VectorCache
 from pipeline.recipes.settings import Recipe
@@ -40,6 +40,7 @@ FORMAT = 2
 FIRST, MOST_CAPTIONS = 100, 100  # results that a reranker orders, if it does not say; captions of a language at most
 POINTER = "gallery.json"
 PICTURE_COLUMNS, CAPTION_COLUMNS = ("name", "path", "digest", "state", "store"), ("text",)
+OWN, OWN_COLUMNS = "own-captions.parquet", ("digest", "language", "text")
 _ALWAYS = {"name", "digest", "text"}  # what each row has
 
 
@@ -58,6 +59,7 @@ class Gallery:
         place = folder / "generations" / generation
         self._rows = read_table(place / "pictures.parquet", PICTURE_COLUMNS)
         self._index = _load_index(place / "pictures", exported, len(self)) if len(self) else None
+        self._own = read_table(place / OWN, OWN_COLUMNS) if (place / OWN).exists() else None
         self._fits = Fits.load(place)
         self._captions: dict[str, tuple[pa.ChunkedArray, ShardedIndex]] = {}
         for language in languages:
@@ -170,37 +172,40 @@ class Gallery:
         return self.captions_near(self.exported.regions_of(picture)[0][None], [top], first)[0]
 
     def describe_known(self, name: str, top: int = 5, first: int | None = None) -> Described:
-        """The same for a picture of the gallery, by its name.
+        """The same for a picture of the gallery, by its name; its own captions are told apart.
 
         Raises:
             RecipeError: there is no such picture.
         """
         if (place := self.place_of(name)) is None:
             raise RecipeError(f"{self.folder}: no picture {name!r} in the gallery")
-        return self.captions_near(self._regions_at([place]), [top], first, known=True)[0]
+        return self.captions_near(self._regions_at([place]), [top], first, self._own_captions(place))[0]
 
     def captions_near(
-        self, regions: NDArray[Any], tops: Sequence[int], first: int | None = None, known: bool = False
+        self, regions: NDArray[Any], tops: Sequence[int], first: int | None = None, own: Own | None = None
     ) -> list[Described]:
         """The same for pictures by their regions (N, R, D), as the model reads them, as one batch; a top for each.
 
-        With `known` they are of the gallery, so that how well they fit it is no question.
+        With `own`, captions by language, they are of the gallery: these are left out, and how well they fit it is no
+        question.
         """
         vectors = self.exported.encode_regions(regions).single()
         captions_of: list[dict[str, list[Hit]]] = [{} for _ in tops]
         for language, (texts, index) in self._captions.items():
             second, count = self._second(language, None, first)
-            wanted = [max(top, min(count, MOST_CAPTIONS)) for top in tops]
+            left = {*(own or {}).get(language, ())}
+            wanted = [max(top + len(left), min(count, MOST_CAPTIONS)) for top in tops]
             for place, near in enumerate(_nearest(index, vectors, wanted)):
-                hits = [Hit(texts[row].as_py(), score, None, language) for row, score in near]
+                known = [(texts[row].as_py(), score) for row, score in near]
+                hits = [Hit(text, score, None, language) for text, score in known if text not in left]
                 if second is not None and hits:
                     captions = second.encode_captions([hit.name for hit in hits], language)
                     scores = second.score(second.encode_regions(regions[place, None]), captions)[0].tolist()
                     hits = [hit._replace(score=score) for hit, score in zip(hits, scores, strict=True)]
                 captions_of[place][language] = sorted(hits, key=lambda hit: -hit.score)[: tops[place]]
-        nearest = [[] for _ in tops] if known else self._near(vectors, [1] * len(tops))
+        nearest = self._near(vectors, [1] * len(tops)) if own is None else [[] for _ in tops]
         fits = [self._fits.of_picture(rows[0][1]) if rows else None for rows in nearest]
-        return [Described(*one) for one in zip(captions_of, fits, strict=True)]
+        return [Described(*one, own) for one in zip(captions_of, fits, strict=True)]
 
     def pictures_near(self, vector: torch.Tensor, top: int = 10) -> list[Hit]:
         """The pictures nearest to a vector (1, H)."""
@@ -209,8 +214,7 @@ class Gallery:
     def regions_of(self, hits: Sequence[Hit]) -> tuple[NDArray[Any], NDArray[Any]]:
         """The regions (N, R, D) of pictures of this gallery as the model reads them, and their boxes (N, R, 4)."""
         rows = self.rows([place for hit in hits if (place := self.place_of(hit.name)) is not None])
-        parts = self._parts
-        return self._regions(rows, parts), parts.take([row["digest"] for row in rows], "boxes")
+        return self._regions(rows, self._parts), self._parts.take([row["digest"] for row in rows], "boxes")
 
     @property
     def languages(self) -> list[str]:
@@ -241,6 +245,14 @@ class Gallery:
             Hit(row["name"], score, Path(row["path"]) if row["path"] else None)
             for row, (_, score) in zip(rows, places, strict=True)
         ]
+
+    def _own_captions(self, place: int) -> Own:
+        """The captions of the picture at a place, by language, as far as the gallery knows them."""
+        own, known = Own(), self._own
+        mine = None if known is None else known.filter(pc.equal(known["digest"], self._rows["digest"][place]))
+        for row in () if mine is None else mine.to_pylist():
+            own.setdefault(row["language"], []).append(row["text"])
+        return own
 
     def _regions_at(self, places: Sequence[int]) -> NDArray[Any]:
         """The same as `_regions`, by row number."""

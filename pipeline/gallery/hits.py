@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from data.reading import Reading
 from pipeline.gallery.fit import Fit
 
+Own = dict[str, list[str]]
+"""The captions of one picture, by language."""
 ARBITRARY = "none of the words is known, so the pictures are arbitrary"
 
 
@@ -69,16 +71,26 @@ class Found(list[Hit]):
 
 
 class Described(dict[str, list[Hit]]):
-    """The captions that were found for a picture, best first, by language.
+    """Captions in the gallery that are similar to what a picture shows, best first, by language; not its own.
 
     Attributes:
         fit: how near the picture is to those of the gallery, as they are to each other; None for one of them, or if
             the gallery does not tell.
+        own: the captions of the picture itself, by language; None for a picture that was not taken from the gallery.
     """
 
-    def __init__(self, captions: Mapping[str, list[Hit]], fit: Fit | None = None) -> None:
+    def __init__(self, captions: Mapping[str, list[Hit]], fit: Fit | None = None, own: Own | None = None) -> None:
         super().__init__(captions)
-        self.fit = fit
+        self.fit, self.own = fit, own
+
+    @property
+    def title(self) -> str:
+        """What the captions that were found are called; one may be the picture's where its own are not known."""
+        return "similar captions of other pictures" if self.own else "similar captions in the gallery"
+
+    def own_in(self, language: str) -> list[str]:
+        """The captions of the picture itself in a language; none where they are not known."""
+        return (self.own or {}).get(language, [])
 
     @property
     def notes(self) -> list[str]:
@@ -86,10 +98,10 @@ class Described(dict[str, list[Hit]]):
         return [self.fit.note] if self.fit is not None and self.fit.note else []
 
     def records(self, picture: str) -> list[dict[str, Any]]:
-        """As JSON, for each language: the picture, how well it fits, and the captions."""
+        """As JSON, for each language: the picture, how well it fits, its own captions, and similar ones."""
         higher = None if self.fit is None else round(self.fit.higher, 4)
         return [
             {"picture": picture, "language": language, "higher": higher, "notes": self.notes,
-             "hits": [hit.record() for hit in hits]}
+             "captions": self.own_in(language), "hits": [hit.record() for hit in hits]}
             for language, hits in self.items()
         ]  # fmt: skip

@@ -1,5 +1,6 @@
 """`index`: a gallery is brought up to date, from the shell."""
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from data.captions import HUMAN, read_captions
@@ -12,6 +13,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.export.export import up_to_date
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import gallery_of
+from pipeline.gallery.hits import Own
 from pipeline.gallery.indexing import update_gallery
 from pipeline.gallery.picture_sources import PictureFiles, PictureFolder, Pictures, StoredRegions
 from pipeline.graph import Graph
@@ -40,15 +42,15 @@ def index(
     """
     graph = Graph(recipe, workspace)
     exported = ExportedModel.from_pretrained(model) if model is not None else up_to_date(graph)
-    corpus, captions = graph.corpus, None
-    if workspace.done(corpus):
-        folder, captions = workspace.folder(corpus), {language: list[str]() for language in exported.languages}
-        for row in read_captions(folder / "captions.parquet").to_list():
-            if row["source"] == HUMAN and row["language"] in captions:
-                captions[row["language"]].append(row["text"])
+    captions, own = None, None
     source = _of_corpus(exported, graph, workers) if pictures is None else PictureFolder(pictures, workers)
+    if workspace.done(graph.corpus):
+        folder = workspace.folder(graph.corpus)
+        captions, own = _captions(folder, exported.languages)
+        if pictures is not None:  # a name may be that of another picture there
+            own = _by_file(own, pictures_of(folder), source)
     place = gallery or gallery_of(recipe, workspace)
-    done = update_gallery(place, exported, source, captions)
+    done = update_gallery(place, exported, source, captions, own)
     for name, reason in list(done.left.items())[:_SHOWN]:
         info(f"{name}: {reason}", "left out:", "yellow")
     if len(done.left) > _SHOWN:
@@ -58,6 +60,23 @@ def index(
         f"{place}: {done.pictures:,} pictures ({done.computed:,} new, {done.gone:,} gone, "
         f"{len(done.left):,} left out), captions: {counts or 'none'}"
     )
+
+
+def _captions(folder: Path, languages: Collection[str]) -> tuple[dict[str, list[str]], dict[str, Own]]:
+    """The human captions of a prepared corpus by language, and the same of each image."""
+    captions, own = {language: list[str]() for language in languages}, dict[str, Own]()
+    for row in read_captions(folder / "captions.parquet").to_list():
+        if row["source"] == HUMAN and row["language"] in captions:
+            captions[row["language"]].append(row["text"])
+            own.setdefault(row["image_id"], {}).setdefault(row["language"], []).append(row["text"])
+    return captions, own
+
+
+def _by_file(own: Mapping[str, Own], files: Mapping[str, Path], source: Pictures) -> dict[str, Own]:
+    """Captions of images by the names that pictures of a folder have, where both are the same file."""
+    images = {path.resolve(): image for image, path in files.items() if image in own}
+    named = {name: images.get(path.resolve()) for name, path in source.paths.items() if path is not None}
+    return {name: own[image] for name, image in named.items() if image is not None}
 
 
 def _of_corpus(exported: ExportedModel, graph: Graph, workers: int) -> Pictures:

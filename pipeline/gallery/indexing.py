@@ -27,7 +27,17 @@ from pipeline.errors import RecipeError
 from pipeline.export.exported_files import ABOUT
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.fit import Fits, sampled
-from pipeline.gallery.gallery import CAPTION_COLUMNS, FORMAT, PICTURE_COLUMNS, POINTER, read_pointer, read_table
+from pipeline.gallery.gallery import (
+    CAPTION_COLUMNS,
+    FORMAT,
+    OWN,
+    OWN_COLUMNS,
+    PICTURE_COLUMNS,
+    POINTER,
+    read_pointer,
+    read_table,
+)
+from pipeline.gallery.hits import Own
 from pipeline.gallery.picture_sources import Pictures, StoredRegions
 from pipeline.gallery.vector_cache import Arrays, VectorCache
 
@@ -59,8 +69,9 @@ class Update:
 
 
 def update_gallery(
-    folder: Path, exported: ExportedModel, pictures: Pictures, captions: Mapping[str, Sequence[str]] | None = None
-) -> Update:
+    folder: Path, exported: ExportedModel, pictures: Pictures, captions: Mapping[str, Sequence[str]] | None = None,
+    own: Mapping[str, Own] | None = None,
+) -> Update:  # fmt: skip
     """Bring a gallery up to date with pictures and captions; known vectors are not computed again.
 
     Args:
@@ -68,6 +79,7 @@ def update_gallery(
         exported: the model; of one vector an item.
         pictures: all that it should hold; others leave it.
         captions: sentences by language; None: those that it has, in languages that the model reads.
+        own: of them, those of a picture, by its name and the language; None: they are not known.
 
     Raises:
         RecipeError: the model has no single vectors, or the folder holds something else.
@@ -90,11 +102,13 @@ def update_gallery(
         old = _old_rows(before if same else None)
         parts = VectorCache(folder / "parts" / exported.fingerprint / "pictures", mend=True)
         rows, computed, left = _take_in(parts, exported, pictures, old)
+        own_rows = _own_rows(rows, own or {})
         if captions is None:
             known = _captions_of(before)
             captions = {language: texts for language, texts in known.items() if language in exported.languages}
+            own_rows = _own_before(before, rows)
         texts_by_language = {language: list(dict.fromkeys(texts)) for language, texts in captions.items() if texts}
-        _write_generation(folder, exported, rows, parts, texts_by_language, left, pointer)
+        _write_generation(folder, exported, rows, parts, texts_by_language, own_rows, left, pointer)
         counts = {language: len(texts) for language, texts in texts_by_language.items()}
         gone = len(old.keys() - {row["name"] for row in rows} - left.keys())
         return Update(len(rows), computed, gone, left, counts)
@@ -152,7 +166,8 @@ def _compute(
 
 def _write_generation(
     folder: Path, exported: ExportedModel, rows: Sequence[dict[str, Any]], parts: VectorCache,
-    captions: Mapping[str, Sequence[str]], left: Mapping[str, str], pointer: Mapping[str, Any] | None,
+    captions: Mapping[str, Sequence[str]], own: Sequence[dict[str, str]], left: Mapping[str, str],
+    pointer: Mapping[str, Any] | None,
 ) -> None:  # fmt: skip
     """Write a generation, point to it, and clear away what neither it nor the one before needs."""
     number = 1 + (int(pointer["generation"]) if pointer else 0)
@@ -163,8 +178,9 @@ def _write_generation(
         shutil.rmtree(stale, ignore_errors=True)
     half.mkdir(parents=True)
     copy = _keep_model(folder / "models", exported)
-    schema = pa.schema([(name, pa.string()) for name in PICTURE_COLUMNS])
-    pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), half / "pictures.parquet")
+    for name, table, columns in (("pictures.parquet", rows, PICTURE_COLUMNS), (OWN, own, OWN_COLUMNS)):
+        schema = pa.schema([(column, pa.string()) for column in columns])
+        pq.write_table(pa.Table.from_pylist(list(table), schema=schema), half / name)
     (half / "left.json").write_text(json.dumps(left, indent=1, ensure_ascii=False), encoding="utf-8")
     if rows:
         _index(half / "pictures", parts, [row["digest"] for row in rows], exported, before)
@@ -300,6 +316,24 @@ def _captions_of(generation: Path | None) -> dict[str, list[str]]:
         except (OSError, pa.ArrowException, RecipeError):
             info(f"{path} cannot be read; its captions are left out", colour="yellow")
     return captions
+
+
+def _own_rows(rows: Sequence[Mapping[str, Any]], own: Mapping[str, Own]) -> list[dict[str, str]]:
+    """Which caption is of which picture: the records of pictures by their content, so that no name is mistaken."""
+    found = dict.fromkeys(
+        (row["digest"], language, text)
+        for row in rows for language, texts in own.get(row["name"], {}).items() for text in texts
+    )  # fmt: skip
+    return [dict(zip(OWN_COLUMNS, one, strict=True)) for one in found]
+
+
+def _own_before(generation: Path | None, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The same as a generation has it, for pictures that are there now."""
+    digests = {row["digest"] for row in rows}
+    with suppress(OSError, pa.ArrowException, RecipeError):
+        known = read_table(generation / OWN, OWN_COLUMNS).to_pylist() if generation is not None else []
+        return [row for row in known if row["digest"] in digests]
+    return []
 
 
 def _digest(language: str, text: str) -> str:

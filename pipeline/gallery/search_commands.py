@@ -69,7 +69,7 @@ def describe(
     recipe: Recipe, workspace: Workspace, gallery: Path | None, picture: str | None, top: int, plain: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Print the captions nearest to a picture (a file, or the name of one in the gallery), in every language.
+    """Print a picture's own captions, then similar ones, in every language.
 
     Args:
         recipe: whose gallery, where none is given.
@@ -100,7 +100,9 @@ def describe(
     for note in () if as_json else captions.notes:
         info_aside(note)
     for language, hits in captions.items() if not as_json else ():
-        _print_hits(hits, f"{picture} {language}")
+        if own := captions.own_in(language):
+            print(printable("\n      ".join([f"{picture} {language}, captions:", *own])))
+        _print_hits(hits, f"{picture} {language}, {captions.title}:")
 
 
 def contact_sheet(answers: Sequence[tuple[str, Found]]) -> str:

@@ -77,7 +77,7 @@ class Answers:
         return [found.record(query.text) for query, found in zip(queries, all_found, strict=True)]
 
     def describe(self, pictures: Sequence[Upload]) -> list[list[Record]]:
-        """For each picture, the captions nearest to it in each language.
+        """For each picture, similar captions in the gallery, in each language.
 
         Raises:
             DataError: one cannot be read.

@@ -30,8 +30,9 @@ class Found(BaseModel):
 
 
 class Captions(BaseModel):
-    """Captions of one language, the nearest first.
+    """Captions in the gallery, of one language, that are similar to what a picture shows, the nearest first.
 
+    `captions` are those of the picture itself: none here, as they are known of a picture of the gallery alone.
     `higher` is the share of the gallery's pictures that are nearer to another one than this picture is to any.
     """
 
@@ -39,6 +40,7 @@ class Captions(BaseModel):
     language: str
     higher: float | None
     notes: list[str]
+    captions: list[str]
     hits: list[Hit]
 
 

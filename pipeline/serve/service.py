@@ -88,7 +88,7 @@ def _add_pictures(app: FastAPI, answers: Answers, thread: ThreadPoolExecutor) ->
 
     @app.post("/describe", response_model=list[Captions], responses=_TOO_LARGE)
     async def describe(picture: UploadFile, top: Top = 5) -> Response:
-        """The captions of the gallery that are nearest to a picture, in each language."""
+        """Similar captions in the gallery for a picture, in each language."""
         return JSONResponse(await descriptions.ask(Upload(await picture.read(), picture.filename or "picture", top)))
 
     @app.post("/embed", response_model=Vectors, responses=_TOO_LARGE)

@@ -112,14 +112,32 @@ def test_a_click_on_an_example_searches_and_the_start_page_comes_back(page: AppT
     assert page.button(key="example-0")
 
 
-def test_words_find_pictures_with_their_nearest_captions(page: AppTest) -> None:
+def test_words_find_pictures_with_similar_captions_on_demand(page: AppTest) -> None:
     search(page, "a red bat")
     assert len(found(page)) == 7
     assert any(EVIL in text for text in found(page))
-    assert sum(one.value.startswith("nearest caption: ") for one in page.caption) == 7
+    assert [one.label for one in page.expander] == ["Similar captions in the gallery"] * 7
+    assert {plainly(one.caption[0].value) for one in page.expander} <= {"a red bat", plainly(plain(MARKUP))}
     assert page.subheader[0].value == "English"
     page.number_input[0].set_value(3).run()
     assert len(found(page)) == 3
+
+
+def test_pictures_have_their_own_captions_first(used_english: Path, monkeypatch) -> None:
+    page = search(opened(used_english, monkeypatch), "a red bat")
+    gallery = Gallery.open(used_english)
+    names = [text.rpartition("  ·  ")[2] for text in found(page)]
+    assert len(page.expander) == len(names) == 12
+    assert {one.label for one in page.expander} == {"More captions"}
+    own = [gallery.describe_known(name).own_in("en") for name in names]
+    captions = [plainly(one.value) for one in page.caption]
+    for expander, (first, *others) in zip(page.expander, own, strict=True):
+        assert f"caption: {first}" in captions
+        *shown, similar = [plainly(one.value) for one in expander.caption]
+        assert shown == [f"caption: {text}" for text in others]
+        text = similar.removeprefix("similar caption of another picture: ")
+        assert text != similar
+        assert text not in [first, *others]
 
 
 def test_both_languages_stand_side_by_side(page: AppTest) -> None:

@@ -42,8 +42,6 @@ def test_a_search_is_the_model_s_own_order(used: Tiny, exported: ExportedModel) 
     assert hits[0].path.is_file()
     captions = gallery.describe(hits[0].path)
     assert captions.keys() == {"en"}
-    known = gallery.describe_known(hits[0].name)
-    assert [hit.score for hit in captions["en"]] == pytest.approx([hit.score for hit in known["en"]], abs=1e-5)
     assert len(captions["en"]) == 5
     assert captions["en"][0].score >= captions["en"][4].score
 

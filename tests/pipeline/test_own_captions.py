@@ -1,0 +1,67 @@
+"""The captions of a gallery's pictures, told apart from similar ones of other pictures."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from data.captions import read_captions
+from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.gallery import Gallery
+from pipeline.gallery.indexing import update_gallery
+from pipeline.gallery.picture_sources import PictureFolder
+from tests.pipeline.drawn import names
+from tests.pipeline.tiny import Tiny
+
+
+def test_a_picture_of_the_gallery_has_its_own_captions_and_similar_ones_of_others(used: Tiny, capsys) -> None:
+    gallery = Gallery.open(used.workspace.root / "tiny" / "gallery")
+    table = read_captions(used.job("corpus") / "captions.parquet").to_list()
+    human = [row for row in table if row["source"] == "human" and row["language"] == "en"]
+    for hit in gallery.draw_pictures(5, 1):
+        known, new = gallery.describe_known(hit.name, 3), gallery.describe(hit.path, 1000)
+        own = [row["text"] for row in human if row["image_id"] == hit.name]
+        assert known.own == {"en": list(dict.fromkeys(own))}
+        assert new.own is None
+        others = [caption for caption in new["en"] if caption.name not in own]
+        assert names(known["en"]) == names(others)[:3]
+        assert [one.score for one in known["en"]] == pytest.approx([one.score for one in others[:3]], abs=1e-5)
+    capsys.readouterr()
+    assert used.main("describe", hit.name, "--top", "2") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[: len(own) + 1] == [f"{hit.name} en, captions:", *(f"      {text}" for text in own)]
+    assert lines[len(own) + 1] == f"{hit.name} en, similar captions of other pictures:"
+    assert len(lines) == len(own) + 4
+    assert used.main("describe", str(hit.path), "--top", "2") == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"{hit.path} en, similar captions in the gallery:"
+    assert used.main("describe", hit.name, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["captions"] == own
+
+
+def test_captions_stay_with_their_pictures(used: Tiny, exported: ExportedModel, own: Path, tmp_path: Path) -> None:
+    """Also when the pictures are renamed, and not with another picture of the same name."""
+    place, captions = tmp_path / "gallery", {"en": ["a red bat", "a ball"]}
+    mine = {"1.png": {"en": ["a red bat"]}, "2.png": {"en": ["a ball"]}}
+    update_gallery(place, exported, PictureFolder(own), captions, mine)
+    assert Gallery.open(place).describe_known("1.png").own == {"en": ["a red bat"]}
+    (own / "1.png").rename(own / "renamed.png")
+    (own / "3.png").rename(own / "1.png")
+    update_gallery(place, exported, PictureFolder(own))
+    gallery = Gallery.open(place)
+    assert gallery.describe_known("renamed.png").own == {"en": ["a red bat"]}
+    assert names(gallery.describe_known("renamed.png")["en"]) == ["a ball"]
+    assert gallery.describe_known("1.png").own == {}
+    assert gallery.describe_known("1.png").title == "similar captions in the gallery"
+    (place / "generations" / "2" / "own-captions.parquet").unlink()  # an old gallery has none
+    assert Gallery.open(place).describe_known("2.png").own == {}
+
+
+def test_pictures_of_a_folder_have_the_captions_of_the_same_file(used: Tiny, own: Path, tmp_path: Path) -> None:
+    """The corpus has captions of names; a folder's picture of such a name may be another one."""
+    pictures = used.job("corpus") / "pictures"
+    name = sorted(path.name for path in pictures.iterdir())[0]
+    (own / "0.png").rename(own / name)
+    for folder, known in ((pictures, True), (own, False)):
+        place = tmp_path / f"gallery-{known}"
+        assert used.main("index", "--pictures", str(folder), "--gallery", str(place)) == 0
+        assert bool(Gallery.open(place).describe_known(name).own) is known
