@@ -31,8 +31,8 @@ from modules.training.ranked import RankedModule
 
 _LOG = logging.getLogger(__name__)
 _COLLAPSED = (
-    "%s has collapsed: over epoch %d its ranking loss stayed at %.4g, the value for equal scores of all pairs; what "
-    "usually helps: more vse.warmup_epochs, a lower vse.learning_rate, a larger vse.margin or vse.batch_size, or "
+    "%s has collapsed: over epoch %d of %d its ranking loss stayed at %.4g, the value for equal scores of all pairs; "
+    "what usually helps: more vse.warmup_epochs, a lower vse.learning_rate, a larger vse.margin or vse.batch_size, or "
     "vse.loss=infonce"
 )
 
@@ -278,7 +278,8 @@ class Retrieval(RankedModule):
         if value is not None and not self._warned:
             self._warned = True
             if self.trainer.is_global_zero:
-                _LOG.warning(_COLLAPSED, self.hparams["model"], self.current_epoch + 1, value)
+                epochs = self.current_epoch + 1, self.trainer.max_epochs
+                _LOG.warning(_COLLAPSED, self.hparams["model"], *epochs, value)
 
     def configure_optimizers(self) -> Any:
         """Return Adam with a warm-up and a decay of the learning rate; pretrained parts have rates of their own."""

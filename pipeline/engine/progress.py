@@ -158,7 +158,7 @@ class Progress:
         return f"{self._line(job, figure)}  is up to date"
 
     def _line(self, job: Job, figure: str) -> str:
-        return f"{self._names.get(job.key, job.name):{self._width}}  {figure:34}"
+        return f"{self._names.get(job.key, job.name):{self._width}}  {figure:45}"
 
     def left(self) -> list[str]:
         """How long the jobs left may take, as text; nothing if none is left."""

@@ -80,9 +80,11 @@ def slots_of(settings: VseSettings, row: str) -> list[Slot]:
 
 
 def recall_headline(figures: Mapping[str, Any]) -> str:
-    """Mean recall on test by language, as text."""
+    """Mean recall on test by language, and the epoch that was chosen if there was a training, as text."""
     scores = figures.get("test", {})
-    return "mean recall " + ", ".join(f"{language} {scores[language]['mean_recall']:.1f}" for language in scores)
+    recalls = ", ".join(f"{language} {scores[language]['mean_recall']:.1f}" for language in scores)
+    chosen = f", epoch {figures['epoch']} of {figures['epochs']}" if "epoch" in figures else ""
+    return f"mean recall {recalls}{chosen}"
 
 
 Cells = Sequence[tuple[str, str, Row]]

@@ -234,13 +234,13 @@ class _Run:
         log_dir = log_folder(self.recipe, self.name, folder.name)
         pictures = pictures_of(inputs["corpus"])
         galleries = partial(query_galleries, captions, encode=text.encode, store=store, pictures=pictures)
+        epochs, chosen = settings.epochs + module.model.pretrain_epochs, dict[str, int]()
         if settings.epochs:
-            epochs = settings.epochs + module.model.pretrain_epochs
             best = fit(
                 module, data, settings.trainer, folder, log_dir, epochs, module.selects, self.seed, settings.clip,
                 galleries(self.watched), settings.test,
             )  # fmt: skip
-            load_best(module, best)
+            chosen = {"epoch": load_best(module, best), "epochs": epochs}
         trained = [weight.numel() for weight in module.model.parameters() if weight.requires_grad]
         shares = interpolate(module, began, settings.interpolate, partial(self._validated, module, data))
         module.finish()
@@ -261,7 +261,7 @@ class _Run:
             "steps_an_epoch": len(data.train_dataloader()) if settings.epochs else 0, "vocabulary": len(text),
             "parameters": sum(p.numel() for p in module.parameters()),
             "trained_parameters": sum(trained) if settings.epochs else 0,
-            **({"interpolated": shares} if shares else {}), **started,
+            **({"interpolated": shares} if shares else {}), **started, **chosen,
             **language_probe(module.model, captions, text, mix.languages),
         }  # fmt: skip
 

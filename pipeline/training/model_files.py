@@ -97,9 +97,11 @@ def model_fingerprint(folder: Path) -> str:
 Network = TypeVar("Network", bound=nn.Module)
 
 
-def load_best(module: nn.Module, checkpoint: Path) -> None:
-    """Put the weights of a Lightning checkpoint into the module that it was made of."""
-    module.load_state_dict(torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"])
+def load_best(module: nn.Module, checkpoint: Path) -> int:
+    """Put the weights of a Lightning checkpoint into the module that it was made of; its epoch, the first is 1."""
+    content = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    module.load_state_dict(content["state_dict"])
+    return int(content["epoch"]) + 1
 
 
 def save_weights(module: nn.Module, path: Path) -> None:

@@ -191,6 +191,11 @@ class _PassingBar(TQDMProgressBar):
         """The bar of training."""
         return _not_left(super().init_train_tqdm())
 
+    def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        """Begin an epoch, whose number stands before the bar."""
+        super().on_train_epoch_start(trainer)
+        self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1} of {trainer.max_epochs}")
+
     def init_predict_tqdm(self) -> Any:
         """The bar of prediction."""
         return _not_left(super().init_predict_tqdm())

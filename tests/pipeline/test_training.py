@@ -6,12 +6,17 @@ from types import SimpleNamespace
 import pytest
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.demos.boring_classes import BoringModel
 from torch import nn
 
 from pipeline.engine.machine import duration
 from pipeline.errors import RecipeError
+from pipeline.retrieval.rows import recall_headline
 from pipeline.training import trainer as training
+from pipeline.training.model_files import load_best
 from pipeline.training.trainer import AveragedWeights, Estimate, disk_for_training
+from tests.pipeline.tiny import Tiny
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(40, "40 s"), (99.4, "99 s"), (720, "12 min"), (12600, "3.5 h")])
@@ -77,3 +82,30 @@ def test_too_little_disk_is_told_before_training(monkeypatch, tmp_path):
         disk_for_training(network, tmp_path)
     with pytest.raises(RecipeError, match="training needs 52 MB"):  # the averaged weights are kept beside the others
         disk_for_training(network, tmp_path, averaged=True)
+
+
+class Worse(BoringModel):
+    """Its score falls with each epoch."""
+
+    def on_train_epoch_end(self) -> None:
+        self.log("score", -float(self.current_epoch))
+
+
+def test_epochs_are_told_from_one_and_of_how_many(tmp_path) -> None:
+    bar = training._PassingBar(refresh_rate=1)
+    best = ModelCheckpoint(tmp_path, "best", "score", mode="max", save_on_train_epoch_end=True)
+    last = ModelCheckpoint(tmp_path, "last", save_on_train_epoch_end=True)
+    module = Worse()
+    pl.Trainer(
+        max_epochs=3, limit_train_batches=1, limit_val_batches=0, logger=False, accelerator="cpu",
+        enable_model_summary=False, callbacks=[bar, best, last],
+    ).fit(module)  # fmt: skip
+    assert bar.train_progress_bar.desc == "epoch 3 of 3: "
+    assert (load_best(module, tmp_path / "best.ckpt"), load_best(module, tmp_path / "last.ckpt")) == (1, 3)
+
+
+def test_a_trained_model_says_which_epoch_was_chosen(tiny: Tiny) -> None:
+    metrics = tiny.metrics("vse-san-human-1")
+    assert 1 <= metrics["epoch"] <= metrics["epochs"] == tiny.recipe().vse.epochs
+    assert recall_headline(metrics).endswith(f", epoch {metrics['epoch']} of {metrics['epochs']}")
+    assert "epoch" not in recall_headline({"test": metrics["test"]})  # nothing was trained
