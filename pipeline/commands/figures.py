@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from pipeline.commands.options import (
-    EPILOG,
+    SETTINGS,
     Cluster,
     DryRun,
     Force,
@@ -23,7 +23,7 @@ from pipeline.engine.machine_errors import explained
 app = typer.Typer()
 
 
-@app.command(epilog=EPILOG)
+@app.command(**SETTINGS)
 def table(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
     name: Annotated[str | None, typer.Option("--table", help="which of the recipe's tables")] = None,
@@ -39,7 +39,7 @@ def table(
                 work(*made, name)
 
 
-@app.command(epilog=EPILOG)
+@app.command(**SETTINGS)
 def sts(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
     dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
@@ -54,7 +54,7 @@ def sts(
                 work(*made, force)
 
 
-@app.command(epilog=EPILOG)
+@app.command(**SETTINGS)
 def draw(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
     dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,

@@ -8,9 +8,9 @@ import typer
 from data.processes import cores
 from pipeline.commands.options import (
     DATA,
-    EPILOG,
     ONLY_NAMED,
     SEED_ALONE,
+    SETTINGS,
     RecipeArgument,
     RecipeOption,
     open_workspace,
@@ -34,7 +34,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines instead o
 app = typer.Typer()
 
 
-@app.command(epilog=EPILOG)
+@app.command(**SETTINGS)
 def translate(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
     path: Annotated[str | None, typer.Option("--with", help="system and languages: mt:en-de, mmt:en-de-en")] = None,
@@ -98,7 +98,7 @@ def rerank_translations(
     run(ListFiles(tune, references, features), test, names, seeds, language, output, n_best)
 
 
-@app.command(epilog=EPILOG)
+@app.command(**SETTINGS)
 def export(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
     output: Annotated[Path | None, typer.Option(help="the folder; artifacts/RECIPE/model if none is given")] = None,
@@ -115,7 +115,7 @@ def export(
     run(loaded, workspace, output, license_id, push, private, onnx, transformers)
 
 
-@app.command(epilog=EPILOG, rich_help_panel=DATA)
+@app.command(**SETTINGS, rich_help_panel=DATA)
 def network(
     ctx: typer.Context, folder: Annotated[Path, typer.Argument(help="where to; it must not exist")],
     named: RecipeOption = None,
@@ -157,7 +157,7 @@ def evaluate(
         run(model, on, loaded, open_workspace(), split, as_json, against)
 
 
-@app.command(epilog=EPILOG)
+@app.command(**SETTINGS)
 def index(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, gallery: GalleryFolder = None,
     model: Annotated[Path | None, typer.Option(help=f"{_MODEL_HELP}; the recipe's if none")] = None,

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand
 
 from pipeline.engine.console import be_verbose
 from pipeline.errors import RecipeError
@@ -19,9 +20,37 @@ if TYPE_CHECKING:
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 DATA, USE = "Data and recipes", "Use a trained model"
-EPILOG = "Settings of the recipe follow: --vse.epochs 30, or --vse.epochs=30; `bildwort config keys` lists them."
 ONLY_NAMED = "The recipe only says which gallery or model is used; its settings change nothing here."
 SEED_ALONE = "The recipe only says which model is used; of its settings --seed alone changes something here."
+
+
+class _Completion(NamedTuple):
+    """What a shell offers; Typer does not export its own class."""
+
+    value: str
+    help: str | None = None
+    type: str = "plain"
+
+
+class SettingsCommand(TyperCommand):
+    """A command that settings of a recipe follow, which no option of it declares."""
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """What the shell offers for a word: options, and settings once a letter of them stands there."""
+        offered = super().shell_complete(ctx, incomplete)
+        if not incomplete.strip("-"):  # there are hundreds of settings
+            return offered
+        from pipeline.recipes.documentation import setting_names
+
+        settings = (f"--{name}" for name in setting_names())
+        return [*offered, *(_Completion(name) for name in settings if name.startswith(incomplete))]
+
+
+SETTINGS: dict[str, Any] = {
+    "cls": SettingsCommand,
+    "epilog": "Settings of the recipe follow: --vse.epochs 30, or --vse.epochs=30; `bildwort config keys` lists them.",
+}
+"""How a command is declared that settings of a recipe follow."""
 
 
 def recipe_names(incomplete: str = "") -> list[str]:

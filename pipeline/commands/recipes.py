@@ -8,7 +8,7 @@ import typer
 
 from pipeline.commands.options import (
     CONFIGS,
-    EPILOG,
+    SETTINGS,
     RecipeArgument,
     RecipeOption,
     open_workspace,
@@ -89,7 +89,7 @@ def recipes(ctx: typer.Context) -> None:
         print(f"{name:{width}}{re.split(r'(?<=[.:]) |:$', text)[0].rstrip(':')}")
 
 
-@app.command(epilog=EPILOG, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@app.command(**SETTINGS, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 def extras(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
     table: Annotated[str | None, typer.Option("--table", help="with what this table needs")] = None,
@@ -100,7 +100,7 @@ def extras(
         print(f'{" ".join(needed)}: make setup EXTRA="{" ".join(needed)}"')
 
 
-@config.command("show", epilog=EPILOG)
+@config.command("show", **SETTINGS)
 def show(ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None) -> None:
     """Print a recipe's settings, each with its documentation; the output is a recipe too, without the tables."""
     from pipeline.recipes.documentation import documented_recipe

@@ -9,7 +9,7 @@ import typer
 
 from pipeline.commands.options import (
     DATA,
-    EPILOG,
+    SETTINGS,
     Cluster,
     DryRun,
     Force,
@@ -56,16 +56,16 @@ def _add(name: str, text: str) -> None:
             if made is not None:
                 run_stage(name, *made, force)
 
-    app.command(name, epilog=EPILOG, help=text)(command)
+    app.command(name, **SETTINGS, help=text)(command)
     if (plain := PLAIN_NAMES.get(name)) is not None:
-        app.command(plain, epilog=EPILOG, help=f"The same as `{name}`.")(command)
+        app.command(plain, **SETTINGS, help=f"The same as `{name}`.")(command)
 
 
 for _name, _text in STAGES.items():
     _add(_name, _text)
 
 
-@app.command(epilog=EPILOG)
+@app.command(**SETTINGS)
 def report(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
     dry_run: DryRun = False, verbose: Verbose = False,
@@ -79,7 +79,7 @@ def report(
             print_report(made[0])
 
 
-@app.command("all", epilog=EPILOG)
+@app.command("all", **SETTINGS)
 def run_all(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
     dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
@@ -103,7 +103,7 @@ def run_all(
         info(f"in all {duration(time.monotonic() - started)}, {duration(cpu_seconds())} of CPU time{here}")
 
 
-@app.command(epilog=EPILOG, rich_help_panel=DATA)
+@app.command(**SETTINGS, rich_help_panel=DATA)
 def doctor(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
     examples: Annotated[int, typer.Option(min=0, max=1_000_000, help="examples shown with each finding")] = 5,

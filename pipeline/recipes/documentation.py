@@ -56,6 +56,12 @@ def documented_keys(section: str | None = None) -> Iterator[str]:
                 yield from _keys(reader.settings, name)
 
 
+def setting_names() -> list[str]:
+    """The names of all settings that may stand on a command line, each once."""
+    lines = (line.partition(":")[0] for line in documented_keys() if line[0] not in " #")
+    return list(dict.fromkeys(name for name in lines if "." in name or name.startswith("seed")))
+
+
 def _keys(kind: type, prefix: str, inside: Any = None) -> Iterator[str]:
     """Lines of a section's settings; of one that stands in another, with the defaults that it has there."""
     hints, texts = get_type_hints(kind), documentation(kind)

@@ -39,6 +39,46 @@ def test_settings_are_parted_from_options(given: str, settings: list[str], rest:
     assert split_settings(given.split()) == (settings, rest)
 
 
+def completed(words: str, shell: str = "bash") -> tuple[list[str], bool]:
+    """What the shell is told to complete the last word to, and whether that has imported something heavy."""
+    environment = os.environ | {
+        "_BILDWORT_COMPLETE": f"complete_{shell}", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1),
+        "_TYPER_COMPLETE_ARGS": words, "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }  # fmt: skip
+    code = (
+        "import sys\nfrom pipeline.cli import main\ntry:\n    main([])\nfinally:\n"
+        f"    sys.stderr.write(str(bool({set(HEAVY)} & sys.modules.keys())))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    return done.stdout.split(), done.stderr == "True"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("bildwort vse scenes --vse.ep", {"--vse.epochs"}),
+        ("bildwort all --vse.epochs 30 --vse.lo", {"--vse.loss"}),
+        ("bildwort vse --see", {"--seed"}),
+        ("bildwort config show scenes --mmt.finetune.st", {"--mmt.finetune.steps"}),
+        ("bildwort prepare --corpus.cap", {"--corpus.captions", "--corpus.captions_per_image"}),
+        ("bildwort vse --for", {"--force"}),
+        ("bildwort vse scenes-d", {"scenes-dual-encoder"}),
+        ("bildwort search --vse.ep", set()),  # its recipe only says which gallery is used
+        ("bildwort vse --", {"--help", "-h", "--recipe", "-r", "--force", "--dry-run", "--verbose", "-v", "--jobs",
+                             "--cluster"}),
+    ],
+)  # fmt: skip
+def test_a_shell_completes_settings(words: str, expected: set[str]) -> None:
+    offered, heavy = completed(words)
+    assert set(offered) <= expected if words.endswith("--") else set(offered) == expected
+    assert not heavy
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_complete_settings_too(shell: str) -> None:
+    assert "--vse.epochs" in " ".join(completed("bildwort vse scenes --vse.ep", shell)[0])
+
+
 def test_a_value_is_taken_whole() -> None:
     assert split_settings(["--vse.rows", "{a: [en/human]}", "--a.b=x\ny=z"])[0] == [
         "--vse.rows={a: [en/human]}", "--a.b=x\ny=z",
