@@ -1,11 +1,16 @@
-"""What a report begins with: three sentences for a reader who does not know the code, and what its rows stand for."""
+"""What a report begins with: a few sentences for a reader who does not know the code, and what its rows stand for."""
 
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from data.captions import HUMAN
+from data.corpora.registry import CORPORA
 from data.languages import language_name
 from data.slots import Slot, parse_group
+from modules.retrieval_models import model_class
+from pipeline.init.networks import DUAL_ENCODERS
 from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CAPTION, members_of, parse_path, parse_system
 from pipeline.reporting.records import Result
 from pipeline.reporting.results import BESIDE, FEW, Compared, Seeds
@@ -42,6 +47,19 @@ def sentences(
     if not said:
         return ["No row of the table has been trained and tested yet."]
     return [*said, *_translation(settings, own, compared), *_distrust(own, results)]
+
+
+def on_regions(recipe: Recipe, rows: Iterable[str]) -> list[str]:
+    """What to do where rows read regions that the built-in extractor finds in photographs; nothing elsewhere."""
+    corpus, models = recipe.corpus, [recipe.vse.of_row(name) for name in rows]
+    drawn = corpus.name == "scenes" or CORPORA[corpus.name].brings_regions(corpus.options)
+    reads = any(it.image_encoder is None and not model_class(it.model).given_vectors for it in models)
+    if recipe.regions.model is not None or drawn or corpus.root is None or not reads:
+        return []
+    folder, network = shlex.quote(corpus.root), next(iter(DUAL_ENCODERS.values()))
+    command = f"bildwort init {folder} --backbone {network} --output {recipe.name}-dual-encoder.yaml"
+    return [f"The built-in extractor is weak for photographs: `{command}` writes a recipe that finds most of them "
+            "without training (where there is no internet, --backbone FOLDER)."]  # fmt: skip
 
 
 def trained_on(groups: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from pipeline.recipes.systems import parse_path
 from pipeline.reporting.analyses import analysis_tables
 from pipeline.reporting.by_language import add_counts, language_figure
 from pipeline.reporting.drawings import finished_drawings
-from pipeline.reporting.opening import sentences, trained_on
+from pipeline.reporting.opening import on_regions, sentences, trained_on
 from pipeline.reporting.page import Page, report_page
 from pipeline.reporting.paper_tables import paper_tables, variants_of
 from pipeline.reporting.records import COUNTS_OF_CAPTIONS, Result, read_records, record, rounded, write_results
@@ -116,7 +116,10 @@ def write_report(graph: Graph) -> Written:
     dates = [workspace.manifest(job).get("finished", "")[:10] for job in trained if workspace.done(job)]
     about = Page(
         f"{recipe.name}: {figures.label}", max(dates, default=""),
-        sentences(recipe.vse, lines, figures.results, figures.compared),
+        [
+            *sentences(recipe.vse, lines, figures.results, figures.compared),
+            *on_regions(recipe, {row.name for row in rows}),
+        ],
         {row.name: trained_on(recipe.vse.rows[row.name]) for row in rows}, sheets, figures.signatures,
     )  # fmt: skip
     write_atomically(folder / "report.md", about.as_markdown())

@@ -5,6 +5,7 @@ is nonsense: what is tested of it is the way.
 """
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ import pytest
 
 from data.regions import RegionStore
 from pipeline.cli import main
+from pipeline.recipes.loading import load_recipe
+from pipeline.reporting.opening import on_regions
 from tests.modules.dual_networks import save
 from tests.modules.translation_models import save_marian
 from tests.pipeline.own_pictures import trained_backbone, write_scenes
@@ -50,6 +53,28 @@ def test_four_commands_lead_to_german_answers_by_a_trained_network(tmp_path: Pat
     german = pq.read_table(written).to_pylist()
     assert {row["language"] for row in german} == {"de"}
     assert not tested & {row["image_id"] for row in german}
+
+
+def test_who_has_the_built_in_extractor_is_told_what_to_do(tmp_path: Path, capsys) -> None:
+    """By the report of photographs alone, and the command that it names works."""
+    words = [one.text for one in write_scenes(tmp_path / "my mine", 24)]
+    save("siglip2", tmp_path / "siglip2", sorted({word for text in words for word in text.lower().split()}))
+    with at(tmp_path):
+        assert main(["init", "my mine", "--backbone", "built-in", "--translator", "none"]) == 0
+        capsys.readouterr()
+        assert main(["report", "./my-mine.yaml"]) == 0
+        (said,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("The built-in extractor")]
+        assert said in (tmp_path / "artifacts" / "my-mine" / "report" / "report.md").read_text(encoding="utf-8")
+        program, *command = shlex.split(said.split("`")[1])
+        assert program == "bildwort"
+        command[command.index("google/siglip2-base-patch16-224")] = "siglip2"
+        assert main([*command, "--translator", "none"]) == 0
+        better = load_recipe("./my-mine-dual-encoder.yaml")
+        assert better.vse.model == "dual-encoder"
+        assert on_regions(better, better.vse.only) == []
+        assert on_regions(load_recipe("./my-mine.yaml", ["--regions.model=vit"], networks=False), ["en-human"]) == []
+    assert on_regions(load_recipe("scenes"), ["none"]) == []
+    assert on_regions(load_recipe("multi30k-flickr8k", [f"--corpus.root={tmp_path}"]), ["none"]) == []
 
 
 def test_four_commands_lead_to_german_answers_by_a_dual_encoder(tmp_path: Path, capsys) -> None:
