@@ -85,6 +85,7 @@ setup: ## make the virtual environment (every target does it when needed); EXTRA
 	  $(INSTALL) -e '.[$(DEVICE)]' && echo "$(WANTED)" > $(STAMP); \
 	fi
 	@$(foreach extra,$(filter $(EXTRAS),$(EXTRA)),{ $(call ADD,$(extra)); } || exit 1;)
+	@$(if $(filter setup/,$(MAKECMDGOALS)/$(EXTRA)),echo "next: make demo; with pictures of your own: make init PICTURES=folder")
 
 $(ADDED): extra-%: setup
 	@$(call ADD,$*)

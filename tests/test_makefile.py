@@ -99,6 +99,13 @@ def test_an_extra_is_added_once_when_it_is_first_needed(checkout: Checkout, targ
     assert checkout.make("demo")[0] == []
 
 
+def test_setup_alone_says_what_comes_next(checkout: Checkout) -> None:
+    said = "next: make demo; with pictures of your own: make init PICTURES=folder\n"
+    for _ in range(2):  # nothing is installed the second time
+        assert checkout.make("setup")[1].endswith(said)
+    assert "next:" not in checkout.make("setup", "EXTRA=onnx")[1] + checkout.make("report")[1]
+
+
 def test_the_extra_of_the_tests_holds_the_others(checkout: Checkout) -> None:
     checkout.program("g++")
     assert checkout.make("setup", "EXTRA=dev")[0] == [".[cpu]", ".[dev]"]

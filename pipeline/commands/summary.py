@@ -31,8 +31,7 @@ def summary(graph: Graph, chosen: str) -> None:
     for sentence in written.said:
         info(sentence)
     info(f"report: {written.folder / 'report.html'} (tables: report.md, or `make report`)")
-    index = f"make index {chosen}".rstrip()
-    page = "make app" if graph.recipe.name == "scenes" else f"make app RECIPE={graph.recipe.name}"
+    index, page = (f"make {target} {chosen}".rstrip() for target in ("index", "app"))
     info(f"next: `{index} && {page}` (search page), `make tensorboard` (training curves)")
 
 

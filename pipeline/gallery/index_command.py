@@ -1,5 +1,6 @@
 """`index`: a gallery is brought up to date, from the shell."""
 
+import shlex
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def index(
         f"{place}: {done.pictures:,} pictures ({done.computed:,} new, {done.gone:,} gone, "
         f"{len(done.left):,} left out), captions: {counts or 'none'}"
     )
+    info(f"next: `make app {shlex.quote(f'GALLERY={place}')}` (search page)")
 
 
 def _captions(folder: Path, languages: Collection[str]) -> tuple[dict[str, list[str]], dict[str, Own]]:

@@ -63,6 +63,7 @@ def search(
             _print_hits(found, f"{request.text} {found.reading.language or '?'}" if several else "")
     if sheet is not None:
         write_output(sheet, contact_sheet(answers), "search: --sheet")
+        info_aside(f"written {sheet}; next: `python3 -m webbrowser {sheet.absolute().as_uri()}`")
 
 
 def describe(

@@ -50,7 +50,9 @@ def test_the_shell_prints_names_json_and_a_sheet(used: Tiny, tmp_path: Path, cap
     capsys.readouterr()
     sheet, queries = tmp_path / "sheet.html", tmp_path / "queries.jsonl"
     assert used.main("search", "a red bat", "--top", "3", "--sheet", str(sheet)) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 3
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 3
+    assert f"next: `python3 -m webbrowser file://{sheet}`" in said.err
     assert sheet.read_text().count("data:image") == 3
     queries.write_text('{"query": "a red bat"}\n{"query": "a blue ball", "top": 1, "language": "en"}\n')
     assert used.main("search", "--queries", str(queries), "--json", "--top", "2") == 0

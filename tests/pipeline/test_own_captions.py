@@ -56,7 +56,9 @@ def test_captions_stay_with_their_pictures(used: Tiny, exported: ExportedModel, 
     assert Gallery.open(place).describe_known("2.png").own == {}
 
 
-def test_pictures_of_a_folder_have_the_captions_of_the_same_file(used: Tiny, own: Path, tmp_path: Path) -> None:
+def test_pictures_of_a_folder_have_the_captions_of_the_same_file(
+    used: Tiny, own: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     """The corpus has captions of names; a folder's picture of such a name may be another one."""
     pictures = used.job("corpus") / "pictures"
     name = sorted(path.name for path in pictures.iterdir())[0]
@@ -64,4 +66,5 @@ def test_pictures_of_a_folder_have_the_captions_of_the_same_file(used: Tiny, own
     for folder, known in ((pictures, True), (own, False)):
         place = tmp_path / f"gallery-{known}"
         assert used.main("index", "--pictures", str(folder), "--gallery", str(place)) == 0
+        assert f"next: `make app GALLERY={place}` (search page)" in capsys.readouterr().out
         assert bool(Gallery.open(place).describe_known(name).own) is known
