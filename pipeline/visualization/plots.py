@@ -3,6 +3,7 @@
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 
 import matplotlib as mpl
 import numpy as np
@@ -16,6 +17,7 @@ _WIDTH = 8.0  # inches
 DPI = 100
 """Pixels an inch of figures that show pictures."""
 _LEAST = 0.1  # length of an axis that does not begin at 0, of the figures: small differences must look small
+_LETTERS = 36  # of a line beside an axis of 3.6 inches, the lowest there is
 _GREY = "#59636e"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Of Okabe and Ito, which colour-blind people tell apart."""
@@ -133,7 +135,7 @@ def by_count(title: str, axes_of: tuple[str, str], points: Sequence[Point], belo
     _scatter(columns[0], points, colours, shapes)
     columns[0].set_title(as_label(title), loc="left", fontsize="medium")
     columns[0].set_xlabel(as_label(axes_of[0]))
-    columns[0].set_ylabel(as_label(axes_of[1]))
+    columns[0].set_ylabel(fill(as_label(axes_of[1]), _LETTERS))
     of_colours = [Line2D([], [], color=_cycled(COLOURS, n), linewidth=4) for n in range(len(colours))]
     of_shapes = [Line2D([], [], color=_GREY, marker=_cycled(_SHAPES, n), linestyle="") for n in range(len(shapes))]
     labels = [as_label(name) for name in (*colours, *shapes)]

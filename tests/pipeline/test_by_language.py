@@ -5,6 +5,7 @@ import io
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgba
+from matplotlib.text import Text
 from PIL import Image
 
 from pipeline.reporting import by_language
@@ -66,6 +67,19 @@ def test_the_figure_shows_the_results_and_the_published_parameters(monkeypatch) 
     assert [(mark.label, mark.value, mark.hollow) for mark in below.marks] == [
         ("mule", 0.154625, False), ("MULE, published", 1.7, True)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("published", [{}, {"MULE": 1.7e6, "EmbN": 2.0e6}])
+def test_every_label_lies_within_the_figure(monkeypatch, published: dict[str, float]) -> None:
+    made = []
+    monkeypatch.setattr(by_language, "as_png", lambda figure: made.append(figure) or as_png(figure))
+    language_figure(results("en", "de", "fr", "cs"), published)
+    (figure,) = made
+    for axes in figure.axes:
+        for label in filter(Text.get_text, (axes.xaxis.label, axes.yaxis.label)):
+            box = label.get_window_extent()
+            assert figure.bbox.x0 <= box.x0 <= box.x1 <= figure.bbox.x1, label
+            assert figure.bbox.y0 <= box.y0 <= box.y1 <= figure.bbox.y1, label
 
 
 def test_of_one_language_there_is_no_figure() -> None:
