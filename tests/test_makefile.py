@@ -106,6 +106,12 @@ def test_setup_alone_says_what_comes_next(checkout: Checkout) -> None:
     assert "next:" not in checkout.make("setup", "EXTRA=onnx")[1] + checkout.make("report")[1]
 
 
+def test_no_package_is_constrained_twice() -> None:
+    lines = (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8").split()
+    names = [line.partition("==")[0].lower().replace("_", "-") for line in lines]
+    assert len(names) == len(set(names))
+
+
 def test_the_extra_of_the_tests_holds_the_others(checkout: Checkout) -> None:
     checkout.program("g++")
     assert checkout.make("setup", "EXTRA=dev")[0] == [".[cpu]", ".[dev]"]
