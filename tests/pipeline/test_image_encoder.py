@@ -126,8 +126,7 @@ def test_it_searches_its_corpus_and_new_pictures(
     hits = gallery.search("a red bat", top=3)  # reranked
     assert len(hits) == 3
     known, new = gallery.describe_known(hits[0].name), gallery.describe(hits[0].path)
-    own = known.own_in("en")
-    others = [hit.name for hit in new["en"] if hit.name not in own]
+    others = [hit.name for hit in new["en"] if hit.name not in known.own_in("en")]
     assert others == [hit.name for hit in known["en"]][: len(others)]
     words = explain(exported, "a red bat", "en", gallery.regions_of(hits)[0])
     assert [[(word.text, word.region) for word in one] for one in words] == [
