@@ -7,6 +7,7 @@ markup. Its parts are the files `page_*.py`.
 
 import sys
 from pathlib import Path
+from typing import Final
 
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
@@ -28,7 +29,7 @@ from pipeline.gallery.gallery import Gallery
 LONGEST = 1000  # characters of a query; the model reads 100 words
 _DETECT = "detect"
 _QUERY, _EXAMPLE, _DEMONSTRATED, _UPLOADS = "q", "example", "demonstrated", "uploads"  # what a session keeps
-_IN_ADDRESS = "query-params"  # an entry stands in the page's address too, by its key, so that it can be shared
+_IN_ADDRESS: Final = "query-params"  # an entry stands in the page's address too, by its key, so that it can be shared
 _STYLE = """<style>
 .stMainBlockContainer {padding-top: 1rem; padding-bottom: 2rem; max-width: 1400px;}
 .stMainBlockContainer h1 {padding: 0; font-size: 2.2rem;}

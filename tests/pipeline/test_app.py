@@ -50,10 +50,13 @@ def used_english(tiny: Tiny) -> Path:
     return tiny.workspace.root / "tiny" / "gallery"
 
 
-def opened(gallery: Path, monkeypatch) -> AppTest:
+def opened(gallery: Path, monkeypatch, **parameters: str) -> AppTest:
+    """The page, at an address with these parameters."""
     monkeypatch.setattr(sys, "argv", ["app", str(gallery)])
-    page = AppTest.from_file(str(ROOT / "pipeline" / "app" / "page.py"), default_timeout=60).run()
-    assert not page.exception
+    page = AppTest.from_file(str(ROOT / "pipeline" / "app" / "page.py"), default_timeout=60)
+    for name, value in parameters.items():
+        page.query_params[name] = value
+    assert not page.run().exception
     return page
 
 
@@ -197,27 +200,15 @@ def test_the_demonstration_is_one_click_away(page: AppTest, gallery: Path, monke
 
 
 def test_the_address_holds_the_search(gallery: Path, monkeypatch) -> None:
-    """So a search can be kept as a bookmark, and sent to somebody."""
-    page = addressed(gallery, monkeypatch, q="a red bat", top="3", both="false", language="en")
+    page = opened(gallery, monkeypatch, q="a red bat", top="3", both="false", language="en")
     assert page.text_input(key="q").value == "a red bat"
     assert len(found(page)) == 3
 
 
 @pytest.mark.parametrize("wrong", [{"top": "many"}, {"top": "0"}, {"language": "xx"}, {"why": "perhaps"}], ids=str)
 def test_an_address_with_what_is_no_setting_is_answered(gallery: Path, monkeypatch, wrong: dict[str, str]) -> None:
-    page = addressed(gallery, monkeypatch, q="a red bat", both="false", **wrong)
+    page = opened(gallery, monkeypatch, q="a red bat", both="false", **wrong)
     assert len(found(page)) == 7
-
-
-def addressed(gallery: Path, monkeypatch, **parameters: str) -> AppTest:
-    """The page at an address with these parameters."""
-    monkeypatch.setattr(sys, "argv", ["app", str(gallery)])
-    page = AppTest.from_file(str(ROOT / "pipeline" / "app" / "page.py"), default_timeout=60)
-    for name, value in parameters.items():
-        page.query_params[name] = value
-    page.run()
-    assert not page.exception
-    return page
 
 
 @pytest.mark.parametrize("query", ["🐕", "كلب", "<b>", "a " * 400])

@@ -92,7 +92,8 @@ def test_pictures_are_drawn_by_sentence_and_seed(gxn_model: Path, tmp_path: Path
 def test_unknown_words_of_a_sentence_to_draw_are_named(gxn_model: Path, tmp_path: Path, capsys) -> None:
     drawn = ["--model", str(gxn_model), "--language", "en", "--output", str(tmp_path / "drawn.png")]
     assert main(["imagine", "a red qwertz", *drawn]) == 0
-    assert "1 of 3 words unknown: qwertz; this model reads German and English" in " ".join(capsys.readouterr().err.split())
+    told = " ".join(capsys.readouterr().err.split())
+    assert "1 of 3 words unknown: qwertz; this model reads German and English" in told
     assert main(["imagine", "a red bat", *drawn, "--force"]) == 0
     assert "unknown" not in capsys.readouterr().err
 
