@@ -116,7 +116,7 @@ def test_the_extra_of_the_tests_holds_the_others(checkout: Checkout) -> None:
     checkout.program("g++")
     assert checkout.make("setup", "EXTRA=dev")[0] == [".[cpu]", ".[dev]"]
     assert checkout.stamps() == {
-        ".setup", ".setup-dev", ".setup-app", ".setup-cluster", ".setup-fasttext", ".setup-translators",
+        ".setup", ".setup-dev", ".setup-app", ".setup-cluster", ".setup-docs", ".setup-fasttext", ".setup-translators",
         ".setup-benchmarks", ".setup-lora", ".setup-onnx", ".setup-serve", ".setup-sweep"
     }  # fmt: skip
     assert checkout.make("app", "setup", "EXTRA=cluster fasttext")[0] == []
@@ -138,7 +138,8 @@ def test_an_unknown_extra_is_refused_and_what_is_typed_is_not_run(checkout: Chec
     installed, printed = checkout.make("setup", f"EXTRA={typed}", fails=True)
     assert installed == []
     assert (
-        printed == f"EXTRA={typed}: no such extra; there are app asian benchmarks cluster dev fasttext lora onnx serve "
+        printed
+        == f"EXTRA={typed}: no such extra; there are app asian benchmarks cluster dev docs fasttext lora onnx serve "
         "sweep translators wandb\n"
     )
     assert not (checkout.folder / "seen").exists()
