@@ -5,7 +5,7 @@ import tracemalloc
 from collections.abc import Callable
 
 
-def least_peak(work: Callable[[], object], times: int = 3) -> int:
+def least_peak(work: Callable[[], object], times: int = 2) -> int:
     """Bytes at the peak of `work`, which may be called again: the least of `times` runs.
 
     All threads of the process are counted, those of other tests too: they can only add to a run.

@@ -24,7 +24,7 @@ from tests.pipeline.tiny import ROOT, Tiny, at
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+): ", MAKEFILE, re.M))
-SETUP = ("setup", "extra-app", "extra-dev", "extra-serve", "extra-translators")  # tests/test_makefile.py
+SETUP = ("setup", "extra-app", "extra-dev", "extra-docs", "extra-serve", "extra-translators")  # tests/test_makefile.py
 INSTALLED = [f"--assume-old={target}" for target in SETUP]
 BY_CI = {"check", "test", "demo"}  # .ci/run runs these themselves
 BENCHES = {  # each with a file that has such tests and imports little

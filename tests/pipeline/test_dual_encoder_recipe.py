@@ -168,7 +168,7 @@ def test_the_page_searches_and_describes_with_it(
     monkeypatch.setattr(sys, "argv", ["app", str(tmp_path / "gallery")])
     page = AppTest.from_file(str(ROOT / "pipeline" / "app" / "page.py"), default_timeout=60).run()
     assert not page.exception
-    page.text_input(key="query").set_value("a red ball").run()
+    page.text_input(key="q").set_value("a red ball").run()
     assert not page.exception
     shown = [
         text for text in (part.value.replace("\\", "") for part in page.markdown) if re.match(r"\*\*\d+\*\*  ·", text)

@@ -123,10 +123,10 @@ def test_the_page_says_what_does_not_fit(gallery: Path, own: Path, monkeypatch) 
     fits_of(gallery).write_text(json.dumps(HIGH))
     monkeypatch.setattr("sys.argv", ["app", str(gallery)])
     page = AppTest.from_file(str(ROOT / "pipeline" / "app" / "page.py"), default_timeout=60).run()
-    page.text_input(key="query").set_value("a red bat").run()
+    page.text_input(key="q").set_value("a red bat").run()
     assert not page.exception
     assert [one.value.replace("\\", "") for one in page.warning] == [NOTHING]
-    page.text_input(key="query").set_value("").run()
+    page.text_input(key="q").set_value("").run()
     page.file_uploader[0].set_value(("other.png", (own / "1.png").read_bytes(), "image/png")).run()
     assert not page.exception
     assert UNLIKE in [one.value.replace("\\", "") for one in page.warning]

@@ -73,7 +73,7 @@ def test_on_the_page(gallery: Path, monkeypatch, language: str) -> None:
     page = AppTest.from_file(str(ROOT / "pipeline" / "app" / "page.py"), default_timeout=60).run()
     assert not page.exception
     assert page.selectbox[0].options == ["detect", *(NAMES[one] for one in sorted(NAMES))]
-    page.text_input(key="query").set_value(QUERIES[language]).run()
+    page.text_input(key="q").set_value(QUERIES[language]).run()
     assert not page.exception
     assert [one.value for one in page.subheader] == [NAMES[language]]
     assert sum(one.value.startswith("**1**") for one in page.markdown) == 1
