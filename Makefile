@@ -113,8 +113,8 @@ check: extra-dev ## lint, format and types; the site is built
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
 	@$(MAKE) --no-print-directory docs
 
-docs: extra-docs ## the documentation as a site, artifacts/site/index.html
-	@$(PY) -m mkdocs build --quiet --strict --config-file .docs/mkdocs.yml && echo "artifacts/site/index.html" >&2
+docs: extra-docs ## the documentation as a site, .docs/site/index.html
+	@$(PY) -m mkdocs build --quiet --strict --config-file .docs/mkdocs.yml && echo ".docs/site/index.html" >&2
 
 docs-serve: extra-docs ## show the site while its pages are edited, http://127.0.0.1:8002
 	@$(PY) -m mkdocs serve --config-file .docs/mkdocs.yml --dev-addr "$$ADDRESS:$(or $(PORT),8002)"
