@@ -49,12 +49,13 @@ def test_a_file_that_does_not_fit(tiny: Tiny, server: Kills, tmp_path: Path, job
     assert "make room (artifacts lie where BILDWORT_ARTIFACTS says), then the same command continues" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "words"),
     [
         ("ENOSPC", ("No space left on device", "make room")),
-        pytest.param("EROFS", ("Read-only file system", "allow it"), marks=pytest.mark.slow),
-        pytest.param("EACCES", ("Permission denied", "allow it"), marks=pytest.mark.slow),
+        ("EROFS", ("Read-only file system", "allow it")),
+        ("EACCES", ("Permission denied", "allow it")),
     ],
 )
 def test_a_file_that_cannot_be_opened(
