@@ -105,7 +105,7 @@ def _definitions(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _commands() -> str:
-    """All commands with their arguments and options, in the groups of `bildwort --help`."""
+    """All commands with their arguments and options, by name."""
     program = typer.main.get_command(app)
     lines = ["# Commands\n", "`.venv/bin/bildwort COMMAND --help` prints the same.\n"]
     lines += _of_group(program, ["bildwort"])
@@ -143,7 +143,7 @@ def _records() -> str:
     """All recorded figures of retrieval and of translators: means over seeds, a table for each recipe."""
     lines = [
         "# All records\n",
-        "Means over seeds of every finished run in `pipeline/results/*.csv`, with the interval of each. "
+        "Means over seeds of every finished run. Each seed with its interval is in the CSV files, `pipeline/results/`. "
         "What the figures show: [results](../../pipeline/results/README.md).\n",
     ]
     for path in sorted(RECORDS.glob("*.csv")):

@@ -1,4 +1,14 @@
-"""Beam search over a batch: one tensor step for all sentences and hypotheses; finished sentences are removed."""
+"""Beam search over a batch: one tensor step for all sentences and hypotheses; finished sentences are removed.
+
+Examples:
+    >>> from types import SimpleNamespace as Made
+    >>> logs = torch.tensor([0.0, 0.0, 0.4, 0.6]).log()  # of <pad>, <s>, </s> and a word, whatever stands before
+    >>> model = Made(vocabulary_size=4, start=lambda memory: (), step=lambda memory, token, state: (token, state))
+    >>> model.predict, model.follow = lambda states: logs.expand(*states.shape, 4).clone(), lambda state, beam: ()
+    >>> found = beam_search(model, Made(mask=torch.ones(1, 1)), BeamSettings(beam_size=2), 1, 2, max_length=9)
+    >>> [(best.tokens, round(best.score, 2)) for best in found[0]]  # stops when two have ended
+    [([3], -0.71), ([], -0.92)]
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -99,15 +109,6 @@ def beam_search(
         end: id of the end-of-sentence token.
         max_length: maximum number of predictions, including the end token; a number, or (B,) one for each sentence, so
             that a translation does not depend on the rest of the batch.
-
-    Examples:
-        >>> from types import SimpleNamespace as Made
-        >>> logs = torch.tensor([0.0, 0.0, 0.4, 0.6]).log()  # of <pad>, <s>, </s> and a word, whatever stands before
-        >>> model = Made(vocabulary_size=4, start=lambda memory: (), step=lambda memory, token, state: (token, state))
-        >>> model.predict, model.follow = lambda states: logs.expand(*states.shape, 4).clone(), lambda state, beam: ()
-        >>> found = beam_search(model, Made(mask=torch.ones(1, 1)), BeamSettings(beam_size=2), 1, 2, max_length=9)
-        >>> [(best.tokens, round(best.score, 2)) for best in found[0]]  # stops when two have ended
-        [([3], -0.71), ([], -0.92)]
     """
     count, groups, width = len(memory.mask), settings.groups, settings.beam_size // settings.groups
     device = memory.mask.device

@@ -13,7 +13,7 @@ from tests.pipeline.tiny import ROOT, Tiny
 NOTEBOOKS = ROOT / ".docs" / "pages" / "notebooks"
 
 
-def run(name: str, parameters: str, folder: Path) -> str:
+def run(name: str, parameters: str) -> str:
     """What a notebook prints, with other values in its cell of parameters."""
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
     (cell,) = (one for one in notebook.cells if "parameters" in one.metadata.get("tags", []))
@@ -27,14 +27,14 @@ def run(name: str, parameters: str, folder: Path) -> str:
 
 def test_translation_that_looks(used: Tiny, tmp_path: Path) -> None:
     artifacts, yaml = used.workspace.root.resolve(), Path(used.yaml).resolve()
-    told = run("scenes", f'RECIPE = "{yaml}"\nARTIFACTS = "{artifacts}"\nMODEL = "{tmp_path / "model"}"', tmp_path)
+    told = run("scenes", f'RECIPE = "{yaml}"\nARTIFACTS = "{artifacts}"\nMODEL = "{tmp_path / "model"}"')
     assert "expected for the first: " in told
     assert told.count("MMT, picture") == 2
 
 
 @pytest.mark.slow
 def test_own_pictures(tmp_path: Path) -> None:
-    told = run("own_pictures", f'PICTURES = "{tmp_path / "holiday"}"\nARTIFACTS = "{tmp_path / "artifacts"}"', tmp_path)
+    told = run("own_pictures", f'PICTURES = "{tmp_path / "holiday"}"\nARTIFACTS = "{tmp_path / "artifacts"}"')
     assert "captions of rendered pictures in" in told
 
 
