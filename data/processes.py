@@ -3,10 +3,9 @@
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from itertools import chain
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -40,7 +39,7 @@ def cores() -> int:
 
 def in_parallel(
     work: Callable[[Sequence[Item]], list[Result]], items: Sequence[Item], chunk: int, workers: int | None = None
-) -> list[Result]:
+) -> Iterator[Result]:
     """Do the same work on many items: by all cores where there are chunks enough, else here.
 
     Args:
@@ -49,13 +48,19 @@ def in_parallel(
         chunk: how many a process takes at a time.
         workers: processes at most; None: `cores()`. Processes import the main script, which must be guarded by
             `if __name__ == "__main__":`.
+
+    Yields:
+        The result of each item, in their order.
     """
     chunks = [items[start : start + chunk] for start in range(0, len(items), chunk)]
-    workers = min(cores() if workers is None else workers, len(chunks))
+    workers, done = min(cores() if workers is None else workers, len(chunks)), 0
     if workers > 1 and multiprocessing.parent_process() is None:  # a worker itself shares the cores with others
         try:
             with pool(workers) as processes:
-                return list(chain.from_iterable(processes.map(work, chunks)))
+                for results in processes.map(work, chunks):
+                    done += 1
+                    yield from results
         except (BrokenProcessPool, OSError):  # one was killed, or none can be started: go on without
             pass
-    return list(chain.from_iterable(map(work, chunks)))
+    for some in chunks[done:]:
+        yield from work(some)

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from data.corpora.scenes_grammar import (
 )
 from data.corpora.scenes_render import render
 from data.errors import DataError
+from data.processes import in_parallel
 from data.progress import shown
 
 _FEW, _MANY = 3, 4  # objects in a scene
@@ -39,6 +41,7 @@ _SHORT_TEXT = 4  # without `varied`: one of so many sentences without an image n
 _OTHER_ORDER = Telling(usual=False)
 _IN_OTHER_ORDER = 0.25  # share of the whole sentences of a training image
 _TRIES = 1000
+_CHUNK = 256  # scenes that a process renders at a time
 _Look = tuple[str, str, str, str]  # word, colour, size, place
 
 
@@ -275,12 +278,16 @@ def _pair(scene: Scene, n: int) -> Pair:
 
 def _render_all(scenes: Sequence[Scene], folder: Path) -> dict[str, Path]:
     folder.mkdir(parents=True, exist_ok=True)
-    pictures = {}
-    for scene in shown(scenes, "rendering scenes", len(scenes)):
+    paths = in_parallel(partial(_render_some, folder=folder), scenes, _CHUNK)
+    return dict(zip([scene.image_id for scene in scenes], shown(paths, "rendering scenes", len(scenes)), strict=True))
+
+
+def _render_some(scenes: Sequence[Scene], folder: Path) -> list[Path]:
+    paths = [folder / f"{scene.image_id}.png" for scene in scenes]
+    for scene, path in zip(scenes, paths, strict=True):
         picture, _ = render(scene.things, scene.seed)
-        pictures[scene.image_id] = folder / f"{scene.image_id}.png"
-        picture.save(pictures[scene.image_id], compress_level=1)  # noise does not compress, so do not try hard
-    return pictures
+        picture.save(path, compress_level=1)  # noise does not compress, so do not try hard
+    return paths
 
 
 def _check(settings: ScenesSettings) -> None:

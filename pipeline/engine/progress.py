@@ -160,6 +160,17 @@ class Progress:
     def _line(self, job: Job, figure: str) -> str:
         return f"{self._names.get(job.key, job.name):{self._width}}  {figure:45}"
 
+    def longest_first(self, jobs: Iterable[Job]) -> list[Job]:
+        """Jobs by the time that each may take, or, where that is not known of all, by the amount of its work.
+
+        Side by side they end soonest if none of the long ones begins last.
+        """
+        listed = list(jobs)
+        times = {job.key: self._before.of(job).seconds if self._before else None for job in listed}
+        amounts = {job.key: _amount(job.settings, None) for job in listed}
+        weights = amounts if None in times.values() else times
+        return sorted(listed, key=lambda job: weights[job.key] or 0.0, reverse=True)
+
     def left(self) -> list[str]:
         """How long the jobs left may take, as text; nothing if none is left."""
         guesses = [self._guess(job) for job in self._waiting.values()]

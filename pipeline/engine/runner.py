@@ -94,12 +94,13 @@ class Runner:
     def _side_by_side(
         self, processes: Processes, jobs: Sequence[Job], forced: Collection[str]
     ) -> Iterator[tuple[Job, list[Message]]]:
-        """Perform jobs, each as soon as what it needs is done; yield each when it is done, with its messages."""
+        """Perform jobs, each as soon as it can be, long ones first; yield each when it is done, with its messages."""
         waiting, running = list(jobs), dict[Future[list[Message]], Job]()
         undone, executor = {job.key for job in jobs}, processes.executor
         try:
             while waiting or running:
-                for job in [job for job in waiting if not undone & {needed.key for needed in job.inputs.values()}]:
+                ready = [job for job in waiting if not undone & {needed.key for needed in job.inputs.values()}]
+                for job in self._progress.longest_first(ready):
                     waiting.remove(job)
                     task = (processes.recipe, processes.list_jobs, self.workspace.root, job.name, job.key)
                     running[executor.submit(_perform, *task, job.key in forced)] = job

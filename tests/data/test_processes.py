@@ -1,7 +1,8 @@
 """Work that processes share."""
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -23,18 +24,29 @@ def killed(numbers: Sequence[int]) -> list[int]:
     return doubled(numbers)
 
 
+def killed_later(numbers: Sequence[int]) -> list[int]:
+    """Dies in a worker when some results have come."""
+    if 8 in numbers:
+        time.sleep(0.5)
+        return killed(numbers)
+    return doubled(numbers)
+
+
 def test_few_items_are_done_here_and_many_elsewhere_in_order() -> None:
-    assert in_parallel(doubled, [], 3) == []
-    assert in_parallel(doubled, range(10), 3, workers=1) == doubled(range(10))
-    found = in_parallel(numbered, range(10), 3, workers=2)
+    assert list(in_parallel(doubled, [], 3)) == []
+    assert list(in_parallel(doubled, range(10), 3, workers=1)) == doubled(range(10))
+    found = list(in_parallel(numbered, range(10), 3, workers=2))
     assert [number for number, _ in found] == list(range(10))
     assert os.getpid() not in {process for _, process in found}
-    assert in_parallel(numbered, range(3), 3, workers=2) == numbered(range(3))
+    assert list(in_parallel(numbered, range(3), 3, workers=2)) == numbered(range(3))
 
 
-def test_where_a_process_is_killed_the_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("work", [killed, killed_later])
+def test_where_a_process_is_killed_the_rest_is_done_here(
+    work: Callable[[Sequence[int]], list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BILDWORT_TEST_PARENT", str(os.getpid()))
-    assert in_parallel(killed, range(6), 3, workers=2) == doubled(range(6))
+    assert list(in_parallel(work, range(9), 3, workers=2)) == doubled(range(9))
 
 
 def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,6 +81,20 @@ def test_time_of_another_corpus_is_scaled_by_captions_and_that_of_other_settings
     assert Costs([manifest(short, 20)]).of(long).seconds == pytest.approx(60)
 
 
+def test_of_jobs_that_can_begin_the_longest_comes_first_and_equal_ones_keep_their_order() -> None:
+    rows = [job(f"vse-san-{row}-1", "vse", row=row, model="san", epochs=3, steps=4) for row in ("none", "mt-f")]
+    reranker = job("vse-scan-mt-f-1", "vse", model="scan", epochs=9, steps=4)
+    analysis = job("retrieved-san-none-1", "vse")
+    jobs = [*rows, analysis, reranker]
+    progress = Progress()
+    assert progress.longest_first(jobs) == [reranker, *rows, analysis]
+    progress.expect(jobs, [manifest(rows[0], 50), manifest(reranker, 20), manifest(analysis, 1)])
+    assert progress.longest_first(jobs) == [*rows, reranker, analysis]
+    progress = Progress()
+    progress.expect(jobs, [manifest(rows[0], 50)])
+    assert progress.longest_first(jobs)[0] == reranker
+
+
 def test_a_continued_job_tells_nothing_of_the_time_of_others() -> None:
     first, second = job("mt-en-de"), job("mt2-en-de")
     progress = Progress()
