@@ -201,7 +201,7 @@ class _Attend(torch.autograd.Function):
         attention, scale = F.leaky_relu(raw, SLOPE), ctx.lambda_softmax / (length + 1e-8)
         through_norm = (grad * attention).sum(-1, keepdim=True) * scale / ((length + 1e-8) * length.clamp(min=SMALLEST))
         grad.mul_(scale).sub_(attention.mul_(through_norm))
-        grad = torch.where(raw > 0, grad, SLOPE * grad)
+        grad = torch.ops.aten.leaky_relu_backward(grad, raw, SLOPE, False)
         return grad.addcmul_(weights, grad_dot), grad_gram, None
 
 
