@@ -143,7 +143,7 @@ class Graph:
 
     @cached_property
     def all_rows(self) -> list[Row]:
-        """All that stage vse trains and tests: the reranker's row, which takes longest, then those of the table."""
+        """All that stage vse trains and tests: the reranker's row, then those of the table."""
         return ([] if self.reranker is None else [self.reranker]) + self.rows
 
     @cached_property

@@ -14,7 +14,7 @@ from pipeline.gallery.indexing import update_gallery
 from pipeline.gallery.picture_sources import PictureFolder
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
-from pipeline.stages import STAGES, run_stage
+from pipeline.stages import STAGES, run_stages
 
 
 def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[str] | None = None) -> None:
@@ -44,9 +44,7 @@ def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[
         raise RecipeError(f"train: no stage {unknown[0]!r}; there are {', '.join(STAGES)}")
     graph = Graph(recipe, _workspace(artifacts))
     runner = Runner(graph.workspace)
-    for name in STAGES:
-        if stages is None or name in stages:
-            run_stage(name, graph, runner)
+    run_stages([name for name in STAGES if stages is None or name in stages], graph, runner)
 
 
 def export_model(recipe: Recipe, folder: str | Path, artifacts: str | Path | None = None) -> ExportedModel:

@@ -106,41 +106,84 @@ STAGES = {stage.name: stage for stage in _STAGES}
 """The stages that perform jobs, in order; after them comes the report."""
 
 
-def run_stage(name: str, graph: Graph, runner: Runner, force: bool = False) -> None:
-    """Perform a stage, preparing the corpus if necessary.
+@dataclass(frozen=True)
+class _Part:
+    """A stage of a run.
+
+    Attributes:
+        stage: which.
+        graph: that it works on.
+        jobs: what it performs; not empty.
+    """
+
+    stage: Stage
+    graph: Graph
+    jobs: list[Job]
+
+    @property
+    def own(self) -> list[Job]:
+        """Its jobs without those of other stages that they need."""
+        return [job for job in self.jobs if job.stage == self.stage.name]
+
+
+def run_stages(names: Sequence[str], graph: Graph, runner: Runner, force: bool = False) -> None:
+    """Perform stages, each job as soon as what it needs is done; the corpus is prepared first if it is not.
 
     Args:
-        name: of `STAGES`.
+        names: of `STAGES`, in their order.
         graph: of the recipe.
         runner: of its workspace.
-        force: its own jobs run again if they are done.
+        force: the stages' own jobs run again if they are done.
 
     Raises:
-        RecipeError: an artifact of an earlier stage is missing; the message says which command makes it.
+        RecipeError: an artifact of a stage that is not among them is missing; the message says which command makes it.
+    """
+    if PREPARE.name in names and len(names) > 1:  # its corpus says what the others can do
+        run_stages([PREPARE.name], graph, runner, force)
+    parts = [_part(name, graph) for name in names if name != PREPARE.name or len(names) == 1]
+    parts = [part for part in parts if part.jobs]
+    for part in parts:
+        runner.expect(part.jobs if part.stage is PREPARE else [part.graph.corpus])
+    for part in parts:
+        runner.expect(part.jobs, force)
+    for part in parts:
+        if part.stage is not PREPARE and not graph.workspace.done(part.graph.corpus):
+            run_stages([PREPARE.name], part.graph, runner)
+        with explained(part.stage.name):
+            part.stage.require(part.graph)
+    jobs = {job.key: job for part in parts for job in part.jobs}
+    own = {job.key: job for part in parts for job in part.own}
+    for job in jobs.values():
+        for needed in job.inputs.values():
+            if needed.key not in jobs:
+                graph.workspace.require(needed)
+    try:
+        runner.run([job for key, job in jobs.items() if key not in own])
+        runner.run(own.values(), force)
+    finally:
+        for part in parts:
+            if all(graph.workspace.done(job) for job in part.own):
+                graph.workspace.note(part.graph.recipe.name, part.stage.name, {job.name: job for job in part.own})
+    for part in parts:
+        with explained(part.stage.name):
+            part.stage.summary(part.graph, part.own)
+
+
+def _part(name: str, graph: Graph) -> _Part:
+    """A stage of a run, whose jobs can be done as far as that can be told before the corpus is there.
+
+    Raises:
+        RecipeError: they cannot.
     """
     with explained(name):
         stage, own_name = STAGES[name], graph.recipe.name
         graph = stage.graph_of(graph)
-        if graph.recipe.name != own_name:
-            debug(f"the translators of {own_name} are those of {graph.recipe.name}")
-        workspace, jobs = graph.workspace, stage.jobs(graph)
-        if not jobs:
-            return
-        stage.check(graph)
-        if stage is not PREPARE:
-            runner.expect([graph.corpus])
-        runner.expect(jobs, force)
-        if stage is not PREPARE and not workspace.done(graph.corpus):
-            run_stage("prepare", graph, runner)
-        stage.require(graph)
-        made = {job.key for job in jobs}
-        for input_job in (input_job for job in jobs for input_job in job.inputs.values() if input_job.key not in made):
-            workspace.require(input_job)
-        own = [job for job in jobs if job.stage == stage.name]
-        runner.run([job for job in jobs if job.stage != stage.name])
-        runner.run(own, force)
-        workspace.note(graph.recipe.name, stage.name, {job.name: job for job in own})
-        stage.summary(graph, own)
+        jobs = stage.jobs(graph)
+        if jobs:
+            stage.check(graph)
+            if graph.recipe.name != own_name:
+                debug(f"the translators of {own_name} are those of {graph.recipe.name}")
+        return _Part(stage, graph, jobs)
 
 
 def all_jobs(graph: Graph) -> list[Job]:

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from modules.layers.recurrent import widen
 
-PART = 2**21  # elements in one tensor of a part; larger masks do not fit in a CPU's caches
+PART = 2**19  # elements in one tensor of a part; larger masks do not fit in a CPU's caches
 ORDER_PART = 2**18  # the same of differences of vectors, which are read more than once
 PART_ON_GPU = 2**25  # larger, as a GPU waits for the launch of each part
 STORED = 2**26  # elements of all parts together; above it, parts are recomputed in the backward pass

@@ -50,11 +50,11 @@ def _add(name: str, text: str) -> None:
             from pipeline.recipes.loading import require_reranked
 
             require_reranked(loaded)
-        from pipeline.stages import run_stage
+        from pipeline.stages import run_stages
 
         with runner_for(name, loaded, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster) as made:
             if made is not None:
-                run_stage(name, *made, force)
+                run_stages([name], *made, force)
 
     app.command(name, **SETTINGS, help=text)(command)
     if (plain := PLAIN_NAMES.get(name)) is not None:
@@ -88,14 +88,13 @@ def run_all(
     started, loaded = time.monotonic(), recipe_of(ctx, recipe, named)
     from pipeline.commands.summary import summary
     from pipeline.engine.machine import cpu_seconds, duration
-    from pipeline.stages import all_jobs, run_stage
+    from pipeline.stages import all_jobs, run_stages
 
     with runner_for("all", loaded, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster) as made:
         if made is not None:
             graph, runner = made
             runner.expect(all_jobs(graph), force)  # refuses what cannot be trained before anything runs
-            for name in STAGES:
-                run_stage(name, graph, runner, force)
+            run_stages(list(STAGES), graph, runner, force)
             with explained("report"):
                 summary(graph, _chosen(recipe or named, ctx.obj))
     if not dry_run:  # the processes side by side have ended: their CPU time counts

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -160,16 +160,23 @@ class Progress:
     def _line(self, job: Job, figure: str) -> str:
         return f"{self._names.get(job.key, job.name):{self._width}}  {figure:45}"
 
-    def longest_first(self, jobs: Iterable[Job]) -> list[Job]:
-        """Jobs by the time that each may take, or, where that is not known of all, by the amount of its work.
+    def work_from(self, jobs: Sequence[Job]) -> dict[str, float]:
+        """Work from the beginning of each job to the end of the longest chain of jobs that need it, by key.
 
-        Side by side they end soonest if none of the long ones begins last.
+        Its unit is seconds where the time of all is known, else what each training reads.
+
+        Args:
+            jobs: each after what it needs.
         """
-        listed = list(jobs)
-        times = {job.key: self._before.of(job).seconds if self._before else None for job in listed}
-        amounts = {job.key: _amount(job.settings, None) for job in listed}
-        weights = amounts if None in times.values() else times
-        return sorted(listed, key=lambda job: weights[job.key] or 0.0, reverse=True)
+        times = {job.key: self._before.of(job).seconds if self._before else None for job in jobs}
+        amounts = {job.key: _amount(job.settings, None) for job in jobs}
+        own = {key: weight or 0.0 for key, weight in (amounts if None in times.values() else times).items()}
+        work = dict(own)
+        for job in reversed(jobs):
+            for needed in job.inputs.values():
+                if needed.key in work:
+                    work[needed.key] = max(work[needed.key], own[needed.key] + work[job.key])
+        return work
 
     def left(self) -> list[str]:
         """How long the jobs left may take, as text; nothing if none is left."""

@@ -80,7 +80,9 @@ class Runner:
         processes = self._processes
         if processes is None or started_together() or not (len(undone) > 1 or processes.executor.remote):
             for job in wanted:
-                self._say(job, perform(job, self.workspace, force and job.key in keys))
+                with explained(job.stage):
+                    performed = perform(job, self.workspace, force and job.key in keys)
+                self._say(job, performed)
             return
         for job in wanted:
             if job not in undone:
@@ -94,13 +96,14 @@ class Runner:
     def _side_by_side(
         self, processes: Processes, jobs: Sequence[Job], forced: Collection[str]
     ) -> Iterator[tuple[Job, list[Message]]]:
-        """Perform jobs, each as soon as it can be, long ones first; yield each when it is done, with its messages."""
+        """Perform jobs, each when what it needs is done and a process is free; yield each, done, with its messages."""
         waiting, running = list(jobs), dict[Future[list[Message]], Job]()
-        undone, executor = {job.key for job in jobs}, processes.executor
+        undone, executor, work = {job.key for job in jobs}, processes.executor, self._progress.work_from(jobs)
         try:
             while waiting or running:
                 ready = [job for job in waiting if not undone & {needed.key for needed in job.inputs.values()}]
-                for job in self._progress.longest_first(ready):
+                ready.sort(key=lambda job: -work[job.key])  # a long chain must not begin last
+                for job in ready if executor.remote else ready[: executor.at_once - len(running)]:
                     waiting.remove(job)
                     task = (processes.recipe, processes.list_jobs, self.workspace.root, job.name, job.key)
                     running[executor.submit(_perform, *task, job.key in forced)] = job

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,18 +82,23 @@ def test_time_of_another_corpus_is_scaled_by_captions_and_that_of_other_settings
     assert Costs([manifest(short, 20)]).of(long).seconds == pytest.approx(60)
 
 
-def test_of_jobs_that_can_begin_the_longest_comes_first_and_equal_ones_keep_their_order() -> None:
+def test_the_work_of_a_job_is_that_of_the_longest_chain_that_needs_it() -> None:
+    translator = job("mt-en-de", phase={"steps": 10}, batch_tokens=100)
     rows = [job(f"vse-san-{row}-1", "vse", row=row, model="san", epochs=3, steps=4) for row in ("none", "mt-f")]
-    reranker = job("vse-scan-mt-f-1", "vse", model="scan", epochs=9, steps=4)
-    analysis = job("retrieved-san-none-1", "vse")
-    jobs = [*rows, analysis, reranker]
+    reranker = job("vse-scan-mt-f-1", "vse", model="scan", epochs=900, steps=4)
+    reranker = replace(reranker, inputs={**reranker.inputs, "captions": translator})
+    analysis = replace(
+        job("retrieved-san-none-1", "vse"), inputs={"model": rows[0], "corpus": rows[0].inputs["corpus"]}
+    )
+    jobs = [translator, *rows, analysis, reranker]
     progress = Progress()
-    assert progress.longest_first(jobs) == [reranker, *rows, analysis]
-    progress.expect(jobs, [manifest(rows[0], 50), manifest(reranker, 20), manifest(analysis, 1)])
-    assert progress.longest_first(jobs) == [*rows, reranker, analysis]
+    assert [progress.work_from(jobs)[of.key] for of in jobs] == [4600.0, 12.0, 12.0, 0.0, 3600.0]
+    known = [manifest(translator, 5), manifest(rows[0], 50), manifest(reranker, 20)]
+    progress.expect(jobs, known)
+    assert progress.work_from(jobs)[translator.key] == 4600.0, "the time of the analysis is not known"
     progress = Progress()
-    progress.expect(jobs, [manifest(rows[0], 50)])
-    assert progress.longest_first(jobs)[0] == reranker
+    progress.expect(jobs, [*known, manifest(analysis, 1)])
+    assert [progress.work_from(jobs)[of.key] for of in jobs] == [25.0, 51.0, 50.0, 1.0, 20.0]
 
 
 def test_a_continued_job_tells_nothing_of_the_time_of_others() -> None:
