@@ -16,7 +16,7 @@ from pipeline.export.generation import generating, picture_of
 from pipeline.gallery.examples import Sentence
 from pipeline.gallery.explanation import Word, explain
 from pipeline.gallery.gallery import Gallery
-from pipeline.gallery.hits import Described, Hit
+from pipeline.gallery.hits import Hit
 from pipeline.visualization.attention import outline
 
 COLUMNS = 4
@@ -181,7 +181,7 @@ def coloured_words(picture: Image.Image | None, words: Sequence[Word], boxes: ND
 def _below(gallery: Gallery, rank: int, hit: Hit, sentence: Sentence | None) -> None:
     """Below a picture: its rank, score and name; its captions; a button that translates with it."""
     st.markdown(f"**{rank}**  ·  {hit.score:.3f}  ·  {plain(hit.name)}")
-    _captions(gallery.describe_known(hit.name, 1), sentence)
+    _captions(gallery, rank, hit, sentence)
     if (
         sentence is not None
         and targets_of(gallery.exported, sentence.language)
@@ -191,22 +191,30 @@ def _below(gallery: Gallery, rank: int, hit: Hit, sentence: Sentence | None) -> 
         translation_dialog(gallery, sentence, hit)
 
 
-def _captions(described: Described, sentence: Sentence | None) -> None:
-    """The first caption of a picture itself; on demand its others, and a similar one of another picture.
+@st.fragment
+def _captions(gallery: Gallery, rank: int, hit: Hit, sentence: Sentence | None) -> None:
+    """The first caption of a picture itself; when they are opened its others, and a similar one of another picture.
 
     They are in the language of the sentence that was searched for, if the picture has such captions.
     """
-    wanted = [language for language in described if sentence is None or language == sentence.language]
-    languages = [language for language in described if described.own_in(language)]
-    languages = [language for language in languages if language in wanted] or languages
-    own = [f"caption: {plain(text)}" for language in languages for text in described.own_in(language)]
+    captions = gallery.own_captions(hit.name)
+    wanted = [language for language in gallery.languages if sentence is None or language == sentence.language]
+    languages = [language for language in captions if language in wanted] or list(captions)
+    own = [f"caption: {plain(text)}" for language in languages for text in captions[language]]
     for text in own[:1]:
         st.caption(text)
-    others = own[1:]
-    if similar := [caption for language in wanted for caption in described[language]]:
-        nearest = max(similar, key=lambda caption: caption.score)
-        others.append(f"{'similar caption of another picture: ' if own else ''}{plain(nearest.name)}")
-    if others:
-        with st.expander("More captions" if own else described.title.capitalize()):
-            for text in others:
-                st.caption(text)
+    if not (own[1:] or wanted):
+        return
+    key = f"captions-{'' if sentence is None else sentence.language}-{rank}-{hit.name}"
+    more = st.expander("More captions" if own else "Similar captions in the gallery", key=key, on_change="rerun")
+    if more.open:
+        for text in [*own[1:], *_similar(gallery, hit, wanted, bool(own))]:
+            more.caption(text)
+
+
+def _similar(gallery: Gallery, hit: Hit, languages: Sequence[str], own: bool) -> list[str]:
+    """The nearest caption of the gallery in some languages that is not the picture's own, as text; none if none is."""
+    described = gallery.describe_known(hit.name, 1)
+    near = [caption for language in languages for caption in described.get(language, [])]
+    nearest = sorted(near, key=lambda caption: -caption.score)[:1]
+    return [f"{'similar caption of another picture: ' if own else ''}{plain(caption.name)}" for caption in nearest]

@@ -32,7 +32,7 @@ from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.fit import Fits
 from pipeline.gallery.hits import Described, Found, Hit, Own, Query
-from pipeline.gallery.reranked import reranked
+from pipeline.gallery.reranked import require_alike, reranked
 from pipeline.gallery.vector_cache import VectorCache
 from pipeline.recipes.settings import Recipe
 
@@ -147,10 +147,14 @@ class Gallery:
         second = next((model for model, _ in seconds if model is not None), None)
         again = [place for place, (model, _) in enumerate(seconds) if model is not None and found[place]]
         if second is not None and again:
-            self._require_alike(second)
+            require_alike(self.exported, second)
             asked = [(queries[place].text, languages[place]) for place in again]
             pictures = [[row for row, _ in found[place]] for place in again]
-            for place, rows in zip(again, reranked(second, asked, pictures, self._regions_at), strict=True):
+            for place, rows in zip(
+                again,
+                reranked(second, asked, pictures, lambda rows: self._regions(self.rows(rows), self._parts)),
+                strict=True,
+            ):
                 found[place] = rows
         return [
             Found(self._hits(rows[: query.top]), reading, fit)
@@ -177,9 +181,19 @@ class Gallery:
         Raises:
             RecipeError: there is no such picture.
         """
-        if (place := self.place_of(name)) is None:
-            raise RecipeError(f"{self.folder}: no picture {name!r} in the gallery")
-        return self.captions_near(self._regions_at([place]), [top], first, self._own_captions(place))[0]
+        own = self.own_captions(name)
+        return self.captions_near(self._regions([self._record(name)], self._parts), [top], first, own)[0]
+
+    def own_captions(self, name: str) -> Own:
+        """The captions of a picture of the gallery itself, by language, as far as they are known.
+
+        Raises:
+            RecipeError: there is no such picture.
+        """
+        own, known, digest = Own(), self._own, self._record(name)["digest"]
+        for row in [] if known is None else known.filter(pc.equal(known["digest"], digest)).to_pylist():
+            own.setdefault(row["language"], []).append(row["text"])
+        return own
 
     def captions_near(
         self, regions: NDArray[Any], tops: Sequence[int], first: int | None = None, own: Own | None = None
@@ -213,8 +227,8 @@ class Gallery:
 
     def regions_of(self, hits: Sequence[Hit]) -> tuple[NDArray[Any], NDArray[Any]]:
         """The regions (N, R, D) of pictures of this gallery as the model reads them, and their boxes (N, R, 4)."""
-        rows = self.rows([place for hit in hits if (place := self.place_of(hit.name)) is not None])
-        return self._regions(rows, self._parts), self._parts.take([row["digest"] for row in rows], "boxes")
+        rows, parts = [self._record(hit.name) for hit in hits], self._parts
+        return self._regions(rows, parts), parts.take([row["digest"] for row in rows], "boxes")
 
     @property
     def languages(self) -> list[str]:
@@ -246,17 +260,11 @@ class Gallery:
             for row, (_, score) in zip(rows, places, strict=True)
         ]
 
-    def _own_captions(self, place: int) -> Own:
-        """The captions of the picture at a place, by language, as far as the gallery knows them."""
-        own, known = Own(), self._own
-        mine = None if known is None else known.filter(pc.equal(known["digest"], self._rows["digest"][place]))
-        for row in () if mine is None else mine.to_pylist():
-            own.setdefault(row["language"], []).append(row["text"])
-        return own
-
-    def _regions_at(self, places: Sequence[int]) -> NDArray[Any]:
-        """The same as `_regions`, by row number."""
-        return self._regions(self.rows(places), self._parts)
+    def _record(self, name: str) -> dict[str, Any]:
+        """The record of a picture; a RecipeError if it is not in the gallery."""
+        if (place := self.place_of(name)) is None:
+            raise RecipeError(f"{self.folder}: no picture {name!r} in the gallery")
+        return self.rows([place])[0]
 
     def _regions(self, rows: Sequence[Mapping[str, Any]], parts: VectorCache) -> NDArray[Any]:
         """Regions (N, R, D) of pictures, as the model reads them."""
@@ -274,14 +282,6 @@ class Gallery:
         second = reranker or (own if own is not None and language in own.languages else None)
         count = (self.exported.first_k or FIRST) if first is None else first
         return (second, count) if second is not None and count else (None, 0)
-
-    def _require_alike(self, reranker: ExportedModel) -> None:
-        """Refuse a second model that reads other regions than those of this gallery, by a RecipeError."""
-        if reranker.reads != self.exported.reads:
-            raise RecipeError(
-                f"{reranker.folder}: it reads other regions than {self.exported.name}; a second model must be trained "
-                "on the same corpus with the same `regions`"
-            )
 
 
 def read_table(path: Path, columns: Sequence[str]) -> pa.Table:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from numpy.typing import NDArray
 
+from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 
 _AT_ONCE = 8192  # pictures that are encoded and in memory at a time, or those of one query
@@ -36,6 +37,15 @@ def reranked(
             order = scores.argsort(descending=True, stable=True).tolist()
             ordered.append([(found[place][one], float(scores[one])) for one in order])
     return ordered
+
+
+def require_alike(first: ExportedModel, second: ExportedModel) -> None:
+    """Refuse, by a RecipeError, a second model that reads other regions than those of the first one's gallery."""
+    if second.reads != first.reads:
+        raise RecipeError(
+            f"{second.folder}: it reads other regions than {first.name}; a second model must be trained on the same "
+            "corpus with the same `regions`"
+        )
 
 
 def _groups(found: Sequence[Sequence[int]]) -> Iterator[list[int]]:

@@ -11,6 +11,7 @@ from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.indexing import update_gallery
 from pipeline.gallery.picture_sources import PictureFolder
 from tests.pipeline.drawn import names
+from tests.pipeline.test_app import found, open_captions, opened, plainly, search
 from tests.pipeline.tiny import Tiny
 
 
@@ -68,3 +69,25 @@ def test_pictures_of_a_folder_have_the_captions_of_the_same_file(
         assert used.main("index", "--pictures", str(folder), "--gallery", str(place)) == 0
         assert f"next: `make app GALLERY={place}` (search page)" in capsys.readouterr().out
         assert bool(Gallery.open(place).describe_known(name).own) is known
+
+
+def test_on_the_page_own_captions_come_first_and_similar_ones_on_demand(used: Tiny, monkeypatch) -> None:
+    place = used.workspace.root / "tiny" / "gallery"
+    page, gallery = search(opened(place, monkeypatch), "a red bat"), Gallery.open(place)
+    names = [text.rpartition("  ·  ")[2] for text in found(page)]
+    assert len(page.expander) == len(names) == 12
+    assert {one.label for one in page.expander} == {"More captions"}
+    own = [gallery.own_captions(name)["en"] for name in names]
+    captions = [plainly(one.value) for one in page.caption]
+    with monkeypatch.context() as patch:
+        patch.setattr(Gallery, "describe_known", None)
+        search(page, "a bat")  # asks for no similar captions
+    search(page, "a red bat")
+    open_captions(page)
+    for expander, (first, *others) in zip(page.expander, own, strict=True):
+        assert f"caption: {first}" in captions
+        *shown, similar = [plainly(one.value) for one in expander.caption]
+        assert shown == [f"caption: {text}" for text in others]
+        text = similar.removeprefix("similar caption of another picture: ")
+        assert text != similar
+        assert text not in [first, *others]
