@@ -83,8 +83,10 @@ def test_fifty_clients_beside_one(tmp_path: Path, capsys) -> None:
         for _ in range(5):  # in turns
             for clients in times:
                 times[clients] += asyncio.run(_rounds(port, clients, ROUNDS))
+        empty = 1000 * np.median(asyncio.run(_rounds(port, CLIENTS, ROUNDS, "/health")))
     (one, one_95), (all_, all_95) = (1000 * np.percentile(times[clients], (50, 95)) for clients in times)
     with capsys.disabled():
         print(f"\none client: p50 {one:.1f} ms, p95 {one_95:.1f} ms; {CLIENTS} at once: p50 {all_:.1f} ms, "
-              f"p95 {all_95:.1f} ms; p50 {all_ / one:.1f}×, p95 {all_95 / one_95:.1f}×")  # fmt: skip
+              f"p95 {all_95:.1f} ms; p50 {all_ / one:.1f}×, p95 {all_95 / one_95:.1f}×; {CLIENTS} answers without a "
+              f"model (/health): p50 {empty:.1f} ms")  # fmt: skip
     assert all_ < MOST * one
