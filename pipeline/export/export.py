@@ -22,7 +22,17 @@ from pipeline.engine.files import digest_of, lock, rename_atomically
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.export.exported_files import ABOUT, CARD, FORMAT, OF_OWNERS, RERANKER, TRANSLATORS, model_of, read_about
+from pipeline.export.exported_files import (
+    ABOUT,
+    CARD,
+    CASING,
+    FORMAT,
+    OF_OWNERS,
+    RERANKER,
+    TRANSLATORS,
+    model_of,
+    read_about,
+)
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.hub import check_push, push
 from pipeline.export.model_card import languages_of, model_card, shown_name
@@ -35,6 +45,7 @@ from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import members_of
 from pipeline.retrieval.rows import Row
 from pipeline.training.model_files import NETWORK
+from pipeline.translation.augment import casing_in
 from pipeline.translation.translator_files import RETRIEVAL, files_of
 from pipeline.vectors.image_vectors import VECTORS
 from pipeline.vectors.images import IMAGES, reads_regions
@@ -168,6 +179,10 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     translators = exported_translators(graph, chosen)
     for translator in translators:
         _copy_translator(workspace.folder(translator), half / TRANSLATORS / translator.name)
+    if targets := sorted({translator.name.rpartition("-")[2] for translator in translators}):
+        texts = workspace.require(graph.of_translators.corpus)
+        forms = {language: casing_in(texts, language).forms for language in targets}
+        (half / CASING).write_text(json.dumps(forms, ensure_ascii=False), encoding="utf-8")
     second = None
     if (reranker := trained_reranker(graph)) is not None:
         second = {

@@ -19,6 +19,8 @@ from pipeline.translation.translator_files import RETRIEVAL, files_of, lies_else
 
 FORMAT = 1
 ABOUT, CARD, TRANSLATORS, RERANKER = "model.json", "README.md", "translators", "reranker"
+CASING = "casing.json"
+"""Target language → words as people write them, with their capital letters."""
 _TRANSLATOR = re.compile(r"mm?t\d*(\+\w+)*-[a-z]{2,3}-[a-z]{2,3}", re.ASCII)
 _OF_REGIONS = ("regions", "size", "version")
 _KINDS = (".json", ".safetensors", ".txt", ".model", ".yaml", ".md")

@@ -6,7 +6,8 @@
 The folder holds `network.json`, `weights.safetensors` and `words.json` (with a pretrained text model also `text/`),
 `regions.safetensors` with the standardisation of regions found in pixels (those of a pretrained network: also
 `vision/`; a model with an image encoder has neither), the recipe and its translators (`translators/`, with what
-re-ranks them), a model card, and `model.json` with a digest of each file. Nothing in it is a pickle.
+re-ranks them; `casing.json` with words as people write them), a model card, and `model.json` with a digest of each
+file. Nothing in it is a pickle.
 """
 
 import hashlib
@@ -28,9 +29,11 @@ from data.regions import standardised
 from data.text_inputs import TextInput
 from modules.retrieval_models.base import RetrievalModel
 from modules.search.encodings import Encodings
+from pipeline.engine.artifacts import read_json
 from pipeline.errors import RecipeError
 from pipeline.export.exported_files import (
     ABOUT,
+    CASING,
     RERANKER,
     TRANSLATORS,
     check_files,
@@ -130,7 +133,9 @@ class ExportedModel:
         """Its translators, ready to be used."""
         from pipeline.export.exported_translators import ExportedTranslators  # imports Lightning: seconds
 
-        return ExportedTranslators(self.folder / TRANSLATORS, self.translator_names)
+        path = self.folder / CASING
+        forms = read_json(path, {str: [str]}) if path.exists() else None
+        return ExportedTranslators(self.folder / TRANSLATORS, self.translator_names, forms)
 
     def encode(
         self, items: Sequence[str] | Sequence[Path | Image.Image], language: str | None = None

@@ -1,6 +1,6 @@
 """The translators of an exported model: one sentence at a time, with its picture's regions or without."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from data.casing import Casing
 from data.padding import pad
 from data.reading import Reading, Words, reading_of
 from data.text import BEGIN, END, SubWords
@@ -40,10 +41,12 @@ class ExportedTranslators:
     Args:
         folder: of the translators.
         names: of them.
+        forms: of target languages: words as people write them.
     """
 
-    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+    def __init__(self, folder: Path, names: Sequence[str], forms: Mapping[str, Sequence[str]] | None = None) -> None:
         self.names, self._folder = list(names), folder
+        self._casings = {language: Casing(words) for language, words in (forms or {}).items()}
         self._ways = [name.split("-") for name in names]  # system, source and target of each
         self._load = cache(lambda name: load_translator(folder / name))
 
@@ -112,10 +115,15 @@ class ExportedTranslators:
                 raise RecipeError(f"translate: {name} reads regions (R, {width}) of a picture; give them, or use mt")
             batch["regions"] = torch.from_numpy(regions.astype(np.float32))
         beams = translate(translator.eval(), batch, BeamSettings(), BEGIN, END)
+        casing = self.casing(target)
         return [
-            Translation(bpe.decode(beam[0].tokens, target) if reading.known else "", reading)
-            for beam, reading in zip(beams, readings, strict=True)
+            Translation(casing.apply(bpe.decode(beam[0].tokens, target), text) if reading.known else "", reading)
+            for beam, reading, text in zip(beams, readings, texts, strict=True)
         ]
+
+    def casing(self, language: str) -> Casing:
+        """What gives translations into a language their capital letters; of an unknown one they stay in lower case."""
+        return self._casings.get(language, Casing())
 
 
 def translator_reading(text: str, words: Words, source: str) -> Reading:

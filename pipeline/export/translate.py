@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from data.casing import Casing
 from data.errors import DataError
 from data.lines import read_lines
 from data.nbest import Candidate, nbest_lines
@@ -28,6 +29,7 @@ from pipeline.export.exported_translators import translator_reading
 from pipeline.graph import Graph
 from pipeline.recipes.settings import AugmentSettings, Recipe
 from pipeline.recipes.systems import directions_of, parse_path
+from pipeline.translation.augment import casing_in
 from pipeline.translation.translating import Translated, translate_all
 from pipeline.translation.translator_files import load_translator
 
@@ -80,8 +82,9 @@ class Sight:
 
 
 def translate_lines(
-    request: Request, load: Callable[[], list[tuple[Searched, SubWords]]], options: AugmentSettings, sight: Sight
-) -> None:
+    request: Request, load: Callable[[], list[tuple[Searched, SubWords]]], options: AugmentSettings, sight: Sight,
+    casing: Casing,
+) -> None:  # fmt: skip
     """Translate a file line by line with translators.
 
     An empty line (or one of control characters) stays empty, and so does one of which the first translator knows no
@@ -96,6 +99,7 @@ def translate_lines(
         load: gives the translator of each hop and its vocabulary.
         options: beam, length penalty, batches and devices.
         sight: where pictures are.
+        casing: gives the translations their capital letters.
 
     Raises:
         RecipeError: an option or a file does not fit.
@@ -125,6 +129,10 @@ def translate_lines(
                 options.batch_tokens, trainer, request.n_best if number == len(hops) else 1,
             )  # fmt: skip
             translated = dict(zip(sentences, translations, strict=True))
+        translated = {
+            place: [replace(one, text=casing.apply(one.text, lines[place])) for one in best]
+            for place, best in translated.items()
+        }
         silent += len(places) - sum(bool(best.text.strip()) for best, *_ in translated.values())
         end = min(start + _BLOCK, len(lines))
         if request.moses:
@@ -251,7 +259,7 @@ def translate_by_recipe(recipe: Recipe, workspace: Workspace, request: Request) 
         RecipeError: there is no such translator, it has not been trained, or the files do not fit.
     """
     own = Graph(recipe, workspace).of_translators
-    directions, system = request.directions, parse_path(request.path)[0]
+    directions, (system, languages, _) = request.directions, parse_path(request.path)
     for direction in directions or [""]:
         if f"{system}-{direction}" not in own.translators:
             raise RecipeError(f"translate: {request.path!r} needs {system}:{direction}, which recipe {own.recipe.name} "
@@ -264,7 +272,8 @@ def translate_by_recipe(recipe: Recipe, workspace: Workspace, request: Request) 
         f"has no regions in the corpus of recipe {own.recipe.name}; leave its line out, or set mmt.without_regions to "
         "captions and train so",
     )  # fmt: skip
-    translate_lines(request, lambda: [load_translator(folder) for folder in folders], recipe.augment, sight)
+    casing = casing_in(workspace.require(own.corpus), languages[-1])
+    translate_lines(request, lambda: [load_translator(folder) for folder in folders], recipe.augment, sight, casing)
 
 
 def translate_exported(model: Path, options: AugmentSettings, request: Request) -> None:
@@ -282,15 +291,15 @@ def translate_exported(model: Path, options: AugmentSettings, request: Request) 
     exported = ExportedModel.from_pretrained(model)
     if not (directions := request.directions):
         raise RecipeError(f"translate: {request.path!r} names one language; expected two or more, mt:en-de")
-    system = parse_path(request.path)[0]
+    system, languages, _ = parse_path(request.path)
     with TemporaryDirectory() as folder:
         sight = Sight(
             lambda names: _regions(exported, names, Path(folder)),
             read_about(exported.folder).get("without_regions") == "captions",
             "is no file; give a picture, or leave its line out",
         )
-        load = exported.translators.load
-        translate_lines(request, lambda: [load(system, direction) for direction in directions], options, sight)
+        load, casing = exported.translators.load, exported.translators.casing(languages[-1])
+        translate_lines(request, lambda: [load(system, direction) for direction in directions], options, sight, casing)
 
 
 def _regions(exported: ExportedModel, names: Sequence[str], folder: Path) -> RegionStore:

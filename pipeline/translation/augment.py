@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from data.captions import Caption, read_captions, write_captions
+from data.casing import Casing
 from data.regions import RegionStore
 from data.text import spaced, words_of
 from modules.metrics.translation import distinct, pairwise_bleu
@@ -164,6 +165,13 @@ def captions_in(folder: Path) -> list[Caption]:
     captions = read_captions(folder / "captions.parquet")
     columns = [field.name for field in fields(Caption)]
     return [Caption(*row) for row in zip(*(captions[name][:] for name in columns), strict=True)]
+
+
+def casing_in(folder: Path, language: str) -> Casing:
+    """How people write the words of a language in the training captions of a corpus; raises as `read_captions`."""
+    table = read_captions(folder / "captions.parquet")
+    rows = zip(table["split"][:], table["language"][:], table["text"][:], strict=True)
+    return Casing.learn(text for split, of, text in rows if (split, of) == ("train", language))
 
 
 def leave_captions(

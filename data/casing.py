@@ -1,0 +1,77 @@
+"""Capital letters of translations: translators write lower case, people's captions tell how a word is written."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+_WORD = re.compile(r"\w+(?:-\w+)*")
+
+
+class Casing:
+    """The form in which people write each word of a language most often (truecasing, Lita et al. 2003).
+
+    Args:
+        forms: one of each word, `["ein", "Ball", "T-Shirt"]`.
+    """
+
+    def __init__(self, forms: Iterable[str] = ()) -> None:
+        self._form_of = {form.lower(): form for form in forms}
+
+    @classmethod
+    def learn(cls, texts: Iterable[str]) -> "Casing":
+        """Learn it from sentences.
+
+        The first word of each is left out, since its capital letter may be that of the sentence, and sentences without
+        a small letter, which tell nothing. Of forms that are equally frequent the first is taken.
+
+        Args:
+            texts: as people wrote them, in one language.
+
+        Examples:
+            >>> Casing.learn(["Ein Mann im T-Shirt", "Der Hund sieht ein T-Shirt"]).forms
+            ['Hund', 'Mann', 'T-Shirt', 'ein', 'im', 'sieht']
+        """
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for text in texts:
+            for word in [] if text == text.upper() else _WORD.findall(text)[1:]:
+                counts[word.lower()][word] += 1
+        return cls(forms.most_common(1)[0][0] for forms in counts.values())
+
+    @property
+    def forms(self) -> list[str]:
+        """One form of each word, sorted."""
+        return sorted(self._form_of.values())
+
+    def apply(self, text: str, source: str) -> str:
+        """A translation with capital letters; one that has some already stays as it is.
+
+        A word that the captions do not have is written as in the source sentence, if it stands there, and a word of
+        several parts by its parts. The first word begins with a capital letter if the source sentence does.
+
+        Args:
+            text: the translation, in lower case.
+            source: the sentence that was translated.
+
+        Examples:
+            >>> casing = Casing(["Ball", "Hund", "ein", "roter", "sieht"])
+            >>> casing.apply("ein hund sieht bello .", "A dog sees Bello.")
+            'Ein Hund sieht Bello .'
+            >>> casing.apply("ein roter ball", "a red ball")
+            'ein roter Ball'
+        """
+        if text != text.lower():
+            return text
+        names = {word.lower(): word for word in _WORD.findall(source)[1:]}
+        cased = _WORD.sub(lambda match: self._cased(match[0], names), text)
+        if _begins_with_capital(source) and (first := next((place for place, letter in enumerate(cased)
+                                                             if letter.isalpha()), None)) is not None:  # fmt: skip
+            cased = cased[:first] + cased[first].upper() + cased[first + 1 :]
+        return cased if cased.lower() == text else text
+
+    def _cased(self, word: str, names: dict[str, str]) -> str:
+        known = self._form_of.get(word) or names.get(word)
+        return known or "-".join(self._form_of.get(part, part) for part in word.split("-"))
+
+
+def _begins_with_capital(text: str) -> bool:
+    return next((letter.isupper() for letter in text if letter.isalpha()), False)

@@ -1,0 +1,61 @@
+"""Translations that people see have the capital letters of the corpus's captions."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from data.text import JointBPE
+from pipeline.errors import RecipeError
+from pipeline.export.exported_model import ExportedModel
+from tests.pipeline.test_exported_model import rewritten
+from tests.pipeline.test_translate import Stdin
+from tests.pipeline.tiny import Tiny
+
+SENTENCES = "A red house\na red house\n"
+CASED = ["Ein rotes Haus", "ein rotes Haus"]
+
+
+@pytest.fixture(autouse=True)
+def translated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the translator of few steps finds, its words are these."""
+    monkeypatch.setattr(JointBPE, "decode", lambda *_: "ein rotes haus")
+
+
+@pytest.mark.parametrize("of", ["--recipe", "--model"])
+def test_translate_writes_capitals(used: Tiny, exported: ExportedModel, of: str, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("sys.stdin", Stdin(SENTENCES))
+    model = ["--model", str(exported.folder)] if of == "--model" else []
+    assert used.main("translate", "--with", "mt:en-de", *model) == 0
+    assert capsys.readouterr().out.splitlines() == CASED
+    monkeypatch.setattr("sys.stdin", Stdin(SENTENCES))
+    assert used.main("translate", "--with", "mt:en-de-en-de", "--n-best", "2", *model) == 0
+    lists = [json.loads(line)["translations"] for line in capsys.readouterr().out.splitlines()]
+    assert [{best["text"] for best in some} for some in lists] == [{text} for text in CASED]
+
+
+def test_an_exported_model_brings_the_capitals_of_its_target_languages(exported: ExportedModel) -> None:
+    forms = json.loads((exported.folder / "casing.json").read_text(encoding="utf-8"))
+    assert set(forms) == {"de", "en"}
+    assert {"Haus", "ein"} <= set(forms["de"])
+    assert {"house", "a", "red"} <= set(forms["en"])
+    assert exported.translators.translate_all(SENTENCES.splitlines(), "mt", "en", "de") == CASED
+
+
+def test_a_model_exported_without_capitals_writes_lower_case(exported: ExportedModel, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(exported.folder, folder)
+    (folder / "casing.json").unlink()
+    about = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    del about["files"]["casing.json"]
+    (folder / "model.json").write_text(json.dumps(about), encoding="utf-8")
+    found = ExportedModel.load(folder).translators.translate_all(SENTENCES.splitlines(), "mt", "en", "de")
+    assert found == ["Ein rotes haus", "ein rotes haus"]
+
+
+def test_capitals_of_another_form_are_refused_in_a_line(exported: ExportedModel, tmp_path: Path) -> None:
+    shutil.copytree(exported.folder, tmp_path / "model")
+    damaged = ExportedModel.load(rewritten(tmp_path / "model", {"casing.json": '{"de": "Ball"}'}))
+    with pytest.raises(RecipeError, match=r"casing\.json"):
+        damaged.translators.translate("a red ball", "mt", "en", "de")
