@@ -45,12 +45,12 @@ class ImageTextTranslator(nn.Module):
     def __init__(
         self, name: str, prompt: str, longest: int, revision: str | None = None, setting: str = "mmt.pretrained"
     ) -> None:
+        from transformers import AutoModelForImageTextToText  # takes seconds to import
+
         super().__init__()
         self.prompt, self.longest, self._where = prompt, longest, f"{setting} {name!r}"
         self.commit = self._require(name, revision)
         self.processor = self._load_processor(name, self.commit or revision)
-        from transformers import AutoModelForImageTextToText  # takes seconds to import
-
         self.model = load_network(AutoModelForImageTextToText, name, self.commit or revision, self._where, _NETWORK)
         self._settings, pad = copy.deepcopy(self.model.generation_config), self.processor.tokenizer.pad_token_id
         self._settings.update(
