@@ -1,9 +1,10 @@
 """Batches for translators: pairs of token numbers, with the regions of their picture if the translator reads them."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pytorch_lightning as pl
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from data.device_regions import DeviceRegions, Place
+from data.images import open_picture
 from data.padding import pad
 from data.regions import RegionStore
 from data.text import BEGIN, END
@@ -30,12 +32,14 @@ class Sentences:
         target: of each translation; None when there is nothing to learn from or score.
         image_ids: the picture of each sentence, or None: a translator that reads regions then gets zeros.
         other_ids: another picture of each, a control; empty: none are wanted.
+        pictures: image id → file, for a translator that reads pictures themselves; None: it does not.
     """
 
     source: Sequence[Sequence[int]]
     target: Sequence[Sequence[int]] | None
     image_ids: Sequence[str | None]
     other_ids: Sequence[str | None] = ()
+    pictures: Mapping[str, Path] | None = None
 
     def __len__(self) -> int:
         return len(self.source)
@@ -47,7 +51,8 @@ class SentenceBatches(Dataset):
     A batch is a dict: `index` (B,), `source` (B, N) and `source_lengths` (B,); with translations also `target`
     (B, M + 1) led by the begin mark, `labels` (B, M + 1) closed by the end mark and `target_lengths` (B,); with
     regions also `regions` (B, K, D), and `other_regions` of the other pictures if there are any; or, without
-    `with_regions`, `image_row` (B,), the rows of the pictures in the store, −1 for none.
+    `with_regions`, `image_row` (B,), the rows of the pictures in the store, −1 for none. With pictures it has
+    `pictures`, a list of them (PIL, RGB), None for none.
 
     Args:
         sentences: what to batch.
@@ -61,7 +66,7 @@ class SentenceBatches(Dataset):
 
     def __getitem__(self, numbers: list[int]) -> dict[str, Tensor]:
         source = [self.sentences.source[number] for number in numbers]
-        batch = {
+        batch: dict[str, Any] = {
             "index": torch.tensor(numbers),
             "source": pad(source),
             "source_lengths": torch.tensor([len(sentence) for sentence in source]),
@@ -77,6 +82,9 @@ class SentenceBatches(Dataset):
             batch["regions"] = torch.from_numpy(self.regions.take(self._rows[numbers]))
             if self._others is not None:
                 batch["other_regions"] = torch.from_numpy(self.regions.take(self._others[numbers]))
+        if (files := self.sentences.pictures) is not None:
+            ids = [self.sentences.image_ids[number] for number in numbers]
+            batch["pictures"] = [None if image is None else open_picture(files[image]) for image in ids]
         return batch
 
 

@@ -17,7 +17,7 @@ from pipeline.engine.job import Job, ordered_in_stage
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import lender, translator_recipe
-from pipeline.recipes.overlays import ALONE, captioner_settings, reranker_settings
+from pipeline.recipes.overlays import ALONE, captioner_network, captioner_settings, reranker_settings
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CAPTION, CHANNEL, directions_of, members_of, parse_path
@@ -26,6 +26,7 @@ from pipeline.retrieval.rows import Cells, Row
 from pipeline.retrieval.vse import captions_job, vse_rows
 from pipeline.translation.augment import synthesis_jobs
 from pipeline.translation.mmt import incongruent_jobs, translator_jobs
+from pipeline.translation.pretrained import captioner_job
 from pipeline.translation.reranked import ablation_job, lists_job
 from pipeline.vectors.filtering import filter_job
 
@@ -105,9 +106,14 @@ class Graph:
         if self.recipe.augment.captions:
             return Graph(lender(self.recipe, self.recipe.augment.captions), self.workspace).synthesis
         return synthesis_jobs(
-            self.recipe, self.corpus, self.translators,
-            lambda path: captions_job(self.recipe, self.corpus, self.captioner, path), self._filtered,
+            self.recipe, self.corpus, self.translators, self._written, self._filtered, lambda: self.pictures,
         )  # fmt: skip
+
+    def _written(self, path: str) -> Job:
+        """The job that writes captions of pictures, `caption:de`, with a retrieval model or a vision-language model."""
+        if (network := captioner_network(self.recipe.augment)) is not None:
+            return captioner_job(self.recipe, self.workspace, self.corpus, network, path)
+        return captions_job(self.recipe, self.corpus, self.captioner, path)
 
     def _filtered(self, path: str, captions: Job) -> Job:
         """The job that keeps the best captions of a path, with what it scores them by."""

@@ -7,18 +7,20 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+_STAY = ("lengths", "pictures")  # ends of the names of what is read on the CPU
+
 
 class BatchModule(pl.LightningModule):
-    """A LightningModule whose batches are dicts of tensors; sentence lengths stay on the CPU.
+    """A LightningModule whose batches are dicts of tensors; sentence lengths and pictures (PIL) stay on the CPU.
 
     Masks and packings are computed from the lengths; copying these from a GPU would stop it at each step. (DDP moves
     them to the GPU in any case, so code that reads lengths accepts any device.)
     """
 
     def transfer_batch_to_device(self, batch: dict[str, Tensor], device: torch.device, dataloader_idx: int) -> Any:
-        """Move all tensors except lengths; those in pinned memory while the host goes on."""
+        """Move all tensors except lengths and pictures; those in pinned memory while the host goes on."""
         return {
-            name: value if name.endswith("lengths") else value.to(device, non_blocking=device.type == "cuda")
+            name: value if name.endswith(_STAY) else value.to(device, non_blocking=device.type == "cuda")
             for name, value in batch.items()
         }
 

@@ -16,6 +16,7 @@ from modules.translators.sampling import SampleSettings, random_numbers, sampled
 
 KINDS = ("marian", "m2m_100")
 """`model_type` of what is read here; NLLB is an `m2m_100`."""
+_TRANSLATOR = "translator"
 _SCORES, _SCORES_ON_GPU = 2**24, 2**26  # word scores computed at a time
 
 
@@ -42,11 +43,17 @@ class PretrainedTranslator(nn.Module):
     def __init__(self, name: str, first: int | None = None, revision: str | None = None) -> None:
         super().__init__()
         self.commit = require_translator(name, revision)
-        self.model, self.first = _load(name, self.commit or revision), first
+        self.model, self.first = self._load(name, self.commit or revision), first
         settings = copy.deepcopy(self.model.generation_config)
         settings.update(do_sample=False, max_new_tokens=None, min_length=0, early_stopping=False, num_beam_groups=None)
         settings.forced_bos_token_id = first
         self._settings = settings
+
+    @staticmethod
+    def _load(name: str, revision: str | None) -> Any:
+        from transformers import AutoModelForSeq2SeqLM  # takes seconds to import
+
+        return load_network(AutoModelForSeq2SeqLM, name, revision, f"mmt.pretrained {name!r}", _TRANSLATOR)
 
     def search(self, batch: Mapping[str, Tensor], search: BeamSettings | SampleSettings) -> list[list[Hypothesis]]:
         """Translate a batch (`source` (B, N), `source_lengths` (B,), for sampling also `index` (B,)); best first.
@@ -171,6 +178,26 @@ def require_translator(name: str, revision: str | None = None) -> str | None:
     Raises:
         ModelError: it has none.
     """
+    where = f"mmt.pretrained {name!r}"
+    config, commit = configuration(name, revision, where, _TRANSLATOR)
+    if config.model_type not in KINDS:
+        raise ModelError(f"{where}: a {config.model_type} model; expected a translator: OPUS-MT (marian), M2M100 or "
+                         "NLLB (m2m_100)")  # fmt: skip
+    return commit
+
+
+def configuration(name: str, revision: str | None, where: str, what: str) -> tuple[Any, str | None]:
+    """The configuration of a network of transformers, and its commit; None for a folder.
+
+    Args:
+        name: a folder, or a name on the hub.
+        revision: of a name on the hub.
+        where: what a message begins with.
+        what: is expected there, for messages.
+
+    Raises:
+        ModelError: there is none.
+    """
     from transformers import AutoConfig  # takes seconds to import
     from transformers.utils.hub import cached_file
 
@@ -178,36 +205,32 @@ def require_translator(name: str, revision: str | None = None) -> str | None:
         config = AutoConfig.from_pretrained(name, revision=revision or "main", trust_remote_code=False)
         path = cached_file(name, "config.json", revision=revision or "main")
     except (OSError, ValueError) as error:
-        raise _not_found(name, error) from None
-    if config.model_type not in KINDS:
-        raise ModelError(f"mmt.pretrained {name!r}: a {config.model_type} model; expected a translator: OPUS-MT "
-                         "(marian), M2M100 or NLLB (m2m_100)")  # fmt: skip
+        raise not_found(where, what, error) from None
     place = Path(str(path)).parent
-    return place.name if place.parent.name == "snapshots" and not Path(name).is_dir() else None
+    return config, place.name if place.parent.name == "snapshots" and not Path(name).is_dir() else None
 
 
-def _load(name: str, revision: str | None) -> Any:
-    """A model in float32; ModelError if there is none."""
-    from transformers import AutoModelForSeq2SeqLM  # takes seconds to import
+def load_network(kind: Any, name: str, revision: str | None, where: str, what: str) -> Any:
+    """A network in float32 by one of transformers' Auto classes; arguments and errors as those of `configuration`."""
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()  # of loading weights, which takes seconds
     try:
-        return AutoModelForSeq2SeqLM.from_pretrained(
+        return kind.from_pretrained(
             name, revision=revision or "main", dtype=torch.float32, use_safetensors=True, trust_remote_code=False
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         if "safetensors" in str(error) and not isinstance(error, SafetensorError):
             raise ModelError(
-                f"mmt.pretrained {name!r}: no weights in safetensors; other weights are pickles, which are not read: "
-                "name a revision that has them (`revision: refs/pr/…`), or save the model with transformers and name "
-                "its folder"
+                f"{where}: no weights in safetensors; other weights are pickles, which are not read: name a revision "
+                "that has them (`revision: refs/pr/…`), or save the model with transformers and name its folder"
             ) from None
-        raise _not_found(name, error) from None
+        raise not_found(where, what, error) from None
 
 
-def _not_found(name: str, error: Exception) -> ModelError:
+def not_found(where: str, what: str, error: Exception) -> ModelError:
+    """The error that there is no such network; arguments as those of `configuration`, and why it was not found."""
     reason = " ".join(str(error).split())[:200]
-    return ModelError(f"mmt.pretrained {name!r}: no translator of transformers found ({reason}); expected a folder, or "
-                      "a name on the hub; without internet, copy the model into a folder (`hf download NAME "
-                      "--local-dir FOLDER`) and name that")  # fmt: skip
+    return ModelError(f"{where}: no {what} of transformers found ({reason}); expected a folder, or a name on the hub; "
+                      "without internet, copy the model into a folder (`hf download NAME --local-dir FOLDER`) and name "
+                      "that")  # fmt: skip

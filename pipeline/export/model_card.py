@@ -10,7 +10,8 @@ from data.slots import parse_group
 from data.taught import TEXT
 from pipeline.export.exported_files import ABOUT, RERANKER, TRANSLATORS
 from pipeline.export.picture_reading import BY_NETWORK, PIXELS, VISION
-from pipeline.recipes.settings import Recipe
+from pipeline.recipes.overlays import captioner_network
+from pipeline.recipes.settings import AugmentSettings, Recipe
 from pipeline.recipes.systems import CAPTION, parse_path
 from pipeline.retrieval.rows import Row
 
@@ -110,7 +111,7 @@ def model_card(
         hub_name: `USER/NAME`, where it will be; None: a folder.
     """
     types = {(slot.language, slot.source) for text in recipe.vse.rows[row.name] for slot in parse_group(text)}
-    captions = ", ".join(_learned(language, source) for language, source in sorted(types)) or "nothing more (zero-shot)"
+    captions = ", ".join(_learned(*of, recipe.augment) for of in sorted(types)) or "nothing more (zero-shot)"
     written = any(source != HUMAN for _, source in types)
     return _CARD.format(
         front=_front_matter(recipe, name, languages, test, corpus["label"], license_id), name=name,
@@ -195,14 +196,15 @@ def _front_matter(
     return str(metadata.to_yaml(line_break="\n"))
 
 
-def _learned(language: str, source: str) -> str:
+def _learned(language: str, source: str, augment: AugmentSettings) -> str:
     """What captions of a language and source are."""
     if source.startswith(TEXT):
         return f"{language} sentences without pictures ({source.removeprefix(TEXT)}), by a teacher's vectors"
-    return f"{language} captions by {_writer(source)}"
+    return f"{language} captions by {_writer(source, augment)}"
 
 
-def _writer(source: str) -> str:
+def _writer(source: str, augment: AugmentSettings) -> str:
     """Who wrote the captions of a source."""
-    kind = "a retrieval model" if parse_path(source)[0] == CAPTION else "a translator"
+    captioner = "a retrieval model" if captioner_network(augment) is None else "a vision-language model"
+    kind = captioner if parse_path(source)[0] == CAPTION else "a translator"
     return "people" if source == HUMAN else f"{kind} ({source})"

@@ -15,7 +15,13 @@ from modules.translators.beam import BeamSettings
 from modules.translators.registry import NETWORKS, Search, build_translator, network_options
 from modules.translators.sampling import SampleSettings
 from pipeline.errors import RecipeError
-from pipeline.recipes.overlays import captioner_settings, overlaid, reranker_settings, teacher_settings
+from pipeline.recipes.overlays import (
+    captioner_network,
+    captioner_settings,
+    overlaid,
+    reranker_settings,
+    teacher_settings,
+)
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.translator_settings import DecodingSettings, MmtSettings
@@ -38,7 +44,7 @@ def check_networks(recipe: Recipe, where: str) -> None:
     }
     if recipe.vse.reranker.get("model") is not None:
         trainings["vse.reranker"] = reranker_settings(recipe.vse)
-    if recipe.augment.captioner:
+    if recipe.augment.captioner and captioner_network(recipe.augment) is None:
         trainings["augment.captioner"] = captioner_settings(recipe.vse, recipe.augment.captioner)
     checked = set[str]()  # systems of a table often differ in other settings, and tables of languages have the same
     for key, vse in list(trainings.items()):

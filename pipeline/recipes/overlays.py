@@ -11,9 +11,10 @@ from typing import Any
 from data.slots import parse_group
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import RANKED_BY, EvaluationSettings, TrainingSettings, VseSettings
-from pipeline.recipes.settings import Recipe, System, Table
+from pipeline.recipes.settings import AugmentSettings, Recipe, System, Table
 from pipeline.recipes.systems import CAPTION, parse_path
-from pipeline.recipes.typed import located, names_of, refuse_unknown, typed
+from pipeline.recipes.translator_settings import CaptionerSettings
+from pipeline.recipes.typed import check_values, located, names_of, refuse_unknown, typed
 
 MEASURES_OF_CAPTIONS, DEPTH = 5, 5
 """BLEU-1 to 4 and CIDEr-D, of the captions at ranks 1 … 5."""
@@ -86,6 +87,22 @@ def captioner_settings(settings: VseSettings, captioner: Mapping[str, Any]) -> V
     return replace(settings, **{"seeds": settings.seeds[:1], **resets, **own, **ALONE, "only": [captioner["row"]]})
 
 
+def captioner_network(augment: AugmentSettings) -> CaptionerSettings | None:
+    """The vision-language model of `augment.captioner`; None where that is a retrieval model, or nothing.
+
+    Raises:
+        RecipeError: a key is unknown, missing, or has a value of another kind.
+    """
+    if "kind" not in augment.captioner:
+        return None
+    for key in ("model", "prompt"):
+        if not str(augment.captioner.get(key) or "").strip():
+            raise RecipeError(f"augment.captioner.{key} is missing; expected the {key} of a vision-language model")
+    settings = typed(CaptionerSettings, augment.captioner, "augment.captioner")
+    check_values(settings, "augment.captioner")
+    return settings
+
+
 def check_overlays(recipe: Recipe, vse: Mapping[str, Any]) -> None:
     """Refuse trainings beside those of the rows whose settings make no sense; those of `vse.start` get their types.
 
@@ -109,7 +126,7 @@ def check_overlays(recipe: Recipe, vse: Mapping[str, Any]) -> None:
     if retrieval:
         own = _own(recipe, retrieval, OVERLAID | {"seeds"}, "mmt.rerank.retrieval")
         _check_over(recipe, {**vse, **own, **ALONE}, "mmt.rerank.retrieval")
-    if captioner:
+    if captioner and captioner_network(recipe.augment) is None:
         own = _own(recipe, captioner, OVERLAID - {"trainer"} | {"seeds"}, "augment.captioner")
         sources = sorted({slot.source for text in recipe.vse.rows[captioner["row"]] for slot in parse_group(text)})
         if written := [source for source in sources if parse_path(source)[0] == CAPTION]:

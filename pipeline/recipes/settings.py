@@ -67,8 +67,10 @@ class AugmentSettings:
     captions: str | None = None
     """Another recipe on the same images, whose synthetic captions are used; null: this recipe's own."""
     captioner: dict[str, Any] = field(default_factory=dict)
-    """The retrieval model that writes the captions of `caption:de`: its `row` of `vse.rows`, and what else differs from
-    `vse` (`model: gxn`, `options: {generate: [i2t]}`, `seeds: [2]` …)."""
+    """What writes the captions of `caption:de`. A retrieval model: its `row` of `vse.rows`, and what else differs from
+    `vse` (`model: gxn`, `options: {generate: [i2t]}`, `seeds: [2]` …). Or a vision-language model of `transformers`,
+    untrained: `kind: image-text-to-text`, `model` (a folder, or a name on the hub), `prompt` (`Describe this picture in
+    one {language} sentence.`), `revision`, `longest` (tokens)."""
     beam_size: int = number(5, 1, 1000)
     """Hypotheses kept while searching."""
     length_penalty: float = number(1.0, 0)
@@ -180,7 +182,10 @@ class Recipe:
         for translation, (system, direction) in vse.translations.items():
             names, reranks = members_of(system)
             blind = system in mmt.systems and not mmt.rerank.needs_retrieval(reranks)
-            blind = blind and all(name in mmt.pretrained or parse_system(name)[0] == "mt" for name in names)
+            blind = blind and all(
+                not mmt.pretrained[name].sees if name in mmt.pretrained else parse_system(name)[0] == "mt"
+                for name in names
+            )
             known = directions_of(mmt, system)
             if not blind or direction not in known or not set(direction.split("-")) <= set(vse.test):
                 raise RecipeError(
@@ -219,6 +224,10 @@ class Recipe:
                 f"a pretrained translator has no diverse beam search (augment.searches.{search}.groups); leave groups "
                 "out, or sample"
             )
+        seeing = is_pretrained(mmt, system) and mmt.pretrained[members_of(system)[0][0]].sees
+        if search is not None and seeing and searches[search].method != "beam":
+            raise RecipeError(f"a vision-language model is searched by a beam, but augment.searches.{search} draws; "
+                              "name another search")  # fmt: skip
         for hop in pairwise(languages):
             if "-".join(hop) not in (known := directions_of(mmt, system)):
                 key = "mmt.directions" if known is mmt.directions else f"mmt.pretrained.{system}.directions"
@@ -250,9 +259,10 @@ class Recipe:
         if not captioner:
             raise RecipeError(
                 "nothing writes captions; set augment.captioner.row to a row of vse.rows and augment.captioner.model "
-                "to a model with a decoder (gxn)"
+                "to a model with a decoder (gxn), or name a vision-language model (augment.captioner.kind: "
+                "image-text-to-text)"
             )
-        groups = self.vse.rows.get(str(captioner.get("row")), [])
+        groups = [] if "kind" in captioner else self.vse.rows.get(str(captioner.get("row")), [])
         known = sorted({slot.language for text in groups for slot in parse_group(text)})
         if known and languages[0] not in known:
             raise RecipeError(

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 CHANNEL = "channel"
 HUB = "hub"
 CAPTION = "caption"
-"""System of the paths by which a retrieval model writes captions of pictures: `caption:de`."""
+"""System of the paths by which `augment.captioner` writes captions of pictures: `caption:de`."""
 
 
 def parse_system(system: str) -> tuple[str, int]:

@@ -40,7 +40,8 @@ class Phase:
 
 @dataclass
 class PretrainedSettings:
-    """A translator of `transformers` that is used as it is: OPUS-MT (Marian), M2M100 or NLLB."""
+    """A network of `transformers` that is used as it is: a translator, OPUS-MT (Marian), M2M100 or NLLB, or a
+    vision-language model (`kind`), which translates a caption with its picture."""
 
     model: str
     """A folder, or a name on the hub; `{source}` and `{target}` stand for the languages of a direction
@@ -51,9 +52,21 @@ class PretrainedSettings:
     """What it translates; empty: `mmt.directions`."""
     codes: dict[str, str] = field(default_factory=dict)
     """Language → its code in the translator (`zh: zho_Hant`), where it is not to be the usual one."""
+    kind: Literal["translator", "image-text-to-text"] = "translator"
+    """`image-text-to-text`: a vision-language model, LLaVA, Qwen2.5-VL, Idefics3, SmolVLM, PaliGemma …"""
+    prompt: str | None = None
+    """What a vision-language model is asked: `{text}` stands for the caption, `{source}` and `{target}` for the English
+    names of its languages."""
+    longest: int = number(100, 1, 10**4)
+    """Tokens of an answer of a vision-language model, at most."""
+
+    @property
+    def sees(self) -> bool:
+        """Is it a vision-language model?"""
+        return self.kind == "image-text-to-text"
 
     def check(self, key: str) -> None:
-        """Refuse a translator without a model, or directions that are none.
+        """Refuse a translator without a model, directions that are none, or a prompt that is missing or of no use.
 
         Raises:
             RecipeError: it is so.
@@ -63,6 +76,29 @@ class PretrainedSettings:
         for direction in self.directions:
             _check_direction(direction, f"{key}.directions")
         refuse_twice(self.directions, f"{key}.directions")
+        if self.sees and "{text}" not in (self.prompt or ""):
+            raise RecipeError(f"{key}.prompt is {self.prompt!r}; expected a text with {{text}} for the caption")
+        if unread := self.codes if self.sees else self.prompt:
+            name = "codes" if self.sees else "prompt"
+            raise RecipeError(f"{key}.{name} is {unread!r}, which kind: {self.kind} does not read; leave it out, or "
+                              "choose the other kind")  # fmt: skip
+
+
+@dataclass
+class CaptionerSettings:
+    """A vision-language model of `transformers` that writes captions of pictures, as it is (`augment.captioner`)."""
+
+    kind: Literal["image-text-to-text"]
+    """Of the network; without it the captioner is a retrieval model."""
+    model: str
+    """A folder, or a name on the hub."""
+    prompt: str
+    """What it is asked: `Describe this picture in one {language} sentence.`; `{language}` stands for the English name
+    of the captions' language."""
+    revision: str | None = None
+    """Branch, tag or commit of a name on the hub; null: `main`."""
+    longest: int = number(100, 1, 10**4)
+    """Tokens of a caption, at most."""
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset as Table
 
-from data.captions import HUMAN, Caption
+from data.captions import HUMAN
 from data.mixing import CaptionsOfImages
 from data.slots import parse_group
 from modules.pretrained.adapters import require_peft
@@ -28,7 +28,7 @@ from pipeline.retrieval.reranking import by_likelihood, on_first_lists
 from pipeline.retrieval.rows import Row, Trained, slots_of
 from pipeline.retrieval.training import Training
 from pipeline.retrieval.words import require_read
-from pipeline.translation.augment import captions_in, leave_captions, refuse_held_out
+from pipeline.translation.augment import captions_headline, captions_in, leave_written, training_images
 from pipeline.vectors.images import image_arguments, images_in, network_arguments, test_inputs
 from pipeline.vectors.teaching import require_taught
 
@@ -158,23 +158,10 @@ def captions_job(recipe: Recipe, corpus: Job, model: Job, path: str) -> Job:
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Write, and leave the captions."""
         human = captions_in(inputs["corpus"])
-        images = list(dict.fromkeys(caption.image_id for caption in human if caption.split == "train"))
+        images = training_images(human)
         written = Writer(inputs["model"], images_in(inputs), trainer, search).write(images, language)
-        synthetic = [
-            Caption(image, f"{image}|{path}", language, text, "train", path)
-            for image, text in written.items() if text.strip()
-        ]  # fmt: skip
-        refuse_held_out(synthetic, human)
-        if not synthetic:
-            raise RecipeError(f"{path}: every caption is empty; train the captioner longer (augment.captioner.epochs)")
-        return leave_captions(folder, synthetic, human, language, len(written) - len(synthetic))
+        return leave_written(folder, path, written, human, "train the captioner longer (augment.captioner.epochs)")
 
     plain = {"path": path, "search": asdict(search)}
     name, inputs = f"synthetic-{path.replace(':', '-')}", test_inputs(model, corpus)
-    return Job(name, "vse", CAPTIONS_VERSION, plain, inputs, run, False, asdict(trainer), _headline)
-
-
-def _headline(figures: Mapping[str, Any]) -> str:
-    """How many captions, and how many are empty, as text."""
-    empty = f"; {figures['empty']:,} empty ones are left out" if figures["empty"] else ""
-    return f"{figures['captions']:,} captions{empty}"
+    return Job(name, "vse", CAPTIONS_VERSION, plain, inputs, run, False, asdict(trainer), captions_headline)

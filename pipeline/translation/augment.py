@@ -35,12 +35,12 @@ _NOT_OF_A_PATH = ("paths", "batch_tokens", "translators", "captions", "searches"
 
 def synthesis_jobs(
     recipe: Recipe, corpus: Job, translators: Mapping[str, Job], captions: Callable[[str], Job],
-    filtered: Callable[[str, Job], Job],
+    filtered: Callable[[str, Job], Job], pictures: Callable[[], str | None],
 ) -> dict[str, Job]:  # fmt: skip
     """A job for each path that a recipe names, and for each shorter path that it goes through.
 
-    Those of stage `augment` translate; captions of pictures, `caption:de`, are written in stage `vse`, and captions are
-    filtered there by how they fit their images.
+    Those of stage `augment` translate; captions of pictures, `caption:de`, are written in stage `vse` by a retrieval
+    model, and captions are filtered there by how they fit their images.
 
     Args:
         recipe: whose.
@@ -48,6 +48,7 @@ def synthesis_jobs(
         translators: by `system-direction`.
         captions: gives the job that writes captions of pictures, by path.
         filtered: gives the job that keeps some captions, by path and the job that leaves all of them.
+        pictures: gives a digest of the corpus's pictures, for translators that read them.
 
     Raises:
         RecipeError: a translator is missing.
@@ -56,7 +57,7 @@ def synthesis_jobs(
     for path in sorted(recipe.augment.paths, key=lambda path: path.count("-")):
         whole = path.partition("@")[0] if parse_path(path)[2] in recipe.augment.filters else path
         if parse_path(path)[0] != CAPTION:
-            _add_path(jobs, whole, recipe, corpus, translators)
+            _add_path(jobs, whole, recipe, corpus, translators, pictures)
         elif whole not in jobs:
             jobs[whole] = captions(whole)
         if whole != path:
@@ -75,7 +76,8 @@ def say_captions(workspace: Workspace, jobs: Iterable[Job]) -> None:
 
 
 def _add_path(
-    jobs: dict[str, Job], path: str, recipe: Recipe, corpus: Job, translators: Mapping[str, Job]
+    jobs: dict[str, Job], path: str, recipe: Recipe, corpus: Job, translators: Mapping[str, Job],
+    pictures: Callable[[], str | None],
 ) -> None:  # fmt: skip
     if path in jobs:
         return
@@ -83,16 +85,26 @@ def _add_path(
     before = None
     if len(languages) > 2:
         shorter = f"{system}:{'-'.join(languages[:-1])}"
-        _add_path(jobs, shorter, recipe, corpus, translators)
+        _add_path(jobs, shorter, recipe, corpus, translators, pictures)
         before = jobs[shorter]
     wanted = f"{system}-{languages[-2]}-{languages[-1]}"
     if wanted not in translators:
         raise RecipeError(f"augment.paths has {path!r}, but {recipe.augment.translators} trains no {wanted}")
     translator = translators[wanted]
-    jobs[path] = _synthesis_job(recipe, path, corpus, translator, before)
+    read = {"pictures": pictures()} if _reads_pictures(translator) else {}
+    jobs[path] = _synthesis_job(recipe, path, corpus, translator, before, read)
 
 
-def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, before: Job | None) -> Job:
+def _reads_pictures(translator: Job) -> bool:
+    """Is a translator, or a part of one, a vision-language model?"""
+    parts = [job for job in translator.inputs.values() if job.stage == "mmt"]
+    return "pictures" in translator.settings or any(map(_reads_pictures, parts))
+
+
+def _synthesis_job(
+    recipe: Recipe, path: str, corpus: Job, translator: Job, before: Job | None, read: Mapping[str, Any]
+) -> Job:
+    """The job of a path's last hop; `read` is of the corpus and in its key."""
     settings = recipe.augment
     plain = {key: value for key, value in job_settings(settings).items() if key not in _NOT_OF_A_PATH}
     _, (origin, *_), name = parse_path(path)
@@ -145,7 +157,7 @@ def _synthesis_job(recipe: Recipe, path: str, corpus: Job, translator: Job, befo
     inputs |= {"before": before} if before is not None else {}
     name = f"synthetic-{path.replace(':', '-')}"
     return Job(
-        name, "augment", VERSION, plain | {"path": path}, inputs, run, True, asdict(settings.trainer),
+        name, "augment", VERSION, plain | {"path": path, **read}, inputs, run, True, asdict(settings.trainer),
         lambda figures: f"{figures['captions']:,} captions",
     )  # fmt: skip
 
@@ -180,6 +192,43 @@ def leave_captions(
     """Write the synthetic captions of a job; its figures, among them how many captions are empty and left out."""
     write_captions(synthetic, folder / "captions.parquet")
     return diversity([caption for caption in human if caption.split == "train"], synthetic, origin) | {"empty": empty}
+
+
+def training_images(human: Sequence[Caption]) -> list[str]:
+    """The training images that have a human caption in any language, in their order."""
+    return list(dict.fromkeys(caption.image_id for caption in human if caption.split == "train"))
+
+
+def leave_written(
+    folder: Path, path: str, written: Mapping[str, str], human: Sequence[Caption], otherwise: str
+) -> dict[str, Any]:
+    """Leave the captions of pictures that a job wrote; empty ones are counted and left out.
+
+    Args:
+        folder: of the job.
+        path: `caption:de`.
+        written: image id → caption.
+        human: the captions of the corpus.
+        otherwise: what to do where every caption is empty.
+
+    Raises:
+        RecipeError: every caption is empty, or one is of an image that is not in split train.
+    """
+    (language,) = parse_path(path)[1]
+    synthetic = [
+        Caption(image, f"{image}|{path}", language, text, "train", path)
+        for image, text in written.items() if text.strip()
+    ]  # fmt: skip
+    refuse_held_out(synthetic, human)
+    if not synthetic:
+        raise RecipeError(f"{path}: every caption is empty; {otherwise}")
+    return leave_captions(folder, synthetic, human, language, len(written) - len(synthetic))
+
+
+def captions_headline(figures: Mapping[str, Any]) -> str:
+    """How many captions of pictures, and how many are empty, as text."""
+    empty = f"; {figures['empty']:,} empty ones are left out" if figures["empty"] else ""
+    return f"{figures['captions']:,} captions{empty}"
 
 
 def refuse_held_out(source: Sequence[Caption], human: Sequence[Caption]) -> None:

@@ -1,4 +1,4 @@
-"""Jobs of pretrained translators: each is tested like a trained one, and leaves where it lies and which it was."""
+"""Jobs of pretrained networks: translators, each tested like a trained one, and captioners."""
 
 import json
 from collections.abc import Mapping
@@ -6,17 +6,29 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from data.answer_tokens import AnswerTokens
+from data.languages import language_name
+from data.regions import RegionStore
+from modules.translators.beam import BeamSettings
+from modules.translators.image_text import ImageTextTranslator
+from pipeline.corpus.prepare import pictures_digest
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
+from pipeline.recipes.systems import parse_path
 from pipeline.recipes.trainer_settings import job_settings
+from pipeline.recipes.translator_settings import CaptionerSettings
+from pipeline.translation.augment import captions_headline, captions_in, leave_written, training_images
 from pipeline.translation.evaluation import evaluate_and_show, settings_of_test, translation_headline
 from pipeline.translation.parallel_text import parallel_text_of
+from pipeline.translation.translating import translate_all
 from pipeline.translation.translator_files import PRETRAINED, load_pretrained
 
 VERSION = 1
-_READ = (".json", ".txt", ".model", ".spm", ".safetensors")
+CAPTIONER = "augment.captioner"
+_READ = (".json", ".jinja", ".txt", ".model", ".spm", ".safetensors")
+_PICTURES = 64  # opened at a time
 
 
 def pretrained_job(recipe: Recipe, workspace: Workspace, system: str, direction: str, corpus: Job) -> Job:
@@ -29,10 +41,16 @@ def pretrained_job(recipe: Recipe, workspace: Workspace, system: str, direction:
         RecipeError: a folder is not there, or holds no model.
     """
     settings, about = recipe.mmt, recipe.mmt.pretrained[system]
-    name, digest = _place(about.model, direction, f"mmt.pretrained.{system}.model", workspace)
+    source, target = direction.split("-")
+    model = about.model.replace("{source}", source).replace("{target}", target)
+    name, digest = place_of(model, f"mmt.pretrained.{system}.model", "translator", workspace)
     codes = {language: about.codes[language] for language in direction.split("-") if language in about.codes}
-    network = {"name": name, "direction": direction, "codes": codes, "revision": about.revision}
+    network: dict[str, Any] = {"name": name, "direction": direction, "codes": codes, "revision": about.revision}
     plain = settings_of_test(settings) | {"trainer": job_settings(settings)["trainer"]}
+    if about.sees:
+        names = {"{source}": language_name(source), "{target}": language_name(target)}
+        network |= {"prompt": filled(about.prompt or "", names), "longest": about.longest}
+        plain["pictures"] = pictures_digest(recipe, workspace)
     plain[PRETRAINED] = network | {"name": digest or name}
     title = f"{system}-{direction}"
 
@@ -51,16 +69,78 @@ def pretrained_job(recipe: Recipe, workspace: Workspace, system: str, direction:
     return Job(title, "mmt", VERSION, plain, {"corpus": corpus}, run, True, asdict(settings.trainer), headline)
 
 
-def _place(model: str, direction: str, key: str, workspace: Workspace) -> tuple[str, str | None]:
-    """Where a translator lies, and a digest of its files if that is a folder; RecipeError if it holds none."""
-    source, target = direction.split("-")
-    name = model.replace("{source}", source).replace("{target}", target)
-    folder = Path(name).expanduser()
+def captioner_job(
+    recipe: Recipe, workspace: Workspace, corpus: Job, captioner: CaptionerSettings, path: str
+) -> Job:  # fmt: skip
+    """Let a vision-language model write a caption of each training image; it leaves `captions.parquet`.
+
+    It is of stage `augment`. A caption is a translation of nothing, with the picture.
+
+    Args:
+        recipe: whose.
+        workspace: its artifacts.
+        corpus: the job that prepares its data.
+        captioner: the network, and what it is asked.
+        path: `caption:de`.
+
+    Raises:
+        RecipeError: a folder is not there, or holds no model.
+    """
+    settings, (language,) = recipe.augment, parse_path(path)[1]
+    name, digest = place_of(captioner.model, f"{CAPTIONER}.model", "vision-language model", workspace)
+    prompt = filled(captioner.prompt, {"{language}": language_name(language)})
+    search = BeamSettings(settings.beam_size, settings.length_penalty)
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Write, and leave the captions."""
+        network = ImageTextTranslator(name, prompt, captioner.longest, captioner.revision, CAPTIONER)
+        human, tokens = captions_in(inputs["corpus"]), AnswerTokens(network.processor.tokenizer, language)
+        images, store = training_images(human), RegionStore(inputs["corpus"] / "regions", check_values=False)
+        nothing = tokens.encode_all([""] * len(images), language)
+        found = translate_all(
+            network, tokens, nothing, images, store, language, search, _PICTURES, settings.trainer,
+            kept=folder / "checkpoints",
+        )  # fmt: skip
+        written = {image: best.text for image, (best, *_) in zip(images, found, strict=True)}
+        figures = leave_written(folder, path, written, human, f"change its prompt ({CAPTIONER}.prompt)")
+        return {"model": name, "commit": network.commit, **figures}
+
+    plain: dict[str, Any] = {
+        "path": path, "search": asdict(search), "network": digest or name, "revision": captioner.revision,
+        "prompt": prompt, "longest": captioner.longest, "pictures": pictures_digest(recipe, workspace),
+        "trainer": job_settings(settings)["trainer"],
+    }  # fmt: skip
+    job = f"synthetic-{path.replace(':', '-')}"
+    return Job(
+        job, "augment", VERSION, plain, {"corpus": corpus}, run, True, asdict(settings.trainer), captions_headline
+    )
+
+
+def filled(prompt: str, values: Mapping[str, str]) -> str:
+    """A prompt with names in the place of `{language}` …; other braces stay."""
+    for mark, value in values.items():
+        prompt = prompt.replace(mark, value)
+    return prompt
+
+
+def place_of(model: str, key: str, what: str, workspace: Workspace) -> tuple[str, str | None]:
+    """Where a network lies, and a digest of its files if that is a folder.
+
+    Args:
+        model: a folder, or a name on the hub.
+        key: of the recipe, for messages.
+        what: is expected there, for messages.
+        workspace: knows digests.
+
+    Raises:
+        RecipeError: the folder is not there, or holds no network.
+    """
+    folder = Path(model).expanduser()
     if not folder.is_dir():
-        if name.startswith(("/", "./", "../", "~")):
-            raise RecipeError(f"{key}: no folder {name}; expected one with a translator of transformers")
-        return name, None
+        if model.startswith(("/", "./", "../", "~")):
+            raise RecipeError(f"{key}: no folder {model}; expected one with a {what} of transformers")
+        return model, None
     if not (folder / "config.json").is_file():
-        raise RecipeError(f"{key}: {name} holds no config.json; expected a folder with a translator of transformers")
+        raise RecipeError(f"{key}: {model} holds no config.json; expected a folder with a {what} of transformers")
     files = sorted(path for path in folder.iterdir() if path.suffix in _READ)
     return str(folder.absolute()), workspace.fingerprint(files)

@@ -11,13 +11,15 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
+from data.pixels import files_of
 from data.regions import RegionStore
 from data.text import BEGIN, END, SubWords, spaced
 from data.translation import Sentences, in_order_loader
 from modules.distributed import gather_objects
 from modules.training.translation import Synthesis
 from modules.translators.beam import Hypothesis
-from modules.translators.registry import Search, Searched
+from modules.translators.registry import Search, Searched, reads_pictures
+from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.files import write_atomically
 from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
@@ -41,12 +43,15 @@ def translate_all(
 ) -> list[list[Translated]]:  # fmt: skip
     """Translate sentences (token numbers) into language `target`, in their order, on all devices of `settings`.
 
-    A text-only translator ignores regions. `other_ids` are other images, for features that need them. `kept` is a
-    folder where translations are written as they are made; a run that finds some there goes on behind them, and ends
-    with the same translations.
+    A text-only translator ignores regions; a vision-language model reads the pictures of their corpus instead.
+    `other_ids` are other images, for features that need them. `kept` is a folder where translations are written as
+    they are made; a run that finds some there goes on behind them, and ends with the same translations.
 
     Returns:
         for each sentence its translations, best first, at most `n_best`.
+
+    Raises:
+        DataError: a vision-language model lacks the picture of an image, or it cannot be read.
     """
     keeping = [] if kept is None else [KeptTranslations(kept)]
     trainer = make_trainer(settings, callbacks=keeping)
@@ -54,13 +59,21 @@ def translate_all(
     synthesis = Synthesis(translator.eval(), search, BEGIN, END, n_best)
     for callback in keeping:
         synthesis.found = callback.read(rank, world)
+    pictures = _pictures(regions, image_ids) if regions is not None and reads_pictures(translator) else None
     regions = regions if translator.regions is not None else None
-    sentences = Sentences(source, None, image_ids, other_ids)
+    sentences = Sentences(source, None, image_ids, other_ids, pictures)
     loader = in_order_loader(sentences, regions, batch_tokens, rank, world, synthesis.found)
     with stopping():
         trainer.predict(synthesis, loader, return_predictions=False)
     hypotheses = dict(gather_objects(list(synthesis.found.items()), world))
     return [[_read(hypothesis, bpe, target) for hypothesis in hypotheses[number]] for number in range(len(source))]
+
+
+def _pictures(regions: RegionStore, image_ids: Sequence[str | None]) -> dict[str, Path]:
+    """Image id → picture file of images of a prepared corpus, which its regions stand for."""
+    named = list(dict.fromkeys(image for image in image_ids if image is not None))
+    files = files_of(pictures_of(regions.folder.parent), named, "take a translator that reads none (mt)")
+    return dict(zip(named, files, strict=True))
 
 
 def _read(hypothesis: Hypothesis, bpe: SubWords, target: str) -> Translated:

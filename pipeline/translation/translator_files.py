@@ -9,10 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from data.answer_tokens import AnswerTokens
 from data.text import BEGIN, END, UNKNOWN, JointBPE, SubWords, spaced
 from data.translator_tokens import TranslatorTokens
 from modules.errors import ModelError
 from modules.translators.ensemble import Ensemble
+from modules.translators.image_text import ImageTextTranslator
 from modules.translators.noisy_channel import Channel
 from modules.translators.pretrained import PretrainedTranslator, require_translator
 from modules.translators.registry import Searched, build_translator
@@ -86,14 +88,21 @@ def load_translator(folder: Path) -> tuple[Searched, SubWords]:
     return translator, bpe
 
 
-def load_pretrained(about: Mapping[str, Any]) -> tuple[PretrainedTranslator, TranslatorTokens]:
+def load_pretrained(
+    about: Mapping[str, Any],
+) -> tuple[PretrainedTranslator, TranslatorTokens] | tuple[ImageTextTranslator, AnswerTokens]:
     """A translator of transformers, by `name`, `direction`, `codes` and `revision`, and its sub-words.
+
+    With a `prompt` (and `longest`) it is a vision-language model.
 
     Raises:
         DataError: its tokenizer is missing, or does not know the languages.
         ModelError: there is no such translator.
     """
     name = about["name"]
+    if "prompt" in about:
+        seeing = ImageTextTranslator(name, about["prompt"], about["longest"], about["revision"])
+        return seeing, AnswerTokens(seeing.processor.tokenizer, about["direction"].split("-")[1])
     revision = require_translator(name, about["revision"]) or about["revision"]
     tokens = TranslatorTokens(name, about["direction"], about["codes"], revision)  # before the weights, which are large
     return PretrainedTranslator(name, tokens.first, revision), tokens
