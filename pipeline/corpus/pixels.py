@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from data.captions import read_captions
 from data.network_pixels import NetworkPixels, reader_settings, write_network_pixels
 from data.pixels import files_of, write_pixels
 from data.processes import cores
-from pipeline.corpus.prepare import pictures_of
+from pipeline.corpus.prepare import captioned_images, pictures_of
 from pipeline.engine.job import Job
 
 VERSION = 1
@@ -43,7 +42,7 @@ def network_pictures_job(name: str, corpus: Job, pictures: str | None) -> Job:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Write the pictures; DataError if the corpus lacks one."""
-        wanted = list(dict.fromkeys(read_captions(inputs["corpus"] / "captions.parquet")["image_id"][:]))
+        wanted = captioned_images(inputs["corpus"])
         otherwise = "freeze the image tower and read regions (vse.model=san)"
         paths = files_of(pictures_of(inputs["corpus"]), wanted, otherwise)
         write_network_pixels(folder, NetworkPixels(name), wanted, paths, cores())
@@ -59,9 +58,7 @@ def network_pictures_job(name: str, corpus: Job, pictures: str | None) -> Job:
 def _job(name: str, corpus: Job, size: int, digest: str | None, of: str | None, otherwise: str) -> Job:
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Write the pictures; DataError if the corpus lacks one."""
-        captions = read_captions(inputs["corpus"] / "captions.parquet")
-        rows = zip(captions["image_id"][:], captions["split"][:], strict=True)
-        wanted = list(dict.fromkeys(image_id for image_id, split in rows if of in (None, split)))
+        wanted = captioned_images(inputs["corpus"], of)
         write_pixels(folder, pictures_of(inputs["corpus"]), wanted, size, otherwise)
         return {"pictures": len(wanted)}
 

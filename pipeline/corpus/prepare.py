@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from data.captions import TRAINING_SPLITS, write_captions, write_pairs
+from data.captions import TRAINING_SPLITS, read_captions, write_captions, write_pairs
 from data.corpora import Corpus
 from data.corpora.registry import CORPORA
 from data.extractor import EXTRACTOR_VERSION, Extractor
@@ -113,6 +113,26 @@ def pictures_of(corpus: Path) -> dict[str, Path]:
     """
     pictures = {name: Path(path) for name, path in about_corpus(corpus)["pictures"].items()}
     return {name: path if path.is_absolute() else corpus / path for name, path in pictures.items()}
+
+
+def captioned_images(corpus: Path, split: str | None = None) -> list[str]:
+    """The ids of images of a prepared corpus that have captions, in the order of its region store.
+
+    All that models read of images is in this order (regions, pictures, vectors), and so are ranks: those of any two
+    models are of the same images, one by one.
+
+    Args:
+        corpus: its folder.
+        split: of the captions; None: any.
+
+    Raises:
+        DataError: the corpus is damaged.
+    """
+    captions = read_captions(corpus / "captions.parquet")
+    rows = zip(captions["image_id"][:], captions["split"][:], strict=True)
+    wanted = dict.fromkeys(image for image, of in rows if split in (None, of))
+    stored = [image for image in RegionStore(corpus / "regions", check_values=False).ids if image in wanted]
+    return list(dict.fromkeys([*stored, *wanted]))
 
 
 def twins_of(corpus: Path) -> list[dict[str, str]]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from data.captions import Caption, read_captions, write_captions
+from data.captions import TRAINING_SPLITS, Caption, read_captions, write_captions
 from data.casing import Casing
 from data.regions import RegionStore
 from data.text import spaced, words_of
@@ -183,7 +183,7 @@ def casing_in(folder: Path, language: str) -> Casing:
     """How people write the words of a language in the training captions of a corpus; raises as `read_captions`."""
     table = read_captions(folder / "captions.parquet")
     rows = zip(table["split"][:], table["language"][:], table["text"][:], strict=True)
-    return Casing.learn(text for split, of, text in rows if (split, of) == ("train", language))
+    return Casing.learn(text for split, of, text in rows if split in TRAINING_SPLITS and of == language)
 
 
 def leave_captions(

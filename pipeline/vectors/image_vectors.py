@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from data.captions import read_captions
 from data.network_pixels import NetworkPixels
 from data.parts import write_in_parts
 from data.pixels import VectorStore, files_of, open_images
@@ -19,7 +18,7 @@ from data.text_inputs import PretrainedTokens
 from modules.pretrained.dual_network import dual_network_arguments, revision_of
 from modules.retrieval_models import RetrievalModel, build_model
 from modules.retrieval_models.dual_encoder import DualEncoder
-from pipeline.corpus.prepare import pictures_of
+from pipeline.corpus.prepare import captioned_images, pictures_of
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
@@ -51,7 +50,7 @@ def network_job(name: str, files: str | None, corpus: Job, pictures: str | None,
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Encode; DataError if an image has no picture, or one cannot be read."""
-        reader, ids = NetworkPixels(name), _ids(inputs["corpus"])
+        reader, ids = NetworkPixels(name), captioned_images(inputs["corpus"])
         model, arguments = image_tower(name, reader.size)
         model.eval().to(device_of(trainer))
         files = files_of(pictures_of(inputs["corpus"]), ids, "take a model that reads its regions (vse.model=san)")
@@ -79,7 +78,7 @@ def trained_job(trained: Job, inputs: Mapping[str, Job], trainer: TrainerSetting
         require_single(model, trained.name)
         model.to(device_of(trainer))
         store = open_images(inputs.get("images", inputs["corpus"] / "regions"))
-        ids = _ids(inputs["corpus"])
+        ids = captioned_images(inputs["corpus"])
         rows = store.rows(ids)
         starts = range(0, len(rows), _PART)
         _write(folder, ids, lambda first: (
@@ -169,10 +168,6 @@ def require_single(model: RetrievalModel, name: str) -> None:
             f"vse.teacher: {name} has scores of {model.score}, not an inner product of single vectors; take another "
             "teacher (san, dan, vse-inf, dual-encoder …)"
         )
-
-
-def _ids(corpus: Path) -> list[str]:
-    return list(dict.fromkeys(read_captions(corpus / "captions.parquet")["image_id"][:]))
 
 
 def _encoded(model: RetrievalModel, images: NDArray[Any]) -> NDArray[np.float32]:
