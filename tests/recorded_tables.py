@@ -36,7 +36,7 @@ RECORDED: Mapping[str, Mapping[str, Any]] = {
 }
 PAGES = {
     name: (RECORDS.parents[1] / name).read_text(encoding="utf-8")
-    for name in ("README.md", "pipeline/results/README.md", ".docs/pages/models.md")
+    for name in ("README.md", "pipeline/results/README.md", ".docs/pages/models.md", ".docs/pages/speed.md")
 }
 
 
