@@ -221,11 +221,11 @@ def drawn(count: int) -> NDArray[np.float32]:
 
 
 def taught(folder: Path) -> Path:
-    """Sentences without pictures in two languages, with a teacher's vectors."""
+    """Sentences without pictures in four languages, with a teacher's vectors."""
     folder.mkdir()
     texts = [f"house {number}" for number in range(8)]
     compute_vectors(texts, lambda text: [1], lambda tokens: drawn(len(tokens)), folder, folder / "parts")
-    write_pairs([TaughtPair(text, language, text) for text in texts for language in ("en", "de")], folder)
+    write_pairs([TaughtPair(text, language, text) for text in texts for language in ("en", "de", "fr", "cs")], folder)
     return folder
 
 
