@@ -11,6 +11,7 @@ from data.corpora import Corpus
 from data.corpora.registry import CORPORA
 from data.extractor import EXTRACTOR_VERSION, Extractor
 from data.findings import Finding
+from data.lines import read_lines
 from data.pictures import pictures_in
 from data.processes import cores
 from data.regions import RegionStore, standardise, write_regions
@@ -116,7 +117,7 @@ def pictures_of(corpus: Path) -> dict[str, Path]:
 
 
 def captioned_images(corpus: Path, split: str | None = None) -> list[str]:
-    """The ids of images of a prepared corpus that have captions, in the order of its region store.
+    """The ids of images of a prepared corpus that have captions, in the order of its region store, if it has one.
 
     All that models read of images is in this order (regions, pictures, vectors), and so are ranks: those of any two
     models are of the same images, one by one.
@@ -131,8 +132,9 @@ def captioned_images(corpus: Path, split: str | None = None) -> list[str]:
     captions = read_captions(corpus / "captions.parquet")
     rows = zip(captions["image_id"][:], captions["split"][:], strict=True)
     wanted = dict.fromkeys(image for image, of in rows if split in (None, of))
-    stored = [image for image in RegionStore(corpus / "regions", check_values=False).ids if image in wanted]
-    return list(dict.fromkeys([*stored, *wanted]))
+    ids = corpus / "regions" / "ids.txt"
+    stored = read_lines(ids, "an image id a line") if ids.exists() else []
+    return list(dict.fromkeys([*(image for image in stored if image in wanted), *wanted]))
 
 
 def twins_of(corpus: Path) -> list[dict[str, str]]:
