@@ -4,7 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-_WORD = re.compile(r"\w+(?:-\w+)*")
+_WORD, _LETTER = re.compile(r"\w+(?:-\w+)*"), re.compile(r"[^\W\d_]")
 
 
 class Casing:
@@ -63,15 +63,10 @@ class Casing:
             return text
         names = {word.lower(): word for word in _WORD.findall(source)[1:]}
         cased = _WORD.sub(lambda match: self._cased(match[0], names), text)
-        if _begins_with_capital(source) and (first := next((place for place, letter in enumerate(cased)
-                                                             if letter.isalpha()), None)) is not None:  # fmt: skip
-            cased = cased[:first] + cased[first].upper() + cased[first + 1 :]
+        if (first := _LETTER.search(source)) and first[0].isupper():
+            cased = _LETTER.sub(lambda letter: letter[0].upper(), cased, count=1)
         return cased if cased.lower() == text else text
 
     def _cased(self, word: str, names: dict[str, str]) -> str:
         known = self._form_of.get(word) or names.get(word)
         return known or "-".join(self._form_of.get(part, part) for part in word.split("-"))
-
-
-def _begins_with_capital(text: str) -> bool:
-    return next((letter.isupper() for letter in text if letter.isalpha()), False)

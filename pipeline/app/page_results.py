@@ -16,7 +16,7 @@ from pipeline.export.generation import generating, picture_of
 from pipeline.gallery.examples import Sentence
 from pipeline.gallery.explanation import Word, explain
 from pipeline.gallery.gallery import Gallery
-from pipeline.gallery.hits import Hit
+from pipeline.gallery.hits import SIMILAR, Hit
 from pipeline.visualization.attention import outline
 
 COLUMNS = 4
@@ -206,7 +206,7 @@ def _captions(gallery: Gallery, rank: int, hit: Hit, sentence: Sentence | None) 
     if not (own[1:] or wanted):
         return
     key = f"captions-{'' if sentence is None else sentence.language}-{rank}-{hit.name}"
-    more = st.expander("More captions" if own else "Similar captions in the gallery", key=key, on_change="rerun")
+    more = st.expander("More captions" if own else SIMILAR.capitalize(), key=key, on_change="rerun")
     if more.open:
         for text in [*own[1:], *_similar(gallery, hit, wanted, bool(own))]:
             more.caption(text)

@@ -104,7 +104,8 @@ def up_to_date(graph: Graph) -> ExportedModel:
     wanted = (chosen.job.key, translators, None if reranker is None else reranker.job.key)
     with suppress(RecipeError):
         about = read_about(folder)
-        if (about.get("key"), about.get("translators"), (about.get("reranker") or {}).get("key")) == wanted:
+        held = about.get("key"), about.get("translators"), (about.get("reranker") or {}).get("key")
+        if held == wanted and (CASING in about["files"] or not translators):
             return ExportedModel.load(folder)
     return export(graph, folder)
 

@@ -104,11 +104,7 @@ def translate_lines(
     Raises:
         RecipeError: an option or a file does not fit.
     """
-    beam = BeamSettings(options.beam_size, options.length_penalty)
-    if request.n_best < 1 or request.n_best > beam.beam_size:
-        raise RecipeError(
-            f"translate: --n-best is {request.n_best}; expected 1 to augment.beam_size ({beam.beam_size})"
-        )
+    beam = _beam(request, options)
     lines = _standard_input() if request.source is None else read_lines(request.source, "a sentence a line")
     hops, languages = load(), parse_path(request.path)[1]
     words = _words(hops[0][1], lines, languages[0])
@@ -129,10 +125,7 @@ def translate_lines(
                 options.batch_tokens, trainer, request.n_best if number == len(hops) else 1,
             )  # fmt: skip
             translated = dict(zip(sentences, translations, strict=True))
-        translated = {
-            place: [replace(one, text=casing.apply(one.text, lines[place])) for one in best]
-            for place, best in translated.items()
-        }
+        translated = {place: _cased(best, lines[place], casing) for place, best in translated.items()}
         silent += len(places) - sum(bool(best.text.strip()) for best, *_ in translated.values())
         end = min(start + _BLOCK, len(lines))
         if request.moses:
@@ -146,6 +139,19 @@ def translate_lines(
     counts = {"empty": empty, "unread": readable.count(False) - empty, "silent": silent, "cut": len(cut)}
     counts["unknown"] = _tell_unknown(lines, words, languages[0])
     _tell(len(lines), request.path, counts, blind)
+
+
+def _beam(request: Request, options: AugmentSettings) -> BeamSettings:
+    """The search; a RecipeError if it does not find as many translations as are asked for."""
+    if not 1 <= request.n_best <= options.beam_size:
+        raise RecipeError(
+            f"translate: --n-best is {request.n_best}; expected 1 to augment.beam_size ({options.beam_size})"
+        )
+    return BeamSettings(options.beam_size, options.length_penalty)
+
+
+def _cased(translations: Sequence[Translated], source: str, casing: Casing) -> list[Translated]:
+    return [replace(translation, text=casing.apply(translation.text, source)) for translation in translations]
 
 
 def _words(bpe: SubWords, lines: Sequence[str], language: str) -> list[Words]:

@@ -150,11 +150,8 @@ class Gallery:
             require_alike(self.exported, second)
             asked = [(queries[place].text, languages[place]) for place in again]
             pictures = [[row for row, _ in found[place]] for place in again]
-            for place, rows in zip(
-                again,
-                reranked(second, asked, pictures, lambda rows: self._regions(self.rows(rows), self._parts)),
-                strict=True,
-            ):
+            ordered = reranked(second, asked, pictures, lambda rows: self._regions(self.rows(rows), self._parts))
+            for place, rows in zip(again, ordered, strict=True):
                 found[place] = rows
         return [
             Found(self._hits(rows[: query.top]), reading, fit)

@@ -9,6 +9,7 @@ from pipeline.gallery.fit import Fit
 
 Own = dict[str, list[str]]
 """The captions of one picture, by language."""
+SIMILAR = "similar captions in the gallery"
 ARBITRARY = "none of the words is known, so the pictures are arbitrary"
 
 
@@ -86,7 +87,7 @@ class Described(dict[str, list[Hit]]):
     @property
     def title(self) -> str:
         """What the captions that were found are called; one may be the picture's where its own are not known."""
-        return "similar captions of other pictures" if self.own else "similar captions in the gallery"
+        return "similar captions of other pictures" if self.own else SIMILAR
 
     def own_in(self, language: str) -> list[str]:
         """The captions of the picture itself in a language; none where they are not known."""

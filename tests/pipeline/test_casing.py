@@ -8,7 +8,9 @@ import pytest
 
 from data.text import JointBPE
 from pipeline.errors import RecipeError
+from pipeline.export.export import up_to_date
 from pipeline.export.exported_model import ExportedModel
+from pipeline.graph import Graph
 from tests.pipeline.test_exported_model import rewritten
 from tests.pipeline.test_translate import Stdin
 from tests.pipeline.tiny import Tiny
@@ -43,15 +45,29 @@ def test_an_exported_model_brings_the_capitals_of_its_target_languages(exported:
     assert exported.translators.translate_all(SENTENCES.splitlines(), "mt", "en", "de") == CASED
 
 
-def test_a_model_exported_without_capitals_writes_lower_case(exported: ExportedModel, tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    shutil.copytree(exported.folder, folder)
-    (folder / "casing.json").unlink()
-    about = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+def without_capitals(model: Path) -> Path:
+    """An exported model as it was before there were any."""
+    (model / "casing.json").unlink()
+    about = json.loads((model / "model.json").read_text(encoding="utf-8"))
     del about["files"]["casing.json"]
-    (folder / "model.json").write_text(json.dumps(about), encoding="utf-8")
+    (model / "model.json").write_text(json.dumps(about), encoding="utf-8")
+    return model
+
+
+def test_a_model_exported_without_capitals_writes_lower_case(exported: ExportedModel, tmp_path: Path) -> None:
+    folder = without_capitals(shutil.copytree(exported.folder, tmp_path / "model"))
     found = ExportedModel.load(folder).translators.translate_all(SENTENCES.splitlines(), "mt", "en", "de")
     assert found == ["Ein rotes haus", "ein rotes haus"]
+
+
+def test_such_a_model_of_a_recipe_is_exported_again(tiny: Tiny, tmp_path: Path) -> None:
+    own = tiny.without(tmp_path, "nothing")
+    graph = Graph(own.recipe(), own.workspace)
+    folder = up_to_date(graph).folder
+    before = (folder / "model.json").stat().st_ino
+    assert (up_to_date(graph).folder / "model.json").stat().st_ino == before, "nothing lacks"
+    without_capitals(folder)
+    assert (up_to_date(graph).folder / "casing.json").is_file()
 
 
 def test_capitals_of_another_form_are_refused_in_a_line(exported: ExportedModel, tmp_path: Path) -> None:
