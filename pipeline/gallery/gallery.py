@@ -150,8 +150,7 @@ class Gallery:
             require_alike(self.exported, second)
             asked = [(queries[place].text, languages[place]) for place in again]
             pictures = [[row for row, _ in found[place]] for place in again]
-            ordered = reranked(second, asked, pictures, lambda rows: self._regions(self.rows(rows), self._parts))
-            for place, rows in zip(again, ordered, strict=True):
+            for place, rows in zip(again, reranked(second, asked, pictures, self._regions_at), strict=True):
                 found[place] = rows
         return [
             Found(self._hits(rows[: query.top]), reading, fit)
@@ -262,6 +261,10 @@ class Gallery:
         if (place := self.place_of(name)) is None:
             raise RecipeError(f"{self.folder}: no picture {name!r} in the gallery")
         return self.rows([place])[0]
+
+    def _regions_at(self, places: Sequence[int]) -> NDArray[Any]:
+        """The same as `_regions`, by row number."""
+        return self._regions(self.rows(places), self._parts)
 
     def _regions(self, rows: Sequence[Mapping[str, Any]], parts: VectorCache) -> NDArray[Any]:
         """Regions (N, R, D) of pictures, as the model reads them."""
