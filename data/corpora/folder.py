@@ -3,6 +3,7 @@
     captions.tsv      picture TAB language TAB caption, and if wanted TAB split (train, val, test); with the setting
                       `languages` there is no column of languages: picture TAB caption; a header (`image,caption`) says
                       what columns hold; a cell may hold a list of captions (`['a dog', 'a cat']`)
+    captions.*.tsv    a table a language, `captions.en.tsv` and others, without a column of languages
     a folder          of texts that are named as the pictures, `1.txt` for `1.jpg`: a caption a line
     parallel.tsv      a header of languages, `en TAB de`, or `picture TAB en TAB de`; then translations of each other,
                       two or more a line
@@ -14,16 +15,17 @@ added; copies of a picture are in its split.
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from data.captions import Caption, Pair
 from data.corpora import Corpus
+from data.corpora.caption_files import LANGUAGE_CODE, is_code, tables_in, texts_in
 from data.errors import BadLines, DataError
 from data.languages import language_of
-from data.lines import read_lines, visible_files
-from data.pictures import PictureNames, composed, copies_of, is_inside, pictures_in
+from data.lines import read_lines
+from data.pictures import PictureNames, composed, copies_of, pictures_in
 from data.tables import (
     CAPTION,
     LANGUAGE,
@@ -42,8 +44,6 @@ CAPTIONS = "picture TAB language TAB caption, and if wanted TAB split"
 """What a line of captions is, in words."""
 WITHOUT_LANGUAGE = "picture TAB caption, and if wanted TAB split"
 """What it is without a column of languages."""
-TEXT = ".txt"
-"""What the name of a text of one picture ends in."""
 _COLUMNS = {PICTURE, LANGUAGE, CAPTION, SPLIT, OTHER}
 
 
@@ -55,8 +55,9 @@ class FolderSettings:
     """Folder of the pictures."""
 
     captions: str = "captions.tsv"
-    """The captions, one a line: `picture TAB language TAB caption`, and if wanted `TAB split`. Or a folder of texts,
-    each named as a picture (`1.txt` for `1.jpg`), a caption a line."""
+    """The captions, one a line: `picture TAB language TAB caption`, and if wanted `TAB split`. Or tables that are named
+    by their languages, `captions.*.tsv` for `captions.en.tsv` and others, without the column of languages. Or a folder
+    of texts, each named as a picture (`1.txt` for `1.jpg`), a caption a line."""
 
     languages: list[str] = field(default_factory=list)
     """Languages of captions without a column of languages (`picture TAB caption`); of several, that of each caption is
@@ -133,23 +134,11 @@ def sources(settings: FolderSettings, root: Path | None) -> list[Path]:
     """
     root = _require(root)
     captions, pictures = root / settings.captions, pictures_in(root / settings.pictures)[0]
-    files = [*texts_in(captions, PictureNames(pictures))] if captions.is_dir() else [captions]
+    files = [*(texts_in(captions, PictureNames(pictures)) if captions.is_dir() else tables_in(captions))]
     files += [root / settings.parallel] if settings.parallel else []
     if settings.regions is not None:
         return files + [root / settings.regions / name for name in ("regions.npy", "boxes.npy", "ids.txt")]
     return files + list(pictures.values())
-
-
-def texts_in(folder: Path, names: PictureNames) -> dict[Path, str]:
-    """The texts of a folder that are named as a picture (`1.txt` or `1.jpg.txt` for `1.jpg`) → that picture."""
-    files = [path for path in sorted(visible_files(folder)) if path.suffix.lower() == TEXT and is_inside(path, folder)]
-    named = {path: names.name_of(path.relative_to(folder).as_posix()[: -len(TEXT)]) for path in files}
-    return {path: name for path, name in named.items() if name is not None}
-
-
-def is_code(language: str) -> bool:
-    """May a language be called so: `en`, `de`?"""
-    return language.isascii() and language.isalpha() and language.islower()
 
 
 def _require(root: Path | None) -> Path:
@@ -197,7 +186,10 @@ class _Reading:
 
     def captions(self, path: Path) -> list[Caption]:
         """The captions of a file, or of a folder of texts."""
-        lines = list(self._texts(path) if path.is_dir() else self._lines(path))
+        if path.is_dir():
+            lines = list(self._texts(path))
+        else:
+            lines = [line for table, language in tables_in(path).items() for line in self._lines(table, language)]
         first: dict[str, str] = {}
         for line in lines:
             with self.bad.gather(here := f"{line.file}:{line.number}"):
@@ -209,7 +201,8 @@ class _Reading:
                 self.empty.append(here)
                 continue
             name, place = line.picture, f".{line.place}" if line.place > 1 else ""
-            caption = Caption(name, f"{name}#{line.number}{place}", line.language, line.text, self._split(name))
+            of = line.language if self._a_language_each else ""
+            caption = Caption(name, f"{name}#{of}{line.number}{place}", line.language, line.text, self._split(name))
             self.places[caption.caption_id] = here
             captions.append(caption)
         if not captions:
@@ -257,18 +250,19 @@ class _Reading:
         self.places[pair.pair_id] = here
         yield pair
 
-    def _lines(self, path: Path) -> Iterator[_Line]:
+    def _lines(self, path: Path, language: str) -> Iterator[_Line]:
         table, columns = read_table(path, self._expected, bad=self.bad), self.settings.columns or self._usual
         self.half_quoted += [f"{path}:{number}" for number in table.half_quoted]
         rows = table.rows
         if rows and is_header(rows[0][1]):
             columns, rows = columns_of(rows[0][1]) or columns, rows[1:]
-        if LANGUAGE not in columns:
+        if not language and LANGUAGE not in columns:
             self._require_languages(path)
         hint = "" if table.separator == "\t" else "; write a text with commas in quotation marks"
         for number, cells in rows:
             with self.bad.gather(f"{path}:{number}"):
-                yield from self._row(path, number, cells, columns, hint)
+                for line in self._row(path, number, cells, columns, hint):
+                    yield replace(line, language=line.language or language or self._language_of(line.text))
 
     def _row(self, path: Path, number: int, cells: Sequence[str], columns: Sequence[str], hint: str) -> Iterator[_Line]:
         """The captions of a row of a table; `hint` is what helps against a wrong number of cells."""
@@ -283,7 +277,7 @@ class _Reading:
             raise DataError(f"{here}: split {split!r}, expected {', '.join(SPLITS)}")
         texts = [text for text in captions_in(row[CAPTION]) if not is_missing(text)] or [""]
         for place, text in enumerate(texts, 1):
-            yield _Line(path, number, place, name, row.get(LANGUAGE) or self._language_of(text), text, split)
+            yield _Line(path, number, place, name, row.get(LANGUAGE, ""), text, split)
 
     def _texts(self, folder: Path) -> Iterator[_Line]:
         """The lines of the texts that are named as pictures; of a text without a caption its first."""
@@ -308,13 +302,17 @@ class _Reading:
     @property
     def _usual(self) -> list[str]:
         """The columns of captions that neither a header nor a setting explains."""
-        return [PICTURE, CAPTION, SPLIT] if self.settings.languages else [PICTURE, LANGUAGE, CAPTION, SPLIT]
+        return [PICTURE, *([] if self.settings.languages or self._a_language_each else [LANGUAGE]), CAPTION, SPLIT]
 
     @property
     def _expected(self) -> str:
         if self.settings.columns:
             return " TAB ".join(self.settings.columns)
-        return WITHOUT_LANGUAGE if self.settings.languages else CAPTIONS
+        return CAPTIONS if LANGUAGE in self._usual else WITHOUT_LANGUAGE
+
+    @property
+    def _a_language_each(self) -> bool:
+        return LANGUAGE_CODE in Path(self.settings.captions).name
 
     @cached_property
     def _names(self) -> PictureNames:

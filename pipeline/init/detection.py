@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from data.corpora.folder import CAPTIONS, SPLITS, TEXT, WITHOUT_LANGUAGE, is_code, texts_in
+from data.corpora.caption_files import TEXT, as_tables, is_code, texts_in
+from data.corpora.folder import CAPTIONS, SPLITS, WITHOUT_LANGUAGE
 from data.corpora.karpathy import read_entries
 from data.errors import BadLines, DataError
 from data.languages import Detected, detect_languages
@@ -119,10 +120,13 @@ def _chosen(
             passed.append(f"{file.relative_to(folder) if file.is_relative_to(folder) else file}: {reason}")
         except DataError as error:
             broken.append(error)
+    if len(candidates) > 1 and (merged := _one_a_language(candidates)):
+        return merged
     if len(candidates) > 1:
         names = ", ".join(str(file.relative_to(folder)) for file, _ in candidates)
         raise DataError(
-            f"{folder}: several files have captions: {names}; choose one by --captions FILE, or leave one there"
+            f"{folder}: several files have captions: {names}; choose one by --captions FILE, or leave one there; "
+            "tables a language are named captions.en.tsv, captions.de.tsv"
         )
     if candidates:
         return candidates[0]
@@ -136,6 +140,18 @@ def _chosen(
     looked = f" (looked at {'; '.join(passed[:_TOLD])}{' …' if len(passed) > _TOLD else ''})" if passed else ""
     raise DataError(f"{folder}: pictures, but no captions{looked}; write a file captions.tsv into it: {to_make}; or a "
                     "text beside each picture (`1.txt` beside `1.jpg`)")  # fmt: skip
+
+
+def _one_a_language(candidates: Sequence[tuple[Path, Found]]) -> tuple[Path, Found] | None:
+    """Tables that are named by their languages (`captions.en.tsv`), as one; None if they are not."""
+    files, found = [file for file, _ in candidates], [one for _, one in candidates]
+    together, corpora = as_tables(files), [{**one.corpus} for one in found]
+    detected = [one.pop("languages", None) for one in corpora]  # a table with a column of languages has none
+    if together is None or None in detected or any(one != corpora[0] for one in corpora):
+        return None
+    names = [name for one in found for name in one.names]
+    form = f"a table a language ({together.name})"
+    return together, Found(form, together.parent, corpora[0], names, None, drawn=any(one.drawn for one in found))
 
 
 def _may_be(path: Path, folder: Path) -> bool:

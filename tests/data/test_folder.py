@@ -37,6 +37,27 @@ def test_pictures_and_captions_are_read(root: Path) -> None:
     assert set(sources(FolderSettings(), root)) == {root / "captions.tsv", *(root / "pictures").iterdir()}
 
 
+def test_a_table_a_language(root: Path) -> None:
+    write(root, "0.png\tA dog", "0.png\tA cat", name="captions.en.tsv")
+    write(root, "1.png\tEin Hund\tval", "0.png\tEine Katze", name="captions.de.tsv")
+    write(root, "0.png\tnot read", name="captions.notes.tsv")
+    settings = FolderSettings(captions="captions.*.tsv")
+    corpus = read(settings, root, root)
+    assert [(one.caption_id, one.language, one.text) for one in corpus.captions] == [
+        ("1.png#de1", "de", "Ein Hund"), ("0.png#de2", "de", "Eine Katze"), ("0.png#en1", "en", "A dog"),
+        ("0.png#en2", "en", "A cat"),
+    ]  # fmt: skip
+    assert corpus.place(corpus.captions[1], "de") == f"{root}/captions.de.tsv:2"
+    assert {*sources(settings, root)} >= {root / "captions.de.tsv", root / "captions.en.tsv"}
+    write(root, "0.png\ten\tA dog\ttrain", name="captions.de.tsv")
+    with pytest.raises(
+        BadLinesError, match=r"captions.de.tsv:1: 4 fields, expected picture TAB caption, and if wanted"
+    ):
+        read(settings, root, root)
+    with pytest.raises(DataError, match=r"no table of captions of that form; expected texts.en.csv and others"):
+        read(FolderSettings(captions="texts.*.csv"), root, root)
+
+
 def test_a_drawn_split_stays_when_others_come(root: Path) -> None:
     before = {caption.image_id: caption.split for caption in read(FolderSettings(), root, root).captions}
     write_folder(root, size=90)

@@ -52,6 +52,38 @@ def test_captions_as_people_have_them(form: str, tmp_path: Path, capsys) -> None
     assert captions_of(tmp_path)["images"] == COUNT
 
 
+GERMAN = "Ein Hund läuft am Strand entlang und bellt, zum {}. Mal"
+FRENCH = "Un chien court sur la plage et aboie à côté de la mer, fois {}"
+
+
+@pytest.mark.parametrize("form", ["captions.{}.tsv", "{}.csv", "captions_{}.txt"])
+def test_a_table_a_language(form: str, tmp_path: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+
+    def write(language: str, captions: list[tuple[str, str]]) -> None:
+        lines = ["image\tcaption", *(f"{name}\t{text}" for name, text in captions)]
+        text = "\n".join(lines).replace("\t", "," if form.endswith("csv") else "\t").replace(", ", " ")
+        (tmp_path / "mine" / form.format(language)).write_text(text)
+
+    write("en", [*names.items()] * 2)
+    write("de", [(name, GERMAN.format(k)) for k, name in enumerate(names)])
+    assert run(tmp_path, "init", "mine", *OPTIONS) == 0
+    assert f"{2 * COUNT} English, {COUNT} German, 3 a picture" in capsys.readouterr().out
+    assert run(tmp_path, "prepare", "./mine.yaml") == 0
+    assert captions_of(tmp_path)["captions"] == 3 * COUNT
+    write("fr", [(name, FRENCH.format(k)) for k, name in enumerate(names)])
+    assert run(tmp_path, "prepare", "./mine.yaml") == 0  # a further language is another corpus
+    assert len([*(tmp_path / "artifacts" / "jobs" / "corpus").glob("*/manifest.json")]) == 2
+
+
+@pytest.mark.parametrize("other", ["captions.old.tsv", "captions.tsv", "more.de.tsv"])
+def test_tables_that_differ_in_more_are_a_choice(other: str, tmp_path: Path, capsys) -> None:
+    pictures = draw_pictures(tmp_path / "mine", COUNT)
+    for file in ("captions.en.tsv", other):
+        write_tsv(tmp_path / "mine" / file, pictures)
+    assert refused(tmp_path, capsys, "mine", *OPTIONS).startswith("error: mine: several files have")
+
+
 def test_a_number_sign_in_the_name_of_a_picture(tmp_path: Path, capsys) -> None:
     names = draw_pictures(tmp_path / "mine", COUNT)
     for name in names:

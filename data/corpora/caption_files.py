@@ -1,0 +1,70 @@
+"""Which files hold somebody's own captions: one table, a table a language, or a text a picture."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from data.errors import DataError
+from data.language_codes import NLLB
+from data.lines import visible_files
+from data.pictures import PictureNames, is_inside
+
+TEXT = ".txt"
+"""What the name of a text of one picture ends in."""
+LANGUAGE_CODE = "*"
+"""What stands for the code of a language in the name of a table a language: `captions.*.tsv`."""
+_CODE = r"(?<![A-Za-z])[a-z]{2,3}(?![A-Za-z])"
+_ENDINGS = r"(\.(tsv|csv|txt|token))?(\.gz)?$"
+
+
+def is_code(language: str) -> bool:
+    """May a language be called so: `en`, `de`?"""
+    return language.isascii() and language.isalpha() and language.islower()
+
+
+def texts_in(folder: Path, names: PictureNames) -> dict[Path, str]:
+    """The texts of a folder that are named as a picture (`1.txt` or `1.jpg.txt` for `1.jpg`) → that picture."""
+    files = [path for path in sorted(visible_files(folder)) if path.suffix.lower() == TEXT and is_inside(path, folder)]
+    named = {path: names.name_of(path.relative_to(folder).as_posix()[: -len(TEXT)]) for path in files}
+    return {path: name for path, name in named.items() if name is not None}
+
+
+def tables_in(path: Path) -> dict[Path, str]:
+    """Tables of captions → the language of each, as its name says: `captions.*.tsv` are those of all languages.
+
+    Args:
+        path: a table, whose name says no language (""), or one with `*` for the code of a language.
+
+    Raises:
+        DataError: there is no table of this form.
+    """
+    before, star, after = path.name.partition(LANGUAGE_CODE)
+    if not star:
+        return {path: ""}
+    pattern = re.compile(f"{re.escape(before)}([a-z]{{2,3}}){re.escape(after)}")
+    files = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
+    found = {file: match[1] for file in files if (match := pattern.fullmatch(file.name))}
+    if not found:
+        example = path.name.replace(LANGUAGE_CODE, "en")
+        raise DataError(f"{path}: no table of captions of that form; expected {example} and others, where * stands for "
+                        "the code of a language")  # fmt: skip
+    return found
+
+
+def as_tables(files: Sequence[Path]) -> Path | None:
+    """The one path, with `*` for the code of a language, of tables that differ in it alone; None: they differ in more.
+
+    Examples:
+        >>> str(as_tables([Path("captions.de.tsv"), Path("captions.en.tsv")]))
+        'captions.*.tsv'
+        >>> as_tables([Path("old.tsv"), Path("new.tsv")])
+    """
+    folder, first = files[0].parent, files[0].name
+    stem = re.sub(_ENDINGS, "", first)
+    for match in re.finditer(_CODE, stem):
+        before, after = first[: match.start()], first[match.end() :]
+        codes = [file.name[len(before) : len(file.name) - len(after)] for file in files]
+        names = [folder / f"{before}{code}{after}" for code in codes]
+        if names == [*files] and all(code in NLLB for code in codes):
+            return folder / f"{before}{LANGUAGE_CODE}{after}"
+    return None
