@@ -130,13 +130,17 @@ def _translation(
         listed = ", ".join(f"{row} {d.value:+.1f} ({d.low:+.1f} … {d.high:+.1f})" for row, d in of_language.items())
         surely = [row for row, difference in of_language.items() if difference.low > 0]
         worse = [row for row, difference in of_language.items() if difference.high < 0]
-        verdict = f"{', '.join(surely)} helps" if surely else "no gain is seen"
-        verdict += f", {', '.join(worse)} is worse" if worse else ""
+        verdict = f"{_and(surely)} {'helps' if len(surely) == 1 else 'help'}" if surely else "no gain is seen"
+        verdict += f"; {_and(worse)} {'is' if len(worse) == 1 else 'are'} worse" if worse else ""
         if not surely:
             most = max(difference.high for difference in of_language.values())
             verdict += f"; one of more than {most:.1f} points is unlikely" if most > 0 else ""
         said.append(f"Translated captions, {language_name(language)}, beside {base}: {listed} points; {verdict}.")
     return said
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _distrust(own: Collection[tuple[str, str]], results: Sequence[Result]) -> list[str]:
