@@ -18,7 +18,7 @@ from data.reading import Words
 from data.regions import RegionStore, write_regions
 from data.text import MAX_TOKENS, SubWords
 from modules.translators.beam import BeamSettings
-from modules.translators.registry import Searched
+from modules.translators.registry import Searched, reads_pictures
 from pipeline.engine.console import info_aside
 from pipeline.engine.files import write_output
 from pipeline.engine.workspace import Workspace
@@ -204,10 +204,10 @@ def _pictures(
     Raises:
         RecipeError: there are more or fewer images than lines, one has no regions, or regions are of another width.
     """
-    looks = [network.regions.in_features for network in networks if network.regions is not None]
-    if not looks:
-        return None, None
     system, path = parse_path(request.path)[0], request.images
+    looks = [network.regions.in_features for network in networks if network.regions is not None]
+    if not looks and (path is None or not any(map(reads_pictures, networks))):
+        return None, None
     if path is None and not sight.text_only:
         raise RecipeError(f"translate: {system} reads regions; give --images, an image a line, or use mt")
     names = [""] * len(readable) if path is None else read_lines(path, "an image a line")
@@ -217,7 +217,7 @@ def _pictures(
         raise RecipeError(f"{path}: {len(names)} images for {len(readable)} lines of {where}; give one a line")
     asked = [name if reads else "" for name, reads in zip(names, readable, strict=True)]
     store = sight.store(list(dict.fromkeys(filter(None, asked))))
-    if looks[0] != store.dim:
+    if looks and looks[0] != store.dim:
         raise RecipeError(f"translate: {system} reads regions of {looks[0]} numbers, the pictures have {store.dim}; "
                           "run `make stage-mmt` with this recipe")  # fmt: skip
     for number, (name, reads) in enumerate(zip(names, readable, strict=True), 1):

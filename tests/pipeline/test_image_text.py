@@ -130,6 +130,17 @@ def test_a_sentence_without_a_picture_is_translated_by_itself(used: Tiny, networ
     assert (tmp_path / "out").read_text().splitlines() == [ball, "", dog]
 
 
+def test_lines_are_translated_with_their_pictures(used: Tiny, network: Path, tmp_path: Path) -> None:
+    rows = read_translations(used.job("tiny-en-de"), "test")
+    for name, key in (("in.txt", "source"), ("images.txt", "image_id")):
+        (tmp_path / name).write_text("".join(f"{row[key]}\n" for row in rows))
+    command = ["--with", "tiny:en-de", "--input", str(tmp_path / "in.txt"), *arguments(network)]
+    command += ["--output", str(tmp_path / "out"), "--images"]
+    assert used.main("translate", *command, str(tmp_path / "images.txt")) == 0
+    assert (tmp_path / "out").read_text().splitlines() == [row["hypothesis"] for row in rows]
+    assert used.main("translate", *command, str(tmp_path / "in.txt")) == 1  # no such images
+
+
 def test_keys_are_of_files_and_prompt(made: Tiny, network: Path, tmp_path: Path) -> None:
     moved = Path(shutil.copytree(network, tmp_path / "moved"))
 
