@@ -27,7 +27,7 @@ from pytorch_lightning.callbacks import (
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
-from torch import nn
+from torch import Tensor, nn
 
 from modules.precision import bfloat16_cost
 from modules.training.base import TrainedModule
@@ -149,7 +149,14 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 class _Best(ModelCheckpoint):
-    """Keeps the best checkpoint, also after its folder was moved."""
+    """Keeps the best checkpoint, of several that are equally good the last, also after its folder was moved."""
+
+    def check_monitor_top_k(self, trainer: pl.Trainer, current: Tensor | None = None) -> bool:
+        """Is this epoch's score the best so far, or equal to it? Where scores are near their limit, many are equal."""
+        best = self.best_k_models.get(self.kth_best_model_path)
+        return super().check_monitor_top_k(trainer, current) or (
+            current is not None and trainer.strategy.reduce_boolean_decision(bool(current == best))
+        )
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the score from the state, and the path from this run."""

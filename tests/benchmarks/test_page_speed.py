@@ -1,19 +1,26 @@
-"""How long the page takes to answer, once warm: the whole of it beside the search alone."""
+"""How long the page takes to answer, once warm: in a browser, its server's part, and the search alone."""
 
+import shutil
 import statistics
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from pipeline.gallery.gallery import Gallery
 from tests.pipeline.tiny import ROOT, Tiny
+from tests.screenshots import appears, browser, press, served
 
 QUERIES = [f"{size} {colour} {thing}" for size in ("small", "large") for colour in ("red", "blue", "green")
            for thing in ("bat", "ball", "box")]  # fmt: skip
 MOST = 0.2  # seconds, on two quiet cores
+MOST_IN_BROWSER = 1.0
+SHOWN = """return document.querySelector('[data-stale=true], [data-testid=stSpinner]') === null
+    && [...document.images].every(one => one.complete) ? [...document.images].map(one => one.src).join() : null"""
+"""The pictures of a page that is still; null while it changes."""
 
 
 @pytest.mark.benchmark
@@ -37,7 +44,35 @@ def test_the_page_answers_in_time(tmp_path: Path, monkeypatch, capsys) -> None:
         gallery.search(query, 12)
         times["search"].append(time.perf_counter() - started)
     whole, search = (statistics.median(times[name][2:]) for name in ("page", "search"))
+    browsed = in_browser(place)
     with capsys.disabled():
         print(f"\n{len(gallery):,} pictures, 12 shown: the page {1000 * whole:.0f} ms, of it the search "
-              f"{1000 * search:.1f} ms (medians of {len(QUERIES) - 2})")  # fmt: skip
+              f"{1000 * search:.1f} ms (medians of {len(QUERIES) - 2})" +
+              ("" if browsed is None else f"; in Chromium {1000 * browsed:.0f} ms"))  # fmt: skip
     assert whole < MOST
+    assert browsed is None or browsed < MOST_IN_BROWSER
+
+
+def in_browser(place: Path) -> float | None:
+    """Seconds from the Enter key until all pictures of an answer are shown, the median; None without Chromium."""
+    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
+        return None
+    times = []
+    with served(place) as address, browser() as driver:
+        driver.get(address)
+        appears(driver, "Some of the pictures")
+        before = still(driver, "")
+        for query in QUERIES:
+            press(driver, "input[type=text]", query)
+            started = time.perf_counter()
+            press(driver, "input[type=text]:focus", "\n")
+            before = still(driver, before)
+            times.append(time.perf_counter() - started)
+    return statistics.median(times[2:])
+
+
+def still(driver: Any, before: str) -> str:
+    """Wait until the page shows other pictures than before; those that it shows."""
+    while (shown := driver.execute_script(SHOWN)) in (None, "", before):
+        time.sleep(0.01)
+    return shown

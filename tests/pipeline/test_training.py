@@ -104,6 +104,29 @@ def test_epochs_are_told_from_one_and_of_how_many(tmp_path) -> None:
     assert (load_best(module, tmp_path / "best.ckpt"), load_best(module, tmp_path / "last.ckpt")) == (1, 3)
 
 
+class Scored(BoringModel):
+    """Its scores are given, an epoch each."""
+
+    def __init__(self, *scores: float) -> None:
+        super().__init__()
+        self.scores = scores
+
+    def on_train_epoch_end(self) -> None:
+        self.log("score", self.scores[self.current_epoch])
+
+
+@pytest.mark.parametrize(("scores", "epoch"), [((1, 3, 3), 3), ((3, 1, 2), 1), ((2, 2, 1), 2), ((1, 2, 3), 3)])
+def test_of_equally_good_epochs_the_last_is_kept(scores: tuple[float, ...], epoch: int, tmp_path) -> None:
+    best = training._Best(tmp_path, "best", "score", mode="max", save_on_train_epoch_end=True)
+    module = Scored(*scores)
+    pl.Trainer(
+        max_epochs=3, limit_train_batches=1, limit_val_batches=0, logger=False, accelerator="cpu",
+        enable_model_summary=False, enable_progress_bar=False, callbacks=[best],
+    ).fit(module)  # fmt: skip
+    assert load_best(module, tmp_path / "best.ckpt") == epoch
+    assert [path.name for path in tmp_path.glob("*.ckpt")] == ["best.ckpt"]
+
+
 def test_a_trained_model_says_which_epoch_was_chosen(tiny: Tiny) -> None:
     metrics = tiny.metrics("vse-san-human-1")
     assert 1 <= metrics["epoch"] <= metrics["epochs"] == tiny.recipe().vse.epochs
