@@ -179,6 +179,8 @@ def composed(name: str) -> str:
 
 def unfit_name(name: str) -> str | None:
     """Why a file or folder of this name is not read; None if it may be."""
+    if name.isprintable():  # most are, and nothing of what follows is
+        return None
     if not _is_utf8(name):
         return "its name is not UTF-8"
     if any(unicodedata.category(character) in _UNSEEN or character in _TURNING for character in name):

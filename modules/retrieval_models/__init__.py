@@ -7,9 +7,8 @@ import pkgutil
 from functools import cache
 from typing import Any
 
-import torch
-
 from modules.errors import ModelError
+from modules.layers.shapes import shapes_alone
 from modules.retrieval_models.base import MODELS, RetrievalModel, register
 
 _COMMON = {*inspect.signature(RetrievalModel.__init__).parameters, "network", "image_side", "vector_dim"}
@@ -61,7 +60,7 @@ def parameters_of_a_language(name: str, **arguments: Any) -> int | None:
         return None
     sizes = []
     for languages in (arguments["languages"], [*arguments["languages"], "one-more"]):
-        with torch.device("meta"):
+        with shapes_alone():
             model = build_model(name, **arguments | {"languages": languages})
         tables = {id(table.weight) for table in model.word_tables}
         sizes.append(sum(parameter.numel() for parameter in model.parameters() if id(parameter) not in tables))

@@ -5,10 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, Literal, get_args, get_origin
 
-import torch
 from jsonargparse import ArgumentError, ArgumentParser
 
 from modules.errors import ModelError
+from modules.layers.shapes import shapes_alone
 from modules.losses.registry import LOSSES
 from modules.retrieval_models import build_model, model_class, option_names
 from modules.translators.beam import BeamSettings
@@ -152,7 +152,7 @@ def _check_options(model: str, options: dict[str, Any]) -> None:
     """Refuse values of options by which a retrieval model cannot be built."""
     _check_types(model_class(model), options, "vse.options.")
     try:
-        with torch.device("meta"):  # shapes alone
+        with shapes_alone():
             build_model(model, region_dim=4, vocabulary_size=4, languages=["en"], dim=4, word_dim=4, **options)
     except (ModelError, TypeError, ValueError, RuntimeError) as error:
         raise RecipeError(f"vse.model {model!r}, vse.options: {error}") from None
@@ -202,7 +202,7 @@ def _check_translator(mmt: MmtSettings) -> None:
     _check_types(NETWORKS[mmt.network], mmt.network_options, "mmt.network_options.")
     sizes = {"vocabulary_size": 4, "embedding_dim": mmt.embedding_dim, "hidden_dim": mmt.hidden_dim}
     try:
-        with torch.device("meta"):  # shapes alone
+        with shapes_alone():
             build_translator(mmt.network, region_dim=1, **sizes, **mmt.network_options)
     except (ModelError, TypeError, RuntimeError) as error:
         raise RecipeError(f"mmt.network {mmt.network!r}, mmt.network_options: {error}") from None

@@ -136,7 +136,7 @@ def check_overlays(recipe: Recipe, vse: Mapping[str, Any]) -> None:
             )
         typed(VseSettings, {**vse, **own, **ALONE}, "augment.captioner")
         with located("augment.captioner"):
-            replace(recipe, vse=captioner_settings(recipe.vse, captioner)).check()
+            recipe.require_vse(captioner_settings(recipe.vse, captioner))
     for name, kept in recipe.augment.filters.items():
         if kept.retrieval:
             _check_filter(recipe, kept.retrieval, vse, f"augment.filters.{name}.retrieval")
@@ -153,7 +153,7 @@ def _check_filter(recipe: Recipe, retrieval: Mapping[str, Any], vse: Mapping[str
         )
     typed(VseSettings, {**vse, **own, **ALONE}, key)
     with located(key):
-        replace(recipe, vse=captioner_settings(recipe.vse, retrieval)).check()
+        recipe.require_vse(captioner_settings(recipe.vse, retrieval))
 
 
 def _own(recipe: Recipe, overlay: Mapping[str, Any], known: set[str], key: str) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def _check_over(recipe: Recipe, values: Mapping[str, Any], key: str) -> VseSetti
     """The settings of plain values that are laid over a recipe's `vse`, checked with the rest of the recipe."""
     settings = typed(VseSettings, values, key)
     with located(key):
-        replace(recipe, vse=settings).check()
+        recipe.require_vse(settings)
     return settings
 
 
@@ -293,7 +293,7 @@ def read_table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], key: str) -> Ta
         rows = values.get("rows") or list(laid.get("rows") or VseSettings().rows)
         settings = typed(VseSettings, laid | {"only": rows}, f"{inner}.vse")
         with located(inner):
-            replace(recipe, vse=settings).check()
+            recipe.require_vse(settings)
         check_trainings(recipe, settings, laid, f"{inner}.vse")
         _check_system(raw, settings, key)
         published = mapping_of(values, "published", f"{inner}.")

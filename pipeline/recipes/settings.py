@@ -1,7 +1,7 @@
 """All settings of a recipe, section by section. The defaults are the main paper's settings where it names them."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -159,6 +159,18 @@ class Recipe:
             RecipeError: two do; it names both.
         """
         check_values({name: value for name, value in vars(self).items() if name != "tables"})
+        self._refuse_contradictions()
+
+    def require_vse(self, vse: VseSettings) -> None:
+        """Refuse other settings of retrieval that contradict one another or the rest of the recipe, as `check` does.
+
+        Raises:
+            RecipeError: two do; it names both.
+        """
+        check_values({"vse": vse})  # all else has been checked
+        replace(self, vse=vse)._refuse_contradictions()
+
+    def _refuse_contradictions(self) -> None:
         self.vse.check()
         self.mmt.check()
         self._check_translations()

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save
 from torch import nn
 
 from data.text_inputs import TextInput, load_text_input
+from modules.layers.shapes import shapes_alone
 from modules.retrieval_models import RetrievalModel, build_model
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.files import fingerprint
@@ -129,13 +130,17 @@ def build_with_weights(build: Callable[[], Network], path: Path, sized: bool = T
 
 def _require_sizes(build: Callable[[], nn.Module], path: Path) -> None:
     """Refuse weights of other sizes than the network's, before either takes memory."""
-    with torch.device("meta"):
-        sizes = {name: list(tensor.shape) for name, tensor in build().state_dict().items()}
     try:
         with safe_open(path, "pt") as file:
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118  # no dictionary
     except Exception as error:
         raise _unreadable(path, error) from None
+    try:
+        with shapes_alone():
+            sizes = {name: list(tensor.shape) for name, tensor in build().state_dict().items()}
+    except RuntimeError as error:  # more than the machine could ever lend
+        reason = " ".join(str(error).split())[:100]
+        raise RecipeError(f"{path}: weights of another network (the network is too large: {reason})") from None
     for name in sorted(shapes.keys() & sizes.keys()):
         if shapes[name] != sizes[name]:
             raise RecipeError(
