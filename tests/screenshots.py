@@ -29,6 +29,7 @@ from pipeline.gallery.gallery import gallery_of
 from pipeline.gallery.index_command import index
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
+from pipeline.translation.augment import casing_in
 from pipeline.translation.evaluation import read_translations
 from pipeline.visualization.pictures import BLACK, GREEN, GREY, Line, picture_sheet
 
@@ -119,17 +120,19 @@ def translated_twins(graph: Graph, twin: Mapping[str, str]) -> Image.Image:
         twin: a row of `twins_of` the corpus.
     """
     jobs, workspace = graph.translators, graph.workspace
-    pictures = pictures_of(workspace.folder(graph.corpus))
+    corpus = workspace.folder(graph.corpus)
+    pictures, casing = pictures_of(corpus), casing_in(corpus, "de")
     found = {
         system: {row["image_id"]: row for row in read_translations(workspace.folder(jobs[f"{system}-en-de"]), "twins")}
         for system in ("mt", "mmt")
     }
     rows: list[tuple[list[Path], list[Line]]] = []
     for image_id in (twin["image_id"], twin["twin_id"]):
-        text, multimodal = found["mt"][image_id], found["mmt"][image_id]
+        source = found["mt"][image_id]["source"]
+        text, multimodal = (casing.apply(found[name][image_id]["hypothesis"], source) for name in ("mt", "mmt"))
         rows.append(([pictures[image_id]], [
-            (text["source"], GREY), ("", GREY), (f"MT, text only:  {text['hypothesis']}", BLACK),
-            (f"MMT, with the picture:  {multimodal['hypothesis']}", GREEN),
+            (source, GREY), ("", GREY), (f"MT, text only:  {text}", BLACK),
+            (f"MMT, with the picture:  {multimodal}", GREEN),
         ]))  # fmt: skip
     return picture_sheet(rows)
 
