@@ -21,8 +21,8 @@ LARGEST = 2**31 - 1
 _LONGEST_TEXT, LONGEST_NAME = 4096, 100  # letters; names stand in names of files, of which systems allow 255 bytes
 _SEPARATORS = set('<>:"/\\|?*')
 _NAMED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-_READ: dict[tuple[type, str], Any] = {}
-_PARSERS: dict[type, ArgumentParser] = {}
+_READ: dict[tuple[type, str, str], Any] = {}
+_PARSERS: dict[tuple[type, str], ArgumentParser] = {}
 
 
 def number(
@@ -59,7 +59,7 @@ def located(where: str) -> Iterator[None]:
 
 
 def typed(kind: type[T], values: Mapping[str, Any], section: str) -> T:
-    """Make settings of plain values; those that were read before are not read again, as those of several tables.
+    """Make settings of plain values; a value that was read before is not read again, as those of several tables.
 
     Args:
         kind: the dataclass of the section.
@@ -69,17 +69,20 @@ def typed(kind: type[T], values: Mapping[str, Any], section: str) -> T:
     Raises:
         RecipeError: a key is unknown, or a value is of the wrong type.
     """
-    known: T | None = _READ.get((kind, repr(values)))
-    if known is not None:
-        return deepcopy(known)
     _check_keys(kind, values, section)
-    parser = _parser_of(kind)
     try:
-        made: T = parser.instantiate_classes(parser.parse_object({"it": deepcopy(dict(values))})).it
+        return kind(**{key: _read(kind, key, value) for key, value in values.items()})
     except (ArgumentError, TypeError, ValueError) as error:
         raise RecipeError(_of_wrong_type(kind, values, section, str(error))) from None
-    _READ[kind, repr(values)] = deepcopy(made)
-    return made
+
+
+def _read(kind: type, key: str, value: Any) -> Any:
+    """A setting of a class from a plain value."""
+    place = kind, key, repr(value)
+    if place not in _READ:
+        parser = _parser_of(kind, key)
+        _READ[place] = parser.instantiate_classes(parser.parse_object({"it": {key: deepcopy(value)}})).it[key]
+    return deepcopy(_READ[place])
 
 
 def _of_wrong_type(kind: type, values: Any, section: str, error: str) -> str:
@@ -119,12 +122,12 @@ def _in_words(hint: Any) -> str:
     return _NAMED.get(hint, "keys with values" if is_dataclass(hint) else "another value")
 
 
-def _parser_of(kind: type) -> ArgumentParser:
-    """What reads a section's values, made once."""
-    if kind not in _PARSERS:
-        _PARSERS[kind] = ArgumentParser(exit_on_error=False)
-        _PARSERS[kind].add_class_arguments(kind, "it")
-    return _PARSERS[kind]
+def _parser_of(kind: type, key: str) -> ArgumentParser:
+    """What reads a setting, made once."""
+    if (kind, key) not in _PARSERS:
+        _PARSERS[kind, key] = ArgumentParser(exit_on_error=False)
+        _PARSERS[kind, key].add_argument(f"--it.{key}", type=get_type_hints(kind)[key])
+    return _PARSERS[kind, key]
 
 
 def names_of(kind: type) -> set[str]:
