@@ -203,7 +203,9 @@ def test_the_site(commands) -> None:
     assert command[-1] == "127.0.0.1:8123"
 
 
-@pytest.mark.parametrize("target", BENCHES)
+@pytest.mark.parametrize(
+    "target", ["test", *(pytest.param(one, marks=pytest.mark.slow) for one in BENCHES if one != "test")]
+)
 def test_targets_of_tests_find_tests(commands, target: str) -> None:
     (command,) = commands(target, f"ARGS=--collect-only --quiet {BENCHES[target]}")
     done = subprocess.run([sys.executable, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -155,7 +155,9 @@ with perform._ending_with_rank_0(lambda: {done}):
 """
 
 
-@pytest.mark.parametrize(("done", "seconds"), [(False, 300), (True, 2), (False, 0)])
+@pytest.mark.parametrize(
+    ("done", "seconds"), [(False, 300), *(pytest.param(*it, marks=pytest.mark.slow) for it in ((True, 2), (False, 0)))]
+)
 def test_a_rank_above_0_ends_with_its_parent_if_that_leaves_work(done: bool, seconds: int) -> None:
     script = _RANK_0.format(done=done, seconds=seconds) + "time.sleep(2)\n"
     said = subprocess.run(
