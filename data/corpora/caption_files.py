@@ -32,6 +32,8 @@ def texts_in(folder: Path, names: PictureNames) -> dict[Path, str]:
 def tables_in(path: Path) -> dict[Path, str]:
     """Tables of captions → the language of each, as its name says: `captions.*.tsv` are those of all languages.
 
+    A link that leads out of their folder is none.
+
     Args:
         path: a table, whose name says no language (""), or one with `*` for the code of a language.
 
@@ -43,7 +45,10 @@ def tables_in(path: Path) -> dict[Path, str]:
         return {path: ""}
     pattern = re.compile(f"{re.escape(before)}([a-z]{{2,3}}){re.escape(after)}")
     files = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
-    found = {file: match[1] for file in files if (match := pattern.fullmatch(file.name))}
+    found = {
+        file: match[1] for file in files
+        if (match := pattern.fullmatch(file.name)) and file.is_file() and is_inside(file, path.parent)
+    }  # fmt: skip
     if not found:
         example = path.name.replace(LANGUAGE_CODE, "en")
         raise DataError(f"{path}: no table of captions of that form; expected {example} and others, where * stands for "

@@ -41,6 +41,12 @@ def test_a_table_a_language(root: Path) -> None:
     write(root, "0.png\tA dog", "0.png\tA cat", name="captions.en.tsv")
     write(root, "1.png\tEin Hund\tval", "0.png\tEine Katze", name="captions.de.tsv")
     write(root, "0.png\tnot read", name="captions.notes.tsv")
+    (root / "pictures" / "elsewhere.tsv").write_text("0.png\tPas lu")
+    (root / "texts").mkdir()
+    (root / "texts" / "captions.en.tsv").write_text("0.png\tA dog")
+    (root / "texts" / "captions.fr.tsv").symlink_to(root / "pictures" / "elsewhere.tsv")
+    inside = read(FolderSettings(captions="texts/captions.*.tsv"), root, root)
+    assert [one.language for one in inside.captions] == ["en"]
     settings = FolderSettings(captions="captions.*.tsv")
     corpus = read(settings, root, root)
     assert [(one.caption_id, one.language, one.text) for one in corpus.captions] == [
