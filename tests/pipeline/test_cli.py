@@ -23,17 +23,8 @@ from tests.pipeline.tiny import ROOT, Tiny
 
 COMMANDS = [*STAGES, "report", "all", "doctor", "table", "sts", "compare", "translate", "rerank-translations", "export",
             "index", "search", "describe", "init", "data", "recipes", "config"]  # fmt: skip
-HEAVY = (
-    "torch",
-    "torch._dynamo",
-    "pytorch_lightning",
-    "transformers",
-    "datasets",
-    "sklearn",
-    "matplotlib",
-    "scipy",
-    "pandas",
-)
+HEAVY = ("torch", "torch._dynamo", "pytorch_lightning", "transformers", "datasets", "sklearn", "matplotlib", "scipy",
+         "pandas")  # fmt: skip
 
 
 @pytest.mark.parametrize(
