@@ -76,10 +76,8 @@ def write_captions(captions: Iterable[Caption], path: Path) -> None:
 
 def table_of(captions: Iterable[Caption], tokens: bool = False) -> "Dataset":
     """A caption table in memory, as `read_captions` gives it."""
-    from datasets import Dataset
-
     rows = _rows(captions)
-    return Dataset(_with_tokens(rows) if tokens else rows)
+    return _dataset(_with_tokens(rows) if tokens else rows)
 
 
 def read_captions(path: Path, tokens: bool = False) -> "Dataset":
@@ -96,13 +94,11 @@ def read_captions(path: Path, tokens: bool = False) -> "Dataset":
     missing = [name for name in _SCHEMA.names if name not in table.column_names]
     if missing:
         raise DataError(f"{path}: no column {missing[0]!r}; a caption table has {', '.join(_SCHEMA.names)}")
-    from datasets import Dataset
-
     if tokens:
         known = set(_OF_TEXT) <= set(table.column_names)
         rows = table.select([*_SCHEMA.names, *(_OF_TEXT if known else ())])
-        return Dataset(rows if known else _with_tokens(rows))
-    return Dataset(table.select(_SCHEMA.names))
+        return _dataset(rows if known else _with_tokens(rows))
+    return _dataset(table.select(_SCHEMA.names))
 
 
 def choose(captions: "Dataset", split: str, types: Collection[str]) -> "Dataset":
@@ -115,11 +111,9 @@ def choose(captions: "Dataset", split: str, types: Collection[str]) -> "Dataset"
         >>> choose(table, "train", ["de/mt:en-de"])["text"][:]  # the type is language/source
         ['ein Hund']
     """
-    from datasets import Dataset
-
     rows = captions.with_format("arrow")[:]
     of_types = pc.is_in(types_of(rows), pa.array(sorted(types), pa.string()))
-    return Dataset(rows.filter(pc.and_(pc.equal(rows["split"], split), of_types)))
+    return _dataset(rows.filter(pc.and_(pc.equal(rows["split"], split), of_types)))
 
 
 def types_of(rows: pa.Table) -> pa.ChunkedArray:
@@ -145,9 +139,16 @@ def read_pairs(path: Path) -> "Dataset":
     missing = [name for name in _PAIR_COLUMNS if name not in table.column_names]
     if missing:
         raise DataError(f"{path}: no column {missing[0]!r}; a parallel table has {', '.join(_PAIR_COLUMNS)}")
-    from datasets import Dataset
+    return _dataset(table)
 
-    return Dataset(table)
+
+def _dataset(rows: pa.Table) -> "Dataset":
+    """A table as `datasets` has it, with a random fingerprint: no result is cached by it, and to hash all rows takes
+    longer than to choose some."""
+    from datasets import Dataset
+    from datasets.fingerprint import generate_random_fingerprint
+
+    return Dataset(rows, fingerprint=generate_random_fingerprint())
 
 
 def _rows(captions: Iterable[Caption]) -> pa.Table:

@@ -13,7 +13,7 @@ from PIL import Image
 from data.errors import DataError
 from data.images import open_picture
 from data.objects import Found, find_objects
-from data.processes import pool
+from data.processes import pool, require_processes
 from data.progress import shown
 from data.regions import write_regions
 
@@ -135,7 +135,7 @@ def _all_looked(pictures: Sequence[Path], look: Callable[[Path], Looked], worker
                         waiting.append(processes.submit(task, chunks[len(waiting)]))
                 continue
             except BrokenProcessPool:
-                pass
+                require_processes()
         yield [_look_alone(picture, task) for picture in chunks.pop(0)]  # one of these, or one read at the same time
 
 

@@ -8,13 +8,40 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
+from data.errors import DataError
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+_GUARD = 'begin its work below `if __name__ == "__main__":`'
 
 
 def pool(workers: int) -> ProcessPoolExecutor:
     """Spawned processes, not forked ones: the parent may hold threads of torch, whose locks a fork would copy."""
     return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), end_with_the_parent)
+
+
+def require_main_guard() -> None:
+    """Refuse to begin in a process that is being started: its main script begins the work of the first process again.
+
+    Raises:
+        DataError: it is so.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise DataError(f"this process is being started, and imports the main script, which must {_GUARD}")
+
+
+def require_processes() -> None:
+    """Refuse to go on where no process can be started, after one has ended.
+
+    Raises:
+        DataError: it is so.
+    """
+    with pool(1) as processes:
+        try:
+            processes.submit(abs, 0).result()
+        except BrokenProcessPool:
+            reason = "a process ended while it was being started: it imports the main script"
+            raise DataError(f"{reason}, which must {_GUARD}") from None
 
 
 def end_with_the_parent() -> None:
@@ -46,8 +73,7 @@ def in_parallel(
         work: what is done with some items, a result for each; it and the items are pickled.
         items: all of them.
         chunk: how many a process takes at a time.
-        workers: processes at most; None: `cores()`. Processes import the main script, which must be guarded by
-            `if __name__ == "__main__":`.
+        workers: processes at most; None: `cores()`.
 
     Yields:
         The result of each item, in their order.

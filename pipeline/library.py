@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from data.processes import cores
+from data.processes import cores, require_main_guard
 from pipeline.engine.runner import Runner
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -91,6 +91,7 @@ def index_pictures(pictures: str | Path, model: ExportedModel, gallery: str | Pa
         >>> gallery = index_pictures("holiday", load_model("model"), "holiday-gallery")  # doctest: +SKIP
         >>> [hit.name for hit in gallery.search("ein Hund am Strand", top=5)]  # doctest: +SKIP
     """
+    require_main_guard()
     update_gallery(Path(gallery), model, PictureFolder(Path(pictures), cores()))
     return Gallery.open(gallery, model)
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from data.processes import require_main_guard
 from pipeline.engine.artifacts import source_digest
 from pipeline.engine.console import Message, debug, info, unsaid
 from pipeline.engine.executors import JobExecutor, LocalProcesses, gpus_of, processes_for, trains_alone
@@ -71,8 +72,10 @@ class Runner:
         """Run jobs and, before them, the inputs that are not done; `force` applies to the jobs themselves.
 
         Raises:
+            DataError: a process that is being started begins anew what this one does.
             RecipeError: a job cannot be done, or what performs it has ended.
         """
+        require_main_guard()
         named = list(jobs)
         keys = {job.key for job in named}
         wanted = [job for job in topological_order(named) if job.key in keys or not self.workspace.done(job)]

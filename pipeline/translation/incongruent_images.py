@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
@@ -29,7 +28,7 @@ from pipeline.translation.evaluation import settings_of_test, translate_rows
 from pipeline.translation.parallel_text import ParallelText, parallel_text_of, sentences_of
 from pipeline.translation.translator_files import load_translator
 from pipeline.visualization.attention import Seen, attention_html, attention_picture
-from pipeline.visualization.dashboards import plain
+from pipeline.visualization.dashboards import log_picture, plain
 
 VERSION = 3  # intervals over images
 SHOWN = ("own", "other", "zeros")
@@ -185,7 +184,7 @@ def _log(
     with SummaryWriter(str(log_dir)) as board:
         board.add_text("translations/with and without the picture", "\n".join(lines))
         for number, sentence in enumerate(drawn[:_LOGGED], 1):
-            board.add_image(f"attention/{number}", np.asarray(attention_picture(sentence)), dataformats="HWC")
+            log_picture(board, f"attention/{number}", attention_picture(sentence))
 
 
 def _attention(

@@ -1,5 +1,6 @@
 """A page of examples, and TensorBoard galleries of translations and queries."""
 
+import io
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from PIL import Image
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_only
 from pytorch_lightning.utilities.seed import isolate_rng
+from tensorboard.compat.proto.summary_pb2 import Summary
 from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
@@ -35,7 +37,7 @@ from pipeline.visualization.pictures import (
     read_thumbnail,
 )
 
-_BLOCK = 128
+_BLOCK, _QUALITY = 128, 90
 _MARKS = r"\`*_[]()!<>&|~#$:"
 
 
@@ -61,6 +63,15 @@ def examples_html(path: Path, title: str, rows: Sequence[Example], languages: tu
     path.write_text(page, encoding="utf-8")
 
 
+def log_picture(board: SummaryWriter, tag: str, picture: Image.Image, step: int | None = None) -> None:
+    """Show a picture in TensorBoard, as JPEG: PNG, which `add_image` writes, takes six times as long and four times the
+    space."""
+    picture.save(buffer := io.BytesIO(), "JPEG", quality=_QUALITY)
+    size = {"width": picture.width, "height": picture.height, "colorspace": len(picture.getbands())}
+    shown = Summary.Image(**size, encoded_image_string=buffer.getvalue())
+    board.file_writer.add_summary(Summary(value=[Summary.Value(tag=tag, image=shown)]), step)
+
+
 @rank_zero_only
 def log_translations(
     log_dir: Path, rows: Sequence[dict[str, Any]], pictures: Mapping[str, Path], count: int = 12
@@ -82,7 +93,7 @@ def log_translations(
                 ([pictures.get(row["image_id"])], [(row["source"], GREY), (row["reference"], GREEN), row["hypothesis"]])
                 for row in chosen
             ])  # fmt: skip
-            board.add_image("translations/test", np.asarray(sheet), dataformats="HWC")
+            log_picture(board, "translations/test", sheet)
 
 
 @rank_zero_only
@@ -90,7 +101,7 @@ def log_pictures(log_dir: Path, pictures: Mapping[str, NDArray[np.uint8]]) -> No
     """Show pictures, pixels (height, width, 3), in TensorBoard, by tag."""
     with SummaryWriter(str(log_dir)) as board:
         for tag, pixels in pictures.items():
-            board.add_image(tag, pixels, dataformats="HWC")
+            log_picture(board, tag, Image.fromarray(pixels))
 
 
 class Query(NamedTuple):
@@ -159,7 +170,7 @@ class QueryGallery(pl.Callback):
     def _show(self, board: SummaryWriter, module: Any, step: int) -> None:
         sheets = self._found_images(module) | {"image_to_text": self._found_captions(module)}
         for name, sheet in sheets.items():
-            board.add_image(f"{self.tag}/{name}", np.asarray(sheet), step, dataformats="HWC")
+            log_picture(board, f"{self.tag}/{name}", sheet, step)
 
     def _found_images(self, module: Any) -> dict[str, Image.Image]:
         words = self._encoded(module, self.queries)

@@ -1,10 +1,14 @@
 """Work that processes share."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from data.processes import cores, in_parallel
 
@@ -56,3 +60,30 @@ def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatc
         assert cores() == 1
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # joblib's own limit stands for a container's
     assert cores() == 1
+
+
+UNGUARDED = """
+from pathlib import Path
+from data import extractor, processes
+extractor._CHUNK = 1
+{before}
+pictures = {{path.stem: path for path in Path("pictures").iterdir()}}
+extractor.Extractor(extractor.ExtractorSettings()).extract_all(pictures, Path("store"), workers=2)
+"""
+
+
+@pytest.mark.parametrize("before", ["", "processes.require_main_guard()"])
+def test_a_script_whose_processes_begin_its_work_again_is_told_how_to_begin_it(before: str, tmp_path: Path) -> None:
+    (tmp_path / "pictures").mkdir()
+    for number in range(3):
+        Image.new("RGB", (60, 40), (90, 40 * number, 30)).save(tmp_path / "pictures" / f"{number}.png")
+    (tmp_path / "script.py").write_text(UNGUARDED.format(before=before))
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    ended = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert ended.returncode == 1
+    said = "DataError: a process ended while it was being started"
+    (line,) = (line for line in ended.stderr.splitlines() if said in line)
+    assert 'if __name__ == "__main__":' in line
+    assert ("this process is being started" in ended.stderr) == bool(before)

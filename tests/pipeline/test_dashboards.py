@@ -1,5 +1,6 @@
 """What people look at: that letters are drawn, pages are safe, and a gallery leaves training as it was."""
 
+import io
 import random
 from pathlib import Path
 
@@ -113,7 +114,10 @@ def test_a_page_escapes_text_and_carries_its_pictures(tmp_path: Path, pictures: 
 def tags(folder: Path) -> dict[str, dict[str, list[int]]]:
     board = EventAccumulator(str(folder), size_guidance={"images": 0})
     board.Reload()
-    found = {tag: [event.step for event in board.Images(tag)] for tag in board.Tags()["images"]}
+    shown = {tag: board.Images(tag) for tag in board.Tags()["images"]}
+    for event in (event for events in shown.values() for event in events):
+        assert Image.open(io.BytesIO(event.encoded_image_string)).size == (event.width, event.height)
+    found = {tag: [event.step for event in events] for tag, events in shown.items()}
     return {"images": found, "texts": board.Tags()["tensors"], "scalars": board.Tags()["scalars"]}
 
 

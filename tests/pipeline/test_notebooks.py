@@ -25,6 +25,7 @@ def run(name: str, parameters: str) -> str:
     return "".join(output.get("text", "") for output in outputs)
 
 
+@pytest.mark.slow
 def test_translation_that_looks(used: Tiny, tmp_path: Path) -> None:
     artifacts, yaml = used.workspace.root.resolve(), Path(used.yaml).resolve()
     told = run("scenes", f'RECIPE = "{yaml}"\nARTIFACTS = "{artifacts}"\nMODEL = "{tmp_path / "model"}"')
