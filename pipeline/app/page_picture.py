@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from data.languages import language_name
-from pipeline.app.page_results import WHY, Request, explained, show_hits
+from pipeline.app.page_results import WHY, Request, explained, show_hits, shown
 from pipeline.app.page_text import SIZE, plain, scaled
 from pipeline.app.page_translation import TITLE, Seen, compare_translations, targets_of
 from pipeline.export.exported_model import ExportedModel
@@ -42,7 +42,10 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> N
     st.subheader("Your picture", anchor=False)
     picture, right = st.columns([1, 4])
     with picture:
-        explained(gallery.exported, seen, read if request.why else None)
+        if request.why and read is not None:
+            explained(gallery.exported, seen, read)
+        else:
+            shown(seen.picture, seen.name)
         if request.why:
             st.caption(WHY)
     with right:

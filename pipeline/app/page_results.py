@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from data.languages import language_name
-from pipeline.app.page_text import COLOURS, plain, runs
+from pipeline.app.page_text import COLOURS, plain, runs, thumbnail
 from pipeline.app.page_translation import Seen, seen_in, targets_of, translation_dialog
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.generation import generating, picture_of
@@ -132,26 +132,31 @@ def show_hits(
     if not hits:
         st.info("Nothing was found.")
         return
-    shown = seen_in(gallery, hits)
-    columns = max(1, columns)
+    columns, seen = max(1, columns), seen_in(gallery, hits) if why and sentence is not None else None
     for start in range(0, len(hits), columns):
         for number, column in enumerate(st.columns(columns)[: len(hits) - start], start):
             with column.container(gap="xxsmall"):
-                explained(gallery.exported, shown[number], sentence if why else None)
+                if seen is not None and sentence is not None:
+                    explained(gallery.exported, seen[number], sentence)
+                else:
+                    shown(thumbnail(hits[number]), hits[number].name)
                 _below(gallery, number + 1, hits[number], sentence)
 
 
-def explained(exported: ExportedModel, seen: Seen, sentence: Sentence | None) -> None:
-    """A picture; with a sentence, its words below it in the colours of the regions that they depend on."""
-    picture, words = seen.picture, ""
-    if sentence is not None:
-        picture = None if picture is None else picture.copy()
-        (explanation,) = explain(_judge(exported, sentence.language), *sentence, seen.regions[None])
-        words = coloured_words(picture, explanation, seen.boxes)
+def shown(picture: Image.Image | None, name: str) -> None:
+    """A picture; a note where it is not at hand."""
     if picture is None:
         st.info("The picture is not at hand.")
     else:
-        st.image(picture, width="stretch", alt=seen.name)
+        st.image(picture, width="stretch", alt=name)
+
+
+def explained(exported: ExportedModel, seen: Seen, sentence: Sentence) -> None:
+    """A picture, and below it the words of a sentence in the colours of the regions that they depend on."""
+    picture = None if seen.picture is None else seen.picture.copy()
+    (explanation,) = explain(_judge(exported, sentence.language), *sentence, seen.regions[None])
+    words = coloured_words(picture, explanation, seen.boxes)
+    shown(picture, seen.name)
     if words:
         st.markdown(words)
 
@@ -186,7 +191,7 @@ def _below(gallery: Gallery, rank: int, hit: Hit, sentence: Sentence | None) -> 
         sentence is not None
         and targets_of(gallery.exported, sentence.language)
         and st.button("Translate with picture", key=f"{sentence.language}-{rank}", icon=":material/translate:",
-                      type="tertiary", help="this query, with and without this picture")
+                      type="tertiary")
     ):  # fmt: skip
         translation_dialog(gallery, sentence, hit)
 

@@ -13,6 +13,7 @@ for processes that have just opened it.
 import json
 import random
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,10 @@ from pipeline.gallery.reranked import require_alike, reranked
 from pipeline.gallery.vector_cache import VectorCache
 from pipeline.recipes.settings import Recipe
 
-FORMAT = 2
 FIRST, MOST_CAPTIONS = 100, 100  # results that a reranker orders, if it does not say; captions of a language at most
-POINTER = "gallery.json"
+FORMAT, POINTER, OWN = 2, "gallery.json", "own-captions.parquet"
 PICTURE_COLUMNS, CAPTION_COLUMNS = ("name", "path", "digest", "state", "store"), ("text",)
-OWN, OWN_COLUMNS = "own-captions.parquet", ("digest", "language", "text")
+OWN_COLUMNS = ("digest", "language", "text")
 _ALWAYS = {"name", "digest", "text"}  # what each row has
 
 
@@ -178,7 +178,7 @@ class Gallery:
             RecipeError: there is no such picture.
         """
         own = self.own_captions(name)
-        return self.captions_near(self._regions([self._record(name)], self._parts), [top], first, own)[0]
+        return self.captions_near(self._regions([self._record(name)]), [top], first, own)[0]
 
     def own_captions(self, name: str) -> Own:
         """The captions of a picture of the gallery itself, by language, as far as they are known.
@@ -223,8 +223,8 @@ class Gallery:
 
     def regions_of(self, hits: Sequence[Hit]) -> tuple[NDArray[Any], NDArray[Any]]:
         """The regions (N, R, D) of pictures of this gallery as the model reads them, and their boxes (N, R, 4)."""
-        rows, parts = [self._record(hit.name) for hit in hits], self._parts
-        return self._regions(rows, parts), parts.take([row["digest"] for row in rows], "boxes")
+        rows = [self._record(hit.name) for hit in hits]
+        return self._regions(rows), self._parts.take([row["digest"] for row in rows], "boxes")
 
     @property
     def languages(self) -> list[str]:
@@ -241,7 +241,7 @@ class Gallery:
         texts, _ = self._captions[language]
         return [texts[row].as_py() for row in random.Random(seed).sample(range(len(texts)), min(count, len(texts)))]
 
-    @property
+    @cached_property
     def _parts(self) -> VectorCache:
         return VectorCache(self.folder / "parts" / self.exported.fingerprint / "pictures")
 
@@ -264,13 +264,13 @@ class Gallery:
 
     def _regions_at(self, places: Sequence[int]) -> NDArray[Any]:
         """The same as `_regions`, by row number."""
-        return self._regions(self.rows(places), self._parts)
+        return self._regions(self.rows(places))
 
-    def _regions(self, rows: Sequence[Mapping[str, Any]], parts: VectorCache) -> NDArray[Any]:
+    def _regions(self, rows: Sequence[Mapping[str, Any]]) -> NDArray[Any]:
         """Regions (N, R, D) of pictures, as the model reads them."""
         stores = {row["store"] for row in rows}
         if stores == {None}:
-            return parts.take([row["digest"] for row in rows], "regions")
+            return self._parts.take([row["digest"] for row in rows], "regions")
         store = open_images(Path(next(iter(stores))))
         return store.take(store.rows([row["name"] for row in rows]))
 

@@ -30,8 +30,12 @@ class VectorCache:
 
     def __init__(self, folder: Path, mend: bool = False) -> None:
         self.folder = folder
-        self._place: dict[str, tuple[str, int]] = {}
-        for path in sorted(folder.glob("*.safetensors")):
+        self._place = self._listed(mend)
+
+    def _listed(self, mend: bool = False) -> dict[str, tuple[str, int]]:
+        """The file of each digest, and its row there."""
+        places: dict[str, tuple[str, int]] = {}
+        for path in sorted(self.folder.glob("*.safetensors")):
             try:
                 with safe_open(path, "numpy") as file:
                     digests = json.loads(file.metadata()["digests"])
@@ -43,7 +47,8 @@ class VectorCache:
                 if mend:
                     path.unlink(missing_ok=True)
                 continue
-            self._place |= {digest: (path.name, row) for row, digest in enumerate(digests)}
+            places |= {digest: (path.name, row) for row, digest in enumerate(digests)}
+        return places
 
     def __contains__(self, digest: str) -> bool:
         return digest in self._place
@@ -60,6 +65,13 @@ class VectorCache:
         Raises:
             RecipeError: some are no longer there.
         """
+        try:
+            return self._taken(digests, array)
+        except RecipeError:
+            self._place = self._listed()  # after an update they may be in other files
+            return self._taken(digests, array)
+
+    def _taken(self, digests: Sequence[str], array: str) -> NDArray[Any]:
         wanted: dict[str, list[tuple[int, int]]] = {}
         for place, digest in enumerate(digests):
             if digest not in self._place:

@@ -69,7 +69,8 @@ def log_picture(board: SummaryWriter, tag: str, picture: Image.Image, step: int 
     picture.save(buffer := io.BytesIO(), "JPEG", quality=_QUALITY)
     size = {"width": picture.width, "height": picture.height, "colorspace": len(picture.getbands())}
     shown = Summary.Image(**size, encoded_image_string=buffer.getvalue())
-    board.file_writer.add_summary(Summary(value=[Summary.Value(tag=tag, image=shown)]), step)
+    writer: Any = board.file_writer
+    writer.add_summary(Summary(value=[Summary.Value(tag=tag, image=shown)]), step)
 
 
 @rank_zero_only
