@@ -231,9 +231,12 @@ def taught(folder: Path) -> Path:
 
 LONG = (
     "scenes",  # the demo trains it
+    "coco",
     "coco-gxn",
     "coco-3",
     "coco-mule",
+    "flickr30k",
+    "flickr30k-gxn",
     "multi30k-mule",
     "multi30k-mule-vgg",
     "multi30k-diverse-attention-vgg",

@@ -290,6 +290,7 @@ def test_shards_find_what_one_index_finds_and_only_changed_ones_are_built(
     assert len(Gallery.open(gallery).search("a bat", 50)) == 7
 
 
+@pytest.mark.slow
 def test_two_hundred_pictures_of_all_kinds(exported: ExportedModel, tmp_path: Path) -> None:
     """JPEG and PNG of many sizes and modes, some turned by EXIF; what cannot be read is listed, the rest is found."""
     folder, rng = tmp_path / "many", np.random.default_rng(0)

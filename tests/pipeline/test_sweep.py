@@ -10,6 +10,7 @@ import pytest
 from tests.pipeline.tiny import ROOT, Tiny, at
 
 
+@pytest.mark.slow
 def test_the_sweep_of_the_readme_trains_cached_jobs_and_scores_them_on_validation(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

@@ -237,6 +237,7 @@ report: {record: false}
     return made
 
 
+@pytest.mark.slow
 def test_pairs_of_pictures_without_regions_are_captions_with_zeros_for_regions(official: Tiny) -> None:
     for stage in ("prepare", "mmt", "report"):
         assert official.main(stage, official.root) == 0  # type: ignore[attr-defined]
