@@ -76,7 +76,11 @@ def make(*arguments: str, folder: Path = ROOT, path: str | None = None, fails: b
     return done.stdout
 
 
-@pytest.mark.parametrize("target", ["demo", "stage-mmt", "stage-vse", "index", "search", "report", "plots", "sts"])
+@pytest.mark.parametrize(
+    "target",
+    ["demo", "stage-vse", "search", "plots"]
+    + [pytest.param(target, marks=pytest.mark.slow) for target in ("stage-mmt", "index", "report", "sts")],
+)
 def test_what_is_no_test_and_no_page_needs_the_core_alone(checkout: Checkout, target: str) -> None:
     assert checkout.make(target)[0] == [".[cpu]"]
     assert checkout.stamps() == {".setup"}

@@ -21,7 +21,7 @@ class States(nn.Module):
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
-@pytest.mark.parametrize("both_ways", [False, True])
+@pytest.mark.parametrize("both_ways", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.filterwarnings("ignore")
 def test_states_and_last_states_are_torch_s(kind: type, both_ways: bool) -> None:
     torch.manual_seed(0)
