@@ -7,6 +7,8 @@ from data.captions import HUMAN
 from data.corpora.registry import CORPORA
 from data.languages import language_name
 from data.slots import Slot, parse_group
+from data.taught import TEXT
+from modules.metrics.intervals import Difference
 from modules.retrieval_models import model_class
 from pipeline.init.networks import DUAL_ENCODERS
 from pipeline.recipes.retrieval_settings import VseSettings
@@ -17,6 +19,7 @@ from pipeline.reporting.results import BESIDE, FEW, Compared, Seeds
 from pipeline.retrieval.rows import slots_of
 
 _ENOUGH = 3  # seeds whose spread an interval can be over
+_KINDS = {False: "Translated captions", True: "Sentences without pictures"}
 
 
 def sentences(
@@ -46,7 +49,7 @@ def sentences(
         best[language] = key[1]
     if not said:
         return ["No row of the table has been trained and tested yet."]
-    return [*said, *_translation(settings, own, compared), *_distrust(own, results)]
+    return [*said, *_gains(settings, own, compared), *_distrust(own, results)]
 
 
 def on_regions(recipe: Recipe, rows: Iterable[str]) -> list[str]:
@@ -79,8 +82,8 @@ def _slot(slot: Slot) -> str:
     language, source = language_name(slot.language), slot.source
     if source == HUMAN:
         return f"{many}{language} captions by people"
-    alone = "sentences without pictures: " if source.startswith("text:") else ""
-    source = source.removeprefix("text:")
+    alone = "sentences without pictures: " if source.startswith(TEXT) else ""
+    source = source.removeprefix(TEXT)
     if ":" not in source:
         return f"{alone}{many}{language} sentences of {source}"
     system, languages, chosen = parse_path(source)
@@ -116,27 +119,38 @@ def _best(key: tuple[str, str], of_row: Mapping[str, Result], language: str, cou
     )
 
 
-def _translation(
+def _gains(
     settings: VseSettings, own: Iterable[tuple[str, str]], compared: Sequence[Compared]
 ) -> list[str]:  # fmt: skip
-    """What rows with translated captions have beside the first row without them."""
-    synthetic = {name for _, name in own if any(slot.source != HUMAN for slot in slots_of(settings, name))}
+    """What rows with translated captions, or with sentences alone, have beside the first row without them."""
+    sources = {name: {slot.source for slot in slots_of(settings, name)} for _, name in own}
+    kinds = {name: _KINDS[by_people] for name, of_row in sources.items() if (by_people := _kind(of_row)) is not None}
     parts = [(*one.label.partition(BESIDE)[::2], one) for one in compared if one.metric == "mean_recall"]
-    gains = [(row, base, one) for row, base, one in parts if row in synthetic and base not in synthetic]
+    gains = [(row, base, one) for row, base, one in parts if row in kinds and base not in kinds]
     said = []
-    for language in dict.fromkeys(one.language for *_, one in gains):
-        base = next(base for _, base, one in gains if one.language == language)
-        of_language = {row: one.difference for row, other, one in gains if (one.language, other) == (language, base)}
-        listed = ", ".join(f"{row} {d.value:+.1f} ({d.low:+.1f} … {d.high:+.1f})" for row, d in of_language.items())
-        surely = [row for row, difference in of_language.items() if difference.low > 0]
-        worse = [row for row, difference in of_language.items() if difference.high < 0]
-        verdict = f"{_and(surely)} {'helps' if len(surely) == 1 else 'help'}" if surely else "no gain is seen"
-        verdict += f"; {_and(worse)} {'is' if len(worse) == 1 else 'are'} worse" if worse else ""
-        if not surely:
-            most = max(difference.high for difference in of_language.values())
-            verdict += f"; one of more than {most:.1f} points is unlikely" if most > 0 else ""
-        said.append(f"Translated captions, {language_name(language)}, beside {base}: {listed} points; {verdict}.")
+    for kind, language in dict.fromkeys((kinds[row], one.language) for row, _, one in gains):
+        own_gains = [(row, base, one) for row, base, one in gains if (kinds[row], one.language) == (kind, language)]
+        base = own_gains[0][1]
+        differences = {row: one.difference for row, other, one in own_gains if other == base}
+        listed = ", ".join(f"{row} {d.value:+.1f} ({d.low:+.1f} … {d.high:+.1f})" for row, d in differences.items())
+        said.append(f"{kind}, {language_name(language)}, beside {base}: {listed} points; {_verdict(differences)}.")
     return said
+
+
+def _kind(sources: Collection[str]) -> bool | None:
+    """Are sentences of a row that have no pictures all by people? None: it has only people's captions of pictures."""
+    machine = any(":" in source.removeprefix(TEXT) for source in sources)
+    return False if machine else True if any(source.startswith(TEXT) for source in sources) else None
+
+
+def _verdict(differences: Mapping[str, Difference]) -> str:
+    """What the intervals of some rows' differences say together."""
+    surely = [row for row, difference in differences.items() if difference.low > 0]
+    worse = [row for row, difference in differences.items() if difference.high < 0]
+    verdict = f"{_and(surely)} {'helps' if len(surely) == 1 else 'help'}" if surely else "no gain is seen"
+    verdict += f"; {_and(worse)} {'is' if len(worse) == 1 else 'are'} worse" if worse else ""
+    most = max(difference.high for difference in differences.values())
+    return verdict + (f"; one of more than {most:.1f} points is unlikely" if not surely and most > 0 else "")
 
 
 def _and(names: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import CONFIGS, load_recipe, variant_of
+from pipeline.reporting import opening
 from pipeline.reporting.opening import trained_on
 from pipeline.reporting.records import Record, add_records, read_records
 from pipeline.reporting.report import report
@@ -79,6 +80,16 @@ def test_tables_average_seeds_and_say_what_was_not_run(here, tmp_path, capsys):
     assert (recall["value"], recall["seeds"], recall["n"], recall["language"]) == (50.0, 2, 3, "en")
     assert recall["low"] <= recall["high"]
     assert {row["metric"] for row in found if row["system"] == "mt"} == {"bleu"}
+
+
+@pytest.mark.parametrize(
+    ("sources", "kind"),
+    [({"human"}, None), ({"human", "mt:en-de"}, "Translated captions"), ({"text:mt:en-de"}, "Translated captions"),
+     ({"text:tatoeba"}, "Sentences without pictures")],
+)  # fmt: skip
+def test_rows_are_called_by_who_wrote_what_they_read(sources: set[str], kind: str | None) -> None:
+    found = opening._kind(sources)
+    assert (None if found is None else opening._KINDS[found]) == kind
 
 
 def test_the_report_begins_with_what_it_says_and_ends_with_how_figures_are_computed(here, capsys):
